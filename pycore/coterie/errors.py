@@ -1,0 +1,29 @@
+"""Exceptions: what the *caller* got wrong, or what the *bytes* did.
+
+A Kafka protocol error (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, ...) is no exception here. It is
+an answer the coordinator is meant to give, so it travels as a value.
+"""
+
+from __future__ import annotations
+
+
+class CoterieError(Exception):
+    """Base of every exception this library raises on purpose."""
+
+
+class CorruptData(CoterieError, ValueError):
+    """The bytes are not what the format says.
+
+    Attributes
+    ----------
+    kind : str
+        One of ``length``, ``tail``, ``magic``, ``crc``, ``codec``, ``records``, ``marker``,
+        ``key``, ``value``: the fault kinds of ``coterie verify``.
+    position : int
+        Offset in the given buffer, in bytes, of the batch (or of the value) that is broken.
+    """
+
+    def __init__(self, what: str, *, kind: str = "value", position: int = 0) -> None:
+        super().__init__(what)
+        self.kind = kind
+        self.position = position

@@ -1,0 +1,1 @@
+"""Bulk replay on Spark. Importing this package imports no Spark."""
