@@ -1,0 +1,54 @@
+"""Kafka's checksums and the hash that places a group. See checksum.pyi.
+
+A thin edge over the headers of src/c. Cost: one pass over the data, the GIL released.
+"""
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+
+coterie_crc32c_init()     # again, for compilers that cannot run it at load: see crc_soft.h
+coterie_crc32_init()
+
+
+cdef inline const uint8_t* start(const uint8_t[::1] data) noexcept:
+    # An empty view has no element to take the address of.
+    return &data[0] if data.shape[0] else <const uint8_t*> b""
+
+
+def crc32c(const uint8_t[::1] data not None):
+    cdef const uint8_t* at = start(data)
+    cdef uint32_t result
+    with nogil:
+        result = coterie_crc32c(at, data.shape[0])
+    return result
+
+
+def _crc32c_soft(const uint8_t[::1] data not None):
+    """Take the road without the instruction, so that a test can hold the two together."""
+    return coterie_crc32c_soft(start(data), data.shape[0])
+
+
+def crc32(const uint8_t[::1] data not None):
+    cdef const uint8_t* at = start(data)
+    cdef uint32_t result
+    with nogil:
+        result = coterie_crc32(at, data.shape[0])
+    return result
+
+
+def xxh32(const uint8_t[::1] data not None, uint32_t seed=0):
+    cdef const uint8_t* at = start(data)
+    cdef uint32_t result
+    with nogil:
+        result = coterie_xxh32(at, data.shape[0], seed)
+    return result
+
+
+def java_hash(str text not None):
+    cdef bytes raw = text.encode("utf-8", "surrogatepass")
+    return coterie_java_hash(raw, len(raw))
+
+
+def partition_for(str group_id not None, int32_t partitions=50):
+    if partitions <= 0:
+        raise ValueError(f"a topic has at least one partition, not {partitions}")
+    cdef bytes raw = group_id.encode("utf-8", "surrogatepass")
+    return coterie_partition_for(coterie_java_hash(raw, len(raw)), partitions)
