@@ -1,1 +1,1 @@
-"""Compiled parts. Every public name is re-exported by ``coterie``; the stubs here hold the contracts."""
+"""Compiled parts. Every public name is re-exported by ``coterie``; the stubs hold the contracts."""

@@ -1,0 +1,96 @@
+# Daily commands. Everything lives in .venv and build/; a second run does only what changed.
+#
+#   make replay        the main job on a real log, Spark embedded: groups as tables
+#   make test          every test
+#   make lint types    ruff and cython-lint; mypy strict and stubtest
+#   make sanitize      the codec's tests under the address and undefined-behaviour sanitizers
+#   make bench fuzz    benchmarks beside their peers; the fuzz target (FUZZ_SECONDS=120)
+#   make wheel clean   sdist and wheel in dist/; remove all that was made here
+#   make test-pythons  all tests under each Python that is found (PYTHONS="python3.10 ...")
+#   make test-lowest   all tests with the lowest dependencies that pyproject.toml allows
+
+SHELL   := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON  ?= python3
+VENV    ?= .venv
+PY      := $(VENV)/bin/python
+PIP     := $(PY) -m pip --disable-pip-version-check -q
+PYTEST  ?= -q
+LOG     ?= tests/golden/logs/basic
+OUT     ?= build/replay
+FUZZ_SECONDS ?= 120
+
+# The dependency groups and build requirements of pyproject.toml, for the frontend's own commands.
+BUILD_REQUIRES := scikit-build-core cython cython-cmake numpy cmake ninja
+COMPILED := CMakeLists.txt pyproject.toml $(shell find src -name '*.py[xd]' -o -name '*.h')
+MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
+
+.PHONY: all env build replay test lint types sanitize bench bench-full fuzz wheel clean \
+        test-pythons test-lowest FORCE
+all: build
+
+# ---- environment: created once, installed again when pyproject.toml changes ------------------
+env: $(VENV)/.env
+$(VENV)/.env: pyproject.toml tools/check_machine.py
+	@$(PYTHON) tools/check_machine.py
+	@echo "coterie: creating $(VENV) and installing what pyproject.toml names (once)"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install -U 'pip>=25.1'
+	@$(PIP) install $(BUILD_REQUIRES) --group dev
+	@touch $@
+
+# ---- build: again when a compiled source changed, or a Python module came or went ------------
+build: $(VENV)/.built
+$(VENV)/.built: $(VENV)/.env $(COMPILED) build/modules
+	@echo "coterie: building"
+	@$(PIP) install --no-build-isolation -e '.[all]'
+	@touch $@
+build/modules: FORCE
+	@mkdir -p build
+	@echo '$(MODULES)' | cmp -s - $@ || echo '$(MODULES)' > $@
+
+# ---- the main job and the tests ---------------------------------------------------------------
+replay: build
+	@$(VENV)/bin/coterie replay $(LOG) --out $(OUT) --overwrite
+	@$(VENV)/bin/coterie groups $(LOG) --describe --all-groups --state
+	@echo "tables: $(abspath $(OUT))"
+
+test: build
+	@$(PY) -m pytest $(PYTEST)
+
+lint: env
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@PATH="$(abspath $(VENV))/bin:$$PATH" cython-lint src
+
+types: build
+	@$(VENV)/bin/mypy
+	@$(PY) -m mypy.stubtest coterie._core
+
+# ---- the same tests over a build that stops at the first bad read ------------------------------
+sanitize: build
+	@tools/sanitize $(PY) $(PYTEST)
+
+bench: build
+	@$(PY) -m pytest benchmarks $(PYTEST) --benchmark-only --benchmark-group-by=group \
+	    --benchmark-columns=min,median,ops,rounds --benchmark-min-rounds=3 --benchmark-max-time=0.5
+
+fuzz: build
+	@tools/fuzz $(PY) $(FUZZ_SECONDS)
+
+# ---- packages and other environments ----------------------------------------------------------
+wheel: env
+	@$(PY) -m build --outdir dist .
+
+test-pythons: env
+	@PYTHONS="$${PYTHONS:-}" tools/test_pythons $(PYTEST)
+
+test-lowest: env
+	@tools/test_lowest $(PYTHON) $(PYTEST)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
