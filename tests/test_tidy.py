@@ -1,0 +1,109 @@
+"""Small files, small functions, short lines, no clock in the core, nothing of one machine."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LINE, FUNCTION, FILE = 100, 70, 500
+CODE = {".py", ".pyi", ".pyx", ".pxd", ".h", ".c", ".sh"}
+CYTHON_DEF = re.compile(
+    r"^(\s*)(?:async\s+def|def|cpdef|cdef)\b(?!\s+(?:class|extern|struct|enum))"
+)
+CLOCK = re.compile(
+    r"\b(clock_gettime|gettimeofday|clock|time|rand|srand|random|arc4random|getrandom)\s*\("
+)
+PLACES = ["work", "root", "home", "Users", "tmp"]
+MACHINE_PATH = re.compile(rf"(?<![\w.$~)}}])/({'|'.join(PLACES)})/[\w.]")
+
+
+def tracked():
+    told = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if told.returncode:
+        pytest.skip("not a git checkout")
+    names = [name for name in told.stdout.split("\0") if name]
+    return [ROOT / n for n in names if not n.startswith("tests/golden/") and (ROOT / n).is_file()]
+
+
+def code_files():
+    return [path for path in tracked() if path.suffix in CODE]
+
+
+def python_functions(text):
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node.end_lineno - node.lineno + 1
+
+
+def cython_functions(text):
+    """Name and lines of each function: from its `def` to the last line that is indented more."""
+    lines = text.splitlines()
+    for start, line in enumerate(lines):
+        match = CYTHON_DEF.match(line)
+        if not match:
+            continue
+        head_end, depth = start, 0
+        while head_end < len(lines):  # the signature ends where its brackets close
+            depth += sum(map(lines[head_end].count, "([")) - sum(map(lines[head_end].count, ")]"))
+            if depth <= 0:
+                break
+            head_end += 1
+        if not lines[head_end].split("#")[0].rstrip().endswith(":"):
+            continue
+        end = head_end
+        for n in range(head_end + 1, len(lines)):
+            if lines[n].strip():
+                if len(lines[n]) - len(lines[n].lstrip()) <= len(match[1]):
+                    break
+                end = n
+        yield line.strip(), end - start + 1
+
+
+def test_lines_files_and_functions_are_small():
+    too_big = []
+    for path in code_files():
+        text = path.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        where = path.relative_to(ROOT)
+        too_big += [f"{where}:{n}: {len(s)} wide" for n, s in enumerate(lines, 1) if len(s) > LINE]
+        if len(lines) > FILE:
+            too_big.append(f"{where}: {len(lines)} lines")
+        functions = {".py": python_functions, ".pyx": cython_functions, ".pxd": cython_functions}
+        for name, size in functions.get(path.suffix, lambda _: [])(text):
+            if size > FUNCTION:
+                too_big.append(f"{where}: {name}: {size} lines")
+    assert not too_big, "\n".join(too_big)
+
+
+def test_the_size_of_a_cython_function_is_counted_to_its_last_line():
+    text = "cdef class A:\n    cdef int x\n\n    cdef int f(self,\n      int y) nogil:\n"
+    text += "        return y\n\n    cdef int z = g(1)\n\ndef h():\n    pass\n"
+    assert [size for _, size in cython_functions(text)] == [3, 2]
+
+
+def test_no_clock_and_no_random_source_in_the_core():
+    for path in code_files():
+        if path.is_relative_to(ROOT / "src"):
+            for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                assert not CLOCK.search(line), f"{path.relative_to(ROOT)}:{n}: {line.strip()}"
+
+
+def test_no_path_of_one_machine_is_written_down():
+    found = []
+    for path in tracked():
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            continue
+        where = path.relative_to(ROOT)
+        found += [f"{where}:{n}: {s}" for n, s in enumerate(lines, 1) if MACHINE_PATH.search(s)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_path_of_one_machine_would_be_seen(place):
+    assert MACHINE_PATH.search(f'open("/{place}/x")')
+    assert not MACHINE_PATH.search(f"tests/{place}/x and $HOME/{place}/x")
