@@ -1,0 +1,80 @@
+from collections.abc import Iterator
+from typing import NamedTuple, final
+
+from typing_extensions import Buffer, Self
+
+CODECS: tuple[str, ...]
+
+class LogRecord(NamedTuple):
+    """One record of a batch.
+
+    ``offset`` is absolute, ``timestamp`` in ms (-1: none, magic 0), ``key`` and ``value`` the raw
+    bytes (None: null), ``headers`` pairs of bytes, ``append_time`` says LogAppendTime.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...]
+    append_time: bool
+
+class LogBatch(NamedTuple):
+    """One batch: its header as it stands, and its records.
+
+    ``position`` and ``size`` are bytes in the given buffer; of a legacy wrapper ``base_offset`` is
+    the first record's offset, as Kafka's tools print it. Timestamps are ms, ids -1 where none.
+    """
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    magic: int
+    compression: str
+    append_time: bool
+    leader_epoch: int
+    crc: int
+    base_timestamp: int
+    max_timestamp: int
+    delete_horizon: int | None
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool
+    is_control: bool
+    records: list[LogRecord]
+
+class BatchFault(NamedTuple):
+    """A place that was stepped over: ``kind`` as ``coterie verify`` prints it."""
+
+    position: int
+    base_offset: int | None
+    kind: str
+    detail: str
+
+@final
+class LogReader:
+    """Iterate over the whole batches of a segment's bytes, in order.
+
+    What does not hold is stepped over as ``--on-fault skip`` does and noted in ``faults``, in
+    order of position: a batch with a wrong checksum, an unknown magic or codec, or records that
+    do not add up is left out whole; a wrong length ends the segment. Iteration never raises.
+
+    Parameters
+    ----------
+    data
+        The bytes of a segment, from its first byte. Borrowed until the reader goes.
+    check_crc
+        False reads batches whatever their checksum says, as Kafka's file iterator does.
+
+    Notes
+    -----
+    Sources: FileLogInputStream, DefaultRecordBatch, AbstractLegacyRecordBatch.
+    """
+
+    faults: list[BatchFault]
+
+    def __new__(cls, data: Buffer, *, check_crc: bool = True) -> Self: ...
+    def __iter__(self) -> Iterator[LogBatch]: ...
+    def __next__(self) -> LogBatch: ...

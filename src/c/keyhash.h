@@ -1,0 +1,47 @@
+/* A 64-bit hash of short keys, for tables inside one process: never stored, never sent.
+ *
+ * Words of eight bytes folded by a 64 x 64 -> 128 multiplication. The last word may overlap the
+ * one before, so no byte beyond the key is read.
+ */
+#ifndef COTERIE_KEYHASH_H
+#define COTERIE_KEYHASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define COTERIE_HASH_A 0x9E3779B97F4A7C15ull
+#define COTERIE_HASH_B 0xD1B54A32D192ED03ull
+
+static inline uint64_t coterie_mum(uint64_t a, uint64_t b) {
+    __uint128_t product = (__uint128_t)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static inline uint64_t coterie_keyhash(const uint8_t *key, size_t size) {
+    uint64_t hash = COTERIE_HASH_A ^ (size * COTERIE_HASH_B), word, last;
+    if (size < 8) {
+        word = 0;
+        for (size_t i = 0; i < size; i++) word = word << 8 | key[i];
+        return coterie_mum(hash ^ word, COTERIE_HASH_B);
+    }
+    memcpy(&last, key + size - 8, 8);
+    for (; size > 8; size -= 8, key += 8) {
+        memcpy(&word, key, 8);
+        hash = coterie_mum(hash ^ word, COTERIE_HASH_A);
+    }
+    return coterie_mum(hash ^ last, COTERIE_HASH_B);
+}
+
+/* Whether every byte is below 0x80: then the bytes are UTF-8 as they stand. */
+static inline int coterie_is_ascii(const uint8_t *at, size_t size) {
+    uint64_t seen = 0, word;
+    for (; size >= 8; size -= 8, at += 8) {
+        memcpy(&word, at, 8);
+        seen |= word;
+    }
+    for (; size > 0; size--, at++) seen |= *at;
+    return (seen & 0x8080808080808080ull) == 0;
+}
+
+#endif

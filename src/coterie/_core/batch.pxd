@@ -1,0 +1,89 @@
+"""Framing of log batches and the records in them, for the codec, the fold and the columns.
+
+A `Batch` borrows the bytes it was framed from; a `Record` borrows from its batch, or from the
+decompressed buffer that `Records` keeps alive until the next `read_records`.
+"""
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+cdef enum Frame:
+    FRAME_BATCH = 0          # a whole batch stands at the position
+    FRAME_END = 1            # nothing more: the clean end
+    FRAME_TAIL = 2           # fewer than 17 bytes, or only zeros, up to the end
+    FRAME_LENGTH = 3         # a length below 14 or beyond the end
+    FRAME_MAGIC = 4          # a whole batch by its length, with a magic outside 0-2
+    FRAME_SHORT = 5          # a whole batch by its length, too short for the header of its magic
+
+cdef enum Fault:             # why a batch or a record is left out; KINDS names them
+    NO_FAULT = 0
+    FAULT_LENGTH = 1
+    FAULT_TAIL = 2
+    FAULT_MAGIC = 3
+    FAULT_CRC = 4
+    FAULT_CODEC = 5
+    FAULT_RECORDS = 6
+    FAULT_MARKER = 7
+    FAULT_KEY = 8
+    FAULT_VALUE = 9
+
+cdef enum:
+    MARKER_ABORT = 0
+    MARKER_COMMIT = 1
+
+cdef struct Batch:
+    const uint8_t* start         # first byte of the batch
+    int64_t position             # of that byte in the buffer it was framed from
+    int64_t size                 # bytes, the 12 of offset and length included
+    int64_t base_offset          # as the header has it; of a legacy wrapper: its own offset
+    int32_t leader_epoch         # -1: none
+    int8_t magic
+    uint32_t crc
+    int16_t attributes
+    int32_t last_offset_delta
+    int64_t base_timestamp       # ms; the delete horizon where delete_horizon is set
+    int64_t max_timestamp        # ms; of a legacy message: its timestamp, -1: none
+    int64_t producer_id          # -1: none
+    int16_t producer_epoch
+    int32_t base_sequence
+    int32_t record_count
+    int codec                    # 0-7
+    bint append_time             # LogAppendTime
+    bint transactional
+    bint control
+    bint delete_horizon
+
+cdef struct Record:
+    int64_t offset
+    int64_t timestamp            # ms; -1: none
+    const uint8_t* key           # NULL: null
+    const uint8_t* value         # NULL: null
+    const uint8_t* headers       # the headers' bytes, after their count
+    int32_t key_size             # -1: null
+    int32_t value_size           # -1: null, a tombstone
+    int32_t headers_size
+    int32_t header_count
+    bint append_time             # of the record itself, magic 1 inside a wrapper
+
+cdef Frame frame_batch(const uint8_t* data, int64_t size, int64_t at, Batch* batch) noexcept nogil
+cdef Frame frame_as_loader(const uint8_t* data, int64_t size, int64_t at,
+                           Batch* batch) noexcept nogil
+cdef bint crc_holds(const Batch* batch) noexcept nogil
+cdef Fault read_marker(const Record* record, int* kind) noexcept nogil
+
+
+cdef class Records:
+    """The records of one batch at a time: a reused array, and what keeps its bytes alive."""
+    cdef Record* items
+    cdef Py_ssize_t count
+    cdef Py_ssize_t capacity
+    cdef object held             # the decompressed buffer the items point into, or None
+    cdef readonly str detail     # what was wrong at the last fault
+
+    cdef int read(self, const Batch* batch) except -1
+    cdef int reserve(self, Py_ssize_t count) except -1 nogil
+    cdef int parse_v2(self, const Batch* batch, const uint8_t* at,
+                        const uint8_t* end) except -1 nogil
+    cdef int parse_single(self, const Batch* batch) except -1 nogil
+    cdef int parse_wrapper(self, const Batch* batch) except -1
+    cdef int parse_inner(self, const uint8_t* at, const uint8_t* end) except -1 nogil
+    cdef const uint8_t* inflate(self, const Batch* batch, const uint8_t* at, int64_t size,
+                                int64_t* inflated) except? NULL

@@ -1,0 +1,116 @@
+"""Batches and records of a segment as Python objects. See ``reader.pyi``.
+
+For people and tests; bulk work goes through ``fold`` and ``columns``, which read the same structs.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from coterie._core.cursor cimport OK, Cursor, read_span, read_varint
+from coterie._core.batch cimport (
+    FAULT_CRC, FAULT_LENGTH, FAULT_MAGIC, FAULT_TAIL, FRAME_LENGTH,
+    FRAME_MAGIC, FRAME_SHORT, FRAME_TAIL, NO_FAULT, Batch, Frame, Record, Records, crc_holds,
+    frame_batch)
+
+from collections import namedtuple
+
+from coterie._core.batch import KINDS
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
+
+LogRecord = namedtuple("LogRecord", "offset timestamp key value headers append_time")
+LogBatch = namedtuple(
+    "LogBatch",
+    "position size base_offset last_offset magic compression append_time leader_epoch crc"
+    " base_timestamp max_timestamp delete_horizon producer_id producer_epoch base_sequence"
+    " is_transactional is_control records")
+BatchFault = namedtuple("BatchFault", "position base_offset kind detail")
+
+
+cdef tuple headers_of(const Record* record):
+    """(key, value) pairs. The record was read, so that every length holds; still each is asked."""
+    cdef Cursor cur
+    cdef int32_t i, key_size, value_size
+    cdef const uint8_t* key = NULL
+    cdef const uint8_t* value = NULL
+    cdef list found = []
+    cur.at = record.headers
+    cur.end = cur.at + record.headers_size
+    for i in range(record.header_count):
+        if read_varint(&cur, &key_size) != OK or read_span(&cur, key_size, &key) != OK:
+            break
+        if read_varint(&cur, &value_size) != OK:
+            break
+        if value_size < 0:
+            found.append((key[:key_size], None))
+        elif read_span(&cur, value_size, &value) == OK:
+            found.append((key[:key_size], value[:value_size]))
+    return tuple(found)
+
+
+cdef object to_record(const Record* record):
+    cdef bytes key = None if record.key_size < 0 else record.key[:record.key_size]
+    cdef bytes value = None if record.value_size < 0 else record.value[:record.value_size]
+    cdef object headers = () if record.header_count <= 0 else headers_of(record)
+    return LogRecord(record.offset, record.timestamp, key, value, headers, record.append_time)
+
+
+cdef object to_batch(const Batch* batch, list records):
+    cdef object base = records[0].offset if batch.magic < 2 and records else batch.base_offset
+    cdef object last = (batch.base_offset + batch.last_offset_delta if batch.magic == 2
+                        else records[len(records) - 1].offset if records else batch.base_offset)
+    return LogBatch(
+        batch.position, batch.size, base, last, batch.magic, CODECS[batch.codec],
+        bool(batch.append_time), batch.leader_epoch, batch.crc, batch.base_timestamp,
+        batch.max_timestamp, batch.base_timestamp if batch.delete_horizon else None,
+        batch.producer_id, batch.producer_epoch, batch.base_sequence, bool(batch.transactional),
+        bool(batch.control), records)
+
+
+cdef class LogReader:
+    """See ``reader.pyi``."""
+    cdef const uint8_t[::1] view
+    cdef int64_t at
+    cdef bint check_crc
+    cdef Records scratch
+    cdef readonly list faults
+
+    def __cinit__(self, const uint8_t[::1] data not None, *, bint check_crc=True):
+        self.view = data
+        self.at = 0
+        self.check_crc = check_crc
+        self.scratch = Records.__new__(Records)
+        self.faults = []
+
+    def __iter__(self):
+        return self
+
+    cdef int note(self, const Batch* batch, int fault, str detail) except -1:
+        base = None if fault == FAULT_TAIL else batch.base_offset
+        self.faults.append(BatchFault(batch.position, base, KINDS[fault], detail))
+        return 0
+
+    def __next__(self):
+        cdef Batch batch
+        cdef Frame frame
+        cdef int fault
+        cdef Py_ssize_t i
+        cdef int64_t size = self.view.shape[0]
+        while self.at < size:
+            frame = frame_batch(&self.view[0], size, self.at, &batch)
+            self.at += batch.size
+            if frame == FRAME_LENGTH:
+                self.note(&batch, FAULT_LENGTH, "a length below 14 or beyond the end")
+            elif frame == FRAME_TAIL:
+                self.note(&batch, FAULT_TAIL, f"{batch.size} bytes after the last batch")
+            elif frame == FRAME_MAGIC:
+                self.note(&batch, FAULT_MAGIC, f"magic {<signed char>batch.start[16]}")
+            elif frame == FRAME_SHORT:
+                self.note(&batch, FAULT_CRC, f"{batch.size} bytes are too short for its header")
+            elif self.check_crc and not crc_holds(&batch):
+                self.note(&batch, FAULT_CRC, f"the stored checksum {batch.crc} does not hold")
+            else:
+                fault = self.scratch.read(&batch)
+                if fault == NO_FAULT:
+                    return to_batch(&batch, [to_record(&self.scratch.items[i])
+                                             for i in range(self.scratch.count)])
+                self.note(&batch, fault, self.scratch.detail)
+        raise StopIteration
