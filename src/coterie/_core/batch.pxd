@@ -67,6 +67,8 @@ cdef Frame frame_batch(const uint8_t* data, int64_t size, int64_t at, Batch* bat
 cdef Frame frame_as_loader(const uint8_t* data, int64_t size, int64_t at,
                            Batch* batch) noexcept nogil
 cdef bint crc_holds(const Batch* batch) noexcept nogil
+cdef bint unread_magic_holds(const Batch* batch) noexcept nogil
+cdef bint plausible_base(int fault, int64_t base_offset, int64_t expected) noexcept nogil
 cdef Fault read_marker(const Record* record, int* kind) noexcept nogil
 
 
@@ -76,6 +78,7 @@ cdef class Records:
     cdef Py_ssize_t count
     cdef Py_ssize_t capacity
     cdef object held             # the decompressed buffer the items point into, or None
+    cdef bint inflated           # whether they do
     cdef readonly str detail     # what was wrong at the last fault
 
     cdef int read(self, const Batch* batch) except -1

@@ -93,16 +93,16 @@ cdef Frame frame_batch(const uint8_t* data, int64_t size, int64_t at, Batch* bat
     batch.base_offset = -1
     if rem <= 0:
         return FRAME_END
+    if rem >= 8:
+        batch.base_offset = load_i64(data + at)
     if rem < HEADER_UP_TO_MAGIC:
         return FRAME_TAIL
     length = load_i32(data + at + 8)
     if length < MIN_LENGTH or length > rem - LOG_OVERHEAD:
         if length == 0 and only_zeros(data + at, rem):
             return FRAME_TAIL
-        batch.base_offset = load_i64(data + at)
         return FRAME_LENGTH
     batch.size = LOG_OVERHEAD + length
-    batch.base_offset = load_i64(data + at)
     magic = <int8_t>data[at + MAGIC_AT]
     if magic < 0 or magic > 2:
         return FRAME_MAGIC
@@ -139,6 +139,27 @@ cdef bint crc_holds(const Batch* batch) noexcept nogil:
     if batch.magic == 2:
         return coterie_crc32c(batch.start + 21, batch.size - 21) == batch.crc
     return coterie_crc32(batch.start + 16, batch.size - 16) == batch.crc
+
+
+cdef bint unread_magic_holds(const Batch* batch) noexcept nogil:
+    """The checksum as LogSegment.recover takes it for a magic it does not know: above 2 as 2,
+    below 0 as legacy. `start` and `size` are those of a FRAME_MAGIC."""
+    cdef int magic = <int8_t>batch.start[MAGIC_AT]
+    if magic < 0:
+        return coterie_crc32(batch.start + 16, batch.size - 16) == (
+            <uint32_t>load_i32(batch.start + 12))
+    return batch.size >= V2_HEADER and coterie_crc32c(batch.start + 21, batch.size - 21) == (
+        <uint32_t>load_i32(batch.start + 17))
+
+
+cdef bint plausible_base(int fault, int64_t base_offset, int64_t expected) noexcept nogil:
+    """Whether the eight bytes of a base offset are one. Where the length is wrong, or cut, they
+    may be anything: they count if they go on from `expected` (-1: unknown) as offsets do."""
+    if fault != FAULT_LENGTH and fault != FAULT_TAIL:
+        return True
+    if expected < 0:
+        return fault == FAULT_LENGTH and base_offset >= 0
+    return 0 <= base_offset - expected <= 0x7FFFFFFF
 
 
 cdef Fault read_marker(const Record* record, int* kind) noexcept nogil:
@@ -251,6 +272,7 @@ cdef class Records:
         cdef int64_t size
         self.count = 0
         self.held = None
+        self.inflated = False
         if batch.codec > ZSTD or (batch.codec == ZSTD and batch.magic < 2):
             self.detail = f"codec {batch.codec} is not one of magic {batch.magic}"
             return FAULT_CODEC
@@ -275,6 +297,7 @@ cdef class Records:
                                 int64_t* inflated) except? NULL:
         cdef const uint8_t[::1] view
         self.held = decompress(batch.codec, at[:size], batch.magic)
+        self.inflated = True
         view = self.held
         inflated[0] = view.shape[0]
         return &view[0] if view.shape[0] else at

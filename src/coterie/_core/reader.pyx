@@ -8,7 +8,7 @@ from coterie._core.cursor cimport OK, Cursor, read_span, read_varint
 from coterie._core.batch cimport (
     FAULT_CRC, FAULT_LENGTH, FAULT_MAGIC, FAULT_TAIL, FRAME_LENGTH,
     FRAME_MAGIC, FRAME_SHORT, FRAME_TAIL, NO_FAULT, Batch, Frame, Record, Records, crc_holds,
-    frame_batch)
+    frame_batch, plausible_base)
 
 from collections import namedtuple
 
@@ -69,6 +69,7 @@ cdef class LogReader:
     """See ``reader.pyi``."""
     cdef const uint8_t[::1] view
     cdef int64_t at
+    cdef int64_t expected            # base offset of the next batch, -1: unknown
     cdef bint check_crc
     cdef Records scratch
     cdef readonly list faults
@@ -76,6 +77,7 @@ cdef class LogReader:
     def __cinit__(self, const uint8_t[::1] data not None, *, bint check_crc=True):
         self.view = data
         self.at = 0
+        self.expected = -1
         self.check_crc = check_crc
         self.scratch = Records.__new__(Records)
         self.faults = []
@@ -84,7 +86,7 @@ cdef class LogReader:
         return self
 
     cdef int note(self, const Batch* batch, int fault, str detail) except -1:
-        base = None if fault == FAULT_TAIL else batch.base_offset
+        base = batch.base_offset if plausible_base(fault, batch.base_offset, self.expected) else None
         self.faults.append(BatchFault(batch.position, base, KINDS[fault], detail))
         return 0
 
@@ -110,6 +112,7 @@ cdef class LogReader:
             else:
                 fault = self.scratch.read(&batch)
                 if fault == NO_FAULT:
+                    self.expected = batch.base_offset + batch.last_offset_delta + 1
                     return to_batch(&batch, [to_record(&self.scratch.items[i])
                                              for i in range(self.scratch.count)])
                 self.note(&batch, fault, self.scratch.detail)

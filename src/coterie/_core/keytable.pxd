@@ -1,0 +1,218 @@
+"""The fold's table: what is known of each offset key (group, topic, partition).
+
+Open addressing over the keys' bytes; entries stand in order of first sight, so that a group's
+partitions, committed together, lie together. Header only: inlined into the fold.
+
+An entry is a function of what came before the scanned piece. `base_seq` is the last thing that
+set or removed the value whatever it was; after it, only markers of transactions may have won.
+Hence two pieces compose (see `fold.pyx`), and one pass equals any cut of it.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+cdef extern from "keyhash.h" nogil:
+    uint64_t coterie_keyhash(const uint8_t* key, size_t size)
+    bint coterie_is_ascii(const uint8_t* at, size_t size)
+
+cdef extern from *:
+    """
+    #define coterie_prefetch(p) __builtin_prefetch(p)
+    """
+    void coterie_prefetch(const void* p) noexcept nogil
+
+cdef enum:
+    NO_INDEX = -1
+
+cdef struct Value:
+    int64_t position             # P: offset of the first record of the batch that holds it
+    int64_t offset
+    int64_t commit_timestamp     # ms
+    int64_t expire_timestamp     # ms, -1: none
+    const uint8_t* metadata
+    int32_t metadata_size
+    int32_t leader_epoch         # -1: none
+
+cdef struct Entry:
+    uint64_t key_at              # in the arena
+    uint32_t key_size
+    bint present                 # whether `value` is one
+    bint owned                   # `value.metadata` is this entry's to free
+    int64_t base_seq             # ordinal of the last plain value or tombstone; -1: none
+    int64_t won_seq              # ordinal at which `value` was put; means nothing if not present
+    Value value
+
+cdef struct Table:
+    uint64_t* slots              # upper half: of the hash; lower half: index + 1, 0 = free
+    uint64_t mask
+    Entry* entries
+    uint32_t count
+    uint32_t capacity
+    uint8_t* arena
+    uint64_t arena_size
+    uint64_t arena_capacity
+
+
+cdef inline int table_init(Table* table) except -1:
+    memset(table, 0, sizeof(Table))
+    table.mask = 1023
+    table.slots = <uint64_t*>calloc(table.mask + 1, sizeof(uint64_t))
+    if table.slots == NULL:
+        raise MemoryError
+    return 0
+
+
+cdef inline void table_free(Table* table) noexcept:
+    cdef uint32_t i
+    for i in range(table.count):
+        if table.entries[i].owned:
+            free(<void*>table.entries[i].value.metadata)
+    free(table.slots)
+    free(table.entries)
+    free(table.arena)
+    memset(table, 0, sizeof(Table))
+
+
+cdef inline int table_widen(Table* table) noexcept nogil:
+    """Twice the slots. -1: no memory, and nothing changed."""
+    cdef uint64_t mask = table.mask * 2 + 1, i, at, word
+    cdef uint64_t* slots = <uint64_t*>calloc(mask + 1, sizeof(uint64_t))
+    if slots == NULL:
+        return -1
+    for i in range(table.mask + 1):
+        word = table.slots[i]
+        if word:
+            at = (word >> 32) & mask
+            while slots[at]:
+                at = (at + 1) & mask
+            slots[at] = word
+    free(table.slots)
+    table.slots = slots
+    table.mask = mask
+    return 0
+
+
+cdef inline int table_reserve(Table* table, uint32_t key_size) noexcept nogil:
+    """Room for one more entry and its key. -1: no memory."""
+    cdef uint64_t want
+    cdef void* grown
+    if table.count == table.capacity:
+        want = table.capacity * 2 if table.capacity else 256
+        if want > 0x7FFFFFFF:
+            return -1
+        grown = realloc(table.entries, want * sizeof(Entry))
+        if grown == NULL:
+            return -1
+        table.entries = <Entry*>grown
+        table.capacity = <uint32_t>want
+    if table.arena_size + key_size > table.arena_capacity:
+        want = 2 * table.arena_capacity + key_size + 4096
+        grown = realloc(table.arena, want)
+        if grown == NULL:
+            return -1
+        table.arena = <uint8_t*>grown
+        table.arena_capacity = want
+    if table.count * 2 >= table.mask:
+        return table_widen(table)
+    return 0
+
+
+cdef inline int64_t table_intern(Table* table, uint64_t hash, const uint8_t* key,
+                                 uint32_t size) noexcept nogil:
+    """The key's index, added where it is new; NO_INDEX: no memory."""
+    cdef uint64_t tag = hash >> 32, at = tag & table.mask, word
+    cdef Entry* entry
+    while True:
+        word = table.slots[at]
+        if word == 0:
+            break
+        if word >> 32 == tag:
+            entry = &table.entries[<uint32_t>word - 1]
+            if entry.key_size == size and memcmp(table.arena + entry.key_at, key, size) == 0:
+                return <int64_t>(<uint32_t>word - 1)
+        at = (at + 1) & table.mask
+    if table_reserve(table, size) != 0:
+        return NO_INDEX
+    at = tag & table.mask                       # the slots may have been widened
+    while table.slots[at]:
+        at = (at + 1) & table.mask
+    table.slots[at] = tag << 32 | (table.count + 1)
+    entry = &table.entries[table.count]
+    memset(entry, 0, sizeof(Entry))
+    entry.key_at = table.arena_size
+    entry.key_size = size
+    entry.base_seq = -1
+    memcpy(table.arena + table.arena_size, key, size)
+    table.arena_size += size
+    table.count += 1
+    return table.count - 1
+
+
+cdef inline void prefetch_slot(const Table* table, uint64_t hash) noexcept nogil:
+    coterie_prefetch(&table.slots[(hash >> 32) & table.mask])
+
+
+cdef inline void prefetch_entry(const Table* table, uint64_t hash) noexcept nogil:
+    cdef uint64_t word = table.slots[(hash >> 32) & table.mask]
+    cdef Entry* entry
+    if word:
+        entry = &table.entries[<uint32_t>word - 1]
+        coterie_prefetch(entry)
+        coterie_prefetch(&entry.value.metadata)
+
+
+cdef inline void drop_metadata(Entry* entry) noexcept nogil:
+    if entry.owned:
+        free(<void*>entry.value.metadata)
+        entry.owned = False
+
+
+cdef inline void put(Entry* entry, const Value* value, int64_t seq) noexcept nogil:
+    """`value.metadata` is borrowed: see `own_metadata`."""
+    drop_metadata(entry)
+    entry.value = value[0]
+    entry.present = True
+    entry.won_seq = seq
+
+
+cdef inline int own_metadata(Entry* entry) noexcept nogil:
+    """Copy the borrowed metadata, before the bytes it lies in go. -1: no memory."""
+    cdef uint8_t* copy
+    if entry.owned or not entry.present or entry.value.metadata_size == 0:
+        return 0
+    copy = <uint8_t*>malloc(entry.value.metadata_size)
+    if copy == NULL:
+        entry.value.metadata_size = 0
+        return -1
+    memcpy(copy, entry.value.metadata, entry.value.metadata_size)
+    entry.value.metadata = copy
+    entry.owned = True
+    return 0
+
+
+cdef inline void set_plain(Entry* entry, const Value* value, int64_t seq) noexcept nogil:
+    """A plain commit: unconditional (GroupMetadataManager.doLoadGroupsAndOffsets)."""
+    put(entry, value, seq)
+    entry.base_seq = seq
+
+
+cdef inline void remove_plain(Entry* entry, int64_t seq) noexcept nogil:
+    """A plain tombstone: unconditional too, and it leaves no position."""
+    drop_metadata(entry)
+    entry.present = False
+    entry.base_seq = seq
+
+
+cdef inline bint set_if_newer(Entry* entry, const Value* value, int64_t seq) noexcept nogil:
+    """What a COMMIT marker at `seq` does with a pending value; tells whether it won.
+
+    Also right for a marker that is put in afterwards, before what the entry already saw: then the
+    value wins unless something unconditional came later, and of equal positions the first stays.
+    """
+    if entry.base_seq > seq:
+        return False
+    if entry.present and (entry.value.position > value.position or (
+            entry.value.position == value.position and entry.won_seq <= seq)):
+        return False
+    put(entry, value, seq)
+    return True
