@@ -86,7 +86,9 @@ cdef class LogReader:
         return self
 
     cdef int note(self, const Batch* batch, int fault, str detail) except -1:
-        base = batch.base_offset if plausible_base(fault, batch.base_offset, self.expected) else None
+        cdef object base = None
+        if plausible_base(fault, batch.base_offset, self.expected):
+            base = batch.base_offset
         self.faults.append(BatchFault(batch.position, base, KINDS[fault], detail))
         return 0
 

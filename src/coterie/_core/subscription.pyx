@@ -1,6 +1,7 @@
 """The topics of consumers' subscriptions, as the coordinator reads them. See ``subscription.pyi``.
 
-Source: GroupMetadata.computeSubscribedTopics, ConsumerProtocol.deserializeConsumerProtocolSubscription.
+Sources: GroupMetadata.computeSubscribedTopics,
+ConsumerProtocol.deserializeConsumerProtocolSubscription.
 """
 from libc.stdint cimport int16_t, int32_t, uint8_t
 
