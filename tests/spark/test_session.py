@@ -1,0 +1,50 @@
+"""The session that the command line starts: quiet, local, and of this Python."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+SCRIPT = """\
+from coterie_spark.session import local_session
+spark = local_session("local[1]", app_name="quiet", conf={"spark.sql.shuffle.partitions": "3"})
+conf = spark.sparkContext.getConf()
+names = ["spark.app.name", "spark.driver.host", "spark.ui.enabled", "spark.sql.shuffle.partitions"]
+print(*(conf.get(name) for name in names), spark.conf.get("spark.sql.session.timeZone"))
+def executable(batches):
+    import pyarrow, sys
+    for batch in batches:
+        yield pyarrow.RecordBatch.from_pydict({"name": [sys.executable]})
+print(spark.range(1).mapInArrow(executable, "name string").first()[0])
+"""
+OF_THE_JVM = ("WARNING: Using incubator modules", "WARNING: package sun.security.action")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """Run the script once in a process of its own, in an empty folder, with a bare environment."""
+    folder = tmp_path_factory.mktemp("session")
+    kept = {k: v for k, v in os.environ.items() if k in {"PATH", "JAVA_HOME", "HOME", "TMPDIR"}}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=folder, env=kept, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_settings_of_the_caller_and_of_the_session_hold(told):
+    assert told[1].stdout.splitlines()[0] == "quiet 127.0.0.1 false 3 UTC"
+
+
+def test_workers_run_the_python_of_the_driver(told):
+    assert told[1].stdout.splitlines()[1] == sys.executable
+
+
+def test_nothing_is_logged_and_nothing_left_in_the_folder(told):
+    folder, done = told
+    said = [line for line in done.stderr.splitlines() if not line.startswith(OF_THE_JVM)]
+    assert said == []
+    assert list(folder.iterdir()) == []
