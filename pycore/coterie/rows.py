@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from coterie._core import partial
-from coterie._core.subscription import consumer_topics
 from coterie._core.fold import PartitionFold
 from coterie._core.schema import decode_value
+from coterie._core.subscription import consumer_topics
 from coterie._core.text import decode_utf8
 from coterie.newer import newer_groups
 

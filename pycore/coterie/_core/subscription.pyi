@@ -1,8 +1,6 @@
 from collections.abc import Sequence
 
-def consumer_topics(
-    subscriptions: Sequence[bytes], protocol: str | None
-) -> frozenset[str] | None:
+def consumer_topics(subscriptions: Sequence[bytes], protocol: str | None) -> frozenset[str] | None:
     """Topics that a group of protocol type ``consumer`` subscribes to.
 
     Each subscription is read as an int16 version and the layout of version 0, whatever the
