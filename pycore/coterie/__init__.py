@@ -5,8 +5,16 @@ The public names are those in ``__all__``; every module whose name starts with `
 
 from importlib.metadata import version as _version
 
-from coterie.errors import CorruptData, CoterieError
+from coterie.errors import CorruptData, CoterieError, LogError
 from coterie.state import PartialState, ScanOptions, merge, scan
 
-__all__ = ["CorruptData", "CoterieError", "PartialState", "ScanOptions", "merge", "scan"]
+__all__ = [
+    "CorruptData",
+    "CoterieError",
+    "LogError",
+    "PartialState",
+    "ScanOptions",
+    "merge",
+    "scan",
+]
 __version__ = _version("coterie")

@@ -27,3 +27,7 @@ class CorruptData(CoterieError, ValueError):
         super().__init__(what)
         self.kind = kind
         self.position = position
+
+
+class LogError(CoterieError):
+    """A log cannot be found or read: one line that says what, where, and what to do."""

@@ -78,3 +78,11 @@ class LogReader:
     def __new__(cls, data: Buffer, *, check_crc: bool = True) -> Self: ...
     def __iter__(self) -> Iterator[LogBatch]: ...
     def __next__(self) -> LogBatch: ...
+
+def batch_boundaries(data: Buffer, max_bytes: int) -> list[int]:
+    """Return where a segment's bytes may be cut into pieces, rising, 0 and their number included.
+
+    Each piece holds whole batches and at most ``max_bytes``, but for a batch that is longer. What
+    follows a wrong length stays with the batch before it, so that a scan of the piece still knows
+    which base offset would be plausible there. Only headers are looked at; empty bytes: ``[0]``.
+    """

@@ -119,3 +119,26 @@ cdef class LogReader:
                                              for i in range(self.scratch.count)])
                 self.note(&batch, fault, self.scratch.detail)
         raise StopIteration
+
+
+def batch_boundaries(const uint8_t[::1] data not None, int64_t max_bytes):
+    """See ``reader.pyi``."""
+    cdef Batch batch
+    cdef Frame frame
+    cdef int64_t size = data.shape[0], at = 0, last = 0
+    cdef list found = [0]
+    if max_bytes < 1:
+        raise ValueError(f"max_bytes must be at least 1, not {max_bytes}")
+    while at < size:
+        with nogil:
+            while at < size:
+                frame = frame_batch(&data[0], size, at, &batch)
+                if frame == FRAME_LENGTH or frame == FRAME_TAIL:
+                    at = size
+                elif at > last and at + batch.size - last > max_bytes:
+                    break                      # a whole batch stands here: a piece may begin
+                else:
+                    at += batch.size
+        found.append(at)
+        last = at
+    return found

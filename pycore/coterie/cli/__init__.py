@@ -1,0 +1,79 @@
+"""The command line ``coterie``: one module of this package for each command, loaded when asked.
+
+A module gives its command as ``command``; its name is the module's. Whatever goes wrong ends in
+one line on standard error and an exit status: 0 done, 1 failed or a problem was found, 2 wrong
+usage, 130 interrupted (143: told to end). A command raises; only ``main`` prints and exits.
+"""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import click
+
+from coterie.cli.failures import Terminated, status_of
+
+COMMANDS = ("replay", "groups", "records", "verify", "trace")
+
+
+class Commands(click.Group):
+    """The group ``coterie``: knows its commands' names, and imports a command when it is named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands that this installation has."""
+        return [name for name in COMMANDS if self.get_command(ctx, name) is not None]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None where there is no such one."""
+        if cmd_name not in COMMANDS:
+            return None
+        try:
+            module = importlib.import_module(f"coterie.cli.{cmd_name}")
+        except ModuleNotFoundError as error:
+            if error.name == f"coterie.cli.{cmd_name}":
+                return None
+            raise
+        command: click.Command = module.command
+        return command
+
+
+@click.group(
+    cls=Commands,
+    name="coterie",
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="coterie", prog_name="coterie")
+def coterie() -> None:
+    """Kafka's consumer-group coordinator: replay __consumer_offsets, and look into it.
+
+    LOG is a folder that holds __consumer_offsets-N folders, one such folder, or a segment file;
+    segments may be compressed as files (.zst, .gz). TIME is ISO 8601 with zone, or epoch
+    milliseconds. Exit status: 0 done, 1 failed or a problem was found, 2 wrong usage.
+    """
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run the command line ``args`` (None: the process's own) and return its exit status."""
+    arguments = list(sys.argv[1:] if args is None else args)
+    try:
+        with coterie.make_context("coterie", arguments) as context:
+            coterie.invoke(context)
+        sys.stdout.flush()
+    except BaseException as error:
+        return status_of(error)
+    return 0
+
+
+def main() -> None:
+    """Entry point of the process."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, end)
+    sys.exit(run())

@@ -1,0 +1,89 @@
+"""From an exception to one line on standard error and an exit status.
+
+Nothing that a user can cause shows a traceback; for a fault of coterie itself the environment
+variable COTERIE_TRACEBACK=1 shows it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import traceback
+
+import click
+
+from coterie.errors import CoterieError
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class Terminated(BaseException):
+    """The process was told to end (SIGTERM)."""
+
+
+class Failed(CoterieError):
+    """A command's own failure: the message is the line to print."""
+
+
+def say(line: str) -> None:
+    """Print a line on standard error; a standard error that is gone stops nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def status_of(error: BaseException) -> int:
+    """Print what happened, in one line, and return the exit status."""
+    status, line = explain(error)
+    if line:
+        say(f"coterie: {line}")
+    if os.environ.get("COTERIE_TRACEBACK") and line:
+        traceback.print_exception(error)
+    return status
+
+
+def explain(error: BaseException) -> tuple[int, str]:
+    """Return the exit status of an exception, and what to say ("" for nothing)."""
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code, ""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1, ""
+    if isinstance(error, click.UsageError):
+        name = error.ctx.command_path if error.ctx else "coterie"
+        return 2, f"{one_line(error.format_message())} (see {name} --help)"
+    if isinstance(error, click.ClickException):
+        return error.exit_code, one_line(error.format_message())
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return 130, "interrupted; nothing half-done was left"
+    if isinstance(error, Terminated):
+        return 143, "told to end; nothing half-done was left"
+    if isinstance(error, BrokenPipeError):
+        # Whoever read our output has gone; the flush at exit would fail once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1, ""
+    if isinstance(error, CoterieError):
+        return 1, one_line(str(error))
+    if isinstance(error, MemoryError):
+        return 1, "out of memory; give fewer logs at once, or --group, or use a bigger machine"
+    if isinstance(error, OSError):
+        return 1, explain_os(error)
+    what = one_line(f"{type(error).__name__}: {error}")
+    return 1, f"a fault of coterie itself: {what} (COTERIE_TRACEBACK=1 shows where)"
+
+
+def explain_os(error: OSError) -> str:
+    """Say what the system refused, where, and what to do."""
+    where = f"{error.filename}: " if error.filename else ""
+    if error.errno in FULL:
+        return (
+            f"{where}no space to write ({os.strerror(error.errno)}); free some, or write elsewhere"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{where}no permission ({os.strerror(error.errno)}); choose a place you may use"
+    return where + one_line(error.strerror or str(error))
+
+
+def one_line(text: str) -> str:
+    """Join the lines of a message."""
+    return " ".join(text.split())

@@ -1,0 +1,72 @@
+"""What several commands take alike: LOG, --group, --at and --on-fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from coterie.times import parse_time
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+if TYPE_CHECKING:
+    IntType = click.ParamType[int]
+else:
+    IntType = click.ParamType  # not generic before click 8.3
+
+
+class Time(IntType):
+    """TIME: ISO 8601 with zone, or epoch milliseconds; an int of epoch ms."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse, or fail as wrong usage."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_time(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+TIME = Time()
+
+
+def logs_argument(command: Decorated) -> Decorated:
+    """LOG..., as ``logs``: a tuple of paths as given, each to be found by ``find_segments``."""
+    return click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=click.Path())(
+        command
+    )
+
+
+def group_option(command: Decorated) -> Decorated:
+    """``--group G``, repeatable, as ``groups``: a tuple of ids."""
+    return click.option(
+        "--group", "groups", metavar="G", multiple=True, help="Only this group; repeatable."
+    )(command)
+
+
+def at_option(command: Decorated) -> Decorated:
+    """``--at TIME`` as ``at_ms``: int of epoch ms, or None."""
+    return click.option(
+        "--at",
+        "at_ms",
+        type=TIME,
+        help="State as of TIME, by the records' own timestamps (2026-01-31T14:05:00Z or epoch ms).",
+    )(command)
+
+
+def on_fault_option(command: Decorated) -> Decorated:
+    """``--on-fault`` as ``on_fault``."""
+    return click.option(
+        "--on-fault",
+        type=click.Choice(["skip", "recover", "load", "stop"]),
+        default="skip",
+        show_default=True,
+        help="At a corrupt place: leave it out (skip), do as Kafka after recovery (recover) or as "
+        "Kafka's loader after a clean shutdown (load), or fail at the first (stop).",
+    )(command)

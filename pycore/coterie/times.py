@@ -1,0 +1,61 @@
+"""TIME as people write it: ISO 8601 with zone, or epoch milliseconds. No clock is read here."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+ISO = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?"
+    r"\s?(Z|z|[+-]\d\d(?::?\d\d)?)?"
+)
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+MAX_MS = (1 << 63) - 1
+FORMS = "write 2026-01-31T14:05:00Z, with +02:00 for another zone, or epoch milliseconds"
+
+
+def parse_time(text: str) -> int:
+    """Return ``text`` in epoch ms; what is finer than a millisecond is cut off.
+
+    Raises
+    ------
+    ValueError
+        It is no time, or one without a zone; the message says how to write it.
+    """
+    text = text.strip()
+    if re.fullmatch(r"[+-]?\d+", text):
+        if abs(int(text)) > MAX_MS:
+            raise ValueError(f"{text!r} is beyond any time; {FORMS}")
+        return int(text)
+    match = ISO.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text!r} is not a time; {FORMS}")
+    *fields, fraction, zone = match.groups()
+    if zone is None:
+        raise ValueError(f"{text!r} has no zone: add Z, or +02:00; {FORMS}")
+    try:
+        year, month, day, hour, minute, second = (int(field or 0) for field in fields)
+        local = datetime(year, month, day, hour, minute, second, tzinfo=_zone(zone))
+        since = local - EPOCH
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{text!r} is not a time: {error}; {FORMS}") from error
+    return since // timedelta(milliseconds=1) + int((fraction or "0").ljust(3, "0")[:3])
+
+
+def _zone(text: str) -> timezone:
+    if text in "Zz":
+        return timezone.utc
+    hours, minutes = int(text[1:3]), int(text[-2:]) if len(text) > 3 else 0
+    if hours > 18 or minutes > 59:
+        raise ValueError(f"no zone is {text}")
+    offset = timedelta(hours=hours, minutes=minutes)
+    return timezone(-offset if text[0] == "-" else offset)
+
+
+def format_time(epoch_ms: int) -> str:
+    """Return epoch ms as ISO 8601 in UTC, to the millisecond."""
+    try:
+        moment = EPOCH + timedelta(milliseconds=epoch_ms)
+    except OverflowError:
+        return f"{epoch_ms} ms"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{epoch_ms % 1000:03d}Z"
