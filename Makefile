@@ -46,7 +46,8 @@ $(VENV)/.env: pyproject.toml tools/check_machine.py
 build: $(VENV)/.built
 $(VENV)/.built: $(VENV)/.env $(COMPILED) build/modules
 	@echo "coterie: building"
-	@$(PIP) install --no-build-isolation -e '.[all]'
+	@$(PIP) install --no-build-isolation --no-deps -e .
+	@$(PIP) install 'coterie[all]'
 	@touch $@
 build/modules: FORCE
 	@mkdir -p build

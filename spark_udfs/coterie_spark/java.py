@@ -53,12 +53,13 @@ def ensure_java() -> Path:
     """
     refused = []
     for origin, java in _candidates():
-        major = _major(java)
-        if major is None or major < JAVA_MIN:
-            said = "does not run" if major is None else f"is Java {major}"
-            refused.append(f"{origin} {said}")
+        done = _start(java)
+        version = _VERSION.search(done.stderr)
+        if done.returncode or not version or int(version[1]) < JAVA_MIN:
+            why = f"is Java {version[1]}" if version else f"does not run: {_last_line(done.stderr)}"
+            refused.append(f"{origin} {why}")
             continue
-        if not _runs(java, _VECTOR):
+        if _start(java, _VECTOR).returncode:
             java = _launcher(java)
             os.environ["JAVA_HOME"] = str(java.parents[1])
         elif origin != "JAVA_HOME":
@@ -86,29 +87,19 @@ def _candidates() -> list[tuple[str, Path]]:
     return found
 
 
-def _start(java: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
-    """Run ``java ARGUMENTS -version``; None where that is no program that can be run."""
+def _start(java: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``java ARGUMENTS -version``; what cannot be run at all answers as a shell would."""
+    command = [str(java), *arguments, "-version"]
     try:
         return subprocess.run(
-            [java, *arguments, "-version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(command, 127, "", str(error))
 
 
-def _runs(java: Path, *arguments: str) -> bool:
-    done = _start(java, *arguments)
-    return done is not None and done.returncode == 0
-
-
-def _major(java: Path) -> int | None:
-    done = _start(java)
-    version = _VERSION.search(done.stderr) if done is not None and done.returncode == 0 else None
-    return int(version[1]) if version else None
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["it says nothing"])[-1]
 
 
 def _launcher(java: Path) -> Path:
