@@ -63,6 +63,7 @@ cdef struct Record:
     int32_t header_count
     bint append_time             # of the record itself, magic 1 inside a wrapper
 
+cdef Fault frame_to_fault(int frame) noexcept nogil
 cdef Frame frame_batch(const uint8_t* data, int64_t size, int64_t at, Batch* batch) noexcept nogil
 cdef Frame frame_as_loader(const uint8_t* data, int64_t size, int64_t at,
                            Batch* batch) noexcept nogil

@@ -10,10 +10,10 @@ from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint8_t, uint32_t, u
 from libc.stdlib cimport free, realloc
 
 from coterie._core.batch cimport (
-    FAULT_CRC, FAULT_KEY, FAULT_LENGTH, FAULT_MAGIC, FAULT_MARKER, FAULT_TAIL, FAULT_VALUE,
+    FAULT_CRC, FAULT_KEY, FAULT_MARKER, FAULT_VALUE,
     FRAME_BATCH, FRAME_END, FRAME_LENGTH, FRAME_MAGIC, FRAME_SHORT, FRAME_TAIL, MARKER_ABORT,
     MARKER_COMMIT, NO_FAULT, Batch, Frame, Record, Records, crc_holds, frame_as_loader,
-    frame_batch, plausible_base, read_marker, unread_magic_holds)
+    frame_batch, frame_to_fault, plausible_base, read_marker, unread_magic_holds)
 from coterie._core.commit cimport (
     KEY_GROUP, KEY_NEWER_MAX, KEY_OFFSET_MAX, Commit, check_group_value, read_commit_key,
     read_commit_value)
@@ -45,8 +45,6 @@ FRAME_DETAIL = {
     FRAME_MAGIC: "a magic outside 0-2",
     FRAME_SHORT: "a batch too short for its own header",
 }
-cdef int[6] FAULT_OF_FRAME
-FAULT_OF_FRAME[:] = [NO_FAULT, NO_FAULT, FAULT_TAIL, FAULT_LENGTH, FAULT_MAGIC, FAULT_CRC]
 
 
 class Producer:
@@ -163,7 +161,7 @@ cdef class PartitionFold:
         detail = FRAME_DETAIL[frame]
         if frame == FRAME_SHORT and self.cut and crc_holds(batch) is False:
             detail = "the stored checksum does not hold"
-        return self.fault_at(FAULT_OF_FRAME[frame], batch, None, detail)
+        return self.fault_at(frame_to_fault(frame), batch, None, detail)
 
     cdef int fault_at(self, int kind, const Batch* batch, object offset, str detail) except -1:
         """Note a fault, and what it means for the rest of the partition."""

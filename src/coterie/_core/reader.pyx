@@ -6,9 +6,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from coterie._core.cursor cimport OK, Cursor, read_span, read_varint
 from coterie._core.batch cimport (
-    FAULT_CRC, FAULT_LENGTH, FAULT_MAGIC, FAULT_TAIL, FRAME_LENGTH,
-    FRAME_MAGIC, FRAME_SHORT, FRAME_TAIL, NO_FAULT, Batch, Frame, Record, Records, crc_holds,
-    frame_batch, plausible_base)
+    FAULT_CRC, FRAME_BATCH, NO_FAULT, Batch, Frame, Record, Records, crc_holds, frame_batch,
+    frame_to_fault, plausible_base)
 
 from collections import namedtuple
 
@@ -101,14 +100,8 @@ cdef class LogReader:
         while self.at < size:
             frame = frame_batch(&self.view[0], size, self.at, &batch)
             self.at += batch.size
-            if frame == FRAME_LENGTH:
-                self.note(&batch, FAULT_LENGTH, "a length below 14 or beyond the end")
-            elif frame == FRAME_TAIL:
-                self.note(&batch, FAULT_TAIL, f"{batch.size} bytes after the last batch")
-            elif frame == FRAME_MAGIC:
-                self.note(&batch, FAULT_MAGIC, f"magic {<signed char>batch.start[16]}")
-            elif frame == FRAME_SHORT:
-                self.note(&batch, FAULT_CRC, f"{batch.size} bytes are too short for its header")
+            if frame != FRAME_BATCH:
+                self.note(&batch, frame_to_fault(frame), f"{batch.size} bytes from here")
             elif self.check_crc and not crc_holds(&batch):
                 self.note(&batch, FAULT_CRC, f"the stored checksum {batch.crc} does not hold")
             else:

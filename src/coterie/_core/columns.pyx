@@ -1,0 +1,348 @@
+"""Decoded records as columns, one pass, no Python object a record. See ``columns.pyi``.
+
+Names are interned: a commit's key mostly differs from the last one's in its partition alone, and
+then costs one comparison. A batch that does not add up takes its rows back.
+"""
+cimport cython
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from coterie._core.batch cimport (
+    FAULT_CRC, FAULT_KEY, FAULT_VALUE, FRAME_BATCH, NO_FAULT, Batch, Frame, Record, Records,
+    crc_holds, frame_batch, frame_to_fault, plausible_base, read_marker)
+from coterie._core.commit cimport (
+    KEY_GROUP, KEY_NEWER_MAX, KEY_OFFSET_MAX, Commit, check_group_value, read_commit_key,
+    read_commit_value)
+from coterie._core.cursor cimport OK, Cursor, load_i16
+from coterie._core.keytable cimport (
+    Table, coterie_keyhash, table_free, table_init, table_intern)
+from coterie._core.record cimport record_v2
+
+import numpy as np
+
+from coterie._core.batch import KINDS
+from coterie._core.text import decode_utf8
+
+KIND_NAMES = ("offset", "offset_tombstone", "group", "group_tombstone", "newer", "unknown",
+              "marker", "fault")
+
+cdef enum:
+    OFFSET = 0
+    OFFSET_TOMBSTONE = 1
+    GROUP = 2
+    GROUP_TOMBSTONE = 3
+    NEWER = 4
+    UNKNOWN = 5
+    MARKER = 6
+    FAULTY = 7
+    V2_HEADER = 61
+    MIN_RECORD_V2 = 7
+
+ROW_DTYPES = {
+    "log_offset": np.int64, "timestamp": np.int64, "batch": np.int32, "kind": np.int8,
+    "key_version": np.int16, "group": np.int32, "topic": np.int32, "partition": np.int32,
+    "offset": np.int64, "leader_epoch": np.int32, "commit_timestamp": np.int64,
+    "expire_timestamp": np.int64, "metadata_end": np.int64,
+}
+RAW_DTYPES = {"key_at": np.int64, "key_size": np.int32, "value_at": np.int64,
+              "value_size": np.int32}
+BATCH_FIELDS = ("position", "base_offset", "size", "magic", "codec", "append_time",
+                "leader_epoch", "producer_id", "producer_epoch", "base_sequence", "transactional",
+                "control", "marker", "first_row")
+
+
+@cython.final
+cdef class Names:
+    """Byte strings, numbered in order of first sight."""
+    cdef Table table
+    cdef bint failed
+
+    def __cinit__(self):
+        table_init(&self.table)
+
+    def __dealloc__(self):
+        table_free(&self.table)
+
+    cdef int32_t number(self, const uint8_t* name, int32_t size) noexcept nogil:
+        """-1: no memory. The caller looks for it once a batch."""
+        cdef int64_t index = table_intern(&self.table, coterie_keyhash(name, size), name, size)
+        self.failed = self.failed or index < 0
+        return <int32_t>index
+
+    cdef list strings(self):
+        cdef uint32_t i
+        cdef const uint8_t* start
+        cdef list found = []
+        for i in range(self.table.count):
+            start = self.table.arena + self.table.entries[i].key_at
+            found.append(decode_utf8(start[:self.table.entries[i].key_size]))
+        return found
+
+
+@cython.final
+cdef class Columns:
+    """The rows so far. `n` rows count; the arrays are longer."""
+    cdef readonly dict arrays
+    cdef readonly list batches
+    cdef readonly list faults
+    cdef Py_ssize_t n, capacity
+    cdef bint raw
+    cdef Names groups, topics
+    cdef int64_t[::1] log_offset, timestamp, offset, commit_timestamp, expire_timestamp
+    cdef int64_t[::1] metadata_end, key_at, value_at
+    cdef int32_t[::1] batch, group, topic, partition, leader_epoch, key_size, value_size
+    cdef int16_t[::1] key_version
+    cdef int8_t[::1] kind
+    cdef uint8_t[::1] heap               # metadata end to end; with raw, keys and values between
+    cdef int64_t heap_size
+    cdef uint8_t[::1] bytes_heap
+    cdef int64_t bytes_size
+    cdef const uint8_t* last_key         # the last commit's key up to its partition
+    cdef int32_t last_size, last_group, last_topic
+
+    def __cinit__(self, Py_ssize_t capacity, *, bint raw):
+        self.raw = raw
+        self.groups, self.topics = Names(), Names()
+        self.batches, self.faults = [], []
+        self.arrays = {}
+        self.heap = np.empty(4096, dtype=np.uint8)
+        self.bytes_heap = np.empty(4096 if raw else 1, dtype=np.uint8)
+        self.reserve(capacity)
+
+    cdef int reserve(self, Py_ssize_t rows) except -1:
+        """Room for `rows` rows; they are written before they are counted."""
+        if rows <= self.capacity and self.capacity:
+            return 0
+        rows = max(rows, 2 * self.capacity, 16)
+        for name, dtype in (ROW_DTYPES | RAW_DTYPES if self.raw else ROW_DTYPES).items():
+            grown = np.empty(rows, dtype=dtype)
+            if self.n:
+                grown[:self.n] = self.arrays[name][:self.n]
+            self.arrays[name] = grown
+        self.capacity = rows
+        a = self.arrays
+        self.log_offset, self.timestamp, self.offset = a["log_offset"], a["timestamp"], a["offset"]
+        self.commit_timestamp = a["commit_timestamp"]
+        self.expire_timestamp, self.metadata_end = a["expire_timestamp"], a["metadata_end"]
+        self.batch, self.group, self.topic = a["batch"], a["group"], a["topic"]
+        self.partition, self.leader_epoch = a["partition"], a["leader_epoch"]
+        self.key_version, self.kind = a["key_version"], a["kind"]
+        if self.raw:
+            self.key_at, self.key_size = a["key_at"], a["key_size"]
+            self.value_at, self.value_size = a["value_at"], a["value_size"]
+        return 0
+
+    cdef int reserve_heap(self, int64_t size) except -1:
+        if self.heap_size + size > self.heap.shape[0]:
+            grown = np.empty(2 * (self.heap_size + size), dtype=np.uint8)
+            grown[:self.heap_size] = self.heap[:self.heap_size]
+            self.heap = grown
+        if self.raw and self.bytes_size + size > self.bytes_heap.shape[0]:
+            grown = np.empty(2 * (self.bytes_size + size), dtype=np.uint8)
+            grown[:self.bytes_size] = self.bytes_heap[:self.bytes_size]
+            self.bytes_heap = grown
+        return 0
+
+    cdef int note(self, const Batch* batch, int fault, object offset, str detail) except -1:
+        base = batch.base_offset if plausible_base(fault, batch.base_offset, -1) else None
+        self.faults.append((batch.position, base, KINDS[fault], offset, detail))
+        return 0
+
+    cdef int add_batch(self, const Batch* batch, Records scratch) except -1:
+        """One framed batch, whose checksum holds."""
+        cdef Py_ssize_t i, first = self.n
+        cdef int fault = NO_FAULT
+        cdef int marker = -1
+        cdef int64_t size = batch.size
+        self.last_key = NULL
+        if batch.magic == 2 and batch.codec == 0 and 0 <= batch.record_count <= (
+                size // MIN_RECORD_V2):
+            self.reserve(self.n + batch.record_count)
+            self.reserve_heap(size)
+            with nogil:
+                fault = self.add_plain(batch)
+        if fault != NO_FAULT or self.n == first:
+            # Not so plain: compressed, legacy, empty or broken; `Records` says what.
+            self.n = first
+            fault = scratch.read(batch)
+            if fault != NO_FAULT:
+                return self.note(batch, fault, None, scratch.detail)
+            size = batch.size if scratch.held is None else len(scratch.held)
+            self.reserve(self.n + scratch.count)
+            self.reserve_heap(size)
+            for i in range(scratch.count):
+                self.add_record(batch, &scratch.items[i])
+            self.last_key = NULL
+        if self.groups.failed or self.topics.failed:
+            raise MemoryError
+        if batch.control:
+            marker = self.mark(batch, first)
+        self.batches.append((
+            batch.position, batch.base_offset, batch.size, batch.magic, batch.codec,
+            batch.append_time, batch.leader_epoch, batch.producer_id, batch.producer_epoch,
+            batch.base_sequence, batch.transactional, batch.control, marker, first))
+        self.note_faulty(batch, first)
+        return 0
+
+    cdef int mark(self, const Batch* batch, Py_ssize_t first) except -2:
+        """Rows of a control batch are markers, whatever their keys look like."""
+        cdef Py_ssize_t i
+        for i in range(first, self.n):
+            self.kind[i] = MARKER
+            self.group[i] = self.topic[i] = -1
+        cdef Cursor cur
+        cdef Record record
+        cdef int marker = -1
+        cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
+        if self.n > first and batch.codec == 0 and record_v2(&cur, batch, &record) == OK:
+            read_marker(&record, &marker)
+        return marker if marker >= 0 else -1
+
+    cdef int note_faulty(self, const Batch* batch, Py_ssize_t first) except -1:
+        cdef Py_ssize_t i
+        for i in range(first, self.n):
+            if self.kind[i] == FAULTY:
+                self.note(batch, self.partition[i], self.log_offset[i], "see coterie verify")
+                self.partition[i] = -1
+        return 0
+
+    @cython.boundscheck(False)    # reserve and reserve_heap made room for the whole batch
+    cdef int add_plain(self, const Batch* batch) noexcept nogil:
+        """The records of an uncompressed v2 batch; 1: they do not add up."""
+        cdef Cursor cur
+        cdef Record record
+        cdef int32_t i
+        cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
+        for i in range(batch.record_count):
+            if record_v2(&cur, batch, &record) != OK:
+                return 1
+            self.add_record(batch, &record)
+        return cur.at != cur.end
+
+    @cython.boundscheck(False)    # as add_plain
+    cdef inline void add_record(self, const Batch* batch, Record* record) noexcept nogil:
+        cdef Py_ssize_t n = self.n
+        cdef Commit commit
+        cdef int16_t version = load_i16(record.key) if record.key_size >= 2 else -1
+        self.log_offset[n] = record.offset
+        self.timestamp[n] = record.timestamp
+        self.key_version[n] = version
+        self.group[n] = self.topic[n] = self.partition[n] = -1
+        if 0 <= version <= KEY_OFFSET_MAX:
+            self.add_commit(record, &commit)
+        else:
+            self.offset[n] = self.commit_timestamp[n] = self.expire_timestamp[n] = -1
+            self.leader_epoch[n] = -1
+            self.add_other(record, version)
+        self.metadata_end[n] = self.heap_size
+        if self.raw:
+            self.add_raw(record)
+        self.n = n + 1
+
+    @cython.boundscheck(False)    # as add_plain
+    cdef inline void add_commit(self, Record* record, Commit* commit) noexcept nogil:
+        cdef Py_ssize_t n = self.n
+        cdef int32_t prefix
+        commit.metadata_size = 0
+        commit.offset = commit.commit_timestamp = commit.expire_timestamp = -1
+        commit.leader_epoch = -1
+        if read_commit_key(record.key, record.key_size, commit) != OK:
+            self.kind[n] = FAULTY
+            self.partition[n] = FAULT_KEY
+        elif record.value_size >= 0 and read_commit_value(
+                record.value, record.value_size, commit) != OK:
+            self.kind[n] = FAULTY
+            self.partition[n] = FAULT_VALUE
+            commit.metadata_size = 0
+        else:
+            prefix = commit.key_size - 4
+            if not (self.last_key != NULL and prefix == self.last_size
+                    and memcmp(commit.key, self.last_key, prefix) == 0):
+                self.last_group = self.groups.number(commit.group, commit.group_size)
+                self.last_topic = self.topics.number(commit.topic, commit.topic_size)
+                self.last_key, self.last_size = commit.key, prefix
+            self.kind[n] = OFFSET if record.value_size >= 0 else OFFSET_TOMBSTONE
+            self.group[n], self.topic[n] = self.last_group, self.last_topic
+            self.partition[n] = commit.partition
+            memcpy(&self.heap[0] + self.heap_size, commit.metadata, commit.metadata_size)
+            self.heap_size += commit.metadata_size
+        self.offset[n] = commit.offset
+        self.leader_epoch[n] = commit.leader_epoch
+        self.commit_timestamp[n] = commit.commit_timestamp
+        self.expire_timestamp[n] = commit.expire_timestamp
+
+    @cython.boundscheck(False)    # as add_plain
+    cdef void add_other(self, Record* record, int16_t version) noexcept nogil:
+        cdef Py_ssize_t n = self.n
+        cdef int32_t size
+        self.kind[n] = UNKNOWN if record.key_size >= 2 else FAULTY
+        if self.kind[n] == FAULTY:
+            self.partition[n] = FAULT_KEY
+        if version < KEY_GROUP or version > KEY_NEWER_MAX:
+            return
+        size = load_i16(record.key + 2) if record.key_size >= 4 else -1
+        if size < 0 or size > record.key_size - 4:
+            self.kind[n] = FAULTY
+            self.partition[n] = FAULT_KEY
+            return
+        if version > KEY_GROUP:
+            self.kind[n] = NEWER
+        elif record.value_size < 0:
+            self.kind[n] = GROUP_TOMBSTONE
+        elif check_group_value(record.value, record.value_size) == OK:
+            self.kind[n] = GROUP
+        else:
+            self.kind[n] = FAULTY
+            self.partition[n] = FAULT_VALUE
+            return
+        self.group[n] = self.groups.number(record.key + 4, size)
+
+    @cython.boundscheck(False)    # as add_plain
+    cdef void add_raw(self, Record* record) noexcept nogil:
+        cdef Py_ssize_t n = self.n
+        self.key_at[n] = self.bytes_size
+        self.key_size[n] = record.key_size
+        if record.key_size > 0:
+            memcpy(&self.bytes_heap[0] + self.bytes_size, record.key, record.key_size)
+            self.bytes_size += record.key_size
+        self.value_at[n] = self.bytes_size
+        self.value_size[n] = record.value_size
+        if record.value_size > 0:
+            memcpy(&self.bytes_heap[0] + self.bytes_size, record.value, record.value_size)
+            self.bytes_size += record.value_size
+
+    cdef dict finish(self):
+        out = {name: array[:self.n] for name, array in self.arrays.items()}
+        out["metadata"] = np.asarray(self.heap)[:self.heap_size]
+        if self.raw:
+            out["bytes"] = np.asarray(self.bytes_heap)[:self.bytes_size]
+        out["groups"], out["topics"] = self.groups.strings(), self.topics.strings()
+        out["batches"], out["faults"] = self.batches, self.faults
+        return out
+
+
+def decode_columns(const uint8_t[::1] data not None, *, bint raw=False, bint check_crc=True):
+    """See ``columns.pyi``."""
+    cdef Batch batch
+    cdef Frame frame
+    cdef int64_t at = 0, rows = 0, size = data.shape[0]
+    cdef Columns columns
+    cdef Records scratch = Records.__new__(Records)
+    while at < size:
+        frame = frame_batch(&data[0], size, at, &batch)
+        at += batch.size
+        if frame == FRAME_BATCH and batch.codec == 0:
+            rows += (1 if batch.magic < 2
+                     else min(max(batch.record_count, 0), batch.size // MIN_RECORD_V2))
+    columns = Columns(rows, raw=raw)
+    at = 0
+    while at < size:
+        frame = frame_batch(&data[0], size, at, &batch)
+        at += batch.size
+        if frame != FRAME_BATCH:
+            columns.note(&batch, frame_to_fault(frame), None, "")
+        elif check_crc and not crc_holds(&batch):
+            columns.note(&batch, FAULT_CRC, None, "the stored checksum does not hold")
+        else:
+            columns.add_batch(&batch, scratch)
+    return columns.finish()
