@@ -4,7 +4,9 @@ Names are interned: a commit's key mostly differs from the last one's in its par
 then costs one comparison. A batch that does not add up takes its rows back.
 """
 cimport cython
+cimport numpy as cnp
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from coterie._core.batch cimport (
@@ -23,6 +25,8 @@ import numpy as np
 from coterie._core.batch import KINDS
 from coterie._core.text import decode_utf8
 
+cnp.import_array()
+
 KIND_NAMES = ("offset", "offset_tombstone", "group", "group_tombstone", "newer", "unknown",
               "marker", "fault")
 
@@ -37,6 +41,7 @@ cdef enum:
     FAULTY = 7
     V2_HEADER = 61
     MIN_RECORD_V2 = 7
+    ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
 
 ROW_DTYPES = {
     "log_offset": np.int64, "timestamp": np.int64, "batch": np.int32, "kind": np.int8,
@@ -46,9 +51,19 @@ ROW_DTYPES = {
 }
 RAW_DTYPES = {"key_at": np.int64, "key_size": np.int32, "value_at": np.int64,
               "value_size": np.int32}
-BATCH_FIELDS = ("position", "base_offset", "size", "magic", "codec", "append_time",
-                "leader_epoch", "producer_id", "producer_epoch", "base_sequence", "transactional",
-                "control", "marker", "first_row")
+BATCH_DTYPE = np.dtype([
+    ("position", np.int64), ("base_offset", np.int64), ("producer_id", np.int64),
+    ("first_row", np.int64), ("size", np.int32), ("leader_epoch", np.int32),
+    ("base_sequence", np.int32), ("producer_epoch", np.int16), ("marker", np.int16),
+    ("magic", np.int8), ("codec", np.int8), ("append_time", np.int8), ("transactional", np.int8),
+    ("control", np.int8), ("delete_horizon", np.int8), ("unused", np.int16)])
+
+cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 56 bytes
+    int64_t position, base_offset, producer_id, first_row
+    int32_t size, leader_epoch, base_sequence
+    int16_t producer_epoch, marker
+    int8_t magic, codec, append_time, transactional, control, delete_horizon
+    int16_t unused
 
 
 @cython.final
@@ -83,9 +98,10 @@ cdef class Names:
 cdef class Columns:
     """The rows so far. `n` rows count; the arrays are longer."""
     cdef readonly dict arrays
-    cdef readonly list batches
     cdef readonly list faults
     cdef Py_ssize_t n, capacity
+    cdef BatchRow* batch_rows
+    cdef Py_ssize_t batch_count, batch_capacity
     cdef bint raw
     cdef Names groups, topics
     cdef int64_t[::1] log_offset, timestamp, offset, commit_timestamp, expire_timestamp
@@ -103,11 +119,14 @@ cdef class Columns:
     def __cinit__(self, Py_ssize_t capacity, *, bint raw):
         self.raw = raw
         self.groups, self.topics = Names(), Names()
-        self.batches, self.faults = [], []
+        self.faults = []
         self.arrays = {}
         self.heap = np.empty(4096, dtype=np.uint8)
         self.bytes_heap = np.empty(4096 if raw else 1, dtype=np.uint8)
         self.reserve(capacity)
+
+    def __dealloc__(self):
+        free(self.batch_rows)
 
     cdef int reserve(self, Py_ssize_t rows) except -1:
         """Room for `rows` rows; they are written before they are counted."""
@@ -177,11 +196,29 @@ cdef class Columns:
             raise MemoryError
         if batch.control:
             marker = self.mark(batch, first)
-        self.batches.append((
-            batch.position, batch.base_offset, batch.size, batch.magic, batch.codec,
-            batch.append_time, batch.leader_epoch, batch.producer_id, batch.producer_epoch,
-            batch.base_sequence, batch.transactional, batch.control, marker, first))
+        self.add_batch_row(batch, marker, first)
         self.note_faulty(batch, first)
+        return 0
+
+    cdef int add_batch_row(self, const Batch* batch, int marker, Py_ssize_t first) except -1:
+        cdef BatchRow* row
+        cdef void* grown
+        if self.batch_count == self.batch_capacity:
+            self.batch_capacity = 2 * self.batch_capacity + 64
+            grown = realloc(self.batch_rows, self.batch_capacity * sizeof(BatchRow))
+            if grown == NULL:
+                raise MemoryError
+            self.batch_rows = <BatchRow*>grown
+        row = &self.batch_rows[self.batch_count]
+        row.position, row.base_offset = batch.position, batch.base_offset
+        row.producer_id, row.first_row = batch.producer_id, first
+        row.size, row.leader_epoch = <int32_t>batch.size, batch.leader_epoch
+        row.base_sequence, row.producer_epoch = batch.base_sequence, batch.producer_epoch
+        row.marker, row.magic, row.codec = marker, batch.magic, batch.codec
+        row.append_time, row.transactional = batch.append_time, batch.transactional
+        row.control, row.delete_horizon = batch.control, batch.delete_horizon
+        row.unused = 0
+        self.batch_count += 1
         return 0
 
     cdef int mark(self, const Batch* batch, Py_ssize_t first) except -2:
@@ -317,7 +354,11 @@ cdef class Columns:
         if self.raw:
             out["bytes"] = np.asarray(self.bytes_heap)[:self.bytes_size]
         out["groups"], out["topics"] = self.groups.strings(), self.topics.strings()
-        out["batches"], out["faults"] = self.batches, self.faults
+        out["faults"] = self.faults
+        out["batches"] = np.empty(self.batch_count, dtype=BATCH_DTYPE)
+        if self.batch_count:
+            memcpy(cnp.PyArray_DATA(out["batches"]), self.batch_rows,
+                   self.batch_count * sizeof(BatchRow))
         return out
 
 
@@ -325,17 +366,10 @@ def decode_columns(const uint8_t[::1] data not None, *, bint raw=False, bint che
     """See ``columns.pyi``."""
     cdef Batch batch
     cdef Frame frame
-    cdef int64_t at = 0, rows = 0, size = data.shape[0]
+    cdef int64_t at = 0, size = data.shape[0]
     cdef Columns columns
     cdef Records scratch = Records.__new__(Records)
-    while at < size:
-        frame = frame_batch(&data[0], size, at, &batch)
-        at += batch.size
-        if frame == FRAME_BATCH and batch.codec == 0:
-            rows += (1 if batch.magic < 2
-                     else min(max(batch.record_count, 0), batch.size // MIN_RECORD_V2))
-    columns = Columns(rows, raw=raw)
-    at = 0
+    columns = Columns(size // ROW_GUESS, raw=raw)
     while at < size:
         frame = frame_batch(&data[0], size, at, &batch)
         at += batch.size
