@@ -33,6 +33,25 @@ static inline uint64_t coterie_keyhash(const uint8_t *key, size_t size) {
     return coterie_mum(hash ^ last, COTERIE_HASH_B);
 }
 
+/* memcmp(...) == 0 for short keys, without the call. */
+static inline int coterie_equal(const uint8_t *one, const uint8_t *other, size_t size) {
+    uint64_t a, b, c, d;
+    if (size < 8) {
+        for (size_t i = 0; i < size; i++)
+            if (one[i] != other[i]) return 0;
+        return 1;
+    }
+    memcpy(&c, one + size - 8, 8);
+    memcpy(&d, other + size - 8, 8);
+    if (c != d) return 0;
+    for (; size > 8; size -= 8, one += 8, other += 8) {
+        memcpy(&a, one, 8);
+        memcpy(&b, other, 8);
+        if (a != b) return 0;
+    }
+    return 1;
+}
+
 /* Whether every byte is below 0x80: then the bytes are UTF-8 as they stand. */
 static inline int coterie_is_ascii(const uint8_t *at, size_t size) {
     uint64_t seen = 0, word;

@@ -7,7 +7,7 @@ cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from coterie._core.batch cimport (
     FAULT_CRC, FAULT_KEY, FAULT_VALUE, FRAME_BATCH, NO_FAULT, Batch, Frame, Record, Records,
@@ -17,7 +17,7 @@ from coterie._core.commit cimport (
     read_commit_value)
 from coterie._core.cursor cimport OK, Cursor, load_i16
 from coterie._core.keytable cimport (
-    Table, coterie_keyhash, table_free, table_init, table_intern)
+    Table, coterie_equal, coterie_keyhash, table_free, table_init, table_intern)
 from coterie._core.record cimport record_v2
 
 import numpy as np
@@ -78,7 +78,7 @@ cdef class Names:
     def __dealloc__(self):
         table_free(&self.table)
 
-    cdef int32_t number(self, const uint8_t* name, int32_t size) noexcept nogil:
+    cdef inline int32_t number(self, const uint8_t* name, int32_t size) noexcept nogil:
         """-1: no memory. The caller looks for it once a batch."""
         cdef int64_t index = table_intern(&self.table, coterie_keyhash(name, size), name, size)
         self.failed = self.failed or index < 0
@@ -102,7 +102,7 @@ cdef class Columns:
     cdef Py_ssize_t n, capacity
     cdef BatchRow* batch_rows
     cdef Py_ssize_t batch_count, batch_capacity
-    cdef bint raw
+    cdef bint raw, faulty
     cdef Names groups, topics
     cdef int64_t[::1] log_offset, timestamp, offset, commit_timestamp, expire_timestamp
     cdef int64_t[::1] metadata_end, key_at, value_at
@@ -113,8 +113,10 @@ cdef class Columns:
     cdef int64_t heap_size
     cdef uint8_t[::1] bytes_heap
     cdef int64_t bytes_size
-    cdef const uint8_t* last_key         # the last commit's key up to its partition
-    cdef int32_t last_size, last_group, last_topic
+    cdef const uint8_t* last_group       # the last commit's names, in the batch at hand
+    cdef const uint8_t* last_topic
+    cdef int32_t group_size, topic_size  # -1: none yet
+    cdef int32_t group_number, topic_number
 
     def __cinit__(self, Py_ssize_t capacity, *, bint raw):
         self.raw = raw
@@ -173,13 +175,12 @@ cdef class Columns:
         cdef int fault = NO_FAULT
         cdef int marker = -1
         cdef int64_t size = batch.size
-        self.last_key = NULL
+        self.group_size = self.topic_size = -1
         if batch.magic == 2 and batch.codec == 0 and 0 <= batch.record_count <= (
                 size // MIN_RECORD_V2):
             self.reserve(self.n + batch.record_count)
             self.reserve_heap(size)
-            with nogil:
-                fault = self.add_plain(batch)
+            fault = self.add_plain(batch)
         if fault != NO_FAULT or self.n == first:
             # Not so plain: compressed, legacy, empty or broken; `Records` says what.
             self.n = first
@@ -191,13 +192,14 @@ cdef class Columns:
             self.reserve_heap(size)
             for i in range(scratch.count):
                 self.add_record(batch, &scratch.items[i])
-            self.last_key = NULL
+            self.group_size = self.topic_size = -1
         if self.groups.failed or self.topics.failed:
             raise MemoryError
         if batch.control:
             marker = self.mark(batch, first)
         self.add_batch_row(batch, marker, first)
-        self.note_faulty(batch, first)
+        if self.faulty:
+            self.note_faulty(batch, first)
         return 0
 
     cdef int add_batch_row(self, const Batch* batch, int marker, Py_ssize_t first) except -1:
@@ -237,6 +239,7 @@ cdef class Columns:
 
     cdef int note_faulty(self, const Batch* batch, Py_ssize_t first) except -1:
         cdef Py_ssize_t i
+        self.faulty = False
         for i in range(first, self.n):
             if self.kind[i] == FAULTY:
                 self.note(batch, self.partition[i], self.log_offset[i], "see coterie verify")
@@ -279,27 +282,30 @@ cdef class Columns:
     @cython.boundscheck(False)    # as add_plain
     cdef inline void add_commit(self, Record* record, Commit* commit) noexcept nogil:
         cdef Py_ssize_t n = self.n
-        cdef int32_t prefix
         commit.metadata_size = 0
         commit.offset = commit.commit_timestamp = commit.expire_timestamp = -1
         commit.leader_epoch = -1
         if read_commit_key(record.key, record.key_size, commit) != OK:
             self.kind[n] = FAULTY
             self.partition[n] = FAULT_KEY
+            self.faulty = True
         elif record.value_size >= 0 and read_commit_value(
                 record.value, record.value_size, commit) != OK:
             self.kind[n] = FAULTY
             self.partition[n] = FAULT_VALUE
+            self.faulty = True
             commit.metadata_size = 0
         else:
-            prefix = commit.key_size - 4
-            if not (self.last_key != NULL and prefix == self.last_size
-                    and memcmp(commit.key, self.last_key, prefix) == 0):
-                self.last_group = self.groups.number(commit.group, commit.group_size)
-                self.last_topic = self.topics.number(commit.topic, commit.topic_size)
-                self.last_key, self.last_size = commit.key, prefix
+            if not (commit.group_size == self.group_size and coterie_equal(
+                    commit.group, self.last_group, commit.group_size)):
+                self.group_number = self.groups.number(commit.group, commit.group_size)
+                self.last_group, self.group_size = commit.group, commit.group_size
+            if not (commit.topic_size == self.topic_size and coterie_equal(
+                    commit.topic, self.last_topic, commit.topic_size)):
+                self.topic_number = self.topics.number(commit.topic, commit.topic_size)
+                self.last_topic, self.topic_size = commit.topic, commit.topic_size
             self.kind[n] = OFFSET if record.value_size >= 0 else OFFSET_TOMBSTONE
-            self.group[n], self.topic[n] = self.last_group, self.last_topic
+            self.group[n], self.topic[n] = self.group_number, self.topic_number
             self.partition[n] = commit.partition
             memcpy(&self.heap[0] + self.heap_size, commit.metadata, commit.metadata_size)
             self.heap_size += commit.metadata_size
@@ -315,12 +321,14 @@ cdef class Columns:
         self.kind[n] = UNKNOWN if record.key_size >= 2 else FAULTY
         if self.kind[n] == FAULTY:
             self.partition[n] = FAULT_KEY
+            self.faulty = True
         if version < KEY_GROUP or version > KEY_NEWER_MAX:
             return
         size = load_i16(record.key + 2) if record.key_size >= 4 else -1
         if size < 0 or size > record.key_size - 4:
             self.kind[n] = FAULTY
             self.partition[n] = FAULT_KEY
+            self.faulty = True
             return
         if version > KEY_GROUP:
             self.kind[n] = NEWER
@@ -331,6 +339,7 @@ cdef class Columns:
         else:
             self.kind[n] = FAULTY
             self.partition[n] = FAULT_VALUE
+            self.faulty = True
             return
         self.group[n] = self.groups.number(record.key + 4, size)
 

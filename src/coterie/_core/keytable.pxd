@@ -9,10 +9,11 @@ Hence two pieces compose (see `fold.pyx`), and one pass equals any cut of it.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcpy, memset
 
 cdef extern from "keyhash.h" nogil:
     uint64_t coterie_keyhash(const uint8_t* key, size_t size)
+    bint coterie_equal(const uint8_t* one, const uint8_t* other, size_t size)
     bint coterie_is_ascii(const uint8_t* at, size_t size)
 
 cdef extern from *:
@@ -128,7 +129,7 @@ cdef inline int64_t table_intern(Table* table, uint64_t hash, const uint8_t* key
             break
         if word >> 32 == tag:
             entry = &table.entries[<uint32_t>word - 1]
-            if entry.key_size == size and memcmp(table.arena + entry.key_at, key, size) == 0:
+            if entry.key_size == size and coterie_equal(table.arena + entry.key_at, key, size):
                 return <int64_t>(<uint32_t>word - 1)
         at = (at + 1) & table.mask
     if table_reserve(table, size) != 0:
