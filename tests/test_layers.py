@@ -32,7 +32,7 @@ LAZY = {  # package -> outside modules that only a function may import
 # `udfs` and the data source are what a caller with Spark imports; the rest works without.
 NEED_SPARK = {"udfs.py", "source.py"}
 ROOMS = {  # room of the core -> its modules; a name may end in `*`
-    "bytes": "cursor checksum compress text schema subscription batch reader writer records*",
+    "bytes": "cursor checksum compress text schema subscription batch record reader writer",
     "structures": "timers votes offsets expiry",
     "bulk": "keytable commit fold* partial generations columns* scan merge",
     "machine": "group* member* coordinator* encode load trace*",

@@ -6,8 +6,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from coterie._core.cursor cimport OK, Cursor, read_span, read_varint
 from coterie._core.batch cimport (
-    FAULT_CRC, FRAME_BATCH, NO_FAULT, Batch, Frame, Record, Records, crc_holds, frame_batch,
-    frame_to_fault, plausible_base)
+    FAULT_CRC, FRAME_BATCH, FRAME_LENGTH, FRAME_TAIL, NO_FAULT, Batch, Frame, Record, Records,
+    crc_holds, frame_batch, frame_to_fault, plausible_base)
 
 from collections import namedtuple
 
