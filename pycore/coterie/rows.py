@@ -124,10 +124,13 @@ def simple_row() -> dict[str, Any]:
 def group_rows(number: int | None, fold: PartitionFold) -> list[dict[str, Any]]:
     """Return every group of a partition, in no order. See ``PartialState.groups``."""
     found: dict[str, dict[str, Any]] = {}
-    for group, log in fold.groups.items():
+    classic: dict[str, int] = {}
+    for raw, log in fold.groups.items():
         if log.last[2] is not None:
-            found[decode_utf8(group)] = {"type": "classic", **metadata_row(log.last[2])}
-    found.update(newer_groups(fold.newer))
+            name = decode_utf8(raw)
+            found[name] = {"type": "classic", **metadata_row(log.last[2])}
+            classic[name] = log.last[0]
+    found.update(newer_groups(fold.newer, classic))
     offsets: dict[str, list[dict[str, Any]]] = {}
     pending: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for group, row in offset_rows(fold):
