@@ -67,8 +67,14 @@ def test_the_fault_is_reported_once_at_its_place(case):
     told = json.loads((folder / "expect.json").read_text())
     faults = [f for fold in replay(f"corrupt/{case}").partitions.values() for f in fold.faults]
     harmless = {
-        "fine", "key-bad-utf8", "key-negative-version", "key-unknown-version", "missing-batch",
-        "offset-goes-back", "value-bad-utf8", "value-trailing-bytes",
+        "fine",
+        "key-bad-utf8",
+        "key-negative-version",
+        "key-unknown-version",
+        "missing-batch",
+        "offset-goes-back",
+        "value-bad-utf8",
+        "value-trailing-bytes",
     }
     if case in harmless:
         assert faults == []

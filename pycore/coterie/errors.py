@@ -31,3 +31,7 @@ class CorruptData(CoterieError, ValueError):
 
 class LogError(CoterieError):
     """A log cannot be found or read: one line that says what, where, and what to do."""
+
+
+class FaultFound(LogError):
+    """A fault of the log where none may be passed over (``on_fault="stop"``)."""

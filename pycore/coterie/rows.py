@@ -5,7 +5,7 @@ The schema is that of ``groups.json``; bytes stay bytes, base64 is put on at the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from coterie._core import partial
@@ -121,37 +121,48 @@ def simple_row() -> dict[str, Any]:
     }
 
 
-def group_rows(number: int | None, fold: PartitionFold) -> list[dict[str, Any]]:
-    """Return every group of a partition, in no order. See ``PartialState.groups``."""
+def head_rows(fold: PartitionFold, named: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return every group's own fields by id; ``named`` are those known by their offsets."""
     found: dict[str, dict[str, Any]] = {}
-    classic: dict[str, int] = {}
-    for raw, log in fold.groups.items():
+    for group, log in fold.groups.items():
         if log.last[2] is not None:
-            name = decode_utf8(raw)
-            found[name] = {"type": "classic", **metadata_row(log.last[2])}
-            classic[name] = log.last[0]
-    found.update(newer_groups(fold.newer, classic))
-    offsets: dict[str, list[dict[str, Any]]] = {}
+            found[decode_utf8(group)] = {"type": "classic", **metadata_row(log.last[2])}
+    found.update(newer_groups(fold.newer))
+    for name in named:
+        if name not in found:
+            found[name] = {"type": "classic", **simple_row()}
+    return found
+
+
+def pending_by_group(fold: PartitionFold) -> dict[str, list[dict[str, Any]]]:
+    """Return ``pending_transactional_offsets`` of each group that has any."""
     pending: dict[str, dict[int, list[dict[str, Any]]]] = {}
-    for group, row in offset_rows(fold):
-        offsets.setdefault(group, []).append(row)
     for group, producer_id, row in pending_rows(fold):
         pending.setdefault(group, {}).setdefault(producer_id, []).append(row)
-    for group in (*offsets, *pending):
-        if group not in found:
-            found[group] = {"type": "classic", **simple_row()}
+    return {
+        group: [
+            {"producer_id": producer_id, "offsets": sorted(rows, key=_place)}
+            for producer_id, rows in sorted(by_producer.items())
+        ]
+        for group, by_producer in pending.items()
+    }
+
+
+def group_rows(number: int | None, fold: PartitionFold) -> list[dict[str, Any]]:
+    """Return every group of a partition, in no order. See ``PartialState.groups``."""
+    offsets: dict[str, list[dict[str, Any]]] = {}
+    pending = pending_by_group(fold)
+    for group, row in offset_rows(fold):
+        offsets.setdefault(group, []).append(row)
     return [
         {
             "group_id": group,
             "offsets_partition": number,
             **row,
             "offsets": sorted(offsets.get(group, ()), key=_place),
-            "pending_transactional_offsets": [
-                {"producer_id": producer_id, "offsets": sorted(rows, key=_place)}
-                for producer_id, rows in sorted(pending.get(group, {}).items())
-            ],
+            "pending_transactional_offsets": pending.get(group, []),
         }
-        for group, row in found.items()
+        for group, row in head_rows(fold, (*offsets, *pending)).items()
     ]
 
 

@@ -37,13 +37,13 @@ cdef class PartitionFold:
     cdef readonly dict newer             # whole key -> (value or None, log offset, timestamp)
     cdef readonly dict unknown           # unknown key version -> count
     cdef readonly list faults            # (file, position, base_offset, kind, offset, detail)
-    cdef readonly list segments          # [file, bytes, batches, records, first, last, max_ts, gap]
+    cdef readonly list segments          # one list a piece: see trust.PIECE_FIELDS
     cdef readonly object history         # list of commit rows, or None
     cdef str file                        # of the piece at hand
     cdef int64_t base_position           # of the piece's first byte in the file
     cdef int64_t expected_offset         # what the next batch should begin with, -1: unknown
     cdef int64_t batch_count, record_count, byte_count
-    cdef int64_t first_offset, last_offset, max_timestamp
+    cdef int64_t first_offset, last_offset, max_timestamp, first_timestamp
     cdef bint gap
 
     cdef int run(self, const uint8_t* data, int64_t size) except -1

@@ -105,7 +105,7 @@ cdef class PartitionFold:
         self.expected_offset = expected_offset
         self.batch_count = self.record_count = 0
         self.byte_count = data.shape[0]
-        self.first_offset = self.last_offset = self.max_timestamp = -1
+        self.first_offset = self.last_offset = self.max_timestamp = self.first_timestamp = -1
         self.gap = False
         try:
             if data.shape[0]:
@@ -114,7 +114,8 @@ cdef class PartitionFold:
             self.seal()
         self.segments.append([
             file, position, self.byte_count, self.batch_count, self.record_count,
-            self.first_offset, self.last_offset, self.max_timestamp, bool(self.gap)])
+            self.first_offset, self.last_offset, self.max_timestamp, bool(self.gap),
+            self.first_timestamp])
 
     cdef int seal(self) except -1:
         """Copy what is borrowed from the piece's bytes, which may go now."""
@@ -178,16 +179,19 @@ cdef class PartitionFold:
 
     cdef int take_batch(self, const Batch* batch) except -1:
         cdef int fault = self.records.read(batch)
-        cdef int64_t last
+        cdef int64_t first, last
         if fault != NO_FAULT:
             return self.fault_at(fault, batch, None, self.records.detail)
         self.batch_count += 1
         self.record_count += self.records.count
         last = (batch.base_offset + batch.last_offset_delta if batch.magic == 2
                 else batch.base_offset)
+        first = (batch.base_offset if batch.magic == 2 or self.records.count == 0
+                 else self.records.items[0].offset)
         if self.first_offset < 0:
-            self.first_offset = batch.base_offset
-        if 0 <= self.expected_offset < batch.base_offset or (
+            self.first_offset = first
+            self.first_timestamp = batch.max_timestamp
+        if 0 <= self.expected_offset < first or (
                 batch.magic == 2 and self.records.count <= batch.last_offset_delta):
             self.gap = True
         self.last_offset = last

@@ -75,7 +75,7 @@ def absorb(PartitionFold fold not None, PartitionFold later not None):
     cdef uint32_t i, index
     cdef int64_t shift = fold.seq
     cdef list index_of = []
-    if fold.cut or fold.stopped:
+    if fold.failed or fold.cut or fold.stopped:
         return
     for i in range(later.table.count):
         entry = &later.table.entries[i]

@@ -1,0 +1,102 @@
+"""An output folder that appears whole or not at all.
+
+What is written goes into a hidden sibling, which takes the folder's name at the end. Whatever ends
+the work before that, a failure or an interruption, takes the sibling away again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from coterie.cli.failures import Failed
+
+
+@contextlib.contextmanager
+def whole_folder(out: str, *, overwrite: bool, keep: Iterable[str] = ()) -> Iterator[Path]:
+    """Give an empty folder to fill; it becomes ``out`` when the block ends well.
+
+    Parameters
+    ----------
+    out : str
+        The folder to make. Refused if it is there and not empty, unless ``overwrite``: then what
+        is in it goes.
+    overwrite : bool
+        See above.
+    keep : iterable of str
+        Paths that must not go with an overwritten folder: what is being read.
+    """
+    target = Path(os.path.realpath(out))
+    check(out, target, overwrite, keep)
+    missing = [parent for parent in target.parents if not parent.exists()]
+    sibling = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        sibling = Path(tempfile.mkdtemp(".partial", f".{target.name}.", target.parent))
+        yield sibling
+        open_to_all(sibling)
+        put_in_place(sibling, target)
+    except BaseException:
+        with undisturbed():
+            if sibling is not None:
+                shutil.rmtree(sibling, ignore_errors=True)
+            for parent in missing:  # the innermost first
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+        raise
+
+
+def check(out: str, target: Path, overwrite: bool, keep: Iterable[str]) -> None:
+    """Refuse what would lose something."""
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise Failed(f"--out {out}: is a file; name a folder that is new or empty")
+    if not any(target.iterdir()):
+        return
+    if not overwrite:
+        raise Failed(f"--out {out}: is not empty; name another folder, or give --overwrite")
+    for path in [*keep, os.curdir, os.path.expanduser("~")]:
+        if Path(os.path.realpath(path)).is_relative_to(target):
+            raise Failed(f"--out {out}: --overwrite would delete {path}; name another folder")
+
+
+def open_to_all(folder: Path) -> None:
+    """Give a folder made for its owner alone the permissions that a new folder has."""
+    mask = os.umask(0)
+    os.umask(mask)
+    folder.chmod(0o777 & ~mask)
+
+
+def put_in_place(sibling: Path, target: Path) -> None:
+    """Let the folder take its name; the one that had it goes only when that is done."""
+    with undisturbed():
+        if not target.exists() or not any(target.iterdir()):
+            sibling.replace(target)
+            return
+        before = Path(tempfile.mkdtemp(".replaced", f".{target.name}.", target.parent))
+        try:
+            target.replace(before)
+            sibling.replace(target)
+        except BaseException:
+            if not target.exists():
+                before.replace(target)
+            raise
+        shutil.rmtree(before, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let no signal in between: what is begun here is short and has to be whole."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

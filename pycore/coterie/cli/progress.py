@@ -1,0 +1,78 @@
+"""Progress on a terminal, for what takes more than a second; on standard error, and gone after."""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from typing import Any
+
+AFTER_S = 1.0
+
+
+class TerminalProgress:
+    """A bar over bytes. Where standard error is no terminal, nothing is shown.
+
+    It says nothing on its own clock: a bar first appears with news a second after the start.
+    """
+
+    def __init__(self) -> None:
+        self.began = perf_counter()
+        self.shown = sys.stderr.isatty()
+        self.size = 0
+        self.done = 0
+        self.what = "reading"
+        self.bar: Any = None
+        self.task: Any = None
+
+    def __enter__(self) -> TerminalProgress:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def total(self, size_bytes: int) -> None:
+        """Say how much there is to read."""
+        self.size = size_bytes
+
+    def advance(self, size_bytes: int) -> None:
+        """Say that so much more was read."""
+        self.done += size_bytes
+        self._show()
+
+    def stage(self, what: str) -> None:
+        """Say what is being done now."""
+        self.what = what
+        self._show()
+
+    def _show(self) -> None:
+        if not self.shown or perf_counter() - self.began < AFTER_S:
+            return
+        if self.bar is None:
+            self._begin()
+        self.bar.update(
+            self.task, completed=self.done, total=self.size or None, description=self.what
+        )
+
+    def _begin(self) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(binary_units=False),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self.task = self.bar.add_task(self.what, total=self.size or None)
+        self.bar.start()

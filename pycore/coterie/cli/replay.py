@@ -1,0 +1,132 @@
+"""``coterie replay``: the tables of a log, by Spark or in this process."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import click
+
+from coterie.cli.failures import say
+from coterie.cli.outfolder import whole_folder
+from coterie.cli.params import at_option, group_option, logs_argument, on_fault_option
+from coterie.cli.progress import TerminalProgress
+from coterie.engine import ReplayRequest, Summary, fault_line, find_engine, missing_module
+from coterie.state import ScanOptions
+from coterie.times import format_time
+
+FAULTS_SHOWN = 20
+
+
+@click.command("replay")
+@logs_argument
+@click.option("--out", required=True, metavar="DIR", help="Folder to make, for the tables.")
+@click.option(
+    "--engine",
+    type=click.Choice(["spark", "local"]),
+    default="spark",
+    show_default=True,
+    help="Spark, or this process; both give the same rows.",
+)
+@click.option("--master", metavar="URL", help="Spark's master; by default local[*].")
+@at_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["parquet", "json"]),
+    default="parquet",
+    show_default=True,
+    help="A Parquet file a table, or all groups in groups.json.",
+)
+@click.option("--history", is_flag=True, help="The table commits too: every commit in the log.")
+@on_fault_option
+@group_option
+@click.option("--overwrite", is_flag=True, help="Replace DIR if it is not empty.")
+def command(
+    logs: tuple[str, ...],
+    out: str,
+    engine: str,
+    master: str | None,
+    at_ms: int | None,
+    form: str,
+    history: bool,
+    on_fault: str,
+    groups: tuple[str, ...],
+    overwrite: bool,
+) -> None:
+    """Replay a log into tables: groups, members, offsets, generations, faults (and commits).
+
+    DIR appears whole or not at all. --at TIME applies the records that are not later than TIME;
+    the summary says how far back a compacted log can be trusted.
+    """
+    if master is not None and engine != "spark":
+        raise click.UsageError("--master is for --engine spark")
+    began = perf_counter()
+    options = ScanOptions(
+        on_fault=on_fault,
+        at_ms=at_ms,
+        groups=frozenset(groups) if groups else None,
+        history=history,
+    )
+    try:
+        replay = find_engine(engine)
+        with (
+            TerminalProgress() as progress,
+            whole_folder(out, overwrite=overwrite, keep=logs) as folder,
+        ):
+            summary = replay(ReplayRequest(logs, folder, form, options, master), progress)
+    except ModuleNotFoundError as error:
+        raise missing_module(error) from error
+    for line in summary_lines(summary, at_ms, perf_counter() - began):
+        say(line)
+
+
+def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[str]:
+    """Return what is said at the end: what was read, what was found, what to beware of."""
+    rate = summary.records / seconds if seconds else 0.0
+    lines = [
+        f"{count(summary.files, 'file')}, {size(summary.bytes)}: "
+        f"{count(summary.batches, 'batch', 'batches')}, {count(summary.records, 'record')}, "
+        f"{count(summary.groups, 'group')}, {count(len(summary.faults), 'fault')}; "
+        f"{seconds:.1f} s, {rate:,.0f} records/s, {size(summary.bytes / max(seconds, 1e-9))}/s"
+    ]
+    lines += [f"fault: {fault_line(fault)}" for fault in summary.faults[:FAULTS_SHOWN]]
+    if len(summary.faults) > FAULTS_SHOWN:
+        rest = len(summary.faults) - FAULTS_SHOWN
+        lines.append(f"fault: and {rest:,} more: see the table faults, or coterie verify")
+    for version, number in summary.unknown_versions.items():
+        lines.append(f"key version {version}: {count(number, 'record')} passed over")
+    lines += [f"left alone: {name}" for name in summary.passed_over]
+    return lines + trust_lines(summary, at_ms)
+
+
+def trust_lines(summary: Summary, at_ms: int | None) -> list[str]:
+    """Say from when on a compacted log can be trusted, if a time was asked for."""
+    since = summary.trusted_from_ms
+    if at_ms is None:
+        return []
+    if not since:
+        return ["not compacted: the state can be trusted at any time from the log's beginning"]
+    late = sum(at_ms < moment for moment in since.values())
+    verdict = (
+        f"NOT at {format_time(at_ms)}: {count(late, 'partition')} may lack what was current then"
+        if late
+        else f"so also at {format_time(at_ms)}"
+    )
+    return [
+        f"compacted ({len(since)} of {count(summary.partitions, 'partition')}): the state can be "
+        f"trusted from {format_time(max(since.values()))} on, {verdict}"
+    ]
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def size(size_bytes: float) -> str:
+    """Return a size in decimal units."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size_bytes < 1000:
+            return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1000
+    return f"{size_bytes:.1f} TB"
