@@ -33,23 +33,28 @@ static inline uint64_t coterie_keyhash(const uint8_t *key, size_t size) {
     return coterie_mum(hash ^ last, COTERIE_HASH_B);
 }
 
-/* memcmp(...) == 0 for short keys, without the call. */
+static inline uint64_t coterie_differ(const uint8_t *one, const uint8_t *other, size_t at) {
+    uint64_t a, b;
+    memcpy(&a, one + at, 8);
+    memcpy(&b, other + at, 8);
+    return a ^ b;
+}
+
+/* memcmp(...) == 0 for short keys: no call, and no branch on the bytes, which would be guessed
+ * wrong where names of several lengths take turns. Words overlap; none goes beyond the key. */
 static inline int coterie_equal(const uint8_t *one, const uint8_t *other, size_t size) {
-    uint64_t a, b, c, d;
+    uint64_t differs;
+    size_t at;
     if (size < 8) {
-        for (size_t i = 0; i < size; i++)
-            if (one[i] != other[i]) return 0;
-        return 1;
+        for (at = 0, differs = 0; at < size; at++) differs |= one[at] ^ other[at];
+        return differs == 0;
     }
-    memcpy(&c, one + size - 8, 8);
-    memcpy(&d, other + size - 8, 8);
-    if (c != d) return 0;
-    for (; size > 8; size -= 8, one += 8, other += 8) {
-        memcpy(&a, one, 8);
-        memcpy(&b, other, 8);
-        if (a != b) return 0;
+    differs = coterie_differ(one, other, 0) | coterie_differ(one, other, size - 8);
+    if (size > 16) {
+        differs |= coterie_differ(one, other, 8) | coterie_differ(one, other, size - 16);
+        for (at = 16; at + 16 < size; at += 8) differs |= coterie_differ(one, other, at);
     }
-    return 1;
+    return differs == 0;
 }
 
 /* Whether every byte is below 0x80: then the bytes are UTF-8 as they stand. */

@@ -204,7 +204,7 @@ cdef class Columns:
         cdef Py_ssize_t i, first = self.n
         cdef int fault = NO_FAULT
         cdef int marker = -1
-        cdef int64_t size = batch.size
+        cdef int64_t size = batch.size, heap_size = self.heap_size, bytes_size = self.bytes_size
         if batch.magic == 2 and batch.codec == 0 and 0 <= batch.record_count <= (
                 size // MIN_RECORD_V2):
             self.reserve(self.n + batch.record_count)
@@ -212,7 +212,7 @@ cdef class Columns:
             fault = self.add_plain(batch)
         if fault != NO_FAULT or self.n == first:
             # Not so plain: compressed, legacy, empty or broken; `Records` says what.
-            self.n = first
+            self.n, self.heap_size, self.bytes_size = first, heap_size, bytes_size
             fault = scratch.read(batch)
             if fault != NO_FAULT:
                 return self.note(batch, fault, None, scratch.detail)
