@@ -7,16 +7,15 @@ that can be said of a state alone is said here, so that engines answer alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from coterie.errors import CoterieError, FaultFound
-from coterie.logdir import Listing
 from coterie.state import PartialState, ScanOptions
-from coterie.trust import Piece, pieces_of, trusted_from
+from coterie.trust import pieces_of, trusted_from
 
 ENGINES = "coterie.engines"
 NEEDS = {  # module that may be missing -> what to do
@@ -156,29 +155,39 @@ def in_order(state: PartialState) -> list[int | None]:
     return sorted(state.partitions, key=lambda number: -1 if number is None else number)
 
 
-def pieces(state: PartialState) -> list[Piece]:
-    """Return every piece that was scanned."""
-    return [p for number in in_order(state) for p in pieces_of(state.partitions[number].segments)]
+class Read(NamedTuple):
+    """What was read of one partition: as its fold says, ``faults`` as rows of it."""
+
+    segments: Sequence[Sequence[Any]]
+    unknown: Mapping[int, int]
+    faults: Sequence[tuple[Any, ...]]
 
 
-def summarize(state: PartialState, listing: Listing, groups: int) -> Summary:
-    """Return the summary of a whole log's state."""
-    folds = [state.partitions[number] for number in in_order(state)]
+def read_of(state: PartialState) -> dict[int | None, Read]:
+    """Return what was read, by partition in order."""
+    folds = {number: state.partitions[number] for number in in_order(state)}
+    return {n: Read(fold.segments, fold.unknown, fold.faults) for n, fold in folds.items()}
+
+
+def summarize(
+    partitions: Mapping[int | None, Read], groups: int, passed_over: tuple[str, ...] = ()
+) -> Summary:
+    """Return the summary of a whole log, of which ``partitions`` tells."""
     unknown: dict[int, int] = {}
-    for fold in folds:
-        for version, count in fold.unknown.items():
+    for read in partitions.values():
+        for version, count in read.unknown.items():
             unknown[version] = unknown.get(version, 0) + count
-    trust = {number: trusted_from(state.partitions[number].segments) for number in in_order(state)}
-    read = pieces(state)
+    trust = {number: trusted_from(read.segments) for number, read in partitions.items()}
+    pieces = [piece for read in partitions.values() for piece in pieces_of(read.segments)]
     return Summary(
-        files=len({piece.file for piece in read}),
-        bytes=sum(piece.bytes for piece in read),
-        batches=sum(piece.batches for piece in read),
-        records=sum(piece.records for piece in read),
+        files=len({piece.file for piece in pieces}),
+        bytes=sum(piece.bytes for piece in pieces),
+        batches=sum(piece.batches for piece in pieces),
+        records=sum(piece.records for piece in pieces),
         groups=groups,
-        faults=tuple(fault for fold in folds for fault in fold.faults),
+        faults=tuple(fault for read in partitions.values() for fault in read.faults),
         unknown_versions=dict(sorted(unknown.items())),
-        partitions=len(folds),
+        partitions=len(partitions),
         trusted_from_ms={number: since for number, since in trust.items() if since is not None},
-        passed_over=listing.passed_over,
+        passed_over=passed_over,
     )

@@ -17,6 +17,7 @@ from coterie.engine import (
     Summary,
     in_order,
     missing_module,
+    read_of,
     stop_at_fault,
     summarize,
 )
@@ -49,7 +50,7 @@ def replay(request: ReplayRequest, progress: Progress) -> Summary:
             commits.finish()
         progress.stage("writing")
         groups = files.write(state)
-    return summarize(state, listing, groups)
+    return summarize(read_of(state), groups, listing.passed_over)
 
 
 def scan_state(paths: tuple[str, ...], options: ScanOptions, progress: Progress) -> PartialState:

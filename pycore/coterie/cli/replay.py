@@ -100,22 +100,22 @@ def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[s
 
 
 def trust_lines(summary: Summary, at_ms: int | None) -> list[str]:
-    """Say from when on a compacted log can be trusted, if a time was asked for."""
+    """Say from when on the state of a compacted log can be trusted."""
     since = summary.trusted_from_ms
-    if at_ms is None:
+    if not since and at_ms is None:
         return []
     if not since:
-        return ["not compacted: the state can be trusted at any time from the log's beginning"]
-    late = sum(at_ms < moment for moment in since.values())
-    verdict = (
-        f"NOT at {format_time(at_ms)}: {count(late, 'partition')} may lack what was current then"
-        if late
-        else f"so also at {format_time(at_ms)}"
+        return ["not compacted: the state at any time can be trusted"]
+    line = (
+        f"compacted ({len(since)} of {count(summary.partitions, 'partition')}): "
+        f"the state can be trusted from {format_time(max(since.values()))} on"
     )
-    return [
-        f"compacted ({len(since)} of {count(summary.partitions, 'partition')}): the state can be "
-        f"trusted from {format_time(max(since.values()))} on, {verdict}"
-    ]
+    late = [moment for moment in since.values() if at_ms is not None and at_ms < moment]
+    if at_ms is not None and late:
+        line += (
+            f"; at {format_time(at_ms)} commits may be missing in {count(len(late), 'partition')}"
+        )
+    return [line]
 
 
 def count(number: int, one: str, many: str = "") -> str:
