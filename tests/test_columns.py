@@ -11,7 +11,6 @@ from golden_data import cases, corrupt_cases, segments
 ALL = [*cases(), *(f"corrupt/{case}" for case in corrupt_cases())]
 
 
-
 def commit_fields(value):
     """(offset, leader epoch, metadata, commit timestamp, expire timestamp), by struct alone."""
     version, offset = struct.unpack_from(">hq", value)
