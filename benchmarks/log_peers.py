@@ -8,7 +8,7 @@ import struct
 
 KEY = struct.Struct(">hh")
 H = struct.Struct(">h")
-I = struct.Struct(">i")
+N = struct.Struct(">i")
 Q = struct.Struct(">q")
 
 
@@ -20,7 +20,7 @@ def read_key(key):
     at = 4 + size
     (topic_size,) = H.unpack_from(key, at)
     end = at + 2 + topic_size
-    return key[4:at].decode(), key[at + 2 : end].decode(), I.unpack_from(key, end)[0]
+    return key[4:at].decode(), key[at + 2 : end].decode(), N.unpack_from(key, end)[0]
 
 
 def read_value(value):
@@ -29,7 +29,7 @@ def read_value(value):
     (offset,) = Q.unpack_from(value, 2)
     at, epoch = 10, -1
     if version >= 3:
-        (epoch,) = I.unpack_from(value, at)
+        (epoch,) = N.unpack_from(value, at)
         at += 4
     (size,) = H.unpack_from(value, at)
     metadata = value[at + 2 : at + 2 + size].decode()

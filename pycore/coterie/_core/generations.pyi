@@ -1,4 +1,4 @@
-from typing import Any, Final, final
+from typing import Any, Final
 
 from typing_extensions import Self
 

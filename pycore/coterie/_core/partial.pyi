@@ -9,7 +9,7 @@ def absorb(fold: PartitionFold, later: PartitionFold) -> None:
     """
 
 def offset_columns(fold: PartitionFold) -> dict[str, Any]:
-    """Committed offsets that readers see, in order of first sight of their keys.
+    """Give the committed offsets that readers see, in order of first sight of their keys.
 
     Returns
     -------

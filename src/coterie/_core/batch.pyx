@@ -236,7 +236,7 @@ cdef class Records:
         return &view[0] if view.shape[0] else at
 
     cdef int parse_v2(self, const Batch* batch, const uint8_t* at,
-                        const uint8_t* end) except -1 nogil:
+                      const uint8_t* end) except -1 nogil:
         cdef Cursor cur
         cdef Py_ssize_t i
         cdef int32_t count = batch.record_count

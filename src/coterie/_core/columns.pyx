@@ -5,7 +5,7 @@ then costs one comparison. A batch that does not add up takes its rows back.
 """
 cimport cython
 cimport numpy as cnp
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
@@ -282,9 +282,9 @@ cdef class Columns:
         """The records of an uncompressed v2 batch; 1: they do not add up."""
         cdef Cursor cur
         cdef Record record
-        cdef int32_t i
+        cdef int32_t _i
         cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
-        for i in range(batch.record_count):
+        for _i in range(batch.record_count):
             if record_v2(&cur, batch, &record) != OK:
                 return 1
             self.add_record(batch, &record)

@@ -6,7 +6,7 @@ transactions and what is unknown are few and take the slow road, in log order wi
 Source of the rules: GroupMetadataManager.doLoadGroupsAndOffsets, LogSegment.recover.
 """
 cimport cython
-from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 from coterie._core.batch cimport (
@@ -17,9 +17,9 @@ from coterie._core.batch cimport (
 from coterie._core.commit cimport (
     KEY_GROUP, KEY_NEWER_MAX, KEY_OFFSET_MAX, Commit, check_group_value, read_commit_key,
     read_commit_value)
-from coterie._core.cursor cimport OK, load_i16, load_i32
+from coterie._core.cursor cimport OK, load_i16
 from coterie._core.keytable cimport (
-    Entry, Table, Value, coterie_is_ascii, coterie_keyhash, own_metadata, prefetch_entry,
+    Entry, Value, coterie_is_ascii, coterie_keyhash, own_metadata, prefetch_entry,
     prefetch_slot, remove_plain, set_if_newer, set_plain, table_free, table_init, table_intern)
 
 from coterie._core.batch import KINDS
@@ -342,7 +342,7 @@ cdef class PartitionFold:
         cdef int kind = -1
         cdef Value value
         cdef Entry* entry
-        cdef bytes metadata
+        cdef bytes _metadata      # keeps alive what `value` points into
         if self.bounded and record.timestamp > self.until_ms:
             return 0
         if read_marker(record, &kind) != NO_FAULT or (
@@ -356,7 +356,7 @@ cdef class PartitionFold:
             for index, pending in producer.pending.items():
                 if pending is None:
                     continue
-                metadata = unpack_value(pending, &value)
+                _metadata = unpack_value(pending, &value)
                 entry = &self.table.entries[<int64_t>index]
                 if set_if_newer(entry, &value, self.seq) and own_metadata(entry) != 0:
                     raise MemoryError

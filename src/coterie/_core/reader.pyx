@@ -27,13 +27,13 @@ BatchFault = namedtuple("BatchFault", "position base_offset kind detail")
 cdef tuple headers_of(const Record* record):
     """(key, value) pairs. The record was read, so that every length holds; still each is asked."""
     cdef Cursor cur
-    cdef int32_t i, key_size, value_size
+    cdef int32_t _i, key_size, value_size
     cdef const uint8_t* key = NULL
     cdef const uint8_t* value = NULL
     cdef list found = []
     cur.at = record.headers
     cur.end = cur.at + record.headers_size
-    for i in range(record.header_count):
+    for _i in range(record.header_count):
         if read_varint(&cur, &key_size) != OK or read_span(&cur, key_size, &key) != OK:
             break
         if read_varint(&cur, &value_size) != OK:

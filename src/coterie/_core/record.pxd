@@ -10,12 +10,12 @@ from coterie._core.cursor cimport (
 
 
 cdef inline Status skip_headers(Cursor* rec, int32_t count) noexcept nogil:
-    cdef int32_t length, i
+    cdef int32_t length, _i
     cdef const uint8_t* start
     cdef Status status
     if count < 0 or count > rec.end - rec.at:   # a header takes two bytes at least
         return Status.NEGATIVE
-    for i in range(count):
+    for _i in range(count):
         status = read_varint(rec, &length)
         if status == OK:
             status = read_span(rec, length, &start)
