@@ -124,10 +124,13 @@ def simple_row() -> dict[str, Any]:
 def head_rows(fold: PartitionFold, named: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return every group's own fields by id; ``named`` are those known by their offsets."""
     found: dict[str, dict[str, Any]] = {}
-    for group, log in fold.groups.items():
+    classic: dict[str, int] = {}
+    for raw, log in fold.groups.items():
         if log.last[2] is not None:
-            found[decode_utf8(group)] = {"type": "classic", **metadata_row(log.last[2])}
-    found.update(newer_groups(fold.newer))
+            name = decode_utf8(raw)
+            found[name] = {"type": "classic", **metadata_row(log.last[2])}
+            classic[name] = log.last[0]
+    found.update(newer_groups(fold.newer, classic))
     for name in named:
         if name not in found:
             found[name] = {"type": "classic", **simple_row()}

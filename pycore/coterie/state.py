@@ -112,9 +112,11 @@ class PartialState:
         A group is there if it has metadata, an offset or a pending transactional offset. Of a
         partition that Kafka's loader refuses (``on_fault="load"``) there is none.
         """
+        from coterie.newer import name_topics
         from coterie.rows import group_rows
 
         rows = [row for number, fold in self.live() for row in group_rows(number, fold)]
+        name_topics(rows)
         return sorted(rows, key=lambda row: row["group_id"].encode("utf-16-be", "surrogatepass"))
 
     def to_arrow(self) -> dict[str, pa.Table]:

@@ -1,0 +1,157 @@
+"""``coterie groups``: kafka-consumer-groups' own views and columns, from a log."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from coterie import tabular, views
+from coterie.cli.failures import say
+from coterie.cli.params import at_option, group_option, logs_argument
+from coterie.logdir import cut_points, find_segments, read_segment
+from coterie.rows import java_order
+from coterie.state import PartialState, ScanOptions
+
+PIECE_BYTES = 64 << 20
+REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+VIEW_NAMES = ("offsets", "members", "state")
+
+
+@click.command("groups", short_help="kafka-consumer-groups' own views, from a log.")
+@logs_argument
+@click.option("--list", "listing", is_flag=True, help="List the groups.")
+@click.option("--describe", is_flag=True, help="Describe the groups of --group or --all-groups.")
+@group_option
+@click.option("--all-groups", is_flag=True, help="Every group of the kind.")
+@click.option("--offsets", is_flag=True, help="Partitions with offsets and members (the default).")
+@click.option("--members", is_flag=True, help="Members.")
+@click.option("--state", is_flag=True, help="State; with --list: as a column.")
+@click.option("--type", "with_type", is_flag=True, help="With --list: the type as a column.")
+@click.option("--verbose", is_flag=True, help="Assignments, epochs.")
+@at_option
+@click.option(
+    "--kind",
+    type=click.Choice(views.KINDS),
+    default="consumer",
+    show_default=True,
+    help="Whose views: kafka-consumer-groups', kafka-share-groups' or kafka-streams-groups'.",
+)
+@click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table")
+@click.option(
+    "--layout",
+    type=click.Choice(["auto", "3.9", "4.1"]),
+    default="auto",
+    show_default=True,
+    help="Whose tables: Kafka 3.9's or 4.1's; auto: 4.1's if the log holds records of consumer, "
+    "share or streams groups (key versions 3 and up), which only its coordinator writes.",
+)
+def command(**options: Any) -> None:
+    """Show consumer groups as kafka-consumer-groups shows them, from a log.
+
+    Columns, widths and messages are Kafka's. COORDINATOR, LOG-END-OFFSET and LAG are "-": a log
+    does not tell them. A group that is named with --group is shown whatever its kind. Where Kafka
+    lets a hash decide the order, groups stand by id, members by number of partitions and id,
+    partitions by topic and number. JSON and CSV have every column of the view.
+    """
+    view = _check(**options)
+    state = fold_logs(options["logs"], options["at_ms"])
+    rows = state.groups()
+    of_kind = [row for row in rows if views.kind_of(row) == options["kind"]]
+    if options["listing"]:
+        _print_list([views.list_row(row) for row in of_kind], options)
+        return
+    old = options["layout"] == "3.9" or (
+        options["layout"] == "auto" and not any(fold.newer for _, fold in state.live())
+    )
+    missing: list[str] = []
+    if not options["all_groups"]:
+        by_id = {row["group_id"]: row for row in rows}
+        wanted = sorted(set(options["groups"]), key=java_order)
+        missing = [name for name in wanted if name not in by_id]
+        of_kind = [by_id[name] for name in wanted if name in by_id]
+    _describe(of_kind, view, options["form"], old, options["verbose"])
+    for name in missing:
+        say(f"Error: Consumer group '{name}' does not exist.")
+    if missing:
+        raise click.exceptions.Exit(1)
+
+
+def _check(**options: Any) -> str:
+    """Return the view that is asked for, or fail as wrong usage."""
+    asked = [name for name in VIEW_NAMES if options[name]]
+    if options["listing"] == options["describe"]:
+        raise click.UsageError("give exactly one of --list and --describe")
+    if options["listing"]:
+        if options["groups"] or options["offsets"] or options["members"]:
+            raise click.UsageError("--list goes without --group, --offsets and --members")
+        return "list"
+    if options["with_type"]:
+        raise click.UsageError("--type goes with --list only")
+    if bool(options["groups"]) == options["all_groups"]:
+        raise click.UsageError("--describe needs either --group or --all-groups")
+    if len(asked) > 1:
+        raise click.UsageError("give one of --offsets, --members and --state")
+    return asked[0] if asked else "offsets"
+
+
+def fold_logs(logs: Sequence[str], at_ms: int | None) -> PartialState:
+    """Fold whole logs in this process, a piece at a time; say what was left alone or out."""
+    listing = find_segments(logs)
+    for name in listing.passed_over:
+        say(f"coterie: {name}: left alone, Kafka has set it aside")
+    state = PartialState(ScanOptions(at_ms=at_ms))
+    for segment in listing.segments:
+        data = memoryview(read_segment(segment))
+        fold = state.fold(segment.partition)
+        for start, end in itertools.pairwise(cut_points(data, PIECE_BYTES)):
+            fold.scan(data[start:end], file=segment.path, position=start)
+    faults = sum(len(fold.faults) for fold in state.partitions.values())
+    if faults:
+        say(f"coterie: {faults} corrupt places were left out; `coterie verify` lists them")
+    return state
+
+
+def _print_list(rows: list[views.Row], options: dict[str, Any]) -> None:
+    if options["form"] == "table":
+        asked = [("type", options["with_type"]), ("state", options["state"])]
+        _print(tabular.draw_list(rows, [name for name, wanted in asked if wanted]))
+    else:
+        _print_rows(rows, options["form"])
+
+
+def _describe(groups: Sequence[views.Row], view: str, form: str, old: bool, verbose: bool) -> None:
+    rows: list[views.Row] = []
+    first = True
+    for group in groups:
+        kind = views.kind_of(group) or "consumer"
+        _warn(group, kind)
+        found = views.VIEWS[kind, view](group)
+        rows += found
+        # Kafka draws the members' headings of a group without any.
+        if form == "table" and (found or (kind, view) == ("consumer", "members")):
+            _print(tabular.draw(tabular.Form(kind, view, old, verbose), found, first=first))
+            first = False
+    if form != "table":
+        _print_rows(rows, form)
+
+
+def _warn(group: views.Row, kind: str) -> None:
+    """Say of a group what Kafka's tool says, and what of it cannot be read."""
+    if group["state"] == "Empty":
+        say(f"\n{kind.capitalize()} group '{group['group_id']}' has no active members.")
+    elif group["state"] in REBALANCING and kind == "consumer":
+        say(f"\nWarning: Consumer group '{group['group_id']}' is rebalancing.")
+    for member_id, (_, problem) in views.assignments(group).items() if kind == "consumer" else ():
+        if problem:
+            say(f"coterie: group {group['group_id']!r}, member {member_id!r}: {problem}")
+
+
+def _print_rows(rows: Sequence[views.Row], form: str) -> None:
+    _print(tabular.as_json(rows) if form == "json" else tabular.as_csv(rows))
+
+
+def _print(text: str) -> None:
+    click.echo(text, nl=False)
