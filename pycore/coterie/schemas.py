@@ -40,7 +40,7 @@ def _own(*fields: pa.Field) -> pa.Schema:
 
 
 def groups() -> pa.Schema:
-    """One row a group."""
+    """One row a group; the epochs at the end are those of the newer protocols alone."""
     import pyarrow as pa
 
     offset = pa.struct([*_offset_fields(), pa.field("appended_batch_offset", pa.int64())])
@@ -56,12 +56,22 @@ def groups() -> pa.Schema:
         pa.field("current_state_timestamp", _timestamp()),
         pa.field("subscribed_topics", pa.list_(pa.string())),
         pa.field("pending_transactional_offsets", pa.list_(pending)),
+        pa.field("group_epoch", pa.int32()),
+        pa.field("target_assignment_epoch", pa.int32()),
     )
 
 
 def members() -> pa.Schema:
-    """One row a member of a group's last generation."""
+    """One row a member of a group's last generation; from ``rack_id`` on: newer protocols."""
     import pyarrow as pa
+
+    topic = pa.struct(
+        [
+            ("topic_id", pa.string()),
+            ("topic", pa.string()),
+            ("partitions", pa.list_(pa.int32())),
+        ]
+    )
 
     return _own(
         pa.field("member_id", pa.string()),
@@ -72,6 +82,14 @@ def members() -> pa.Schema:
         pa.field("rebalance_timeout_ms", pa.int32()),
         pa.field("subscription", pa.binary()),
         pa.field("assignment", pa.binary()),
+        pa.field("rack_id", pa.string()),
+        pa.field("member_epoch", pa.int32()),
+        pa.field("member_state", pa.string()),
+        pa.field("subscribed_topics", pa.list_(pa.string())),
+        pa.field("subscribed_regex", pa.string()),
+        pa.field("server_assignor", pa.string()),
+        pa.field("current_assignment", pa.list_(topic)),
+        pa.field("target_assignment", pa.list_(topic)),
     )
 
 

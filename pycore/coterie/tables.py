@@ -16,6 +16,7 @@ from coterie._core import partial
 from coterie._core.generations import GENERATION_FIELDS
 from coterie._core.text import decode_utf8
 from coterie.history import CommitHistory, commits_table
+from coterie.newer import name_topics
 from coterie.rows import head_rows, pending_by_group
 from coterie.schemas import SCHEMAS
 
@@ -59,6 +60,7 @@ def fold_tables(number: int | None, fold: PartitionFold) -> Tables:
     pending = pending_by_group(fold)
     named = offsets["group_id"].unique().to_pylist()
     heads = sorted(head_rows(fold, (*named, *pending)).items(), key=lambda head: _utf8(head[0]))
+    name_topics(head for _, head in heads)
     groups = [
         {
             **head,
