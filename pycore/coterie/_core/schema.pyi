@@ -1,0 +1,59 @@
+"""Keys, values and the consumer protocol, from bytes to plain dicts.
+
+The dicts are what Kafka's own JSON converters print: its field names in camel case, in its order,
+a field that the version lacks left out. Texts are str (bytes that are not UTF-8 read as U+FFFD,
+as Java does), bytes are bytes, uuids are as Kafka prints them. Tagged fields that are unknown
+stand under ``tagged_fields``, ``{tag: bytes}``, in the struct that holds them; Kafka's converters
+drop them. Source: CoordinatorRecordSerde, the message classes of Kafka 3.9.1 and 4.1.0.
+"""
+
+from typing import Any
+
+def decode_key(key: bytes) -> dict[str, Any]:
+    """Decode a record's key.
+
+    Returns
+    -------
+    dict
+        ``version``, ``type`` (``offset_commit``, ``group_metadata``, ``consumer_group_metadata``,
+        ...) and ``data``; ``trailing_bytes`` (their count) and ``raw`` where bytes are left over.
+        A version that is not known: ``version``, ``raw``, ``error``.
+
+    Raises
+    ------
+    coterie.CorruptData
+        ``kind="key"``: the bytes end too early, or hold a null or length that is not allowed;
+        ``position`` is the byte in ``key``.
+    """
+
+def decode_value(key_version: int | None, value: bytes | None) -> dict[str, Any] | None:
+    """Decode a record's value, whose type the version of its key says.
+
+    Returns
+    -------
+    dict or None
+        None for a tombstone. ``version`` and ``data``; ``trailing_bytes`` and ``raw`` where bytes
+        are left over. In a group of protocol type ``consumer`` each member also has
+        ``subscription_decoded`` and ``assignment_decoded``: what ``decode_subscription`` and
+        ``decode_assignment`` give, or ``{"error": ...}``, which is no fault of the record. Under
+        a key version that is not known: ``version``, ``raw``, ``error``.
+
+    Raises
+    ------
+    coterie.CorruptData
+        ``kind="value"``: as ``decode_key``, or a value version that is not known.
+    """
+
+def decode_subscription(data: bytes) -> dict[str, Any] | None:
+    """Decode a member's subscription (consumer protocol 0-3; above, as 3).
+
+    ``version``, ``data`` and, where bytes are left over, ``trailing_bytes``; None for no bytes.
+
+    Raises
+    ------
+    coterie.CorruptData
+        ``kind="value"``.
+    """
+
+def decode_assignment(data: bytes) -> dict[str, Any] | None:
+    """Decode a member's assignment, as ``decode_subscription`` does a subscription."""
