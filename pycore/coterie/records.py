@@ -1,0 +1,174 @@
+"""Records of a log one by one, as JSON has them: the schema of Kafka's own decode.
+
+For people, and for whoever pipes a log into another tool; bulk work goes through columns. At a
+fault the reading goes on as ``--on-fault skip`` does, and the fault is yielded in its place.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Container, Iterator
+from typing import TYPE_CHECKING, Any
+
+from coterie._core.reader import LogBatch, LogReader, LogRecord
+from coterie._core.schema import decode_key, decode_value
+from coterie.errors import CorruptData
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+CONTROL_TYPES = {
+    0: "ABORT",
+    1: "COMMIT",
+    2: "LEADER_CHANGE",
+    3: "SNAPSHOT_HEADER",
+    4: "SNAPSHOT_FOOTER",
+    5: "KRAFT_VERSION",
+    6: "KRAFT_VOTERS",
+}
+TRANSACTION_MARKERS = ("ABORT", "COMMIT")
+Told = Callable[[int, int | None, str, int | None, str], None]
+
+
+def to_json(value: object) -> str:
+    """Return one line of JSON; bytes are base64, and text is left as it is."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_base64)
+
+
+def _base64(value: object) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    raise TypeError(f"{type(value).__name__} has no place in a record")
+
+
+def segment_records(
+    data: Buffer,
+    *,
+    partition: int | None,
+    segment: str,
+    groups: Container[str] | None = None,
+    tell: Told | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the records of one segment, in log order.
+
+    Parameters
+    ----------
+    data
+        The bytes of the whole segment.
+    partition, segment
+        What the rows say of where they are; ``segment`` is the name of the ``.log`` file.
+    groups
+        Only records whose key names one of these groups; None: all, also markers.
+    tell
+        Called for each fault with (position, base offset, kind, record offset, detail) before
+        whatever stands after it is yielded.
+
+    Yields
+    ------
+    dict
+        As a line of ``records.jsonl``; bytes are ``bytes``. A key or value that cannot be read has
+        ``version``, ``raw`` and ``error`` in place of ``data``.
+    """
+    reader = LogReader(data)
+    told = 0
+    for batch in reader:
+        told = _tell_faults(reader, told, tell)
+        head = _batch_fields(batch)
+        for record in batch.records:
+            row = _place(partition, segment, batch, record)
+            row["batch"] = head
+            if batch.is_control:
+                row["control"] = _control(record)
+                if row["control"]["type"] not in TRANSACTION_MARKERS and tell is not None:
+                    detail = f"a control batch of type {row['control']['type']}"
+                    tell(batch.position, batch.base_offset, "marker", None, detail)
+            else:
+                row["key"], row["value"] = _decoded(batch, record, tell)
+            if groups is None or _group_of(row) in groups:
+                yield row
+    _tell_faults(reader, told, tell)
+
+
+def _tell_faults(reader: LogReader, told: int, tell: Told | None) -> int:
+    if tell is not None:
+        for fault in reader.faults[told:]:
+            tell(fault.position, fault.base_offset, fault.kind, None, fault.detail)
+    return len(reader.faults)
+
+
+def _batch_fields(batch: LogBatch) -> dict[str, Any]:
+    return {
+        "base_offset": batch.base_offset,
+        "magic": batch.magic,
+        "compression": batch.compression,
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "is_transactional": batch.is_transactional,
+        "is_control": batch.is_control,
+        "position": batch.position,
+    }
+
+
+def _place(
+    partition: int | None, segment: str, batch: LogBatch, record: LogRecord
+) -> dict[str, Any]:
+    kind = "LogAppendTime" if batch.append_time or record.append_time else "CreateTime"
+    return {
+        "partition": partition,
+        "segment": segment,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "timestamp_type": "NoTimestampType" if batch.magic == 0 else kind,
+    }
+
+
+def _control(record: LogRecord) -> dict[str, Any]:
+    """Return a marker's fields. Sources: ControlRecordType, EndTransactionMarker."""
+    key, value = record.key, record.value
+    number = int.from_bytes(key[2:4], "big", signed=True) if key and len(key) >= 4 else None
+    name = CONTROL_TYPES.get(number, "UNKNOWN") if number is not None else "UNKNOWN"
+    found: dict[str, Any] = {"type": name, "key": key, "value": value}
+    if name in TRANSACTION_MARKERS and value is not None and len(value) >= 6:
+        found["coordinator_epoch"] = int.from_bytes(value[2:6], "big", signed=True)
+    return found
+
+
+def _decoded(batch: LogBatch, record: LogRecord, tell: Told | None) -> tuple[Any, Any]:
+    """Return key and value as dicts; what cannot be read is told and keeps its bytes."""
+    key, value = record.key, record.value
+    if key is None:
+        if tell is not None:
+            detail = "a record without a key"
+            tell(batch.position, batch.base_offset, "key", record.offset, detail)
+        return None, None if value is None else _raw(value, "no key says what it is")
+    version = int.from_bytes(key[:2], "big", signed=True) if len(key) >= 2 else None
+    try:
+        key_row: Any = decode_key(key)
+    except CorruptData as error:
+        key_row = _raw(key, str(error))
+        _tell_record(batch, record, error, tell)
+        return key_row, None if value is None else _raw(value, "its key cannot be read")
+    try:
+        return key_row, decode_value(version, value)
+    except CorruptData as error:
+        _tell_record(batch, record, error, tell)
+        return key_row, _raw(value or b"", str(error))
+
+
+def _tell_record(
+    batch: LogBatch, record: LogRecord, error: CorruptData, tell: Told | None
+) -> None:
+    if tell is not None:
+        tell(batch.position, batch.base_offset, error.kind, record.offset, str(error))
+
+
+def _raw(data: bytes, error: str) -> dict[str, Any]:
+    version = int.from_bytes(data[:2], "big", signed=True) if len(data) >= 2 else None
+    return {"version": version, "raw": data, "error": error}
+
+
+def _group_of(row: dict[str, Any]) -> str | None:
+    data = (row.get("key") or {}).get("data") or {}
+    group: str | None = data.get("group", data.get("groupId"))
+    return group

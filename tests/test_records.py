@@ -1,0 +1,80 @@
+"""``coterie records`` against Kafka's own decode of every record of the golden logs."""
+
+import gzip
+import json
+
+import pytest
+
+from commandline import coterie
+from coterie import scan
+from coterie.records import segment_records, to_json
+from golden_data import LOGS, cases, corrupt_cases, segments, wide
+
+
+def golden_rows(path, limit=None):
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines][:limit]
+
+
+def without_errors(row):
+    """``error`` is in our own words."""
+    if isinstance(row, dict):
+        return {
+            name: True if name == "error" else without_errors(item) for name, item in row.items()
+        }
+    return [without_errors(item) for item in row] if isinstance(row, list) else row
+
+
+def decode(case, tell=None):
+    """Rows of every segment of a case, as JSON has them."""
+    for path in segments(case):
+        number = int(path.parent.name.rpartition("-")[2])
+        data = path.read_bytes()
+        for row in segment_records(data, partition=number, segment=path.name, tell=tell):
+            yield json.loads(to_json(row))
+
+
+@pytest.mark.parametrize("case", cases())
+def test_records_equal_kafkas_own_decode(case):
+    rows, expected = list(decode(case)), golden_rows(LOGS / case / "records.jsonl.gz")
+    assert len(rows) == len(expected)
+    for row, known in zip(rows, expected, strict=True):
+        assert without_errors(row) == without_errors(known)
+
+
+@pytest.mark.parametrize("case", corrupt_cases())
+def test_records_before_a_fault_are_all_there_and_each_fault_is_told(case):
+    folder = LOGS / "corrupt" / case
+    before = json.loads((folder / "expect.json").read_text())["records_before"]
+    told = []
+    rows = list(decode(f"corrupt/{case}", tell=lambda *fault: told.append(fault)))
+    assert rows[:before] == golden_rows(folder / "records.jsonl.gz", before)
+    (path,) = segments(f"corrupt/{case}")
+    (fold,) = scan(path.read_bytes()).partitions.values()
+    assert [fault[:4] for fault in told] == [fault[1:5] for fault in fold.faults]
+
+
+@pytest.mark.parametrize("case", ["transactions", "compression-lz4", "corrupt/value-truncated"])
+def test_the_command_prints_every_record_as_one_line(case):
+    done = coterie("records", LOGS / case)
+    assert done.returncode == 0
+    assert [json.loads(line) for line in done.stdout.splitlines()] == list(decode(case))
+    assert len(done.stderr.splitlines()) == (1 if case.startswith("corrupt") else 0)
+
+
+def test_a_group_keeps_its_records_alone():
+    done = coterie("records", LOGS / "basic", "--group", "grp-mix-all", "--group", "grp-pattern")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    expected = [
+        row
+        for row in golden_rows(LOGS / "basic" / "records.jsonl.gz")
+        if row["key"]["data"]["group"] in {"grp-mix-all", "grp-pattern"}
+    ]
+    assert rows == expected
+    assert rows
+
+
+def test_the_wide_log_has_all_its_records():
+    done = coterie("records", wide() / "__consumer_offsets-3")
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == json.loads(done.stdout.splitlines()[-1])["offset"] + 1
