@@ -9,7 +9,7 @@ from coterie._core.schema import decode_key
 
 import golden_data
 from commandline import coterie_ok
-from coterie import PartialState, ScanOptions
+from coterie import PartialState, ScanOptions, files, local
 from coterie.document import document_groups
 from coterie.engine import ReplayRequest, Silent
 from coterie.local import replay, scan_state
@@ -200,6 +200,20 @@ def test_every_group_metadata_record_is_a_generation(tmp_path):
             assert row["member_count"] == len(data.get("members", ()))
             count += 1
     assert count == len(rows)
+
+
+def test_generations_written_while_reading_are_those_written_at_the_end(tmp_path, monkeypatch):
+    replayed("basic", tmp_path / "end")
+    monkeypatch.setattr(files, "ROWS_HELD", 10)
+    monkeypatch.setattr(local, "PIECE_BYTES", 5000)
+    replayed("basic", tmp_path / "reading")
+    late, early = (tables(tmp_path / name)["generations"] for name in ("end", "reading"))
+    assert plain(early) == plain(late)
+    order = [(row["group_id"], row["log_offset"]) for row in early.to_pylist()]
+    assert order != sorted(order)
+    for group in {group for group, _ in order}:
+        offsets = [offset for name, offset in order if name == group]
+        assert offsets == sorted(offsets)
 
 
 def test_a_time_keeps_the_records_up_to_it():

@@ -7,7 +7,7 @@ are cut out of the fold's buffers by Arrow. pyarrow is imported when a table is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,8 +54,11 @@ def state_tables(state: PartialState) -> Tables:
     }
 
 
-def fold_tables(number: int | None, fold: PartitionFold) -> Tables:
-    """Return ``groups``, ``members``, ``offsets`` and ``generations`` of one partition."""
+def fold_tables(number: int | None, fold: PartitionFold, begun: Collection[bytes] = ()) -> Tables:
+    """Return ``groups``, ``members``, ``offsets`` and ``generations`` of one partition.
+
+    ``begun``: see :func:`generations_table`.
+    """
     offsets = offsets_table(fold)
     pending = pending_by_group(fold)
     named = offsets["group_id"].unique().to_pylist()
@@ -75,7 +78,7 @@ def fold_tables(number: int | None, fold: PartitionFold) -> Tables:
         "groups": _from_rows("groups", groups),
         "members": _from_rows("members", members),
         "offsets": offsets,
-        "generations": generations_table(number, fold),
+        "generations": generations_table(number, fold, begun),
     }
 
 
@@ -150,12 +153,17 @@ def to_text(array: pa.Array) -> pa.Array:
         return pa.array([decode_utf8(data) for data in array.to_pylist()], pa.string())
 
 
-def generations_table(number: int | None, fold: PartitionFold) -> pa.Table:
-    """Return one row for each group metadata record: what changed since the one before."""
+def generations_table(
+    number: int | None, fold: PartitionFold, begun: Collection[bytes] = ()
+) -> pa.Table:
+    """Return one row for each group metadata record: what changed since the one before.
+
+    ``begun`` are the groups whose first row, which stands by itself, was given out before.
+    """
     rows = []
     for group in sorted(fold.groups):
-        name = decode_utf8(group)
-        for change in fold.groups[group].generations():
+        name, log = decode_utf8(group), fold.groups[group]
+        for change in log.changes if group in begun else log.generations():
             row = dict(zip(GENERATION_FIELDS, change, strict=True))
             rows.append({"group_id": name, "offsets_partition": number, **row})
     for row in rows:

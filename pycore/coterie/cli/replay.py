@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.abc import MetaPathFinder
 from time import perf_counter
 
 import click
@@ -67,6 +69,8 @@ def command(
         groups=frozenset(groups) if groups else None,
         history=history,
     )
+    if engine == "local":
+        sys.meta_path.insert(0, WithoutPandas())
     try:
         replay = find_engine(engine)
         with (
@@ -78,6 +82,18 @@ def command(
         raise missing_module(error) from error
     for line in summary_lines(summary, at_ms, perf_counter() - began):
         say(line)
+
+
+class WithoutPandas(MetaPathFinder):
+    """Says that there is no pandas. For the command's own process, never for the library.
+
+    pyarrow looks for pandas at its first array, and importing it takes longer than most replays.
+    """
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        """Refuse pandas, leave all else to the next finder."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError("not wanted here", name=fullname)
 
 
 def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[str]:
