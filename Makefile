@@ -22,6 +22,9 @@ PYTEST  ?= -q
 LOG     ?= tests/golden/logs/basic
 OUT     ?= build/replay
 FUZZ_SECONDS ?= 120
+FUZZ_SEED ?=
+READS_BYTES := $(wildcard tests/bytes tests/bulk tests/test_codec*.py tests/test_batch*.py \
+               tests/test_columns*.py tests/test_fold*.py tests/test_fuzz*.py tests/test_intake*.py)
 
 # The dependency groups and build requirements of pyproject.toml, for the frontend's own commands.
 BUILD_REQUIRES := scikit-build-core cython cython-cmake numpy cmake ninja
@@ -73,14 +76,14 @@ types: build
 
 # ---- the same tests over a build that stops at the first bad read ------------------------------
 sanitize: build
-	@tools/sanitize $(PY) $(PYTEST)
+	@tools/sanitize $(PY) -m pytest -p no:cacheprovider --capture=sys $(READS_BYTES) $(PYTEST)
 
 bench: build
 	@$(PY) -m pytest benchmarks $(PYTEST) --benchmark-only --benchmark-group-by=group \
 	    --benchmark-columns=min,median,ops,rounds --benchmark-min-rounds=3 --benchmark-max-time=0.5
 
 fuzz: build
-	@tools/fuzz $(PY) $(FUZZ_SECONDS)
+	@tools/sanitize $(PY) tools/fuzz.py $(FUZZ_SECONDS) $(FUZZ_SEED)
 
 # ---- packages and other environments ----------------------------------------------------------
 wheel: env

@@ -332,8 +332,9 @@ cdef class Columns:
             self.group[n] = self.groups.quick(commit.group, commit.group_size)
             self.topic[n] = self.topics.quick(commit.topic, commit.topic_size)
             self.partition[n] = commit.partition
-            memcpy(&self.heap[0] + self.heap_size, commit.metadata, commit.metadata_size)
-            self.heap_size += commit.metadata_size
+            if commit.metadata_size > 0:   # a tombstone has none, and no address either
+                memcpy(&self.heap[0] + self.heap_size, commit.metadata, commit.metadata_size)
+                self.heap_size += commit.metadata_size
         self.offset[n] = commit.offset
         self.leader_epoch[n] = commit.leader_epoch
         self.commit_timestamp[n] = commit.commit_timestamp
