@@ -13,8 +13,8 @@ import subprocess
 import sys
 
 import pytest
-from coterie._core.schema import decode_key
 
+from coterie._core.schema import decode_key
 from coterie.cli import run
 from coterie.cli.groups import VIEW_NAMES
 from golden_data import LOGS, cases, live, log, records

@@ -32,7 +32,8 @@ LAZY = {  # package -> outside modules that only a function may import
 # `udfs` and the data source are what a caller with Spark imports; the rest works without.
 NEED_SPARK = {"udfs.py", "source.py"}
 ROOMS = {  # room of the core -> its modules; a name may end in `*`
-    "bytes": "cursor checksum compress text fields schema encode subscription batch record reader writer",
+    "bytes": "cursor checksum compress text fields schema encode subscription"
+    " batch record reader writer",
     "structures": "timers votes offsets expiry",
     "bulk": "keytable commit fold* intake partial generations columns* scan merge",
     "machine": "group* member* coordinator* load trace*",

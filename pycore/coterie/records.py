@@ -156,9 +156,7 @@ def _decoded(batch: LogBatch, record: LogRecord, tell: Told | None) -> tuple[Any
         return key_row, _raw(value or b"", str(error))
 
 
-def _tell_record(
-    batch: LogBatch, record: LogRecord, error: CorruptData, tell: Told | None
-) -> None:
+def _tell_record(batch: LogBatch, record: LogRecord, error: CorruptData, tell: Told | None) -> None:
     if tell is not None:
         tell(batch.position, batch.base_offset, error.kind, record.offset, str(error))
 

@@ -7,7 +7,7 @@ stand under ``tagged_fields``, ``{tag: bytes}``, in the struct that holds them; 
 drop them. Source: CoordinatorRecordSerde, the message classes of Kafka 3.9.1 and 4.1.0.
 """
 
-from typing import Any
+from typing import Any, overload
 
 def decode_key(key: bytes) -> dict[str, Any]:
     """Decode a record's key.
@@ -26,7 +26,10 @@ def decode_key(key: bytes) -> dict[str, Any]:
         ``position`` is the byte in ``key``.
     """
 
-def decode_value(key_version: int | None, value: bytes | None) -> dict[str, Any] | None:
+@overload
+def decode_value(key_version: int | None, value: None) -> None: ...
+@overload
+def decode_value(key_version: int | None, value: bytes) -> dict[str, Any]:
     """Decode a record's value, whose type the version of its key says.
 
     Returns

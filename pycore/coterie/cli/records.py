@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import click
 
 from coterie.cli.failures import say
 from coterie.cli.params import group_option, logs_argument
 from coterie.logdir import find_segments, read_segment
-from coterie.records import segment_records, to_json
+from coterie.records import Told, segment_records, to_json
 
 LINES_AT_ONCE = 2_000
 
 
+def teller(path: str) -> Told:
+    """Return what prints a fault of the segment at ``path``."""
+
+    def tell(
+        position: int, base_offset: int | None, kind: str, offset: int | None, detail: str
+    ) -> None:
+        place = f"byte {position}" if offset is None else f"byte {position}, offset {offset}"
+        say(f"coterie: {path}: {place}: {kind}: {detail}")
+
+    return tell
+
+
 @click.command("records")
-@logs_argument
 @group_option
+@logs_argument
 def command(logs: tuple[str, ...], groups: tuple[str, ...]) -> None:
     """Print the records of a log, decoded, one JSON object a line.
 
@@ -26,32 +39,24 @@ def command(logs: tuple[str, ...], groups: tuple[str, ...]) -> None:
     """
     listing = find_segments(logs)
     only = frozenset(groups) or None
-    out = click.get_text_stream("stdout", encoding="utf-8", errors="surrogatepass")
+    out = sys.stdout.buffer  # JSON is UTF-8, whatever the locale says
     for segment in listing.segments:
-
-        def tell(
-            position: int,
-            base_offset: int | None,
-            kind: str,
-            offset: int | None,
-            detail: str,
-            path: str = segment.path,
-        ) -> None:
-            place = f"byte {position}" if offset is None else f"byte {position}, offset {offset}"
-            say(f"coterie: {path}: {place}: {kind}: {detail}")
-
         name = os.path.basename(segment.path)
         if segment.compression is not None:
             name = name[: -len(segment.compression) - 1]
         lines: list[str] = []
         for row in segment_records(
-            read_segment(segment), partition=segment.partition, segment=name, groups=only, tell=tell
+            read_segment(segment),
+            partition=segment.partition,
+            segment=name,
+            groups=only,
+            tell=teller(segment.path),
         ):
             lines.append(to_json(row))
             if len(lines) == LINES_AT_ONCE:
-                out.write("\n".join(lines) + "\n")
+                out.write(("\n".join(lines) + "\n").encode("utf-8", "surrogatepass"))
                 lines.clear()
         if lines:
-            out.write("\n".join(lines) + "\n")
+            out.write(("\n".join(lines) + "\n").encode("utf-8", "surrogatepass"))
     for path in listing.passed_over:
         say(f"coterie: {path}: left alone, Kafka has set it aside")
