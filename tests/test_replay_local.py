@@ -5,11 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
-from coterie._core.schema import decode_key
 
 import golden_data
 from commandline import coterie_ok
 from coterie import PartialState, ScanOptions, files, local
+from coterie._core.schema import decode_key
 from coterie.document import document_groups
 from coterie.engine import ReplayRequest, Silent
 from coterie.local import replay, scan_state
