@@ -398,9 +398,14 @@ cdef class PartitionFold:
         key = record.key[:record.key_size]
         value = None if record.value_size < 0 else record.value[:record.value_size]
         try:
-            group = decode_key(key)["data"]["groupId"]
+            decoded = decode_key(key)
         except CorruptData as error:
             return self.fault_at(FAULT_KEY, batch, record.offset, str(error))
+        if "data" not in decoded:            # 18 was never given to a type
+            version = load_i16(record.key)
+            self.unknown[version] = self.unknown.get(version, 0) + 1
+            return 0
+        group = decoded["data"]["groupId"]
         if self.only is not None and group.encode("utf-8", "surrogatepass") not in self.only:
             return 0
         if value is not None:
