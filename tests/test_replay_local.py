@@ -107,7 +107,11 @@ def test_members_of_the_newer_protocols_have_their_epochs_in_the_tables(tmp_path
         ]
         assert row["member_epoch"] == member.get("member_epoch")
         assert row["subscribed_topics"] == member.get("subscribed_topics")
-        assert row["current_assignment"] == member.get("current_assignment")
+        # A table names the topics that its own partition of the log tells, the document all.
+        for mine, whole in zip(
+            row["current_assignment"] or (), member.get("current_assignment", ()), strict=True
+        ):
+            assert mine in (whole, {**whole, "topic": None})
         count += row["member_epoch"] is not None
     assert count > 5
     for row in found["groups"].to_pylist():
