@@ -1,0 +1,75 @@
+"""Batches of magic 2 as bytes, for tests that need logs which no broker wrote."""
+
+import struct
+
+from coterie._core.checksum import crc32c
+
+
+def varint(number):
+    """Zig-zag, seven bits a byte, the lowest first."""
+    left, out = (number << 1) ^ (number >> 63), bytearray()
+    while left > 127:
+        out.append(left & 127 | 128)
+        left >>= 7
+    return bytes([*out, left])
+
+
+def record(offset_delta, timestamp_delta, key, value):
+    body = b"\0" + varint(timestamp_delta) + varint(offset_delta)
+    for part in (key, value):
+        body += varint(-1) if part is None else varint(len(part)) + part
+    return varint(len(body) + 1) + body + varint(0)
+
+
+def batch(base_offset, records, *, producer_id=-1, transactional=False, control=False):
+    """``records``: (timestamp in ms, key, value) each, under offsets that follow one another."""
+    times = [time for time, _, _ in records]
+    attributes = transactional << 4 | control << 5
+    head = (attributes, len(records) - 1, times[0], max(times), producer_id, 0, -1, len(records))
+    body = struct.pack(">hiqqqhii", *head) + b"".join(
+        record(i, time - times[0], key, value) for i, (time, key, value) in enumerate(records)
+    )
+    sum_ = struct.pack(">I", crc32c(body))
+    return struct.pack(">qiib", base_offset, 9 + len(body), 0, 2) + sum_ + body
+
+
+def marker(base_offset, producer_id, time, *, commit):
+    """The control batch that ends a producer's transaction."""
+    pair = (time, struct.pack(">hh", 0, commit), struct.pack(">hi", 0, 0))
+    return batch(base_offset, [pair], producer_id=producer_id, transactional=True, control=True)
+
+
+def text(data):
+    return struct.pack(">h", len(data)) + data
+
+
+def commit_key(version, group, topic, partition):
+    return struct.pack(">h", version) + text(group) + text(topic) + struct.pack(">i", partition)
+
+
+def commit_value(offset, leader_epoch, metadata, commit_timestamp):
+    """Value version 3."""
+    return (
+        struct.pack(">hqi", 3, offset, leader_epoch)
+        + text(metadata)
+        + struct.pack(">q", commit_timestamp)
+    )
+
+
+def group_key(group):
+    return struct.pack(">h", 2) + text(group)
+
+
+def group_value(generation, member_ids):
+    """Value version 3; with members: protocol ``range`` and a leader."""
+    protocol = text(b"range") if member_ids else struct.pack(">h", -1)
+    leader = text(member_ids[0]) if member_ids else struct.pack(">h", -1)
+    members = b"".join(
+        text(member) + struct.pack(">h", -1) + text(b"c") + text(b"/h")
+        + struct.pack(">iiii", 7, 9, 0, 0)
+        for member in member_ids
+    )
+    return (
+        struct.pack(">h", 3) + text(b"consumer") + struct.pack(">i", generation)
+        + protocol + leader + struct.pack(">qi", 1000, len(member_ids)) + members
+    )

@@ -1,0 +1,274 @@
+"""Merging partial states of any cut equals one scan; and one scan equals the shortest model.
+
+The cuts fall on any batch, the pieces are merged in any association, and some travel as bytes.
+"""
+
+import functools
+from collections import defaultdict
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import log_writer as write
+from coterie import PartialState, ScanOptions, merge, scan
+from coterie._core.reader import batch_boundaries
+from golden_data import cases, corrupt_cases, segments
+
+MODES = ("skip", "recover", "load", "stop")
+COMMIT, ABORT = True, False
+slow = settings(deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def one_scan(pieces, options):
+    """``pieces``: (partition, file, bytes) each, in log order within a partition."""
+    state = PartialState(options)
+    for partition, file, data in pieces:
+        state.fold(partition).scan(data, file=file)
+    return state
+
+
+def what_it_says(state):
+    """Everything that a reader of a state can see, but for the sizes of the scanned pieces."""
+    return {
+        "groups": state.groups(),
+        "partitions": {
+            number: {
+                "faults": fold.faults,
+                "generations": {group: log.generations() for group, log in fold.groups.items()},
+                "newer": fold.newer,
+                "unknown": fold.unknown,
+                "history": fold.history,
+                "ends": (fold.failed, fold.cut, fold.stopped),
+                "keys": fold.key_count if not (fold.cut or fold.stopped or fold.failed) else None,
+            }
+            for number, fold in state.partitions.items()
+        },
+    }
+
+
+def cut_and_merged(draw, pieces, options):
+    """The same log scanned in pieces, put together two neighbours at a time."""
+    parts = []
+    for partition, file, data in pieces:
+        places = batch_boundaries(data, 1)[1:-1]
+        cuts = sorted(draw(st.sets(st.sampled_from(places), max_size=6))) if places else []
+        for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
+            where = {"partition": partition, "file": file, "position": start}
+            parts.append(scan(data[start:end], options=options, **where))
+    while len(parts) > 1:
+        at = draw(st.integers(0, len(parts) - 2))
+        both = parts[at : at + 2]
+        if draw(st.booleans()):
+            both = [PartialState.from_bytes(part.to_bytes()) for part in both]
+        parts[at : at + 2] = [merge(both)]
+    return parts[0]
+
+
+# ---- golden logs --------------------------------------------------------------------------------
+
+
+@functools.cache
+def pieces_of(case):
+    return [
+        (int(path.parent.name.rpartition("-")[2]), path.name, path.read_bytes())
+        for path in segments(case)
+    ]
+
+
+@functools.cache
+def times_of(case):
+    """A few times at which the log can be looked at, and none."""
+    state = one_scan(pieces_of(case), ScanOptions(history=True))
+    events = [e for fold in state.partitions.values() for e in fold.history if e[0] == "commit"]
+    times = sorted({event[3] for event in events})
+    return [None, *times[:: max(1, len(times) // 4)]]
+
+
+@functools.cache
+def one_scan_of(case, options):
+    return what_it_says(one_scan(pieces_of(case), options))
+
+
+def check_case(case, data):
+    options = ScanOptions(
+        on_fault=data.draw(st.sampled_from(MODES)),
+        at_ms=data.draw(st.sampled_from(times_of(case))),
+        history=data.draw(st.booleans()),
+    )
+    merged = cut_and_merged(data.draw, pieces_of(case), options)
+    assert what_it_says(merged) == one_scan_of(case, options)
+
+
+@pytest.mark.parametrize("case", cases())
+@given(st.data())
+@settings(slow, max_examples=12)
+def test_any_cut_of_a_golden_log_merges_to_one_scan(case, data):
+    check_case(case, data)
+
+
+@pytest.mark.parametrize("case", corrupt_cases())
+@given(st.data())
+@settings(slow, max_examples=12)
+def test_any_cut_of_a_corrupt_log_merges_to_one_scan(case, data):
+    check_case(f"corrupt/{case}", data)
+
+
+# ---- logs that no broker wrote, against a model -------------------------------------------------
+
+GROUPS = [b"g", b"h", "é".encode(), b"\xff", b"\xfe"]  # the last two read as one name in Java
+PLACES = st.tuples(st.sampled_from(GROUPS), st.just(b"t"), st.integers(0, 1))
+TIMES = st.integers(0, 9)
+VALUES = st.none() | st.tuples(
+    st.integers(0, 99), st.integers(-1, 2), st.sampled_from([b"", b"m"]), TIMES
+)
+COMMITS = st.tuples(st.just("commit"), TIMES, st.integers(0, 1), PLACES, VALUES)
+METADATA = st.tuples(
+    st.just("group"),
+    TIMES,
+    st.sampled_from(GROUPS),
+    st.none() | st.tuples(st.integers(0, 9), st.lists(st.sampled_from([b"a", b"b"]), unique=True)),
+)
+BATCHES = st.one_of(
+    st.tuples(st.none(), st.lists(COMMITS | METADATA, min_size=1, max_size=3)),
+    st.tuples(st.integers(1, 3), st.lists(COMMITS, min_size=1, max_size=3)),
+    st.tuples(st.integers(1, 3), st.tuples(st.sampled_from([COMMIT, ABORT]), TIMES)),
+)
+# Offsets go on, stand still, or go back: a compacted or repaired log may do all three.
+STEPS = st.sampled_from([1, 1, 1, 0, -2, 5])
+LOGS = st.lists(st.tuples(STEPS, BATCHES), max_size=24)
+
+
+def laid_out(steps):
+    """Put base offsets on the batches: (base offset, producer id or None, content)."""
+    offset, log = 10, []
+    for step, (producer, content) in steps:
+        offset = max(0, offset + step)
+        log.append((offset, producer, content))
+        offset += len(content) - 1 if isinstance(content, list) else 0
+    return log
+
+
+def as_bytes(log):
+    out = b""
+    for offset, producer, content in log:
+        if isinstance(content, tuple):
+            committed, time = content
+            out += write.marker(offset, producer, time, commit=committed)
+            continue
+        records = []
+        for kind, time, *rest in content:
+            if kind == "commit":
+                version, place, value = rest
+                raw = None if value is None else write.commit_value(*value)
+                records.append((time, write.commit_key(version, *place), raw))
+            else:
+                group, value = rest
+                raw = None if value is None else write.group_value(*value)
+                records.append((time, write.group_key(group), raw))
+        txn = {} if producer is None else {"producer_id": producer, "transactional": True}
+        out += write.batch(offset, records, **txn)
+    return out
+
+
+def name(raw):
+    return raw.decode("utf-8", "replace")
+
+
+def model(log, at_ms):
+    """GroupMetadataManager.doLoadGroupsAndOffsets, as short as it can be said."""
+    offsets, pending, metadata = {}, defaultdict(dict), {}
+    for base, producer, content in log:
+        if isinstance(content, tuple):
+            committed, time = content
+            if at_ms is not None and time > at_ms:
+                continue
+            for place, value in pending.pop(producer, {}).items():
+                if committed and (place not in offsets or offsets[place][0] < value[0]):
+                    offsets[place] = value
+            continue
+        for kind, time, *rest in content:
+            if at_ms is not None and time > at_ms:
+                continue
+            if kind == "group":
+                metadata[name(rest[0])] = rest[1]
+                continue
+            _, (group, topic, partition), value = rest
+            place = name(group), name(topic), partition
+            into = offsets if producer is None else pending[producer]
+            into.pop(place, None)
+            if value is not None:
+                into[place] = (base, *value)
+    return offsets, pending, {group: value for group, value in metadata.items() if value}
+
+
+def in_words(log, at_ms):
+    """The model's answer as {group: (generation, members, offsets, pending)}."""
+    offsets, pending, metadata = model(log, at_ms)
+    found = defaultdict(lambda: [0, [], {}, {}])
+    for group, (generation, members) in metadata.items():
+        found[group][:2] = generation, sorted(map(name, members))
+    for (group, topic, partition), value in offsets.items():
+        found[group][2][topic, partition] = value
+    for producer, places in pending.items():
+        for (group, topic, partition), value in places.items():
+            found[group][3].setdefault(producer, {})[topic, partition] = value
+    return dict(found)
+
+
+def offsets_of(rows):
+    return {
+        (row["topic"], row["partition"]): (
+            row["appended_batch_offset"],
+            row["offset"],
+            row["leader_epoch"],
+            row["metadata"].encode(),
+            row["commit_timestamp"],
+        )
+        for row in rows
+    }
+
+
+def state_in_words(state):
+    return {
+        row["group_id"]: [
+            row["generation"],
+            [member["member_id"] for member in row["members"]],
+            offsets_of(row["offsets"]),
+            {
+                entry["producer_id"]: offsets_of(entry["offsets"])
+                for entry in row["pending_transactional_offsets"]
+            },
+        ]
+        for row in state.groups()
+    }
+
+
+@given(LOGS, st.none() | TIMES)
+@settings(slow, max_examples=400)
+def test_one_scan_is_what_the_model_says(steps, at_ms):
+    log = laid_out(steps)
+    state = one_scan([(0, "f", as_bytes(log))], ScanOptions(at_ms=at_ms))
+    assert state.partitions[0].faults == []
+    assert state_in_words(state) == in_words(log, at_ms)
+
+
+@given(LOGS, st.none() | TIMES, st.booleans(), st.data())
+@settings(slow, max_examples=600)
+def test_any_cut_in_any_association_is_what_the_model_says(steps, at_ms, history, data):
+    log = laid_out(steps)
+    pieces = [(0, "f", as_bytes(log))]
+    options = ScanOptions(at_ms=at_ms, history=history)
+    merged = cut_and_merged(data.draw, pieces, options)
+    assert state_in_words(merged) == in_words(log, at_ms)
+    assert what_it_says(merged) == what_it_says(one_scan(pieces, options))
+
+
+@given(LOGS, st.sets(st.sampled_from(GROUPS)))
+@settings(slow, max_examples=100)
+def test_a_scan_of_some_groups_is_the_whole_scan_without_the_others(steps, wanted):
+    log = laid_out(steps)
+    names = frozenset(map(name, wanted))
+    some = one_scan([(0, "f", as_bytes(log))], ScanOptions(groups=names))
+    whole = in_words(log, None)
+    assert state_in_words(some) == {group: whole[group] for group in whole if group in names}
