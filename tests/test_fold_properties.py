@@ -4,6 +4,7 @@ The cuts fall on any batch, the pieces are merged in any association, and some t
 """
 
 import functools
+import itertools
 from collections import defaultdict
 
 import pytest
@@ -47,12 +48,19 @@ def what_it_says(state):
     }
 
 
+def subsets(places):
+    """Some of the places, seldom all."""
+    if not places:
+        return st.just(set())
+    return st.sets(st.sampled_from(places), max_size=6) | st.just(set(places[:24]))
+
+
 def cut_and_merged(draw, pieces, options):
     """The same log scanned in pieces, put together two neighbours at a time."""
     parts = []
     for partition, file, data in pieces:
         places = batch_boundaries(data, 1)[1:-1]
-        cuts = sorted(draw(st.sets(st.sampled_from(places), max_size=6))) if places else []
+        cuts = sorted(draw(subsets(places)))
         for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
             where = {"partition": partition, "file": file, "position": start}
             parts.append(scan(data[start:end], options=options, **where))
@@ -117,26 +125,39 @@ def test_any_cut_of_a_corrupt_log_merges_to_one_scan(case, data):
 # ---- logs that no broker wrote, against a model -------------------------------------------------
 
 GROUPS = [b"g", b"h", "é".encode(), b"\xff", b"\xfe"]  # the last two read as one name in Java
-PLACES = st.tuples(st.sampled_from(GROUPS), st.just(b"t"), st.integers(0, 1))
 TIMES = st.integers(0, 9)
-VALUES = st.none() | st.tuples(
-    st.integers(0, 99), st.integers(-1, 2), st.sampled_from([b"", b"m"]), TIMES
-)
-COMMITS = st.tuples(st.just("commit"), TIMES, st.integers(0, 1), PLACES, VALUES)
+VALUES = st.tuples(st.integers(0, 99), st.integers(-1, 2), st.sampled_from([b"", b"m"]), TIMES)
 METADATA = st.tuples(
     st.just("group"),
     TIMES,
     st.sampled_from(GROUPS),
     st.none() | st.tuples(st.integers(0, 9), st.lists(st.sampled_from([b"a", b"b"]), unique=True)),
 )
-BATCHES = st.one_of(
-    st.tuples(st.none(), st.lists(COMMITS | METADATA, min_size=1, max_size=3)),
-    st.tuples(st.integers(1, 3), st.lists(COMMITS, min_size=1, max_size=3)),
-    st.tuples(st.integers(1, 3), st.tuples(st.sampled_from([COMMIT, ABORT]), TIMES)),
-)
 # Offsets go on, stand still, or go back: a compacted or repaired log may do all three.
 STEPS = st.sampled_from([1, 1, 1, 0, -2, 5])
-LOGS = st.lists(st.tuples(STEPS, BATCHES), max_size=24)
+
+
+def logs_over(groups, partitions, producers, other_records):
+    """Logs of commits to so many places, by hand and by so many transactional producers."""
+    places = st.tuples(
+        st.sampled_from(GROUPS[:groups]), st.just(b"t"), st.integers(0, partitions - 1)
+    )
+    commits = st.tuples(
+        st.just("commit"), TIMES, st.integers(0, 1), places, st.none() | VALUES | VALUES
+    )
+    producer = st.integers(1, producers)
+    batches = st.one_of(
+        st.tuples(st.none(), st.lists(commits | other_records, min_size=1, max_size=3)),
+        st.tuples(producer, st.lists(commits, min_size=1, max_size=3)),
+        st.tuples(producer, st.tuples(st.sampled_from([COMMIT, COMMIT, ABORT]), TIMES)),
+    )
+    return st.lists(st.tuples(STEPS, batches), max_size=24)
+
+
+# Few places and producers, so that they meet in each other's way; and many, of every kind.
+LOGS = (
+    logs_over(1, 1, 1, st.nothing()) | logs_over(1, 2, 2, METADATA) | logs_over(5, 2, 3, METADATA)
+)
 
 
 def laid_out(steps):
@@ -262,6 +283,59 @@ def test_any_cut_in_any_association_is_what_the_model_says(steps, at_ms, history
     merged = cut_and_merged(data.draw, pieces, options)
     assert state_in_words(merged) == in_words(log, at_ms)
     assert what_it_says(merged) == what_it_says(one_scan(pieces, options))
+
+
+def commit_of(offset):
+    return [("commit", 0, 1, (b"g", b"t", 0), (offset, -1, b"", 0))]
+
+
+TANGLES = {  # rare in logs drawn at random: a list of (base offset, producer, content) each
+    "of two commits at one position the one decided first stays": [
+        (10, 1, commit_of(1)),
+        (10, 2, commit_of(2)),
+        (11, 1, (COMMIT, 0)),
+        (12, 2, (COMMIT, 0)),
+    ],
+    "a tombstone after the marker stays": [
+        (10, 1, commit_of(1)),
+        (11, 1, (COMMIT, 0)),
+        (12, None, [("commit", 0, 1, (b"g", b"t", 0), None)]),
+    ],
+    "a commit over an earlier one of the same transaction is the one that counts": [
+        (10, 1, commit_of(1)),
+        (11, 1, commit_of(2)),
+        (12, 2, commit_of(3)),
+        (13, 1, (COMMIT, 0)),
+        (14, 2, (ABORT, 0)),
+    ],
+    "a transactional tombstone takes back what an earlier piece left open": [
+        (10, None, commit_of(1)),
+        (11, 1, commit_of(2)),
+        (12, 1, [("commit", 0, 1, (b"g", b"t", 0), None)]),
+        (13, 1, (COMMIT, 0)),
+    ],
+    "a plain commit at a later position wins over a transaction decided after it": [
+        (10, 1, commit_of(1)),
+        (11, None, commit_of(2)),
+        (12, 1, (COMMIT, 0)),
+    ],
+}
+
+
+@pytest.mark.parametrize("claim", TANGLES)
+def test_every_cut_of_a_tangle_is_what_the_model_says(claim):
+    data = as_bytes(TANGLES[claim])
+    places = batch_boundaries(data, 1)
+    parts = [scan(data[a:b], partition=0) for a, b in itertools.pairwise(places)]
+    for cuts in itertools.product([False, True], repeat=len(parts) - 1):
+        for from_the_right in (False, True):
+            states = [parts[0]]
+            for part, apart in zip(parts[1:], cuts, strict=True):
+                states = [*states, part] if apart else [*states[:-1], merge([states[-1], part])]
+            while len(states) > 1:
+                at = len(states) - 2 if from_the_right else 0
+                states[at : at + 2] = [merge(states[at : at + 2])]
+            assert state_in_words(states[0]) == in_words(TANGLES[claim], None)
 
 
 @given(LOGS, st.sets(st.sampled_from(GROUPS)))
