@@ -14,7 +14,6 @@ import sys
 
 import pytest
 
-from coterie._core.schema import decode_key
 from coterie.cli import run
 from coterie.cli.groups import VIEW_NAMES
 from golden_data import LOGS, cases, live, log, records
@@ -43,20 +42,13 @@ FAILED_LIVE = {"connect"}  # one undecodable assignment makes Kafka's tool fail 
 COORDINATOR = re.compile(r"\d+\.\d+\.\d+\.\d+:\d+  \(\d+\)")
 
 
-needs_newer_keys = pytest.mark.skipif(
-    decode_key(b"\0\3\0\1g")["data"]["groupId"] != "g",
-    reason="the schema of the newer key versions is not there yet",
-)
-
-
 def text_cases():
     for case in cases():
         for folder in ("live", "restart"):
             for path in sorted((LOGS / case / folder).glob("*.txt")):
                 if path.name in VIEWS and (case not in FAILED_LIVE or path.name == "list.txt"):
-                    marks = [needs_newer_keys] if case == "kip848" else []
                     name = f"{folder}/{path.name}"
-                    yield pytest.param(case, name, id=f"{case}-{name}", marks=marks)
+                    yield pytest.param(case, name, id=f"{case}-{name}")
 
 
 def without_what_only_a_broker_knows(text):
@@ -143,7 +135,6 @@ def test_every_text_of_kafka_is_compared_or_named():
     }
 
 
-@needs_newer_keys
 def test_rows_stand_in_an_order_of_our_own_where_kafka_leaves_it_to_a_hash(capfd):
     run(["groups", str(log("kip848")), "--describe", "--group", "new-regex"])
     rows = [line.split() for line in capfd.readouterr().out.splitlines()[2:]]
@@ -157,14 +148,12 @@ def test_rows_stand_in_an_order_of_our_own_where_kafka_leaves_it_to_a_hash(capfd
 # ---- messages, states and kinds ----------------------------------------------------------------
 
 
-@needs_newer_keys
 def test_a_group_without_members_is_said_on_standard_error_as_kafka_says_it(capfd):
     run(["groups", str(log("kip848")), "--describe", "--group", "new-empty"])
     out, err = capfd.readouterr()
     assert (out, err) == ("", "\nConsumer group 'new-empty' has no active members.\n")
 
 
-@needs_newer_keys
 def test_a_share_group_that_is_named_is_shown_as_kafkas_share_tool_shows_it(capfd):
     assert run(["groups", str(log("kip848")), "--describe", "--group=share-1", "--members"]) == 0
     assert capfd.readouterr().out.split("\n")[1:3] == [
@@ -175,7 +164,6 @@ def test_a_share_group_that_is_named_is_shown_as_kafkas_share_tool_shows_it(capf
     ]
 
 
-@needs_newer_keys
 def test_a_streams_group_shows_the_tasks_that_members_hold_and_shall_hold(capfd):
     run(["groups", str(log("kip848")), "--describe", "--group=streams-app", "--members"])
     out = capfd.readouterr().out
@@ -184,7 +172,6 @@ def test_a_streams_group_shows_the_tasks_that_members_hold_and_shall_hold(capfd)
     assert re.search(r"streams-app +- +Reconciling +2\n", capfd.readouterr().out)
 
 
-@needs_newer_keys
 def test_the_types_of_a_list_are_those_that_kafka_lists(capfd):
     theirs = dict(line.split()[:2] for line in live("kip848", "groups-list.txt").splitlines()[1:-1])
     ours = {}
@@ -208,7 +195,6 @@ def test_an_assignment_that_cannot_be_read_is_named_and_stops_nothing(capfd):
     assert "group 'consumer-bad-bytes', member" in err
 
 
-@needs_newer_keys
 def test_old_tables_can_be_asked_for(capfd):
     run(["groups", str(log("kip848")), "--describe", "--all-groups", "--state", "--layout", "3.9"])
     assert capfd.readouterr().out.splitlines()[1].split("STATE") == [
@@ -228,7 +214,6 @@ def coterie(*args, **options):
     )
 
 
-@needs_newer_keys
 def test_json_has_every_column_and_null_where_a_log_does_not_know():
     done = coterie(str(log("kip848")), "--describe", "--group=with-gone", "--format=json")
     rows = json.loads(done.stdout)
@@ -247,7 +232,6 @@ def test_json_has_every_column_and_null_where_a_log_does_not_know():
     }
 
 
-@needs_newer_keys
 def test_csv_holds_the_same_rows_as_json():
     args = [str(log("kip848")), "--describe", "--all-groups", "--members"]
     rows = json.loads(coterie(*args, "--format=json").stdout)
@@ -257,7 +241,6 @@ def test_csv_holds_the_same_rows_as_json():
     assert both["target_assignment"] == "clicks:0,1,2,3;orders:0,1,2,3,4,5"
 
 
-@needs_newer_keys
 def test_a_time_shows_the_group_as_it_was():
     commits = [
         record
