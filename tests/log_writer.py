@@ -65,11 +65,19 @@ def group_value(generation, member_ids):
     protocol = text(b"range") if member_ids else struct.pack(">h", -1)
     leader = text(member_ids[0]) if member_ids else struct.pack(">h", -1)
     members = b"".join(
-        text(member) + struct.pack(">h", -1) + text(b"c") + text(b"/h")
+        text(member)
+        + struct.pack(">h", -1)
+        + text(b"c")
+        + text(b"/h")
         + struct.pack(">iiii", 7, 9, 0, 0)
         for member in member_ids
     )
     return (
-        struct.pack(">h", 3) + text(b"consumer") + struct.pack(">i", generation)
-        + protocol + leader + struct.pack(">qi", 1000, len(member_ids)) + members
+        struct.pack(">h", 3)
+        + text(b"consumer")
+        + struct.pack(">i", generation)
+        + protocol
+        + leader
+        + struct.pack(">qi", 1000, len(member_ids))
+        + members
     )

@@ -7,13 +7,11 @@ is named in ``ONLY_LIVE`` and ``OTHER_THEN``.
 
 import csv
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
+from commandline import coterie
 from coterie.cli import run
 from coterie.cli.groups import VIEW_NAMES
 from golden_data import LOGS, cases, live, log, records
@@ -206,16 +204,12 @@ def test_old_tables_can_be_asked_for(capfd):
 # ---- through the process -----------------------------------------------------------------------
 
 
-def coterie(*args, **options):
-    command = [sys.executable, "-c", "from coterie.cli import main; main()", "groups", *args]
-    env = {**os.environ, "PYTHONUTF8": "1"}
-    return subprocess.run(
-        command, capture_output=True, encoding="utf-8", timeout=120, env=env, **options
-    )
+def groups(*args):
+    return coterie("groups", *args)
 
 
 def test_json_has_every_column_and_null_where_a_log_does_not_know():
-    done = coterie(str(log("kip848")), "--describe", "--group=with-gone", "--format=json")
+    done = groups(str(log("kip848")), "--describe", "--group=with-gone", "--format=json")
     rows = json.loads(done.stdout)
     assert (done.returncode, done.stderr, len(rows)) == (0, "", 9)
     assert rows[0] == {
@@ -234,8 +228,8 @@ def test_json_has_every_column_and_null_where_a_log_does_not_know():
 
 def test_csv_holds_the_same_rows_as_json():
     args = [str(log("kip848")), "--describe", "--all-groups", "--members"]
-    rows = json.loads(coterie(*args, "--format=json").stdout)
-    lines = list(csv.DictReader(coterie(*args, "--format=csv").stdout.splitlines()))
+    rows = json.loads(groups(*args, "--format=json").stdout)
+    lines = list(csv.DictReader(groups(*args, "--format=csv").stdout.splitlines()))
     assert [line["consumer_id"] for line in lines] == [row["consumer_id"] for row in rows]
     both = next(line for line in lines if line["client_id"] == "java-8")
     assert both["target_assignment"] == "clicks:0,1,2,3;orders:0,1,2,3,4,5"
@@ -251,17 +245,17 @@ def test_a_time_shows_the_group_as_it_was():
     assert len(commits) > 1
     first = commits[0]
     args = [str(log("kip848")), "--describe", "--group=classic-kp", "--format=json"]
-    then = coterie(*args, f"--at={first['timestamp']}")
+    then = groups(*args, f"--at={first['timestamp']}")
     offsets = {(r["topic"], r["partition"]): r["current_offset"] for r in json.loads(then.stdout)}
     data = first["key"]["data"]
     assert offsets[data["topic"], 0] == first["value"]["data"]["offset"]
-    before = coterie(*args, f"--at={min(r['timestamp'] for r in records('kip848')) - 1}")
+    before = groups(*args, f"--at={min(r['timestamp'] for r in records('kip848')) - 1}")
     assert before.returncode == 1
     assert before.stderr == "Error: Consumer group 'classic-kp' does not exist.\n"
 
 
 def test_a_group_that_is_not_there_is_an_error_and_the_others_are_shown():
-    done = coterie(str(log("basic")), "--describe", "--group=nobody", "--group=grp-ck-range")
+    done = groups(str(log("basic")), "--describe", "--group=nobody", "--group=grp-ck-range")
     assert done.returncode == 1
     assert done.stderr == "Error: Consumer group 'nobody' does not exist.\n"
     assert "\ngrp-ck-range " in done.stdout
@@ -282,7 +276,7 @@ def test_a_group_that_is_not_there_is_an_error_and_the_others_are_shown():
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(args, says):
-    done = coterie(str(log("basic")), *args)
+    done = groups(str(log("basic")), *args)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
@@ -290,13 +284,13 @@ def test_wrong_usage_is_one_line_and_status_2(args, says):
 
 
 def test_a_log_that_is_not_there_is_one_line_and_status_1(tmp_path):
-    done = coterie(str(tmp_path / "gone"), "--list")
+    done = groups(str(tmp_path / "gone"), "--list")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert "Traceback" not in done.stderr
 
 
 def test_corrupt_places_are_counted_on_standard_error_and_the_rest_is_shown():
-    done = coterie(str(log("corrupt/flipped-crc")), "--list")
+    done = groups(str(log("corrupt/flipped-crc")), "--list")
     assert done.returncode == 0
     assert done.stderr.count("\n") == 1
     assert "corrupt" in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,11 +10,12 @@ import click
 from coterie import tabular, views
 from coterie.cli.failures import say
 from coterie.cli.params import at_option, group_option, logs_argument
-from coterie.logdir import cut_points, find_segments, read_segment
+from coterie.cli.progress import TerminalProgress
+from coterie.local import scan_state
+from coterie.logdir import find_segments
 from coterie.rows import java_order
 from coterie.state import PartialState, ScanOptions
 
-PIECE_BYTES = 64 << 20
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 VIEW_NAMES = ("offsets", "members", "state")
 
@@ -97,17 +97,12 @@ def _check(**options: Any) -> str:
     return asked[0] if asked else "offsets"
 
 
-def fold_logs(logs: Sequence[str], at_ms: int | None) -> PartialState:
-    """Fold whole logs in this process, a piece at a time; say what was left alone or out."""
-    listing = find_segments(logs)
-    for name in listing.passed_over:
+def fold_logs(logs: tuple[str, ...], at_ms: int | None) -> PartialState:
+    """Fold whole logs in this process; say what was left alone or out."""
+    for name in find_segments(logs).passed_over:
         say(f"coterie: {name}: left alone, Kafka has set it aside")
-    state = PartialState(ScanOptions(at_ms=at_ms))
-    for segment in listing.segments:
-        data = memoryview(read_segment(segment))
-        fold = state.fold(segment.partition)
-        for start, end in itertools.pairwise(cut_points(data, PIECE_BYTES)):
-            fold.scan(data[start:end], file=segment.path, position=start)
+    with TerminalProgress() as progress:
+        state = scan_state(logs, ScanOptions(at_ms=at_ms), progress)
     faults = sum(len(fold.faults) for fold in state.partitions.values())
     if faults:
         say(f"coterie: {faults} corrupt places were left out; `coterie verify` lists them")
