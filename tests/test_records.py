@@ -7,7 +7,7 @@ import pytest
 
 from commandline import coterie
 from coterie import scan
-from coterie.records import segment_records, to_json
+from coterie.records import JsonLines, segment_records, to_json
 from golden_data import LOGS, cases, corrupt_cases, segments, wide
 
 
@@ -52,6 +52,14 @@ def test_records_before_a_fault_are_all_there_and_each_fault_is_told(case):
     (path,) = segments(f"corrupt/{case}")
     (fold,) = scan(path.read_bytes()).partitions.values()
     assert [fault[:4] for fault in told] == [fault[1:5] for fault in fold.faults]
+
+
+@pytest.mark.parametrize("case", [*cases(), *(f"corrupt/{name}" for name in corrupt_cases())])
+def test_the_fast_way_to_a_line_gives_the_same_line(case):
+    lines = JsonLines()
+    for path in segments(case):
+        for row in segment_records(path.read_bytes(), partition=None, segment='"x".log'):
+            assert lines.line(row) == to_json(row)
 
 
 @pytest.mark.parametrize("case", ["transactions", "compression-lz4", "corrupt/value-truncated"])

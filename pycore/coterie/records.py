@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Container, Iterator
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
 from coterie._core.reader import LogBatch, LogReader, LogRecord
@@ -27,19 +28,73 @@ CONTROL_TYPES = {
     5: "KRAFT_VERSION",
     6: "KRAFT_VOTERS",
 }
+PLAIN_KEY = 3  # version, type, data: nothing left over, no error
+PLAIN_VALUE = 2  # version, data
 TRANSACTION_MARKERS = ("ABORT", "COMMIT")
 Told = Callable[[int, int | None, str, int | None, str], None]
-
-
-def to_json(value: object) -> str:
-    """Return one line of JSON; bytes are base64, and text is left as it is."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_base64)
 
 
 def _base64(value: object) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     raise TypeError(f"{type(value).__name__} has no place in a record")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_base64)
+
+
+def to_json(value: object) -> str:
+    """Return one line of JSON; bytes are base64, and text is left as it is."""
+    return _ENCODER.encode(value)
+
+
+class JsonLines:
+    """``to_json`` for rows that come in the order of the log, about three times as fast.
+
+    What all records of a batch share is encoded once, and offset commits, of which a log is full,
+    are put together by hand.
+    """
+
+    def __init__(self) -> None:
+        self._batch: dict[str, Any] | None = None
+        self._head = ""
+
+    def line(self, row: dict[str, Any]) -> str:
+        """Return ``to_json(row)``."""
+        batch = row["batch"]
+        if batch is not self._batch:
+            self._batch, self._head = batch, to_json(batch)
+        start = (
+            f'{{"partition":{"null" if row["partition"] is None else row["partition"]},'
+            f'"segment":{encode_basestring(row["segment"])},"offset":{row["offset"]},'
+            f'"timestamp":{row["timestamp"]},"timestamp_type":"{row["timestamp_type"]}",'
+            f'"batch":{self._head},'
+        )
+        if "control" in row:
+            return f'{start}"control":{to_json(row["control"])}}}'
+        key, value = row["key"], row["value"]
+        if key is None or len(key) != PLAIN_KEY or key.get("type") != "offset_commit":
+            return f'{start}"key":{to_json(key)},"value":{to_json(value)}}}'
+        return f'{start}"key":{_commit_key(key)},"value":{_commit_value(value)}}}'
+
+
+def _commit_key(key: dict[str, Any]) -> str:
+    data = key["data"]
+    return (
+        f'{{"version":{key["version"]},"type":"offset_commit","data":{{'
+        f'"group":{encode_basestring(data["group"])},"topic":{encode_basestring(data["topic"])},'
+        f'"partition":{data["partition"]}}}}}'
+    )
+
+
+def _commit_value(value: dict[str, Any] | None) -> str:
+    if value is None or len(value) != PLAIN_VALUE:
+        return to_json(value)
+    fields = [
+        f'"{name}":{encode_basestring(item) if name == "metadata" else item}'
+        for name, item in value["data"].items()
+    ]
+    return f'{{"version":{value["version"]},"data":{{{",".join(fields)}}}}}'
 
 
 def segment_records(
@@ -58,6 +113,7 @@ def segment_records(
         The bytes of the whole segment.
     partition, segment
         What the rows say of where they are; ``segment`` is the name of the ``.log`` file.
+        Tagged fields that are unknown are left out, as by Kafka's converters.
     groups
         Only records whose key names one of these groups; None: all, also markers.
     tell
@@ -150,7 +206,7 @@ def _decoded(batch: LogBatch, record: LogRecord, tell: Told | None) -> tuple[Any
         _tell_record(batch, record, error, tell)
         return key_row, None if value is None else _raw(value, "its key cannot be read")
     try:
-        return key_row, decode_value(version, value)
+        return key_row, decode_value(version, value, tags=False)
     except CorruptData as error:
         _tell_record(batch, record, error, tell)
         return key_row, _raw(value or b"", str(error))

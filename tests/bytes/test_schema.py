@@ -253,6 +253,17 @@ def test_bytes_left_over_are_counted_and_kept():
     assert (value["trailing_bytes"], value["raw"], value["data"]) == (2, raw, COMMIT)
 
 
+def test_unknown_tagged_fields_are_kept_with_their_bytes_or_left_out():
+    raw = bytes.fromhex(
+        "0004 0000000000000064 00000005 03 6d64 00000000000003e8 02 00 02 abcd 09 00"
+    )
+    value = decode_value(1, raw)
+    known = COMMIT | {"leaderEpoch": 5}
+    assert value["data"] == known | {"tagged_fields": {0: b"\xab\xcd", 9: b""}}
+    assert encode_value(1, value) == raw
+    assert decode_value(1, raw, tags=False)["data"] == known
+
+
 @pytest.mark.parametrize(
     ("raw", "expected"),  # what new String(bytes, UTF_8) gives
     [

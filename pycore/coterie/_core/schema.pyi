@@ -27,10 +27,19 @@ def decode_key(key: bytes) -> dict[str, Any]:
     """
 
 @overload
-def decode_value(key_version: int | None, value: None) -> None: ...
+def decode_value(key_version: int | None, value: None, *, tags: bool = True) -> None: ...
 @overload
-def decode_value(key_version: int | None, value: bytes) -> dict[str, Any]:
+def decode_value(key_version: int | None, value: bytes, *, tags: bool = True) -> dict[str, Any]:
     """Decode a record's value, whose type the version of its key says.
+
+    Parameters
+    ----------
+    key_version : int or None
+        As ``decode_key`` gives it.
+    value : bytes or None
+        None: a tombstone.
+    tags : bool
+        False leaves unknown tagged fields out, as Kafka's converters do.
 
     Returns
     -------

@@ -10,7 +10,7 @@ import click
 from coterie.cli.failures import say
 from coterie.cli.params import group_option, logs_argument
 from coterie.logdir import find_segments, read_segment
-from coterie.records import Told, segment_records, to_json
+from coterie.records import JsonLines, Told, segment_records
 
 LINES_AT_ONCE = 2_000
 
@@ -45,6 +45,7 @@ def command(logs: tuple[str, ...], groups: tuple[str, ...]) -> None:
         if segment.compression is not None:
             name = name[: -len(segment.compression) - 1]
         lines: list[str] = []
+        to_line = JsonLines().line
         for row in segment_records(
             read_segment(segment),
             partition=segment.partition,
@@ -52,7 +53,7 @@ def command(logs: tuple[str, ...], groups: tuple[str, ...]) -> None:
             groups=only,
             tell=teller(segment.path),
         ):
-            lines.append(to_json(row))
+            lines.append(to_line(row))
             if len(lines) == LINES_AT_ONCE:
                 out.write(("\n".join(lines) + "\n").encode("utf-8", "surrogatepass"))
                 lines.clear()

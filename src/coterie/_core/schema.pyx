@@ -35,6 +35,7 @@ cdef class Reader:
     cdef const uint8_t* start
     cdef bytes data            # keeps the bytes alive
     cdef str kind              # "key" or "value", for errors
+    cdef bint keep_tags        # else tagged fields that are unknown are stepped over
 
     cdef object corrupt(self, str what):
         cdef Py_ssize_t at = self.cur.at - self.start
@@ -59,6 +60,7 @@ cdef Reader new_reader(bytes data, str kind):
     reader.cur.at = reader.start
     reader.cur.end = reader.start + len(data)
     reader.kind = kind
+    reader.keep_tags = True
     return reader
 
 
@@ -212,7 +214,7 @@ cdef int read_tagged(Reader r, Layout layout, dict found) except -1:
             read_tagged_field(r, field, found)
         else:
             status = read_span(&r.cur, size, &start)
-            if status == OK:
+            if status == OK and r.keep_tags:
                 found.setdefault("tagged_fields", {})[tag] = start[:size]
         count -= 1
     if status != OK:
@@ -259,10 +261,11 @@ def decode_key(bytes key not None):
                       "data": read_struct(r, layout)})
 
 
-def decode_value(object key_version, bytes value):
+def decode_value(object key_version, bytes value, *, bint tags=True):
     if value is None:
         return None
     cdef Reader r = new_reader(value, "value")
+    r.keep_tags = tags
     cdef list layouts = VALUE_LAYOUTS.get(key_version)
     if layouts is None:
         return unknown_value(r)
