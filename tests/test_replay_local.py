@@ -9,7 +9,6 @@ import pytest
 import golden_data
 from commandline import coterie_ok
 from coterie import PartialState, ScanOptions, files, local
-from coterie._core.schema import decode_key
 from coterie.document import document_groups
 from coterie.engine import ReplayRequest, Silent
 from coterie.local import replay, scan_state
@@ -78,13 +77,6 @@ def test_skipping_reports_each_fault_once_at_its_place(case, tmp_path):
     assert len(places) == 1 + (case in {"length-one-more", "length-below-v2-header"})
 
 
-needs_newer_keys = pytest.mark.skipif(
-    decode_key(b"\0\3\0\1g")["data"]["groupId"] != "g",
-    reason="the schema of the newer key versions is not there yet",
-)
-
-
-@needs_newer_keys
 def test_types_and_offsets_of_the_newer_protocols_groups_are_kafkas():
     golden = golden_data.json_of("kip848", "groups.json")["groups"]
     ours = {group["group_id"]: group for group in groups_of("kip848")}
@@ -95,7 +87,6 @@ def test_types_and_offsets_of_the_newer_protocols_groups_are_kafkas():
         assert [{f: o[f] for f in fields} for o in mine["offsets"]] == group["offsets"]
 
 
-@needs_newer_keys
 def test_members_of_the_newer_protocols_have_their_epochs_in_the_tables(tmp_path):
     replayed("kip848", tmp_path / "out")
     found = tables(tmp_path / "out")

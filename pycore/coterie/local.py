@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from coterie._core.fold import PartitionFold
 
 PIECE_BYTES = 32 << 20  # between two pieces an interruption is heard and progress is told
+HISTORY_PIECE_BYTES = 4 << 20  # the commits of a piece are Python objects until it is written
 
 
 def replay(request: ReplayRequest, progress: Progress) -> Summary:
@@ -62,7 +63,7 @@ def scan_segment(fold: PartitionFold, segment: Segment, drain: Drain | None = No
     if fold.failed or fold.cut or fold.stopped:
         return  # what follows does not count
     data = memoryview(read_segment(segment))
-    cuts = cut_points(data, PIECE_BYTES)
+    cuts = cut_points(data, PIECE_BYTES if fold.history is None else HISTORY_PIECE_BYTES)
     for start, end in itertools.pairwise(cuts if len(cuts) > 1 else [0, 0]):
         fold.scan(data[start:end], file=segment.path, position=start)
         if drain is not None:

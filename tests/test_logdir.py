@@ -1,0 +1,87 @@
+"""Segments: cut where a scan may begin, and read as they are."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import golden_data
+from coterie._core.reader import LogReader
+from coterie.logdir import cut_points, find_segments, read_segment
+
+DATA = b"".join(path.read_bytes() for path in golden_data.segments("transactions"))
+STARTS = [batch.position for batch in LogReader(DATA)]
+
+
+@given(st.integers(1, 2 * len(DATA)))
+def test_pieces_hold_whole_batches_and_are_as_long_as_they_may_be(max_bytes):
+    cuts = cut_points(DATA, max_bytes)
+    assert cuts[0] == 0
+    assert cuts[-1] == len(DATA)
+    assert set(cuts[:-1]) <= set(STARTS)
+    ends = [*STARTS[1:], len(DATA)]
+    for start, end in itertools.pairwise(cuts):
+        first_end = ends[STARTS.index(start)]
+        assert end - start <= max_bytes or end == first_end
+        if end < len(DATA):
+            assert ends[STARTS.index(end)] - start > max_bytes
+
+
+@given(st.integers(0, len(DATA)), st.integers(1, 5000), st.binary(min_size=1, max_size=60))
+def test_what_follows_a_wrong_length_is_one_piece_with_the_batch_before(at, max_bytes, noise):
+    data = DATA[:at] + noise + b"\xff" * 40
+    cuts = cut_points(data, max_bytes)
+    assert cuts[0] == 0
+    assert cuts[-1] == len(data)
+    assert cuts == sorted(set(cuts))
+    whole = LogReader(data, check_crc=False)
+    found = [batch.position for batch in whole]
+    fault = min(f.position for f in whole.faults if f.kind in {"length", "tail"})
+    assert fault == 0 or fault not in cuts
+    pieces = []
+    for start, end in itertools.pairwise(cuts):
+        reader = LogReader(memoryview(data)[start:end], check_crc=False)
+        pieces += [start + batch.position for batch in reader]
+    assert pieces == found
+
+
+def test_no_bytes_are_no_piece_and_a_piece_has_a_size():
+    assert cut_points(b"", 10) == [0]
+    with pytest.raises(ValueError, match="max_bytes"):
+        cut_points(DATA, 0)
+
+
+def test_a_big_file_is_mapped_and_reads_the_same(monkeypatch):
+    (segment, *_) = find_segments([golden_data.log("basic")]).segments
+    read = bytes(read_segment(segment))
+    monkeypatch.setattr("coterie.logdir.MAP_FROM_BYTES", 1)
+    mapped = read_segment(segment)
+    assert not isinstance(mapped, bytes)
+    assert bytes(memoryview(mapped)) == read
+
+
+def test_segments_come_by_partition_then_by_base_offset():
+    listing = find_segments([golden_data.log("compacted")])
+    assert [s.path for s in listing.segments] == list(map(str, golden_data.segments("compacted")))
+    assert listing.passed_over == ()
+
+
+def test_a_file_that_two_paths_lead_to_counts_once(tmp_path):
+    log = golden_data.log("transactions")
+    (tmp_path / "link").symlink_to(log)
+    twice = find_segments([log, log / "__consumer_offsets-1", tmp_path / "link"])
+    assert twice == find_segments([log])
+
+
+def test_of_a_segment_that_lies_there_twice_one_is_named_and_left_alone(tmp_path):
+    import cramjam
+
+    folder = tmp_path / "__consumer_offsets-5"
+    folder.mkdir()
+    data = golden_data.segments("basic")[0].read_bytes()
+    (folder / f"{0:020d}.log").write_bytes(data)
+    (folder / f"{0:020d}.log.zst").write_bytes(cramjam.zstd.compress(data))
+    listing = find_segments([tmp_path])
+    assert [s.path for s in listing.segments] == [str(folder / f"{0:020d}.log")]
+    assert listing.passed_over == (str(folder / f"{0:020d}.log.zst"),)

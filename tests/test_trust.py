@@ -1,0 +1,78 @@
+"""How far back a compacted log can be trusted, against a cleaner of a few lines."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.trust import Piece, trusted_from
+
+KEYS = st.sampled_from("abc")
+STEPS = st.integers(0, 3)  # ms between one record and the next
+LOGS = st.lists(st.lists(st.tuples(KEYS, STEPS), max_size=6), min_size=1, max_size=4)
+
+
+def segments_of(log):
+    """Segments of records (offset, timestamp, key), offsets and times rising."""
+    offset, now_ms, segments = 0, 1000, []
+    for records in log:
+        segment = []
+        for key, step_ms in records:
+            now_ms += step_ms
+            segment.append((offset, now_ms, key))
+            offset += 1
+        segments.append(segment)
+    return segments
+
+
+def cleaned(segments, count):
+    """Keep the last record of each key in the first ``count`` segments; the rest as it is."""
+    last = {key: offset for segment in segments[:count] for offset, _, key in segment}
+    kept = [[r for r in segment if last[r[2]] == r[0]] for segment in segments[:count]]
+    return kept + segments[count:]
+
+
+def pieces(segments):
+    """What a fold says of the segments, each record a batch of its own."""
+    for number, segment in enumerate(segments):
+        offsets = [offset for offset, _, _ in segment] or [-1]
+        times = [moment for _, moment, _ in segment] or [-1]
+        gap = len(segment) > 0 and offsets[-1] - offsets[0] >= len(segment)
+        yield Piece(
+            *(str(number), 0, 0, len(segment), len(segment)),
+            *(offsets[0], offsets[-1], max(times), gap, times[0]),
+        )
+
+
+def state_at(segments, at_ms):
+    """Offset of each key's last record that is not later than the time."""
+    records = [record for segment in segments for record in segment if record[1] <= at_ms]
+    return {key: offset for offset, _, key in records}
+
+
+@given(LOGS, st.integers(0, 4))
+def test_from_the_time_told_on_the_state_is_that_of_the_whole_log(log, count):
+    whole = segments_of(log)
+    left = cleaned(whole, min(count, len(whole) - 1))
+    since_ms = trusted_from(pieces(left))
+    for at_ms in range(999, 1080):
+        if since_ms is None or at_ms >= since_ms:
+            assert state_at(left, at_ms) == state_at(whole, at_ms)
+
+
+@given(LOGS)
+def test_a_log_that_lost_nothing_is_trusted_from_its_start(log):
+    assert trusted_from(pieces(segments_of(log))) is None
+
+
+def piece(file, first, last, since_ms, until_ms, gap=False, position=0):
+    return Piece(file, position, 10, 1, 1, first, last, until_ms, gap, since_ms)
+
+
+def test_a_gap_before_the_last_segment_is_trusted_from_that_segment_on():
+    assert trusted_from([piece("0", 0, 4, 100, 200), piece("9", 9, 9, 300, 400)]) == 300
+
+
+def test_a_gap_in_the_last_segment_itself_leaves_nothing_but_its_end():
+    log = [piece("0", 0, 8, 100, 200), piece("9", 9, 12, 300, 400, gap=True)]
+    assert trusted_from(log) == 400
+    cut = [piece("0", 0, 4, 100, 200), piece("0", 6, 8, 200, 300, position=50)]
+    assert trusted_from(cut) == 300
