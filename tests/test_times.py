@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from coterie.times import format_time, parse_time
 
-MOMENTS = st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(9999, 12, 30))  # noqa: DTZ001
+FIRST, LAST = datetime(1970, 1, 1), datetime(9999, 12, 30)  # noqa: DTZ001
+MOMENTS = st.datetimes(min_value=FIRST, max_value=LAST)
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=m)))
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
