@@ -59,8 +59,7 @@ build/modules: FORCE
 # ---- the main job and the tests ---------------------------------------------------------------
 replay: build
 	@$(VENV)/bin/coterie replay $(LOG) --out $(OUT) --overwrite
-	@$(VENV)/bin/coterie groups $(LOG) --describe --all-groups --state
-	@echo "tables: $(abspath $(OUT))"
+	@$(PY) tools/show_tables.py $(OUT)
 
 test: build
 	@$(PY) -m pytest $(PYTEST)
