@@ -1,1 +1,20 @@
 """Bulk replay on Spark. Importing this package imports no Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``spark.read.format("consumer_offsets")`` known to a session: decoded records.
+
+    See :mod:`coterie_spark.source` for its columns.
+    """
+    from coterie_spark.source import register as make_known
+
+    make_known(spark)
