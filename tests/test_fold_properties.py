@@ -346,3 +346,13 @@ def test_a_scan_of_some_groups_is_the_whole_scan_without_the_others(steps, wante
     some = one_scan([(0, "f", as_bytes(log))], ScanOptions(groups=names))
     whole = in_words(log, None)
     assert state_in_words(some) == {group: whole[group] for group in whole if group in names}
+
+
+@given(LOGS, st.sets(st.sampled_from(["g", "h", "\ufffd", "not there"])))
+@settings(slow, max_examples=50)
+def test_groups_without_the_offsets_of_others_are_the_same_groups(steps, wanted):
+    state = one_scan([(0, "f", as_bytes(laid_out(steps)))], ScanOptions())
+    assert state.groups(offsets_of=wanted) == [
+        {**row, "offsets": row["offsets"] if row["group_id"] in wanted else []}
+        for row in state.groups()
+    ]

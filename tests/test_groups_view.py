@@ -7,14 +7,16 @@ is named in ``ONLY_LIVE`` and ``OTHER_THEN``.
 
 import csv
 import json
+import os
 import re
+import subprocess
 
 import pytest
 
-from commandline import coterie
+from commandline import COTERIE, coterie
 from coterie.cli import run
 from coterie.cli.groups import VIEW_NAMES
-from golden_data import LOGS, cases, live, log, records
+from golden_data import LOGS, cases, live, log, records, wide
 
 VIEWS = {
     "offsets.txt": ["--describe", "--all-groups", "--offsets"],
@@ -295,3 +297,19 @@ def test_corrupt_places_are_counted_on_standard_error_and_the_rest_is_shown():
     assert done.stderr.count("\n") == 1
     assert "corrupt" in done.stderr
     assert done.stdout
+
+
+def test_names_that_no_locale_can_print_are_printed_as_utf_8():
+    command = [*COTERIE, "groups", str(log("basic")), "--list"]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    told = subprocess.run(command, capture_output=True, env=env, timeout=120)
+    assert told.returncode == 0
+    assert "ß" in told.stdout.decode("utf-8")
+
+
+def test_the_list_of_a_log_with_many_groups_is_kafkas(capfd):
+    folder = wide()
+    assert run(["groups", str(folder), "--list", "--state"]) == 0
+    ours = capfd.readouterr().out
+    theirs = (folder / "live" / "list.txt").read_text(encoding="utf-8")
+    assert blocks(ours) == blocks(theirs)

@@ -7,7 +7,7 @@ apart, and what the fold holds becomes rows (``coterie.rows``) or Arrow tables (
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -106,16 +106,17 @@ class PartialState:
         for number, dumped in state["folds"].items():
             partial.restore(self.fold(number), dumped)
 
-    def groups(self) -> list[dict[str, Any]]:
+    def groups(self, *, offsets_of: Container[str] | None = None) -> list[dict[str, Any]]:
         """Every group, sorted by id, in the schema of ``groups.json`` (bytes stay bytes).
 
         A group is there if it has metadata, an offset or a pending transactional offset. Of a
-        partition that Kafka's loader refuses (``on_fault="load"``) there is none.
+        partition that Kafka's loader refuses (``on_fault="load"``) there is none. Offsets are by
+        far the most: ``offsets_of`` leaves those of other groups out.
         """
         from coterie.newer import name_topics
         from coterie.rows import group_rows
 
-        rows = [row for number, fold in self.live() for row in group_rows(number, fold)]
+        rows = [row for number, fold in self.live() for row in group_rows(number, fold, offsets_of)]
         name_topics(rows)
         return sorted(rows, key=lambda row: row["group_id"].encode("utf-16-be", "surrogatepass"))
 

@@ -58,7 +58,8 @@ def command(**options: Any) -> None:
     """
     view = _check(**options)
     state = fold_logs(options["logs"], options["at_ms"])
-    rows = state.groups()
+    everyone = options["all_groups"] and view == "offsets"
+    rows = state.groups(offsets_of=None if everyone else frozenset(options["groups"]))
     of_kind = [row for row in rows if views.kind_of(row) == options["kind"]]
     if options["listing"]:
         _print_list([views.list_row(row) for row in of_kind], options)
@@ -149,4 +150,4 @@ def _print_rows(rows: Sequence[views.Row], form: str) -> None:
 
 
 def _print(text: str) -> None:
-    click.echo(text, nl=False)
+    click.echo(text.encode("utf-8"), nl=False)  # as Kafka's tool, whatever the locale
