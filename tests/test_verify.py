@@ -1,6 +1,7 @@
 """``coterie verify``: every fault of a log at its place, as JSON lines."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -112,6 +113,21 @@ def test_what_kafka_set_aside_is_named_and_left_alone(tmp_path):
             str(aside),
         ]
     )
+
+
+def test_a_folder_whose_name_is_not_utf8_is_spelled_out(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/caf\xe9/__consumer_offsets-1"
+    try:
+        os.makedirs(folder)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    (segment,) = golden_data.segments("corrupt/magic-3")
+    shutil.copy(segment, os.fsdecode(folder))
+    status, (fault,), _ = verified(os.fsdecode(folder))
+    assert (status, fault["kind"]) == (1, "magic")
+    assert fault["file"] == f"{tmp_path}/caf\\udce9/__consumer_offsets-1/{segment.name}"
+    told = coterie_ok("replay", os.fsdecode(folder), "--out", tmp_path / "o", "--engine", "local")
+    assert "caf\\udce9" in told.stderr
 
 
 def test_a_bare_segment_is_verified_under_any_folder(tmp_path):

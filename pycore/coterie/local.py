@@ -65,6 +65,6 @@ def scan_segment(fold: PartitionFold, segment: Segment, drain: Drain | None = No
     data = memoryview(read_segment(segment))
     cuts = cut_points(data, PIECE_BYTES if fold.history is None else HISTORY_PIECE_BYTES)
     for start, end in itertools.pairwise(cuts if len(cuts) > 1 else [0, 0]):
-        fold.scan(data[start:end], file=segment.path, position=start)
+        fold.scan(data[start:end], file=segment.name, position=start)
         if drain is not None:
             drain.take(fold)

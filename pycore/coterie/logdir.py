@@ -56,6 +56,11 @@ class Segment:
     size: int
     compression: str | None
 
+    @property
+    def name(self) -> str:
+        """The path as text that any output takes: bytes that are not UTF-8 are spelled out."""
+        return self.path.encode("utf-8", "backslashreplace").decode("utf-8")
+
 
 @dataclass(frozen=True)
 class Listing:

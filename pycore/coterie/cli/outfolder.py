@@ -40,6 +40,7 @@ def whole_folder(out: str, *, overwrite: bool, keep: Iterable[str] = ()) -> Iter
         sibling = Path(tempfile.mkdtemp(".partial", f".{target.name}.", target.parent))
         yield sibling
         open_to_all(sibling)
+        check(out, target, overwrite, keep)  # what came there meanwhile is not ours to delete
         put_in_place(sibling, target)
     except BaseException:
         with undisturbed():

@@ -28,8 +28,13 @@ class TerminalProgress:
         return self
 
     def __exit__(self, *failure: Any) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Take the bar away for what is to be printed; the next news brings it back."""
         if self.bar is not None:
             self.bar.stop()
+            self.bar = None
 
     def total(self, size_bytes: int) -> None:
         """Say how much there is to read."""

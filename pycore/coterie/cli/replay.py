@@ -121,10 +121,11 @@ def trust_lines(summary: Summary, at_ms: int | None) -> list[str]:
     if not since and at_ms is None:
         return []
     if not since:
-        return ["not compacted: the state at any time can be trusted"]
+        return ["no offset is missing: nothing was compacted, the state at any time can be trusted"]
     line = (
-        f"compacted ({len(since)} of {count(summary.partitions, 'partition')}): "
-        f"the state can be trusted from {format_time(max(since.values()))} on"
+        f"offsets are missing in {len(since)} of {count(summary.partitions, 'partition')}, "
+        "as compaction leaves them: the state can be trusted from "
+        f"{format_time(max(since.values()))} on"
     )
     late = [moment for moment in since.values() if at_ms is not None and at_ms < moment]
     if at_ms is not None and late:

@@ -11,6 +11,8 @@ import click
 
 from coterie.cli.failures import say
 from coterie.cli.params import logs_argument
+from coterie.cli.progress import TerminalProgress
+from coterie.engine import Progress
 from coterie.logdir import Listing, Segment, cut_points, find_segments, read_segment
 from coterie.state import ScanOptions
 
@@ -28,19 +30,23 @@ def command(logs: tuple[str, ...]) -> None:
     """
     count = 0
     listing = find_segments(logs)
-    for fault in faults(listing):
-        click.echo(json.dumps(dict(zip(FIELDS, fault, strict=True)), ensure_ascii=False))
-        count += 1
+    with TerminalProgress() as progress:
+        for fault in faults(listing, progress):
+            progress.clear()
+            click.echo(json.dumps(dict(zip(FIELDS, fault, strict=True)), ensure_ascii=False))
+            count += 1
     for name in listing.passed_over:
         say(f"coterie: {name}: left alone, Kafka has set it aside")
     if count:
         raise click.exceptions.Exit(1)
 
 
-def faults(listing: Listing) -> Iterator[tuple[Any, ...]]:
+def faults(listing: Listing, progress: Progress) -> Iterator[tuple[Any, ...]]:
     """Yield the faults of every segment, in order of partition, segment and place."""
+    progress.total(sum(segment.size for segment in listing.segments))
     for segment in listing.segments:
         yield from segment_faults(segment)
+        progress.advance(segment.size)
 
 
 def segment_faults(segment: Segment) -> Iterator[tuple[Any, ...]]:
@@ -49,5 +55,5 @@ def segment_faults(segment: Segment) -> Iterator[tuple[Any, ...]]:
     cuts = cut_points(data, PIECE_BYTES)
     for start, end in itertools.pairwise(cuts):
         fold = ScanOptions().new_fold()
-        fold.scan(data[start:end], file=segment.path, position=start)
+        fold.scan(data[start:end], file=segment.name, position=start)
         yield from fold.faults
