@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.engine import fault_line, in_order
-from coterie.history import COMMIT_FIELDS
+from coterie.history import COMMIT_FIELDS, commit_rows
 from coterie.state import PartialState
 from coterie.trust import pieces_of
 
@@ -36,7 +36,7 @@ def write_document(state: PartialState, path: Path) -> int:
 
 def commit_lines(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
     """Yield rows of ``CommitHistory`` as JSON objects, a line each; timestamps in epoch ms."""
-    for row in rows:
+    for row in commit_rows(rows):
         yield _json(dict(zip(COMMIT_FIELDS, row, strict=True))) + "\n"
 
 

@@ -7,12 +7,13 @@ memory holds what is undecided, not the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coterie._core import partial
 from coterie._core.text import decode_utf8
 from coterie.schemas import SCHEMAS
+from coterie.texts import key_columns, to_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +23,7 @@ COMMIT_FIELDS = (
     *("offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp"),
     *("tombstone", "producer_id", "outcome"),
 )
+TOMBSTONE = (None,) * 5
 Row = tuple[Any, ...]
 
 
@@ -37,53 +39,76 @@ class CommitHistory:
     def __init__(self, number: int | None) -> None:
         self.number = number
         self.undecided: dict[int, list[Row]] = {}
-        self.names: dict[bytes, tuple[str, str, int]] = {}
 
     def feed(self, events: Iterable[Row]) -> list[Row]:
-        """Take what a fold noted (``PartitionFold.history``); return the rows decided by it.
+        """Take what a fold noted (``PartitionFold.history``); return what is decided by it.
 
-        A row is a tuple in the order of the table's columns, timestamps in epoch ms.
+        Each is (partition, commit as the fold noted it, outcome), for :func:`commits_table` and
+        :func:`commit_rows`.
         """
+        number = self.number
         decided: list[Row] = []
         for event in events:
             if event[0] == "marker":
                 _, producer_id, committed = event
                 outcome = "committed" if committed else "aborted"
                 waited = self.undecided.pop(producer_id, ())
-                decided += [self._row(commit, outcome) for commit in waited]
+                decided += [(number, commit, outcome) for commit in waited]
             elif event[4] is None:
-                decided.append(self._row(event, "committed"))
+                decided.append((number, event, "committed"))
             else:
                 self.undecided.setdefault(event[4], []).append(event)
         return decided
 
     def finish(self) -> list[Row]:
-        """Return the rows that no marker decided, in order of the log."""
+        """Return the commits that no marker decided, in order of the log."""
         left = sorted((row for rows in self.undecided.values() for row in rows), key=lambda r: r[2])
         self.undecided = {}
-        return [self._row(commit, "pending") for commit in left]
+        return [(self.number, commit, "pending") for commit in left]
 
-    def _row(self, commit: Row, outcome: str) -> Row:
-        _, key, log_offset, timestamp, producer_id, value = commit
-        if key not in self.names:
-            group, topic, partition = partial.split_key(key)
-            self.names[key] = decode_utf8(group), decode_utf8(topic), partition
-        group_id, topic_name, partition = self.names[key]
-        offset, epoch, metadata, committed, expires = value or (None,) * 5
-        return (
-            *(group_id, self.number, log_offset, None if timestamp == -1 else timestamp),
-            *(topic_name, partition, offset, epoch),
+
+def commit_rows(decided: Iterable[Row]) -> Iterator[Row]:
+    """Yield each decided commit in the order of ``COMMIT_FIELDS``, timestamps in epoch ms."""
+    for number, (_, key, log_offset, timestamp, producer_id, value), outcome in decided:
+        group, topic, partition = partial.split_key(key)
+        offset, epoch, metadata, committed, expires = value or TOMBSTONE
+        yield (
+            *(decode_utf8(group), number, log_offset, None if timestamp == -1 else timestamp),
+            *(decode_utf8(topic), partition, offset, epoch),
             None if metadata is None else decode_utf8(metadata),
             *(committed, None if expires == -1 else expires),
             *(value is None, producer_id, outcome),
         )
 
 
-def commits_table(rows: list[Row]) -> pa.Table:
-    """Return rows of :class:`CommitHistory` as the table ``commits``."""
+def commits_table(decided: Sequence[Row]) -> pa.Table:
+    """Return decided commits as the table ``commits``, column by column."""
     import pyarrow as pa
 
     schema = SCHEMAS["commits"]()
-    columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
-    arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    if not decided:
+        return schema.empty_table()
+    numbers, commits, outcomes = zip(*decided, strict=True)
+    _, keys, log_offsets, timestamps, producer_ids, values = zip(*commits, strict=True)
+    full = [value or TOMBSTONE for value in values]
+    offsets, epochs, metadata, committed, expires = zip(*full, strict=True)
+    group_ids, topics, partitions = key_columns(keys)
+    columns = {
+        "group_id": group_ids,
+        "offsets_partition": numbers,
+        "log_offset": log_offsets,
+        "timestamp": [None if ms == -1 else ms for ms in timestamps],
+        "topic": topics,
+        "partition": partitions,
+        "offset": offsets,
+        "leader_epoch": epochs,
+        "metadata": to_text(pa.array(metadata, pa.large_binary())),
+        "commit_timestamp": committed,
+        "expire_timestamp": [None if ms == -1 else ms for ms in expires],
+        "tombstone": [value is None for value in values],
+        "producer_id": producer_ids,
+        "outcome": outcomes,
+    }
+    return pa.Table.from_arrays(
+        [pa.array(columns[field.name], field.type) for field in schema], schema=schema
+    )

@@ -19,6 +19,7 @@ from coterie.history import CommitHistory, commits_table
 from coterie.newer import name_topics
 from coterie.rows import head_rows, pending_by_group
 from coterie.schemas import SCHEMAS
+from coterie.texts import slices, to_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,9 +117,9 @@ def _offsets_chunk(columns: dict[str, Any], start: int, end: int) -> pa.Table:
     part = {name: array[start:end] for name, array in columns.items()}
     # Bounds run (group, its end, topic, its end): taken flat they cut the keys into group, two
     # bytes of length, topic, and what lies up to the next group.
-    pieces = _slices(columns["keys"], part["bounds"].ravel())
+    pieces = slices(columns["keys"], part["bounds"].ravel())
     before = columns["metadata_end"][start - 1] if start else 0
-    metadata = _slices(columns["metadata"], np.concatenate([[before], part["metadata_end"]]))
+    metadata = slices(columns["metadata"], np.concatenate([[before], part["metadata_end"]]))
     each = np.arange(end - start, dtype=np.int64) * 4
     expires = part["expire_timestamp"]
     arrays = {
@@ -131,26 +132,6 @@ def _offsets_chunk(columns: dict[str, Any], start: int, end: int) -> pa.Table:
     for name in ("partition", "offset", "leader_epoch", "commit_timestamp"):
         arrays[name] = pa.array(part[name])
     return pa.Table.from_arrays([arrays[f.name].cast(f.type) for f in schema], schema=schema)
-
-
-def _slices(data: np.ndarray[Any, Any], bounds: np.ndarray[Any, Any]) -> pa.Array:
-    """Cut bytes at ``bounds`` (rising): element i is [bounds[i], bounds[i + 1])."""
-    import pyarrow as pa
-
-    ends = np.ascontiguousarray(bounds, dtype=np.int64)
-    return pa.Array.from_buffers(
-        pa.large_binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(data)]
-    )
-
-
-def to_text(array: pa.Array) -> pa.Array:
-    """Bytes as text; where they are not UTF-8, as Java reads them."""
-    import pyarrow as pa
-
-    try:
-        return array.cast(pa.large_string()).cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([decode_utf8(data) for data in array.to_pylist()], pa.string())
 
 
 def generations_table(
