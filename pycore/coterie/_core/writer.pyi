@@ -1,4 +1,4 @@
-"""Record batches of magic 2 and message sets of magic 0 and 1, from records.
+"""_Record batches of magic 2 and message sets of magic 0 and 1, from records.
 
 A record is (offset, timestamp in ms, key, value[, headers]): ``LogRecord``, as ``LogReader`` gives
 it, is one. Key and value are bytes or None, headers pairs of bytes. Sources: MemoryRecordsBuilder,
@@ -9,10 +9,10 @@ field; ``coterie.CorruptData`` (``kind="codec"``) where the codec is not allowed
 from collections.abc import Iterable
 from typing import Any
 
-Record = tuple[Any, ...]
+_Record = tuple[Any, ...]
 
 def encode_batch(
-    records: Iterable[Record],
+    records: Iterable[_Record],
     base_offset: int = 0,
     *,
     codec: int = 0,
@@ -68,7 +68,7 @@ def encode_marker(
     """
 
 def encode_message_set(
-    records: Iterable[Record],
+    records: Iterable[_Record],
     magic: int,
     *,
     codec: int = 0,
