@@ -1,4 +1,4 @@
-"""_Record batches of magic 2 and message sets of magic 0 and 1, from records.
+"""Record batches of magic 2 and message sets of magic 0 and 1, from records.
 
 A record is (offset, timestamp in ms, key, value[, headers]): ``LogRecord``, as ``LogReader`` gives
 it, is one. Key and value are bytes or None, headers pairs of bytes. Sources: MemoryRecordsBuilder,
