@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+import fuzz_codec
+
 from coterie import CoterieError, ScanOptions, merge, scan
 from coterie._core.checksum import crc32, crc32c
 from coterie._core.columns import decode_columns
@@ -83,9 +85,18 @@ def read_all(data):
             merge([scan(data, partition=0, options=options)]).groups()
 
 
+def damage_a_log(rng, real):
+    """Damage a piece of log, and give it to every reader."""
+    data = damage(rng, bytearray(rng.choice(real)))
+    if rng.random() < 0.7:
+        mend_sums(data)
+    read_all(bytes(data))
+
+
 def main(seconds, seed):
     """Run inputs from ``seed`` on until the time is over; at least one."""
     real = pieces()
+    records = fuzz_codec.real_records(real)
     RUNNING.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     number = seed
@@ -95,11 +106,11 @@ def main(seconds, seed):
             running.write(f"{number:<20}")
             running.flush()
             rng = random.Random(number)
-            data = damage(rng, bytearray(rng.choice(real)))
-            if rng.random() < 0.7:
-                mend_sums(data)
             try:
-                read_all(bytes(data))
+                if rng.random() < 0.5:
+                    damage_a_log(rng, real)
+                else:
+                    fuzz_codec.one_input(rng, records, damage)
             except Exception as error:
                 print(f"fuzz: input {number}: {type(error).__name__}: {error}", file=sys.stderr)
                 raise
