@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import golden_data
+from coterie import ScanOptions, scan
 from coterie._core.reader import CODECS, LogReader
 from coterie._core.writer import encode_batch, encode_marker, encode_message_set
 from coterie.errors import CorruptData, CoterieError
@@ -246,6 +247,18 @@ def test_numbers_that_do_not_fit_are_refused(records, base):
         records = [(0, 0, b"k", b"v"), *records]
     with pytest.raises(CoterieError, match="does not fit"):
         encode_batch(records, base - (1 << 32) if base else 0)
+
+
+def test_offsets_and_times_past_the_end_of_a_long_wrap_as_java_adds():
+    """Under the sanitizers an overflow of C's signed numbers would end the process here."""
+    top = (1 << 63) - 1
+    batch = bytearray(encode_batch([(5, 5, b"k", b"v")], 0, base_timestamp_ms=0))
+    for at in (0, 27):  # base offset, base timestamp
+        batch[at : at + 8] = top.to_bytes(8, "big")
+    (found,) = LogReader(batch + batch[:30], check_crc=False)
+    assert (found.last_offset, found.records[0].offset) == (-(1 << 63) + 4,) * 2
+    assert found.records[0].timestamp == -(1 << 63) + 4
+    scan(bytes(batch + batch[:30]), options=ScanOptions(on_fault="load"))
 
 
 def test_old_message_sets_refuse_what_they_cannot_hold():

@@ -9,7 +9,8 @@ cimport cython
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 
-from coterie._core.cursor cimport OK, Cursor, load_i16, load_i32, load_i64, read_bytes32
+from coterie._core.cursor cimport (
+    OK, Cursor, load_i16, load_i32, load_i64, read_bytes32, wrap_add, wrap_sub)
 from coterie._core.record cimport record_v2
 
 from coterie._core.compress import decompress
@@ -167,7 +168,7 @@ cdef bint plausible_base(int fault, int64_t base_offset, int64_t expected) noexc
         return True
     if expected < 0:
         return fault == FAULT_LENGTH and base_offset >= 0
-    return 0 <= base_offset - expected <= 0x7FFFFFFF
+    return base_offset >= expected and base_offset - expected <= 0x7FFFFFFF
 
 
 cdef Fault read_marker(const Record* record, int* kind) noexcept nogil:
@@ -292,12 +293,14 @@ cdef class Records:
         if batch.magic == 0:
             return NO_FAULT
         # Some producers leave the wrapper's offset 0: then the inner ones stand as they are.
-        base = batch.base_offset - self.items[self.count - 1].offset if batch.base_offset else 0
+        base = 0
+        if batch.base_offset:
+            base = wrap_sub(batch.base_offset, self.items[self.count - 1].offset)
         if base < 0:
             self.detail = "the wrapper's offset is below its last message's"
             return FAULT_RECORDS
         for i in range(self.count):
-            self.items[i].offset += base
+            self.items[i].offset = wrap_add(self.items[i].offset, base)
             self.items[i].append_time = batch.append_time
             if batch.append_time:
                 self.items[i].timestamp = batch.max_timestamp

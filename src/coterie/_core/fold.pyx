@@ -17,7 +17,7 @@ from coterie._core.batch cimport (
 from coterie._core.commit cimport (
     KEY_GROUP, KEY_NEWER_MAX, KEY_OFFSET_MAX, Commit, check_group_value, read_commit_key,
     read_commit_value)
-from coterie._core.cursor cimport OK, load_i16
+from coterie._core.cursor cimport OK, load_i16, wrap_add
 from coterie._core.keytable cimport (
     Entry, Value, coterie_is_ascii, coterie_keyhash, own_metadata, prefetch_entry,
     prefetch_slot, remove_plain, set_if_newer, set_plain, table_free, table_init, table_intern)
@@ -184,8 +184,9 @@ cdef class PartitionFold:
             return self.fault_at(fault, batch, None, self.records.detail)
         self.batch_count += 1
         self.record_count += self.records.count
-        last = (batch.base_offset + batch.last_offset_delta if batch.magic == 2
-                else batch.base_offset)
+        last = batch.base_offset
+        if batch.magic == 2:
+            last = wrap_add(last, batch.last_offset_delta)
         first = (batch.base_offset if batch.magic == 2 or self.records.count == 0
                  else self.records.items[0].offset)
         if self.first_offset < 0:
@@ -195,7 +196,7 @@ cdef class PartitionFold:
                 batch.magic == 2 and self.records.count <= batch.last_offset_delta):
             self.gap = True
         self.last_offset = last
-        self.expected_offset = last + 1
+        self.expected_offset = wrap_add(last, 1)
         if batch.max_timestamp > self.max_timestamp:
             self.max_timestamp = batch.max_timestamp
         if batch.control:

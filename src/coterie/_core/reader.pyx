@@ -4,7 +4,7 @@ For people and tests; bulk work goes through ``fold`` and ``columns``, which rea
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from coterie._core.cursor cimport OK, Cursor, read_span, read_varint
+from coterie._core.cursor cimport OK, Cursor, read_span, read_varint, wrap_add
 from coterie._core.batch cimport (
     FAULT_CRC, FRAME_BATCH, FRAME_LENGTH, FRAME_TAIL, NO_FAULT, Batch, Frame, Record, Records,
     crc_holds, frame_batch, frame_to_fault, plausible_base)
@@ -54,7 +54,7 @@ cdef object to_record(const Record* record):
 
 cdef object to_batch(const Batch* batch, list records):
     cdef object base = records[0].offset if batch.magic < 2 and records else batch.base_offset
-    cdef object last = (batch.base_offset + batch.last_offset_delta if batch.magic == 2
+    cdef object last = (wrap_add(batch.base_offset, batch.last_offset_delta) if batch.magic == 2
                         else records[len(records) - 1].offset if records else batch.base_offset)
     return LogBatch(
         batch.position, batch.size, base, last, batch.magic, CODECS[batch.codec],
@@ -107,7 +107,8 @@ cdef class LogReader:
             else:
                 fault = self.scratch.read(&batch)
                 if fault == NO_FAULT:
-                    self.expected = batch.base_offset + batch.last_offset_delta + 1
+                    self.expected = wrap_add(
+                        batch.base_offset, batch.last_offset_delta + <int64_t>1)
                     return to_batch(&batch, [to_record(&self.scratch.items[i])
                                              for i in range(self.scratch.count)])
                 self.note(&batch, fault, self.scratch.detail)

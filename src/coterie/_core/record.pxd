@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from coterie._core.batch cimport Batch, Record
 from coterie._core.cursor cimport (
-    OK, Cursor, Status, read_span, read_varint, read_varlong)
+    OK, Cursor, Status, read_span, read_varint, read_varlong, wrap_add)
 
 
 cdef inline Status skip_headers(Cursor* rec, int32_t count) noexcept nogil:
@@ -77,8 +77,8 @@ cdef inline Status record_v2(Cursor* cur, const Batch* batch, Record* out) noexc
         if status != OK:
             return status
     out.headers_size = <int32_t>(rec.at - out.headers)
-    out.offset = batch.base_offset + delta
+    out.offset = wrap_add(batch.base_offset, delta)
     out.append_time = batch.append_time
     out.timestamp = batch.max_timestamp if batch.append_time else (
-        <int64_t>(<unsigned long long>batch.base_timestamp + <unsigned long long>time_delta))
+        wrap_add(batch.base_timestamp, time_delta))
     return OK if rec.at == rec.end else Status.TRUNCATED
