@@ -94,15 +94,27 @@ def find_segments(paths: Iterable[str | os.PathLike[str]]) -> Listing:
     for path in paths:
         for segment in _walk(os.fspath(path), aside):
             found.setdefault(os.path.realpath(segment.path), segment)
-    segments = sorted(found.values(), key=_log_order)
+    return listing_of(found.values(), aside)
+
+
+def listing_of(found: Iterable[Segment], aside: Iterable[str]) -> Listing:
+    """Put segments in log order, wherever they were found.
+
+    Raises
+    ------
+    LogError
+        Two folders hold the same partition.
+    """
+    segments = sorted(found, key=_log_order)
     _refuse_two_copies(segments)
     kept: list[Segment] = []
+    left = set(aside)
     for segment in segments:
         if kept and _same_twice(kept[-1], segment):
-            aside.append(segment.path)
+            left.add(segment.path)
         else:
             kept.append(segment)
-    return Listing(tuple(kept), tuple(sorted(set(aside))))
+    return Listing(tuple(kept), tuple(sorted(left)))
 
 
 def _log_order(segment: Segment) -> tuple[int, int]:
@@ -241,15 +253,17 @@ def read_segment(segment: Segment) -> Buffer:
                 if size >= MAP_FROM_BYTES:
                     return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
                 return file.read()
-            return _inflate(file.read(), segment)
+            return inflate(file.read(), segment)
     except OSError as error:
         raise unreadable(segment.path, error) from error
 
 
-def _inflate(data: bytes, segment: Segment) -> Buffer:
-    """Decompress a whole file; more than one frame or member may stand in it."""
+def inflate(data: bytes, segment: Segment) -> Buffer:
+    """Return the bytes of a whole file decompressed; several frames or members may stand in it."""
     import cramjam
 
+    if segment.compression is None:
+        return data
     try:
         if segment.compression == "zst":
             return memoryview(cramjam.zstd.decompress(data))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coterie_spark.replay import Replay, replay
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["Replay", "register", "replay"]
 
 
 def register(spark: SparkSession) -> None:

@@ -1,0 +1,78 @@
+"""Arrow tables as Spark takes them: timestamps in microseconds. Imports no Spark.
+
+What lies beyond the microseconds of an int64 (a year of 294247 or so, which only damaged or made
+up records have) becomes the nearest that is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_MS = ((1 << 63) - 1) // 1000
+
+
+def spark_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with what Spark holds instead."""
+    import pyarrow as pa
+
+    return pa.schema([pa.field(f.name, _spark_type(f.type)) for f in schema])
+
+
+def _spark_type(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_list(kind):
+        return pa.list_(_spark_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        return pa.struct([pa.field(f.name, _spark_type(f.type)) for f in fields])
+    return kind
+
+
+def to_spark(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table cast to its ``spark_schema``."""
+    import pyarrow as pa
+
+    try:
+        return table.cast(schema)
+    except pa.ArrowInvalid:  # a time too far off
+        columns = [_clamped(column.combine_chunks()) for column in table.columns]
+        return pa.Table.from_arrays(columns, schema=table.schema).cast(schema)
+
+
+def _clamped(array: Any) -> Any:
+    """Return an array whose times, however deep, are all within reach."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        ms = array.cast(pa.int64())
+        skip_nothing = {"skip_nulls": False}
+        ms = pc.max_element_wise(
+            pc.min_element_wise(ms, MAX_MS, **skip_nothing), -MAX_MS, **skip_nothing
+        )
+        return ms.cast(kind)
+    if pa.types.is_list(kind):
+        values = _clamped(array.flatten())
+        return pa.ListArray.from_arrays(_offsets(array), values, type=kind, mask=array.is_null())
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        parts = [_clamped(part) for part in array.flatten()]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
+    return array
+
+
+def _offsets(array: Any) -> Any:
+    """Return offsets into ``array.flatten()``, which lacks what nulls and slices hide."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))

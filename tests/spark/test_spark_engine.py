@@ -1,0 +1,113 @@
+"""``coterie replay`` with its default engine, through the process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import golden_data
+from commandline import COTERIE, coterie_ok, fails, folder_of
+
+pytest.importorskip("pyspark")
+pq = pytest.importorskip("pyarrow.parquet")
+
+TABLES = ["groups", "members", "offsets", "generations", "faults", "commits"]
+
+
+@pytest.mark.parametrize("case", ["old-formats", "corrupt/length-2gib"])
+def test_both_engines_write_the_same_tables(tmp_path, case):
+    log = golden_data.log(case)
+    told = coterie_ok("replay", log, "--out", tmp_path / "spark", "--history")
+    other = coterie_ok("replay", log, "--out", tmp_path / "one", "--history", "--engine", "local")
+    assert without_time(told.stderr) == without_time(other.stderr)
+    assert folder_of(tmp_path / "spark") == sorted(f"{name}.parquet" for name in TABLES)
+    for name in TABLES:
+        ours = pq.read_table(tmp_path / f"spark/{name}.parquet")
+        theirs = pq.read_table(tmp_path / f"one/{name}.parquet")
+        assert ours.schema == theirs.schema
+        assert ours.equals(theirs), name
+        parts = folder_of(tmp_path / f"spark/{name}.parquet")
+        assert parts == [f"part-{number:05d}.parquet" for number in range(len(parts))]
+
+
+def without_time(said):
+    """Lines of a summary, but for the time it took."""
+    return [line.partition(";")[0] for line in said.splitlines()]
+
+
+def test_both_engines_write_the_same_document(tmp_path):
+    log = golden_data.log("transactions")
+    common = ("replay", log, "--format", "json", "--history", "--master", "local[1]")
+    told = coterie_ok(*common, "--out", tmp_path / "spark")
+    coterie_ok(*common[:-2], "--out", tmp_path / "one", "--engine", "local")
+    assert folder_of(tmp_path / "spark") == ["commits.jsonl", "groups.json"]
+    for name in ("groups.json", "commits.jsonl"):
+        ours, theirs = (tmp_path / "spark" / name), (tmp_path / "one" / name)
+        assert ours.read_text(encoding="utf-8") == theirs.read_text(encoding="utf-8")
+    golden = golden_data.json_of("transactions", "groups.json")["groups"]
+    assert json.loads((tmp_path / "spark/groups.json").read_text())["groups"] == golden
+    assert len(told.stderr.splitlines()) == 1
+    assert told.stdout == ""
+
+
+def test_a_fault_stops_it_in_one_line_and_leaves_nothing(tmp_path):
+    log = golden_data.log("corrupt/magic-3")
+    out = tmp_path / "out"
+    fails("replay", log, "--out", out, "--on-fault", "stop", says=("byte 10616", "magic"))
+    assert folder_of(tmp_path) == []
+
+
+def test_what_spark_itself_cannot_do_is_one_line(tmp_path):
+    log = golden_data.log("corrupt/fine")
+    fails("replay", log, "--out", tmp_path / "out", "--master", "local[x]", says="local[x]")
+    assert folder_of(tmp_path) == []
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
+    # A limit on the size of any file, in blocks of 1024 bytes: of Spark's, or of a table.
+    limited = ["bash", "-c", 'ulimit -f 40; exec "$@"', "limited", *COTERIE]
+    log = golden_data.log("default50")
+    told = subprocess.run(
+        [*limited, "replay", log, "--out", tmp_path / "out", "--history"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert told.returncode == 1, told.stderr
+    assert len(told.stderr.splitlines()) == 1, told.stderr
+    assert "space" in told.stderr
+    assert folder_of(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_an_interruption_leaves_nothing_and_ends_spark(tmp_path):
+    log = golden_data.log("default50")
+    command = [*COTERIE, "replay", str(log), "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until_there(lambda: any(tmp_path.iterdir()))
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=240)
+    assert process.returncode == 130, said
+    assert [line for line in said.splitlines() if "interrupted" in line]
+    assert folder_of(tmp_path) == []
+
+
+def until_there(seen):
+    """Wait for something that another process does."""
+    while not seen():
+        time.sleep(0.01)
+
+
+def test_without_spark_one_line_says_what_to_install(tmp_path):
+    code = "import sys; sys.modules['pyspark'] = None\nfrom coterie.cli import main; main()"
+    arguments = ["replay", str(golden_data.log("corrupt/fine")), "--out", str(tmp_path / "out")]
+    told = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120
+    )
+    assert told.returncode == 1
+    assert len(told.stderr.splitlines()) == 1, told.stderr
+    assert "coterie[spark]" in told.stderr

@@ -1,0 +1,64 @@
+"""How a log is cut and dealt, without Spark."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import golden_data
+from coterie import ScanOptions
+from coterie.logdir import Segment
+from coterie.state import PartialState
+from coterie_spark import plan
+from coterie_spark.merging import join_pieces
+
+SIZES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 300 << 20)), min_size=1)
+
+
+def segments_of(sizes):
+    return [Segment(f"p/{i}.log", p, i, size, None) for i, (p, size) in enumerate(sorted(sizes))]
+
+
+@settings(deadline=None)  # a loaded machine is no failure
+@given(SIZES, st.integers(1, 64))
+def test_every_piece_is_dealt_once_and_in_order(sizes, cores):
+    pieces = plan.pieces_of(segments_of(sizes), {})
+    tasks = plan.deal(pieces, cores)
+    assert [piece for task in tasks for unit in task for piece in unit] == pieces
+    for task in tasks:
+        assert task
+        for unit in task:
+            assert len({piece.segment.partition for piece in unit}) == 1
+
+
+@settings(deadline=None)  # a loaded machine is no failure
+@given(SIZES, st.integers(1, 64))
+def test_no_task_is_more_than_one_piece_above_its_share(sizes, cores):
+    pieces = plan.pieces_of(segments_of(sizes), {})
+    share = max(sum(p.weight for p in pieces) // cores, plan.TASK_BYTES_MIN)
+    biggest = max(piece.weight for piece in pieces)
+    for task in plan.deal(pieces, cores):
+        assert sum(p.weight for unit in task for p in unit) <= share + biggest
+
+
+@pytest.mark.parametrize("max_bytes", [1, 700, 5000])
+@pytest.mark.parametrize("case", ["basic", "compacted", "corrupt/magic-3", "corrupt/length-2gib"])
+def test_pieces_scanned_one_after_another_give_what_the_segment_gives(case, max_bytes):
+    for path in golden_data.segments(case):
+        data = memoryview(Path(path).read_bytes())
+        whole, cut = PartialState(ScanOptions()).fold(0), PartialState(ScanOptions()).fold(0)
+        whole.scan(data, file="f")
+        cuts = plan.cut_segment(data, max_bytes)
+        for start, end, expected in cuts:
+            part = data[start : None if end < 0 else end]
+            cut.scan(part, file="f", position=start, expected_offset=expected)
+        assert cut.faults == whole.faults
+        assert join_pieces(cut.segments) == whole.segments
+
+
+@settings(deadline=None)  # a loaded machine is no failure
+@given(SIZES)
+def test_pieces_never_get_smaller_than_worth_a_task_nor_bigger_than_a_segment(sizes):
+    found = plan.piece_bytes(segments_of(sizes), 2)
+    assert plan.PIECE_BYTES_MIN <= found <= plan.PIECE_BYTES

@@ -1,0 +1,306 @@
+"""``coterie_spark.replay`` against Kafka's own state, and against the engine of one process.
+
+The golden logs lie in one folder here, each partition under a number of its own, so that a replay
+takes one run of Spark for all of them.
+"""
+
+import base64
+import gzip
+import json
+import re
+from datetime import datetime, timezone
+
+import pytest
+
+import golden_data
+from coterie import CoterieError, PartialState, ScanOptions
+from coterie.document import document_groups
+from coterie.engine import Silent
+from coterie.local import scan_state
+from coterie.tables import state_tables
+from coterie_spark import merging, plan, replay
+from coterie_spark.arrow import spark_schema, to_spark
+from coterie_spark.replay import run
+
+pytest.importorskip("pyspark")
+pa = pytest.importorskip("pyarrow")
+
+CLASSIC = [case for case in golden_data.cases() if case != "kip848"]
+CORRUPT = [f"corrupt/{case}" for case in golden_data.corrupt_cases()]
+MODES = {"load": "groups.json", "recover": "groups-recovered.json"}
+
+
+def gather(folder, cases):
+    """Link partitions of many cases into one folder: number there -> (case, its own number)."""
+    origin = {}
+    for case in cases:
+        for source in sorted(golden_data.log(case).glob("__consumer_offsets-*")):
+            number = len(origin)
+            (folder / f"__consumer_offsets-{number}").symlink_to(source)
+            origin[number] = case, int(source.name.rpartition("-")[2])
+    return origin
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, gather(folder, golden_data.cases())
+
+
+@pytest.fixture(scope="module")
+def corrupt(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corrupt")
+    return folder, gather(folder, CORRUPT)
+
+
+def as_json(value):
+    return json.loads(json.dumps(value, default=lambda b: base64.b64encode(b).decode()))
+
+
+def groups_by_case(spark, gathered, **options):
+    """Groups as ``groups.json`` has them, from the states that Spark merged."""
+    folder, origin = gathered
+    found = {case: [] for case, _ in origin.values()}
+    products, _ = run(spark, str(folder), ScanOptions(**options), "json")
+    rows = products.where("name = '-state'").orderBy("partition", "part").collect()
+    for number in origin:
+        state = PartialState.from_bytes(b"".join(r.body for r in rows if r.partition == number))
+        case, own = origin[number]
+        groups = list(document_groups(state))
+        found[case] += [{**group, "offsets_partition": own} for group in groups]
+    products.unpersist()
+    return {case: as_json(by_id(groups)) for case, groups in found.items()}
+
+
+def by_id(groups):
+    return sorted(groups, key=lambda group: group["group_id"].encode("utf-16-be"))
+
+
+@pytest.fixture(scope="module")
+def whole_groups(spark, whole):
+    return groups_by_case(spark, whole)
+
+
+@pytest.fixture(scope="module", params=MODES)
+def corrupt_groups(spark, corrupt, request):
+    return MODES[request.param], groups_by_case(spark, corrupt, on_fault=request.param)
+
+
+@pytest.mark.parametrize("case", CLASSIC)
+def test_a_replay_gives_what_kafkas_coordinator_holds(whole_groups, case):
+    assert whole_groups[case] == golden_data.json_of(case, "groups.json")["groups"]
+
+
+@pytest.mark.parametrize("case", CORRUPT)
+def test_a_corrupt_log_gives_what_kafka_holds_after_the_same_fault(corrupt_groups, case):
+    name, groups = corrupt_groups
+    assert groups[case] == golden_data.json_of(case, name)["groups"]
+
+
+def local_rows(paths, **options):
+    """Rows of the engine of one process, their times as Spark holds them."""
+    state = scan_state(tuple(map(str, paths)), ScanOptions(**options), Silent())
+    return {
+        name: rows_of(to_spark(table, spark_schema(table.schema)))
+        for name, table in state_tables(state).items()
+    }
+
+
+def spark_rows(spark, paths, **options):
+    replayed = replay(spark, list(map(str, paths)), **options)
+    try:
+        return {name: rows_of(table.toArrow()) for name, table in replayed.items()}
+    finally:
+        replayed.unpersist()
+
+
+def rows_of(table):
+    """Rows in an order of their own, times as numbers: Python has no year 294247."""
+    plain = table.cast(pa.schema([(f.name, bare(f.type)) for f in table.schema]))
+    rows = as_json(plain.to_pylist())
+    return sorted(json.dumps(row, sort_keys=True) for row in rows)
+
+
+def bare(kind):
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_list(kind):
+        return pa.list_(bare(kind.value_type))
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        return pa.struct([(field.name, bare(field.type)) for field in fields])
+    return kind
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Cut every segment into pieces of some batches, and give few of them to each task."""
+    for name, size in (
+        ("PIECE_BYTES", 4000),
+        ("PIECE_BYTES_MIN", 4000),
+        ("TASK_BYTES_MIN", 25_000),
+    ):
+        monkeypatch.setattr(plan, name, size)
+
+
+def test_all_tables_have_the_rows_of_the_other_engine(spark, whole):
+    ours, theirs = spark_rows(spark, whole[:1], history=True), local_rows(whole[:1], history=True)
+    assert ours.keys() == theirs.keys()
+    for name, rows in theirs.items():
+        assert ours[name] == rows, name
+
+
+@pytest.mark.parametrize("on_fault", ["skip", "load", "recover"])
+def test_faults_are_told_as_by_the_other_engine_though_segments_are_cut(
+    spark, corrupt, small_pieces, on_fault
+):
+    ours = spark_rows(spark, corrupt[:1], on_fault=on_fault)
+    theirs = local_rows(corrupt[:1], on_fault=on_fault)
+    for name, rows in theirs.items():
+        assert ours[name] == rows, name
+    assert ours["faults"]
+
+
+@pytest.mark.parametrize("case", ["transactions", "compacted", "old-formats"])
+def test_a_cut_anywhere_changes_nothing(spark, small_pieces, case):
+    paths = [golden_data.log(case)]
+    assert spark_rows(spark, paths, history=True) == local_rows(paths, history=True)
+
+
+def test_pieces_of_a_segment_are_told_as_one(spark, small_pieces):
+    path = str(golden_data.log("basic"))
+    _, summary = run(spark, path, ScanOptions())
+    files = golden_data.segments("basic")
+    records = sum(1 for _ in golden_data.records("basic"))
+    assert (summary.files, summary.records) == (len(files), records)
+    assert summary.bytes == sum(file.stat().st_size for file in files)
+
+
+@pytest.mark.parametrize("case", ["default50", "compacted"])
+def test_urls_are_read_through_hadoop(spark, case):
+    ours = spark_rows(spark, [golden_data.log(case).as_uri()])
+    assert ours == local_rows([golden_data.log(case)])
+
+
+def test_faults_of_a_url_name_it(spark):
+    url = golden_data.log("corrupt/magic-3").as_uri()
+    (fault,) = replay(spark, url).faults.collect()
+    expect = golden_data.json_of("corrupt/magic-3", "expect.json")
+    assert fault.position == expect["fault_position"]
+    assert fault.file.startswith("file:/")
+    assert fault.file.endswith("__consumer_offsets-1/00000000000000000000.log")
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+@pytest.mark.parametrize("form", [str, lambda path: path.as_uri()], ids=["path", "url"])
+def test_segments_compressed_as_files_are_read(spark, tmp_path, suffix, form):
+    import cramjam
+
+    pack = {"gz": gzip.compress, "zst": lambda data: bytes(cramjam.zstd.compress(data))}[suffix]
+    for file in golden_data.segments("transactions"):
+        folder = tmp_path / file.parent.name
+        folder.mkdir(exist_ok=True)
+        (folder / f"{file.name}.{suffix}").write_bytes(pack(file.read_bytes()))
+    ours = spark_rows(spark, [form(tmp_path)])
+    assert ours == local_rows([golden_data.log("transactions")])
+
+
+def test_a_time_and_a_choice_of_groups_hold(spark):
+    path = golden_data.log("default50")
+    times = sorted(record["timestamp"] for record in golden_data.records("default50"))
+    at_ms = times[len(times) // 2]
+    names = sorted(g["group_id"] for g in golden_data.json_of("default50", "groups.json")["groups"])
+    moment = datetime.fromtimestamp(at_ms / 1000, tz=timezone.utc)
+    theirs = local_rows([path], at_ms=at_ms, groups=frozenset(names[:9]))
+    assert spark_rows(spark, [path], at=at_ms, groups=names[:9]) == theirs
+    assert spark_rows(spark, [path], at=moment.isoformat(), groups=names[:9]) == theirs
+    assert theirs["offsets"]
+
+
+def test_tables_are_attributes_too_and_stay_without_the_log(spark, tmp_path):
+    for file in golden_data.segments("transactions"):
+        folder = tmp_path / file.parent.name
+        folder.mkdir(exist_ok=True)
+        (folder / file.name).write_bytes(file.read_bytes())
+    replayed = replay(spark, tmp_path)
+    for file in tmp_path.glob("*/*.log"):
+        file.unlink()
+    assert replayed.groups.count() == replayed.summary.groups == 14
+    assert "commits" not in replayed
+    assert not hasattr(replayed, "commits")
+
+
+def test_a_fault_stops_a_replay_that_is_told_to_stop(spark):
+    path = golden_data.log("corrupt/magic-3")
+    with pytest.raises(CoterieError, match=r"\.log: byte 10616.*magic") as caught:
+        replay(spark, path, on_fault="stop")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"paths": "no/such/log"}, "no/such/log: no such file"),
+        ({"paths": "file:/no/such/log"}, "no such file"),
+        ({"paths": []}, "no path"),
+        ({"paths": ["a", "file:/b"]}, "either plain paths or URLs"),
+        ({"paths": "a", "at": "yesterday"}, "not a time"),
+        ({"paths": "a", "at": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001
+        ({"paths": "a", "on_fault": "panic"}, "on_fault must be one of"),
+        ({"paths": "nowhere://host/log"}, "nowhere"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(spark, arguments, says):
+    with pytest.raises(CoterieError, match=re.escape(says)) as caught:
+        replay(spark, **arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_a_worker_cannot_read_is_said_in_one_line(spark, tmp_path):
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    (folder / "00000000000000000000.log.gz").write_bytes(gzip.compress(b"x" * 99)[:-4])
+    with pytest.raises(CoterieError, match=r"not a whole \.gz file") as caught:
+        replay(spark, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_partition_is_null(spark, tmp_path):
+    source = golden_data.segments("transactions")[-1]
+    (tmp_path / "copy.log").write_bytes(source.read_bytes())
+    ours = spark_rows(spark, [tmp_path / "copy.log"])
+    assert ours == local_rows([tmp_path / "copy.log"])
+
+
+def test_the_wide_log_gives_what_kafkas_coordinator_holds(spark):
+    import cramjam
+
+    folder = golden_data.wide()
+    golden = cramjam.zstd.decompress((folder / "groups.json.zst").read_bytes())
+    groups = json.loads(bytes(golden))["groups"]
+    found = replay(spark, folder)
+    assert found.groups.count() == len(groups)
+    rows = found.offsets.select("group_id", "topic", "partition", "offset").collect()
+    theirs = [
+        (g["group_id"], o["topic"], o["partition"], o["offset"])
+        for g in groups
+        for o in g["offsets"]
+    ]
+    assert sorted(map(tuple, rows)) == sorted(theirs)
+    found.unpersist()
+
+
+def test_products_that_were_put_together_in_chunks_are_whole():
+    from coterie_spark import scanning
+
+    state = scan_state((str(golden_data.log("basic")),), ScanOptions(), Silent())
+    fold = state.partitions[0]
+    alone = PartialState(state.options, {0: fold})
+    size, scanning.CHUNK_BYTES = scanning.CHUNK_BYTES, 1000
+    try:
+        batches = list(scanning.state_batches(0, 0, alone))
+    finally:
+        scanning.CHUNK_BYTES = size
+    assert len(batches) > 2
+    (found,) = merging.states_in(batches)
+    assert found == (0, None, alone.to_bytes())
