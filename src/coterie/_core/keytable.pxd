@@ -143,7 +143,8 @@ cdef inline int64_t table_intern(Table* table, uint64_t hash, const uint8_t* key
     entry.key_at = table.arena_size
     entry.key_size = size
     entry.base_seq = -1
-    memcpy(table.arena + table.arena_size, key, size)
+    if size > 0:                  # an empty name that comes first finds no arena yet
+        memcpy(table.arena + table.arena_size, key, size)
     table.arena_size += size
     table.count += 1
     return table.count - 1
