@@ -5,13 +5,16 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import golden_data
 from commandline import coterie_ok
-from coterie import PartialState, ScanOptions, files, local
+from coterie import PartialState, ScanOptions, files, local, scan
 from coterie.document import document_groups
 from coterie.engine import ReplayRequest, Silent
 from coterie.local import replay, scan_state
+from coterie.texts import to_text
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra arrow")
 
@@ -180,6 +183,38 @@ def test_history_as_json_lines_has_the_rows_of_the_table(tmp_path):
     replayed("transactions", tmp_path / "j", form="json", history=True)
     lines = (tmp_path / "j/commits.jsonl").read_text(encoding="utf-8").splitlines()
     assert plain(tables(tmp_path / "p")["commits"]) == in_order(map(json.loads, lines))
+
+
+def test_texts_that_are_not_utf8_read_as_java_reads_them_and_nulls_stay():
+    pa = pytest.importorskip("pyarrow")
+    data = [b"a", None, b"\xed\xa0\x80\xff", b""]
+    assert to_text(pa.array(data, pa.large_binary())).to_pylist() == ["a", None, "\ufffd\ufffd", ""]
+
+
+@pytest.mark.parametrize("case", ["value-bad-utf8", "key-bad-utf8"])
+def test_names_and_metadata_that_are_not_utf8_are_in_every_table(case, tmp_path):
+    replayed(f"corrupt/{case}", tmp_path / "out", history=True)
+    found = tables(tmp_path / "out")
+    column = "metadata" if case == "value-bad-utf8" else "group_id"
+    assert any("\ufffd" in text for text in found["commits"][column].to_pylist())
+
+
+DAMAGE = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), min_size=1, max_size=20)
+
+
+@given(DAMAGE, st.sampled_from(["transactions", "connect"]), st.sampled_from(["load", "skip"]))
+def test_a_damaged_log_still_gives_tables_and_a_document(damage, case, on_fault):
+    for path in golden_data.segments(case):
+        data = bytearray(path.read_bytes())
+        for at, flip in damage:
+            if data:
+                data[at % len(data)] ^= flip
+        options = ScanOptions(on_fault=on_fault, history=True)
+        state = scan(bytes(data), partition=0, options=options)
+        groups = as_json(list(document_groups(state)))
+        found = state.to_arrow()
+        assert found["groups"].num_rows == len(groups)
+        assert found["offsets"].num_rows == sum(len(group["offsets"]) for group in groups)
 
 
 def test_every_group_metadata_record_is_a_generation(tmp_path):

@@ -34,7 +34,8 @@ def to_text(array: pa.Array) -> pa.Array:
     try:
         return array.cast(pa.large_string()).cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([decode_utf8(data) for data in array.to_pylist()], pa.string())
+        texts = [None if data is None else decode_utf8(data) for data in array.to_pylist()]
+        return pa.array(texts, pa.string())
 
 
 def key_columns(keys: Sequence[bytes]) -> tuple[pa.Array, pa.Array, pa.Array]:
