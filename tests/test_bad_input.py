@@ -43,6 +43,14 @@ def test_a_path_that_is_not_there(command, tmp_path):
     fails(*command, tmp_path / "gone", says=(tmp_path / "gone", "no such file or folder"))
 
 
+def test_a_bad_path_is_told_before_spark_starts(tmp_path):
+    (tmp_path / "notes.txt").write_text("no log")
+    out = tmp_path / "out"
+    fails("replay", tmp_path / "gone", "--out", out, says="no such file or folder")
+    fails("replay", tmp_path / "notes.txt", "--out", out, says="not a log segment")
+    assert folder_of(tmp_path) == ["notes.txt"]
+
+
 def test_an_empty_folder(command, tmp_path):
     (tmp_path / "empty").mkdir()
     fails(*command, tmp_path / "empty", says=(tmp_path / "empty", "empty"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.abc import MetaPathFinder
 from time import perf_counter
@@ -13,10 +14,12 @@ from coterie.cli.outfolder import whole_folder
 from coterie.cli.params import at_option, group_option, logs_argument, on_fault_option
 from coterie.cli.progress import TerminalProgress
 from coterie.engine import ReplayRequest, Summary, fault_line, find_engine, missing_module
+from coterie.logdir import find_segments
 from coterie.state import ScanOptions
 from coterie.times import format_time
 
 FAULTS_SHOWN = 20
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # of Hadoop's file systems: Spark lists those
 
 
 @click.command("replay")
@@ -73,6 +76,8 @@ def command(
         sys.meta_path.insert(0, WithoutPandas())
     try:
         replay = find_engine(engine)
+        if not any(URL.match(log) for log in logs):
+            find_segments(logs)  # says what is wrong with them before an engine starts
         with (
             TerminalProgress() as progress,
             whole_folder(out, overwrite=overwrite, keep=logs) as folder,
