@@ -122,6 +122,38 @@ def test_any_cut_of_a_corrupt_log_merges_to_one_scan(case, data):
     check_case(f"corrupt/{case}", data)
 
 
+@st.composite
+def damaged(draw, case):
+    """The log of a case with one segment damaged anywhere: a byte, an end, or something put in."""
+    pieces = list(pieces_of(case))
+    index = draw(st.sampled_from([i for i, piece in enumerate(pieces) if piece[2]]))
+    partition, file, data = pieces[index]
+    at = draw(st.integers(0, len(data) - 1))
+    # Headers are few bytes among many, so half of the damage is put near a batch's beginning.
+    starts = batch_boundaries(data, 1)[:-1]
+    at = draw(st.just(at) | st.builds(int.__add__, st.sampled_from(starts), st.integers(0, 60)))
+    at = min(at, len(data) - 1)
+    kind = draw(st.sampled_from(["byte", "end", "put in"]))
+    if kind == "byte":
+        data = data[:at] + bytes([data[at] ^ draw(st.integers(1, 255))]) + data[at + 1 :]
+    elif kind == "end":
+        data = data[:at]
+    else:
+        data = data[:at] + draw(st.sampled_from([bytes(40), b"\xff" * 7, data[:99]])) + data[at:]
+    pieces[index] = (partition, file, data)
+    return pieces
+
+
+@pytest.mark.parametrize("case", ["compacted", "transactions", "old-formats"])
+@given(st.data())
+@settings(slow, max_examples=30)
+def test_any_cut_of_a_log_damaged_anywhere_merges_to_one_scan(case, data):
+    pieces = data.draw(damaged(case))
+    options = ScanOptions(on_fault=data.draw(st.sampled_from(MODES)))
+    merged = cut_and_merged(data.draw, pieces, options)
+    assert what_it_says(merged) == what_it_says(one_scan(pieces, options))
+
+
 # ---- logs that no broker wrote, against a model -------------------------------------------------
 
 GROUPS = [b"g", b"h", "é".encode(), b"\xff", b"\xfe"]  # the last two read as one name in Java

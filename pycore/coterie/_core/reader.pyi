@@ -83,6 +83,7 @@ def batch_boundaries(data: Buffer, max_bytes: int) -> list[int]:
     """Return where a segment's bytes may be cut into pieces, rising, 0 and their number included.
 
     Each piece holds whole batches and at most ``max_bytes``, but for a batch that is longer. What
-    follows a wrong length stays with the batch before it, so that a scan of the piece still knows
-    which base offset would be plausible there. Only headers are looked at; empty bytes: ``[0]``.
+    follows a wrong length stays with the last batch before it that can be read, so that a scan of
+    the piece still knows which base offset would be plausible there. Apart from that only headers
+    are looked at; empty bytes: ``[0]``.
     """

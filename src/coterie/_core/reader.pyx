@@ -115,11 +115,23 @@ cdef class LogReader:
         raise StopIteration
 
 
+cdef bint holds_a_batch(const uint8_t[::1] data, int64_t start, int64_t end) except -1:
+    """Whether a batch that can be read stands between two boundaries."""
+    cdef Batch batch
+    cdef Records records = Records.__new__(Records)
+    while start < end:
+        if (frame_batch(&data[0], data.shape[0], start, &batch) == FRAME_BATCH
+                and crc_holds(&batch) and records.read(&batch) == NO_FAULT):
+            return True
+        start += batch.size
+    return False
+
+
 def batch_boundaries(const uint8_t[::1] data not None, int64_t max_bytes):
     """See ``reader.pyi``."""
     cdef Batch batch
     cdef Frame frame
-    cdef int64_t size = data.shape[0], at = 0, last = 0
+    cdef int64_t size = data.shape[0], at = 0, last = 0, wrong = -1
     cdef list found = [0]
     if max_bytes < 1:
         raise ValueError(f"max_bytes must be at least 1, not {max_bytes}")
@@ -128,11 +140,16 @@ def batch_boundaries(const uint8_t[::1] data not None, int64_t max_bytes):
             while at < size:
                 frame = frame_batch(&data[0], size, at, &batch)
                 if frame == FRAME_LENGTH or frame == FRAME_TAIL:
+                    wrong = at
                     at = size
                 elif at > last and at + batch.size - last > max_bytes:
                     break                      # a whole batch stands here: a piece may begin
                 else:
                     at += batch.size
+        # A fault's base offset is judged by the last good batch: that one belongs to its piece.
+        while wrong >= 0 and len(found) > 1 and not holds_a_batch(
+                data, found[len(found) - 1], wrong):
+            found.pop()
         found.append(at)
         last = at
     return found
