@@ -142,7 +142,7 @@ def stop_at_fault(state: PartialState) -> None:
 def fault_line(fault: tuple[Any, ...]) -> str:
     """Return a fault in words: where, what."""
     file, position, base_offset, kind, offset, detail = fault
-    where = f"{file}: byte {position}"
+    where = file if position is None else f"{file}: byte {position}"
     if offset is not None:
         where += f", offset {offset}"
     elif base_offset is not None:

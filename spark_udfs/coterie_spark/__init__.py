@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coterie_spark.frame import replay_frame
 from coterie_spark.replay import Replay, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Replay", "register", "replay"]
+__all__ = ["Replay", "register", "replay", "replay_frame"]
 
 
 def register(spark: SparkSession) -> None:

@@ -21,7 +21,7 @@ from coterie.engine import Progress, ReplayRequest, Summary
 from coterie.errors import CoterieError
 from coterie.state import PartialState
 from coterie_spark import merging, writing
-from coterie_spark.replay import few_rows_a_batch, listing_of_paths, run, table_names
+from coterie_spark.replay import bounded_batches, listing_of_paths, run, table_names
 from coterie_spark.session import local_session
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def write_tables(spark: SparkSession, products: DataFrame, names: list[str], out
         writing.table_folder(out, name).mkdir()
     rows = products.where(products["name"].isin(names)).select("name", "body")
     work = writing.write_worker(str(out.absolute()))
-    with few_rows_a_batch(spark):
+    with bounded_batches(spark, 64):
         failures = rows.mapInArrow(work, writing.WRITTEN_DDL).collect()
     for failure in failures:
         raise OSError(failure.errno, failure.error, failure.file)

@@ -15,6 +15,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from coterie.engine import Read, Summary, fault_line, summarize
@@ -30,6 +31,7 @@ from coterie_spark.hadoop import find_hadoop_segments, is_url, scan_by_hadoop
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -73,6 +75,14 @@ class Replay(Mapping[str, "DataFrame"]):
         if name not in tables:
             raise AttributeError(name)
         return tables[name]
+
+    def leave_open(self, table: str, column: str) -> None:
+        """Make a column null: its source does not tell."""
+        from pyspark.sql import functions as f
+
+        frame = self._tables[table]
+        kind = frame.schema[column].dataType
+        self._tables[table] = frame.withColumn(column, f.lit(None).cast(kind))
 
     def unpersist(self) -> None:
         """Let what is persisted go: asked again, a table is replayed from the log."""
@@ -177,9 +187,16 @@ def run(
         cuts = cut_on_workers(spark, listing.segments, cores)
         tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
-        states = numbers.mapInArrow(scanning.scan_worker(tasks, options), scanning.STATE_DDL)
+        states = numbers.mapInArrow(
+            scanning.scan_worker(tasks, options, reader()), scanning.STATE_DDL
+        )
         count = min(count, len(tasks))
     return settle(spark, merge(states, count, form), listing.passed_over)
+
+
+def reader() -> scanning.Reader:
+    """Return what reads segments by paths that start where this process is."""
+    return partial(scanning.bytes_of, os.getcwd())
 
 
 def listing_of_paths(spark: SparkSession, paths: Paths) -> Listing:
@@ -206,7 +223,7 @@ def cut_on_workers(
         return {}
     chosen = [segments[index] for index in big]
     numbers = spark.range(0, len(big), 1, min(len(big), plan.TASKS_PER_CORE * cores))
-    work = scanning.cut_worker(chosen, max_bytes)
+    work = scanning.cut_worker(chosen, max_bytes, reader())
     cuts: dict[int, list[plan.Cut]] = {}
     for row in numbers.mapInArrow(work, scanning.CUT_DDL).collect():
         if row.error is not None:
@@ -227,7 +244,10 @@ def merge(states: DataFrame, tasks: int, form: str) -> DataFrame:
 
 
 def settle(
-    spark: SparkSession, products: DataFrame, passed_over: tuple[str, ...] = ()
+    spark: SparkSession,
+    products: DataFrame,
+    passed_over: tuple[str, ...] = (),
+    rows_per_batch: int = 1,
 ) -> tuple[DataFrame, Summary]:
     """Run scan and merge, and say what was read.
 
@@ -237,7 +257,7 @@ def settle(
         What a worker could not read, or the first fault under ``on_fault="stop"``.
     """
     try:
-        with few_rows_a_batch(spark):
+        with bounded_batches(spark, rows_per_batch):
             about = products.where(products["name"].isin(merging.ABOUT, merging.ERROR))
             rows = about.select("name", "body").collect()
         errors = sorted(bytes(row.body).decode() for row in rows if row.name == merging.ERROR)
@@ -258,11 +278,16 @@ def settle(
 
 
 @contextmanager
-def few_rows_a_batch(spark: SparkSession) -> Iterator[None]:
-    """Bound the rows of an Arrow batch: before Spark 4.1 nothing else bounds its bytes."""
-    before = spark.conf.get(ROWS_PER_BATCH) or "10000"
-    spark.conf.set(ROWS_PER_BATCH, "32")
+def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Bound Arrow batches to so many rows where Spark does not bound their bytes (before 4.1)."""
     try:
+        spark.conf.get(BYTES_PER_BATCH)
+    except Exception:  # Spark does not know it; what is raised depends on its version
+        before = spark.conf.get(ROWS_PER_BATCH) or "10000"
+        spark.conf.set(ROWS_PER_BATCH, str(rows))
+        try:
+            yield
+        finally:
+            spark.conf.set(ROWS_PER_BATCH, before)
+    else:
         yield
-    finally:
-        spark.conf.set(ROWS_PER_BATCH, before)

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from coterie.errors import CoterieError
+from coterie.errors import CoterieError, LogError
 from coterie.logdir import read_segment
 from coterie.state import PartialState, ScanOptions
 from coterie_spark.plan import Task, Unit, cut_segment
@@ -73,7 +73,7 @@ def rows_of(schema: pa.Schema, *rows: tuple[Any, ...]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def cut_worker(segments: list[Segment], max_bytes: int) -> Worker:
+def cut_worker(segments: list[Segment], max_bytes: int, read: Reader) -> Worker:
     """Return what gives the cuts of the segments whose index comes in column ``id``."""
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -84,23 +84,26 @@ def cut_worker(segments: list[Segment], max_bytes: int) -> Worker:
         schema = pa.schema(list(zip(names, kinds, strict=True)))
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                yield rows_of(schema, *cut_rows(index, segments[index], max_bytes))
+                yield rows_of(schema, *cut_rows(index, read, segments[index], max_bytes))
 
     return work
 
 
-def cut_rows(index: int, segment: Segment, max_bytes: int) -> list[tuple[Any, ...]]:
+def cut_rows(index: int, read: Reader, segment: Segment, max_bytes: int) -> list[tuple[Any, ...]]:
     """Return a row for each piece of a segment, or one that says why there is none."""
     try:
-        return [(index, *cut, None) for cut in cut_segment(bytes_of(segment), max_bytes)]
+        return [(index, *cut, None) for cut in cut_segment(read(segment), max_bytes)]
     except CoterieError as error:
         return [(index, None, None, None, str(error))]
 
 
-def bytes_of(segment: Segment) -> memoryview:
-    """Read a segment where this worker runs, wherever that is: by its absolute path."""
-    absolute = dataclasses.replace(segment, path=os.path.abspath(segment.path))
-    return memoryview(read_segment(absolute))
+def bytes_of(folder: str, segment: Segment) -> memoryview:
+    """Read a segment whose path starts from ``folder``: a worker may run in another."""
+    absolute = dataclasses.replace(segment, path=os.path.join(folder, segment.path))
+    try:
+        return memoryview(read_segment(absolute))
+    except LogError as error:
+        raise LogError(f"{error} (workers read plain paths by their absolute names)") from None
 
 
 def no_bytes(segment: Segment) -> memoryview:
@@ -126,7 +129,7 @@ def scan_unit(unit: Unit, options: ScanOptions, read: Reader) -> PartialState:
     return state
 
 
-def scan_worker(tasks: list[Task], options: ScanOptions, read: Reader = bytes_of) -> Worker:
+def scan_worker(tasks: list[Task], options: ScanOptions, read: Reader) -> Worker:
     """Return what scans the tasks whose number comes in column ``id``."""
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:

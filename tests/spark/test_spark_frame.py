@@ -1,0 +1,100 @@
+"""A frame as Spark's Kafka source gives it, made from the golden logs."""
+
+from datetime import datetime, timezone
+
+import pytest
+
+import golden_data
+from coterie import CoterieError
+from coterie._core.reader import LogReader
+from coterie_spark import replay, replay_frame
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+DDL = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"
+FIELDS = ("group_id", "topic", "partition", "offset", "leader_epoch", "metadata")
+
+
+def rows_of(case, isolation="read_uncommitted"):
+    """Rows that a consumer sees: no markers; under read_committed nothing aborted or open."""
+    rows = []
+    for path in golden_data.segments(case):
+        partition = int(path.parent.name.rpartition("-")[2])
+        waiting = {}
+        for batch in LogReader(path.read_bytes()):
+            if batch.is_control:
+                committed = batch.records[0].key[3] == 1
+                rows += waiting.pop(batch.producer_id, []) if committed else []
+                waiting.pop(batch.producer_id, None)
+                continue
+            held = isolation == "read_committed" and batch.is_transactional
+            into = waiting.setdefault(batch.producer_id, []) if held else rows
+            for record in batch.records:
+                moment = datetime.fromtimestamp(record.timestamp / 1000, tz=timezone.utc)
+                place = ("__consumer_offsets", partition, record.offset, moment)
+                into.append((record.key, record.value, *place))
+    return rows
+
+
+def frame_of(spark, rows):
+    return spark.createDataFrame(rows, DDL).repartition(3)  # in no order
+
+
+def offsets_of(replayed):
+    return sorted(map(tuple, replayed.offsets.select(*FIELDS).collect()))
+
+
+def golden_offsets(case):
+    groups = golden_data.json_of(case, "groups.json")["groups"]
+    rows = [{"group_id": g["group_id"], **o} for g in groups for o in g["offsets"]]
+    return sorted(tuple(row[field] for field in FIELDS) for row in rows)
+
+
+def test_rows_of_a_log_without_transactions_give_kafkas_state(spark, monkeypatch):
+    from coterie_spark import frame
+
+    monkeypatch.setattr(frame, "RUN_OFFSETS", 100)  # so that states of one partition merge
+    replayed = replay_frame(frame_of(spark, rows_of("default50") + rows_of("default50")[:50]))
+    assert offsets_of(replayed) == golden_offsets("default50")
+    whole = replay(spark, golden_data.log("default50"))
+    for name in ("members", "generations"):
+        assert sorted(map(repr, replayed[name].collect())) == sorted(
+            map(repr, whole[name].collect())
+        )
+    assert replayed.summary.groups == whole.summary.groups
+    assert replayed.summary.records == whole.summary.records
+    for one in (replayed, whole):
+        one.unpersist()
+
+
+def test_committed_rows_of_transactions_give_what_readers_see(spark):
+    replayed = replay_frame(
+        frame_of(spark, rows_of("transactions", "read_committed")), history=True
+    )
+    assert offsets_of(replayed) == golden_offsets("transactions")
+    pending = replayed.groups.select("pending_transactional_offsets").distinct().collect()
+    assert [row[0] for row in pending] == [None]
+    assert [row[0] for row in replayed.commits.select("outcome").distinct().collect()] == [None]
+    assert any("producer ids" in note for note in replayed.notes)
+    replayed.unpersist()
+
+
+def test_a_record_stands_at_its_own_offset_and_a_fault_too(spark):
+    key = bytes.fromhex("0001 0001 67 0001 74 00000003")
+    value = bytes.fromhex("0003 0000000000000064 00000005 0002 6d64 00000000000003e8")
+    moment = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    rows = [(key, value, "t", 3, 70, moment), (key, value[:9], "t", 3, 71, moment)]
+    replayed = replay_frame(frame_of(spark, rows))
+    (offset,) = replayed.offsets.collect()
+    assert (offset.offset, offset.appended_batch_offset) == (100, 70)
+    (fault,) = replayed.faults.collect()
+    assert (fault.file, fault.position, fault.offset) == ("__consumer_offsets-3", None, 71)
+    assert fault.kind == "value"
+    with pytest.raises(CoterieError, match="__consumer_offsets-3, offset 71: value"):
+        replay_frame(frame_of(spark, rows), on_fault="stop")
+
+
+def test_a_column_that_is_missing_is_named(spark):
+    with pytest.raises(CoterieError, match="no column 'timestamp'"):
+        replay_frame(spark.createDataFrame([], DDL).drop("timestamp"))
