@@ -2,11 +2,14 @@
 
 import gzip
 import json
+from pathlib import Path
 
+import cramjam
 import pytest
 
 from commandline import coterie
 from coterie import scan
+from coterie.logdir import find_segments, read_segment
 from coterie.records import JsonLines, segment_records, to_json
 from golden_data import LOGS, cases, corrupt_cases, segments, wide
 
@@ -86,3 +89,15 @@ def test_the_wide_log_has_all_its_records():
     done = coterie("records", wide() / "__consumer_offsets-3")
     assert done.returncode == 0
     assert done.stdout.count("\n") == json.loads(done.stdout.splitlines()[-1])["offset"] + 1
+
+
+@pytest.mark.slow
+def test_every_record_of_the_wide_log_equals_kafkas_own_decode():
+    expected = bytes(cramjam.zstd.decompress((wide() / "records.jsonl.zst").read_bytes()))
+    lines, known = JsonLines(), iter(expected.splitlines())
+    for segment in find_segments([wide()]).segments:
+        name = Path(segment.path).name.removesuffix(".zst")
+        data = read_segment(segment)
+        for row in segment_records(data, partition=segment.partition, segment=name):
+            assert json.loads(lines.line(row)) == json.loads(next(known))
+    assert next(known, None) is None
