@@ -1,0 +1,126 @@
+"""A replay on a cluster: Spark's own master and worker, and workers that have the wheel alone.
+
+Builds the wheel and starts three JVMs, so it runs in CI (``CI`` set) or with ``--slow``.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from pathlib import Path
+
+import pytest
+
+import golden_data
+
+pyspark = pytest.importorskip("pyspark")
+pq = pytest.importorskip("pyarrow.parquet")
+
+ROOT = Path(__file__).parents[2]
+TABLES = ("groups", "members", "offsets", "generations", "faults", "commits")
+WAIT_S = 240
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory, request):
+    """Give an environment with the wheel, and of this one what Spark needs: no editable install."""
+    if not (os.environ.get("CI") or request.config.getoption("--slow")):
+        pytest.skip("builds the wheel and starts a cluster: runs in CI or with --slow")
+    home = tmp_path_factory.mktemp("cluster")
+    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    build = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", home / "dist"]
+    done = subprocess.run(
+        [*build, f"-Cbuild-dir={home / 'objects'}", ROOT],
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    venv.create(home / "env", with_pip=False)
+    (site,) = (home / "env/lib").glob("python*/site-packages")
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    python = home / "env/bin/python"
+    (wheel,) = (home / "dist").glob("*.whl")
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "-q"]
+    subprocess.run([*install, "--ignore-installed", "--no-index", wheel], check=True)
+    return home / "env/bin"
+
+
+class Daemon:
+    """A process of Spark's, until it said something; what it says goes into a file."""
+
+    def __init__(self, log, *command):
+        self.log = log
+        spark_class = Path(pyspark.__file__).parent / "bin/spark-class"
+        with open(log, "wb") as said:
+            self.process = subprocess.Popen(
+                [spark_class, *map(str, command)],
+                stdout=said,
+                stderr=said,
+                env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"},
+            )
+
+    def said(self, pattern):
+        """Return the match of what the process says sooner or later."""
+        for _ in range(WAIT_S * 10):
+            match = re.search(pattern, self.log.read_text(errors="replace"))
+            if match:
+                return match
+            assert self.process.poll() is None, self.log.read_text(errors="replace")[-2000:]
+            time.sleep(0.1)
+        raise AssertionError(
+            f"never said {pattern}: {self.log.read_text(errors='replace')[-2000:]}"
+        )
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(WAIT_S)
+
+
+@pytest.fixture(scope="module")
+def master_url(tmp_path_factory):
+    home = tmp_path_factory.mktemp("daemons")
+    deploy = "org.apache.spark.deploy"
+    where = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    daemons = [Daemon(home / "master.log", f"{deploy}.master.Master", *where)]
+    try:
+        url = daemons[0].said(r"spark://127\.0\.0\.1:\d+")[0]
+        share = ("--cores", "2", "--memory", "2g", "--work-dir", home / "work")
+        daemons.append(Daemon(home / "worker.log", f"{deploy}.worker.Worker", *where, *share, url))
+        daemons[1].said("Successfully registered with master")
+        yield url
+    finally:
+        for daemon in reversed(daemons):
+            daemon.stop()
+
+
+def test_a_cluster_with_the_wheel_alone_gives_the_rows_of_one_process(
+    installed, master_url, tmp_path
+):
+    """Paths are relative here: the workers run in folders of their own."""
+    (tmp_path / "log").symlink_to(golden_data.log("default50"))
+    environment = {
+        **{k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+        "PYSPARK_PYTHON": str(installed / "python"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    common = [installed / "coterie", "replay", "log", "--history", "--out"]
+    for arguments in (["cluster", "--master", master_url], ["one", "--engine", "local"]):
+        told = subprocess.run(
+            [*common, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S * 2,
+        )
+        assert told.returncode == 0, told.stderr
+    for name in TABLES:
+        ours = pq.read_table(tmp_path / f"cluster/{name}.parquet").to_pydict()
+        theirs = pq.read_table(tmp_path / f"one/{name}.parquet").to_pydict()
+        rows = [sorted(map(repr, zip(*t.values(), strict=True))) for t in (ours, theirs)]
+        assert rows[0] == rows[1], name
+    assert len(list((tmp_path / "cluster/offsets.parquet").iterdir())) >= 1
