@@ -1,0 +1,70 @@
+"""The fold on Spark beside Spark doing nothing: an identity ``mapInArrow`` over as many rows.
+
+The rows of key and value are made and cached before, the session and its workers are started and
+warm: what is timed is a whole replay from files to merged state, and a pass over cached rows.
+"""
+
+import pytest
+
+import golden_data
+import make_big_log
+from coterie.logdir import find_segments
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+FULL_BYTES = 1_000_000_000  # about 12.7 million records
+CONF = {"spark.driver.memory": "6g", "spark.sql.shuffle.partitions": "4"}
+
+
+@pytest.fixture(scope="module")
+def big(request, tmp_path_factory):
+    """Give a log: small where the run only checks, large where it measures."""
+    if request.config.getoption("benchmark_disable"):
+        return golden_data.log("default50")
+    home = tmp_path_factory.mktemp("big")
+    partitions = find_segments([golden_data.wide()]).partitions()
+    for number, segments in partitions.items():
+        folder = home / f"__consumer_offsets-{number}"
+        make_big_log.write_partition(segments, folder, FULL_BYTES // len(partitions))
+    return home
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["1 core", "2 cores"])
+def on_spark(request, big):
+    """Give a session of so many cores, the log, and its rows of key and value, cached."""
+    import coterie_spark
+    from coterie_spark.session import local_session
+
+    spark = local_session(f"local[{request.param}]", conf=CONF)
+    coterie_spark.register(spark)
+    source = spark.read.format("consumer_offsets").schema("key binary, value binary")
+    rows = source.load(str(big)).cache()
+    yield spark, big, rows, rows.count()
+    rows.unpersist()
+    spark.stop()
+
+
+def fold(spark, log):
+    """Replay a log up to its merged state; return how many records that read."""
+    import coterie_spark
+
+    replayed = coterie_spark.replay(spark, log)
+    replayed.unpersist()
+    return replayed.summary.records
+
+
+def identity(rows):
+    """Hand every row to a worker and take it back; return how many came."""
+    return rows.mapInArrow(lambda batches: batches, rows.schema).count()
+
+
+@pytest.mark.benchmark(group="spark: records")
+@pytest.mark.parametrize("what", ["coterie fold", "identity mapInArrow"])
+def test_records_on_spark(benchmark, on_spark, what):
+    spark, log, rows, count = on_spark
+    work = (lambda: fold(spark, log)) if what == "coterie fold" else (lambda: identity(rows))
+    found = benchmark.pedantic(work, rounds=3, iterations=1, warmup_rounds=1)
+    assert found == count
+    if benchmark.stats:
+        benchmark.extra_info["records/s"] = round(count / benchmark.stats.stats.min)
