@@ -77,10 +77,7 @@ types: build
 sanitize: build
 	@tools/sanitize $(PY) -m pytest -p no:cacheprovider --capture=sys $(READS_BYTES) $(PYTEST)
 
-$(VENV)/.peers: $(VENV)/.env
-	@$(PIP) install --group peers || echo "coterie: no peers; those that are missing are skipped"
-	@touch $@
-bench: build $(VENV)/.peers
+bench: build
 	@$(PY) -m pytest benchmarks $(PYTEST) --benchmark-only --benchmark-group-by=group \
 	    --benchmark-columns=min,median,ops,rounds --benchmark-min-rounds=3 --benchmark-max-time=0.5
 
