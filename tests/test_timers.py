@@ -1,0 +1,202 @@
+"""The timing wheel against a dictionary that is sorted at each advance."""
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from coterie import TimerWheel
+
+MS = st.one_of(st.integers(0, 70), st.integers(0, 5_000), st.integers(0, 2**41), st.integers(-9, 0))
+YEAR_MS = 31_536_000_000
+
+
+class SortedTimers:
+    """TimerWheel's contract in the fewest lines: {handle: (deadline, arming, key)}."""
+
+    def __init__(self, now_ms):
+        self.now_ms, self.arming, self.armed = now_ms, 0, {}
+
+    def arm(self, handle, deadline_ms, key):
+        self.armed[handle] = (deadline_ms, self.arming, key)
+        self.arming += 1
+
+    def advance(self, now_ms):
+        due = sorted((t, h) for h, t in self.armed.items() if t[0] <= now_ms)
+        self.now_ms = now_ms
+        return [self.armed.pop(h)[2] for _, h in due]
+
+
+class WheelAgainstSortedList(RuleBasedStateMachine):
+    @initialize(start_ms=st.integers(-(2**40), 2**40))
+    def begin(self, start_ms):
+        self.wheel, self.model, self.handles = TimerWheel(start_ms), SortedTimers(start_ms), []
+
+    @rule(after_ms=MS, key=st.integers(-5, 5))
+    def add(self, after_ms, key):
+        deadline_ms = self.model.now_ms + after_ms
+        handle = self.wheel.add(deadline_ms, key)
+        assert handle not in self.handles
+        self.handles.append(handle)
+        self.model.arm(handle, deadline_ms, key)
+
+    @rule(afters_ms=st.lists(MS, max_size=40))
+    def add_many(self, afters_ms):
+        deadlines_ms = [self.model.now_ms + ms for ms in afters_ms]
+        handles = self.wheel.add_many(deadlines_ms, list(range(len(deadlines_ms))))
+        for key, (handle, deadline_ms) in enumerate(zip(handles, deadlines_ms, strict=True)):
+            assert handle not in self.handles
+            self.handles.append(int(handle))
+            self.model.arm(int(handle), deadline_ms, key)
+
+    @rule(pick=st.integers(0, 10_000))
+    def cancel(self, pick):
+        if self.handles:
+            handle = self.handles[pick % len(self.handles)]
+            assert self.wheel.cancel(handle) == (self.model.armed.pop(handle, None) is not None)
+
+    @rule(pick=st.integers(0, 10_000), after_ms=MS)
+    def rearm(self, pick, after_ms):
+        if self.handles:
+            handle, deadline_ms = (
+                self.handles[pick % len(self.handles)],
+                self.model.now_ms + after_ms,
+            )
+            old = self.model.armed.get(handle)
+            assert self.wheel.rearm(handle, deadline_ms) == (old is not None)
+            if old:
+                self.model.arm(handle, deadline_ms, old[2])
+
+    @rule(picks=st.lists(st.tuples(st.integers(0, 10_000), MS), max_size=30))
+    def rearm_many(self, picks):
+        if self.handles:
+            handles = [self.handles[pick % len(self.handles)] for pick, _ in picks]
+            deadlines_ms = [self.model.now_ms + ms for _, ms in picks]
+            was = [h in self.model.armed for h in handles]
+            assert self.wheel.rearm_many(handles, deadlines_ms).tolist() == was
+            for handle, deadline_ms in zip(handles, deadlines_ms, strict=True):
+                if handle in self.model.armed:
+                    self.model.arm(handle, deadline_ms, self.model.armed[handle][2])
+
+    @rule(picks=st.lists(st.integers(0, 10_000), max_size=30))
+    def cancel_many(self, picks):
+        if self.handles:
+            handles = [self.handles[pick % len(self.handles)] for pick in picks]
+            was = [self.model.armed.pop(h, None) is not None for h in handles]
+            assert self.wheel.cancel_many(handles).tolist() == was
+
+    @rule(step_ms=MS)
+    def advance(self, step_ms):
+        now_ms = self.model.now_ms + max(step_ms, 0)
+        assert self.wheel.advance(now_ms).tolist() == self.model.advance(now_ms)
+
+    @rule()
+    def next_deadline(self):
+        earliest = min((t[0] for t in self.model.armed.values()), default=None)
+        assert self.wheel.next_deadline_ms() == earliest
+
+    @rule()
+    def advance_to_the_next_deadline(self):
+        earliest = self.wheel.next_deadline_ms()
+        if earliest is not None:
+            now_ms = max(earliest, self.model.now_ms)
+            fired = self.wheel.advance(now_ms).tolist()
+            assert fired
+            assert fired == self.model.advance(now_ms)
+
+    @invariant()
+    def same_size(self):
+        if hasattr(self, "wheel"):
+            assert (len(self.wheel), self.wheel.now_ms) == (
+                len(self.model.armed),
+                self.model.now_ms,
+            )
+
+
+TestWheelAgainstSortedList = WheelAgainstSortedList.TestCase
+TestWheelAgainstSortedList.settings = settings(
+    max_examples=300, stateful_step_count=60, deadline=None
+)
+
+
+def test_same_deadline_fires_in_order_of_arming_across_levels():
+    wheel = TimerWheel()
+    wheel.add(1_049_000, 1)  # two levels up now
+    wheel.advance(1_048_999)
+    wheel.add(1_049_000, 2)  # at the lowest level at once
+    assert wheel.advance(1_049_000).tolist() == [1, 2]
+
+
+def test_rearming_is_a_new_arming():
+    wheel = TimerWheel()
+    first, _ = wheel.add(10, 1), wheel.add(10, 2)
+    wheel.rearm(first, 10)
+    assert wheel.advance(10).tolist() == [2, 1]
+
+
+def test_a_timer_moved_later_and_back_fires_at_its_last_deadline():
+    wheel = TimerWheel()
+    handle = wheel.add(5_000, 1)
+    wheel.rearm(handle, 90_000)
+    wheel.rearm(handle, 7_000)
+    assert wheel.next_deadline_ms() == 7_000
+    assert wheel.advance(6_999).size == 0
+    assert wheel.advance(7_000).tolist() == [1]
+
+
+def test_a_handle_never_names_a_later_timer():
+    wheel = TimerWheel()
+    old = wheel.add(1, 1)
+    wheel.advance(1)
+    new = wheel.add(5, 2)
+    assert not wheel.cancel(old)
+    assert not wheel.rearm(old, 3)
+    assert wheel.cancel(new)
+    assert not any(wheel.cancel(h) for h in (-1, 1 << 40, 0, 7))
+
+
+def test_a_deadline_in_the_past_fires_at_the_next_advance():
+    wheel = TimerWheel(100)
+    wheel.add(100, 1)
+    wheel.add(-(2**63), 2)
+    assert wheel.next_deadline_ms() == -(2**63)
+    assert wheel.advance(100).tolist() == [2, 1]
+
+
+def test_an_advance_over_years_costs_what_fires():
+    wheel = TimerWheel()
+    wheel.add_many([n * 100 * YEAR_MS for n in range(1, 200)], range(1, 200))
+    assert wheel.advance(30_000 * YEAR_MS).tolist() == list(range(1, 200))
+    wheel.add(2**63 - 1, 7)
+    assert wheel.advance(2**63 - 1).tolist() == [7]
+
+
+def test_many_timers_fire_as_a_stable_sort_has_them():
+    rng = np.random.default_rng(20260101)
+    deadlines_ms = rng.integers(0, 60_000, 100_000)
+    wheel = TimerWheel()
+    handles = wheel.add_many(rng.integers(0, 90_000, 100_000), np.arange(100_000))
+    wheel.rearm_many(handles, deadlines_ms)
+    fired = np.concatenate([wheel.advance(ms) for ms in range(0, 61_000, 500)])
+    assert np.array_equal(fired, np.argsort(deadlines_ms, kind="stable"))
+
+
+def test_memory_stays_bounded_when_timers_are_moved_earlier_again_and_again():
+    wheel = TimerWheel()
+    handles = wheel.add_many(np.full(1000, 2**40), np.arange(1000))
+    for n in range(1, 200):
+        wheel.rearm_many(handles, np.full(1000, 2**40 - n * 1000))
+    assert wheel.next_deadline_ms() == 2**40 - 199_000
+    assert wheel.advance(2**40).tolist() == list(range(1000))
+
+
+def test_time_runs_forward_only():
+    with pytest.raises(ValueError, match="9 < 10"):
+        TimerWheel(10).advance(9)
+
+
+@pytest.mark.parametrize("columns", [([1, 2], [1]), ([1.5], [1]), ([[1]], [[1]])])
+def test_columns_that_are_no_integers_or_differ_in_length_are_refused(columns):
+    with pytest.raises(ValueError, match="deadlines_ms"):
+        TimerWheel().add_many(*columns)
