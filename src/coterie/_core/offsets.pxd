@@ -1,0 +1,45 @@
+"""Committed offsets of one group: the C face for the coordinator."""
+from libc.stdint cimport int32_t, int64_t
+
+cdef enum:
+    NO_TIME = -1                   # no expiry of its own
+    NO_POSITION = -1               # not appended yet
+
+cdef class Offset:
+    cdef readonly int64_t offset
+    cdef readonly int32_t leader_epoch        # -1: none
+    cdef readonly str metadata
+    cdef readonly int64_t commit_timestamp
+    cdef readonly int64_t expire_timestamp    # -1: none
+    cdef readonly int64_t position            # log offset of its batch; -1: not appended
+
+    cdef bint same(self, Offset other) noexcept
+
+cdef Offset make_offset(int64_t offset, int32_t leader_epoch, str metadata,
+                        int64_t commit_timestamp, int64_t expire_timestamp, int64_t position)
+
+cdef class OffsetMap:
+    cdef dict topics                          # topic -> {partition: Offset}: what readers see
+    cdef readonly Py_ssize_t count            # offsets in them
+    cdef readonly dict pending                # (topic, partition) -> Offset: plain, in flight
+    cdef readonly dict pending_txn            # producer id -> {(topic, partition): Offset}
+    cdef readonly bint received_plain
+    cdef readonly bint received_txn
+
+    cdef bint has_any(self) noexcept
+    cdef Offset find(self, tuple key)
+    cdef Offset take(self, tuple key)
+    cdef list keys(self)
+    cdef int set_offset(self, tuple key, Offset entry) except -1
+    cdef int put(self, tuple key, Offset entry) except -1
+    cdef int prepare(self, dict entries) except -1
+    cdef int appended(self, dict entries, int64_t position) except -1
+    cdef int failed(self, dict entries) except -1
+    cdef int prepare_txn(self, int64_t producer_id, dict entries) except -1
+    cdef int appended_txn(self, int64_t producer_id, dict entries, int64_t position) except -1
+    cdef int failed_txn(self, int64_t producer_id, dict entries) except -1
+    cdef bint complete_txn(self, int64_t producer_id, bint committed) except -1
+    cdef bint unstable(self, tuple key) except -1
+    cdef list drop(self, keys)
+    cdef list expire_all(self, int64_t now_ms, int64_t retention_ms, bint has_base,
+                         int64_t base_ms, keep)

@@ -1,0 +1,11 @@
+"""Counts of supported protocols, kept as members come, change and go."""
+
+cdef class ProtocolCounts:
+    cdef dict counts               # name -> how many list entries name it
+
+    cdef int count_in(self, tuple protocols) except -1
+    cdef int count_out(self, tuple protocols) except -1
+    cdef bint is_candidate(self, name, Py_ssize_t members) except -1
+    cdef str vote(self, tuple protocols, Py_ssize_t members)
+
+cdef str most_voted(dict votes, bint as_kafka)

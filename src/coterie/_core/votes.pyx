@@ -1,0 +1,216 @@
+"""Protocol votes: of one group by names, of many groups at once over columns of ids.
+
+A candidate is a name that as many list entries name as there are members. Each member votes for
+the first candidate of its own list. Most votes win; a tie goes to the candidate whose first vote
+was cast first, in member order (Kafka: a hash map's order; trace-format fixes it so).
+Source: GroupMetadata.scala (candidateProtocols, selectProtocol). Cost: O(list entries).
+"""
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+import numpy as np
+
+from coterie.errors import CoterieError
+
+cdef enum:
+    NO_CANDIDATE = -1
+    WIDEST = 1 << 26               # ids are indexes of a table: this many at most
+
+
+@cython.final
+cdef class ProtocolCounts:
+    """See ``votes.pyi``."""
+
+    def __cinit__(self):
+        self.counts = {}
+
+    cdef int count_in(self, tuple protocols) except -1:
+        for entry in protocols:
+            name = (<tuple>entry)[0]
+            self.counts[name] = self.counts.get(name, 0) + 1
+        return 0
+
+    cdef int count_out(self, tuple protocols) except -1:
+        for entry in protocols:
+            name = (<tuple>entry)[0]
+            left = self.counts[name] - 1
+            if left:
+                self.counts[name] = left
+            else:
+                del self.counts[name]    # 0 and absent are the same to every rule
+        return 0
+
+    cdef bint is_candidate(self, name, Py_ssize_t members) except -1:
+        return <Py_ssize_t>self.counts.get(name, 0) == members
+
+    cdef str vote(self, tuple protocols, Py_ssize_t members):
+        for entry in protocols:
+            if self.is_candidate((<tuple>entry)[0], members):
+                return (<tuple>entry)[0]
+        return None
+
+    def add(self, names):
+        self.count_in(tuple([(name,) for name in names]))
+
+    def remove(self, names):
+        cdef list entries = [(name,) for name in names]
+        for name in set(names):
+            if self.counts.get(name, 0) < list(names).count(name):
+                raise CoterieError(f"protocol {name!r} was not counted")
+        self.count_out(tuple(entries))
+
+    def candidates(self, Py_ssize_t members):
+        return {name for name, count in self.counts.items() if count == members}
+
+    def __getitem__(self, str name):
+        return self.counts.get(name, 0)
+
+    def as_dict(self):
+        return dict(self.counts)
+
+
+cdef uint32_t spread_hash(str name):
+    """What Scala 2.13's immutable.HashMap makes of Java's String.hashCode."""
+    cdef uint32_t h = 0
+    cdef bytes units = name.encode("utf-16-be", "surrogatepass")
+    cdef Py_ssize_t n
+    for n in range(0, len(units), 2):
+        h = 31 * h + (<uint32_t>units[n] << 8 | units[n + 1])
+    h += ~(h << 9)
+    h ^= h >> 14
+    h += h << 4
+    return h ^ h >> 10
+
+
+cdef list scala_order(names, int shift=0):
+    """The order in which that map visits some keys: a level's own by 5 bits, then its branches."""
+    cdef dict places = {}
+    cdef list own = [], below = []
+    for name in names:
+        places.setdefault(spread_hash(name) >> shift & 31, []).append(name)
+    for _, here in sorted(places.items()):
+        if len(here) == 1:
+            own.append(here[0])
+        else:
+            below += scala_order(here, shift + 5) if shift < 30 else here
+    return own + below
+
+
+cdef str most_voted(dict votes, bint as_kafka):
+    """The winner. A tie: the first voted for; `as_kafka`: the first by Scala's hash map.
+
+    Source: GroupMetadata.selectProtocol groups the votes into an immutable.HashMap, maxBy takes
+    the first of equals that it visits.
+    """
+    return max(scala_order(votes) if as_kafka else votes, key=votes.get)
+
+
+def select_protocol(protocols):
+    cdef ProtocolCounts counts = ProtocolCounts()
+    cdef list lists = [tuple([(name,) for name in names]) for names in protocols]
+    cdef dict votes = {}
+    if not lists:
+        raise CoterieError("a group without members selects no protocol")
+    for entries in lists:
+        counts.count_in(entries)
+    for number, entries in enumerate(lists):
+        name = counts.vote(entries, len(lists))
+        if name is None:
+            raise CoterieError(f"member {number} supports no protocol that all members support")
+        votes[name] = votes.get(name, 0) + 1
+    return max(votes, key=votes.get)     # the first of equals, in order of first votes
+
+
+@cython.boundscheck(False)   # the caller's checks bound every index
+cdef int tally(const int32_t[::1] names, const int64_t[::1] member_start, int64_t first,
+               int64_t last, int32_t* counts, int32_t* votes, int32_t* order,
+               int32_t* winner) noexcept nogil:
+    """The votes of one group; `counts` and `votes` are zero before, and used after."""
+    cdef int64_t at, member, voted = 0
+    cdef int32_t name, best = 0, total = <int32_t>(last - first)
+    for at in range(member_start[first], member_start[last]):
+        counts[names[at]] += 1
+    winner[0] = NO_CANDIDATE
+    for member in range(first, last):
+        at = member_start[member]
+        while at < member_start[member + 1] and counts[names[at]] != total:
+            at += 1
+        if at == member_start[member + 1]:
+            winner[0] = NO_CANDIDATE
+            return 0
+        name = names[at]
+        votes[name] += 1
+        if votes[name] == 1:
+            order[voted] = name
+            voted += 1
+    for at in range(voted):
+        if votes[order[at]] > best:      # not >=: the first of equals stays
+            best = votes[order[at]]
+            winner[0] = order[at]
+    return best
+
+
+@cython.boundscheck(False)   # every index is below the length
+cdef int check_starts(const int64_t[::1] starts, str name, Py_ssize_t end) except -1:
+    """Row offsets of a CSR column start at 0, never fall, and end with the rows."""
+    cdef Py_ssize_t n, count = starts.shape[0]
+    cdef bint falls = False
+    if count == 0 or starts[0] != 0 or starts[count - 1] != end:
+        raise ValueError(f"{name} must start with 0 and end with {end}")
+    for n in range(1, count):
+        falls |= starts[n] < starts[n - 1]
+    if falls:
+        raise ValueError(f"{name} must not fall")
+    return 0
+
+
+@cython.boundscheck(False)   # as above
+cdef int64_t width_of(const int32_t[::1] names) except -1:
+    """How many ids a table needs room for."""
+    cdef Py_ssize_t n
+    cdef int32_t highest = 0, lowest = 0
+    for n in range(names.shape[0]):
+        highest = max(highest, names[n])
+        lowest = min(lowest, names[n])
+    if lowest < 0 or highest >= WIDEST:
+        raise ValueError(f"names must be ids from 0 to {WIDEST - 1}")
+    return <int64_t>highest + 1
+
+
+@cython.boundscheck(False)   # check_starts and width_of bound every index
+def select_protocols(names, member_start, group_start):
+    cdef const int32_t[::1] ids = np.ascontiguousarray(names, dtype=np.int32)
+    cdef const int64_t[::1] member_at = np.ascontiguousarray(member_start, dtype=np.int64)
+    cdef const int64_t[::1] group_at = np.ascontiguousarray(group_start, dtype=np.int64)
+    check_starts(member_at, "member_start", ids.shape[0])
+    check_starts(group_at, "group_start", member_at.shape[0] - 1)
+    cdef int64_t width = width_of(ids)
+    cdef Py_ssize_t g, count = group_at.shape[0] - 1
+    winners = np.empty(count, dtype=np.int32)
+    most = np.empty(count, dtype=np.int32)
+    cdef int32_t[::1] winner = winners, votes = most
+    cdef int32_t* table = <int32_t*>calloc(3 * width, sizeof(int32_t))
+    cdef int64_t at, first, last
+    if table == NULL:
+        raise MemoryError
+    for g in range(count):
+        first = group_at[g]
+        last = group_at[g + 1]
+        if first == last:
+            winner[g] = NO_CANDIDATE
+            votes[g] = 0
+            continue
+        votes[g] = tally(ids, member_at, first, last, table, table + width,
+                         table + 2 * width, &winner[g])
+        if g + 1 == count:
+            break
+        if width <= member_at[last] - member_at[first]:
+            memset(table, 0, 2 * width * sizeof(int32_t))
+        else:
+            for at in range(member_at[first], member_at[last]):
+                table[ids[at]] = 0
+                table[width + ids[at]] = 0
+    free(table)
+    return winners, most

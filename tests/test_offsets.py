@@ -1,0 +1,139 @@
+"""The offsets of one group: the worked cases of the rules, and columns against single offsets."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie import CoterieError, OffsetMap, expired
+from coterie._core.offsets import Offset
+
+TP = ("t", 0)
+DAY_MS = 86_400_000
+TIMES = st.integers(-10, 40)
+
+
+def test_a_transactional_offset_shows_by_its_position_not_by_its_marker():
+    offsets = OffsetMap()
+    offsets.prepare_txn_offset_commit(7, {TP: 1})
+    offsets.on_txn_offset_commit_append(7, {TP: 1}, 10)
+    offsets.commit({TP: 2}, 11)
+    offsets.complete_pending_txn_offset_commit(7, True)
+    assert offsets[TP].offset == 2
+
+
+def test_a_transactional_offset_after_a_plain_one_wins_once_committed():
+    offsets = OffsetMap()
+    offsets.commit({TP: 2}, 10)
+    offsets.prepare_txn_offset_commit(7, {TP: 1})
+    offsets.on_txn_offset_commit_append(7, {TP: 1}, 11)
+    assert offsets[TP].offset == 2
+    with pytest.raises(CoterieError, match="unstable"):
+        offsets.fetch(*TP, require_stable=True)
+    offsets.complete_pending_txn_offset_commit(7, True)
+    assert offsets.fetch(*TP, require_stable=True).offset == 1
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_overlapping_commits_the_later_position_wins_in_either_order(order):
+    offsets = OffsetMap()
+    commits = [({TP: Offset(1)}, 5), ({TP: Offset(2)}, 6)]
+    for entries, _ in commits:
+        offsets.prepare_offset_commit(entries)
+    offsets.on_offset_commit_append(*commits[order[0]])
+    if order[0] == 0:
+        assert offsets.is_pending(*TP)  # the value that the second prepared
+        offsets.on_offset_commit_append(*commits[1])
+        assert offsets[TP].offset == 2
+    else:
+        assert offsets[TP].offset == 2
+        offsets.on_offset_commit_append(*commits[0])  # finds nothing pending
+        assert offsets[TP].offset == 2
+    assert not offsets.is_pending(*TP)
+
+
+def test_an_append_that_comes_back_after_a_removal_changes_nothing():
+    offsets = OffsetMap()
+    offsets.prepare_offset_commit({TP: 1})
+    assert offsets.remove([TP]) == []
+    offsets.on_offset_commit_append({TP: 1}, 3)
+    assert TP not in offsets
+    assert not offsets.has_offsets
+
+
+def test_a_failed_repeat_in_a_transaction_forgets_the_earlier_offset_too():
+    offsets = OffsetMap()
+    offsets.prepare_txn_offset_commit(7, {TP: 1})
+    offsets.on_txn_offset_commit_append(7, {TP: 1}, 3)
+    offsets.prepare_txn_offset_commit(7, {TP: 2})
+    offsets.fail_pending_txn_offset_commit(7, {TP: 2})
+    assert not offsets.has_offsets
+
+
+def test_a_producer_whose_offsets_were_removed_still_keeps_the_group():
+    offsets = OffsetMap()
+    offsets.prepare_txn_offset_commit(7, {TP: 1})
+    offsets.remove([TP])
+    assert offsets.has_offsets
+    offsets.complete_pending_txn_offset_commit(7, False)
+    assert not offsets.has_offsets
+
+
+def test_a_marker_before_the_append_came_back_is_an_error():
+    offsets = OffsetMap()
+    offsets.prepare_txn_offset_commit(7, {TP: 1})
+    with pytest.raises(CoterieError, match="producer 7"):
+        offsets.complete_pending_txn_offset_commit(7, True)
+
+
+def test_an_explicit_expiry_decides_alone_and_a_pending_commit_protects():
+    offsets = OffsetMap()
+    offsets.commit({("t", 0): Offset(1, commit_timestamp=0, expire_timestamp=100 * DAY_MS)}, 1)
+    offsets.commit({("t", 1): Offset(1, commit_timestamp=0)}, 2)
+    offsets.commit({("u", 0): Offset(1, commit_timestamp=0)}, 3)
+    offsets.commit({("t", 2): Offset(1, commit_timestamp=0)}, 4)
+    offsets.prepare_offset_commit({("t", 2): 9})
+    gone = offsets.expire(8 * DAY_MS, 7 * DAY_MS, keep={"u"})
+    assert gone == [("t", 1)]
+    assert len(offsets) == 3
+    assert offsets.expire(8 * DAY_MS, 7 * DAY_MS, base_ms=2 * DAY_MS) == []
+
+
+@given(st.lists(st.tuples(TIMES, TIMES, TIMES, st.booleans())), TIMES, st.integers(0, 30))
+def test_the_filter_over_columns_is_the_rule_of_one_offset(rows, now_ms, retention_ms):
+    commit, expire, base, keep = zip(*rows, strict=True) if rows else ((), (), (), ())
+    wanted = [
+        not k and (now_ms >= e if e >= 0 else now_ms - b >= retention_ms) for _, e, b, k in rows
+    ]
+    got = expired(commit, expire, now_ms, retention_ms, base, np.array(keep, dtype=bool))
+    assert got.dtype == np.bool_
+    assert got.tolist() == wanted
+    plain = expired(commit, None, now_ms, retention_ms)
+    assert plain.tolist() == [now_ms - c >= retention_ms for c, *_ in rows]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 20), TIMES, TIMES)), TIMES)
+def test_a_map_expires_what_the_filter_says(rows, now_ms):
+    offsets, last = OffsetMap(), {}
+    for position, (topic, partition, commit_ms, expire_ms) in enumerate(rows):
+        entry = Offset(1, commit_timestamp=commit_ms, expire_timestamp=max(expire_ms, -1))
+        offsets.commit({(topic, partition): entry}, position)
+        last[topic, partition] = (commit_ms, expire_ms)
+    keys = list(last)
+    flags = expired([last[k][0] for k in keys], [last[k][1] for k in keys], now_ms, 10,
+                    keep=np.array([k[0] == "b" for k in keys], dtype=bool))  # fmt: skip
+    wanted = {key for key, flag in zip(keys, flags, strict=True) if flag}
+    assert set(offsets.expire(now_ms, 10, keep={"b"})) == wanted
+    assert {key for key, _ in offsets.items()} == set(keys) - wanted
+    assert len(offsets) == len(keys) - len(wanted)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [([1.5], [1]), ([1, 2], [1, 2, 3]), ([[1]], [1])],
+)
+def test_columns_of_the_wrong_kind_are_refused(columns):
+    with pytest.raises(ValueError, match="_ms"):
+        expired(*columns, 0, 0)
+    with pytest.raises(ValueError, match="keep"):
+        expired([1], [1], 0, 0, keep=[1])
