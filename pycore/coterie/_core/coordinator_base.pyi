@@ -1,0 +1,13 @@
+from typing import final
+
+@final
+class AppendOp:
+    """An append and what waits for it; see :class:`coterie.PendingAppend`."""
+
+    kind: int
+    group_id: str
+    records: tuple[tuple[bytes, bytes | None], ...]
+    producer_id: int
+    producer_epoch: int
+    transactional: bool
+    done: bool

@@ -1,0 +1,16 @@
+from collections.abc import Iterator
+from typing import Any, final
+
+OPS: tuple[str, ...]
+
+@final
+class Effects:
+    """What a coordinator did, in order: rows of 32 bytes, made objects when asked for."""
+
+    count: int
+    def __len__(self) -> int: ...
+    def clear(self) -> None: ...
+    def events(self) -> list[Any]:
+        """Return each row as an event of :mod:`coterie.values`."""
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Yield each row as the dict of a trace's output line, unanswered requests left out."""

@@ -1,0 +1,135 @@
+from collections.abc import Collection, Iterable
+from typing import final
+
+from coterie.values import GroupOverview, GroupSummary, MemberSummary
+
+Protocols = Iterable[tuple[str, bytes]]
+
+@final
+class MemberMetadata:
+    """A member of a group, with Kafka's fields (``MemberMetadata.scala``).
+
+    ``protocols`` are (name, metadata) in order of preference.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    protocol_type: str | None
+    protocols: tuple[tuple[str, bytes], ...]
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    assignment: bytes
+    is_new: bool
+    def __init__(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocol_type: str | None,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None: ...
+    @property
+    def is_static_member(self) -> bool: ...
+    @property
+    def is_awaiting_join(self) -> bool: ...
+    @property
+    def is_awaiting_sync(self) -> bool: ...
+    def matches(self, protocols: Protocols) -> bool:
+        """Whether a list equals the member's: same names and bytes in the same places."""
+    def metadata(self, protocol: str) -> bytes:
+        """Return its metadata for a protocol; CoterieError if it does not support it."""
+    def vote(self, candidates: Collection[str]) -> str:
+        """Return the first of its names that is a candidate; CoterieError if none is."""
+    def summary(self, protocol: str | None = None) -> MemberSummary:
+        """Describe it; metadata and assignment only with a protocol."""
+
+@final
+class GroupMetadata:
+    """A group: its state, its members, its offsets (``GroupMetadata.scala``).
+
+    Members are visited in the order in which they were added; a static member that gets a new id
+    is added anew, at the end. Times are ms. No timers: those are the coordinator's.
+    """
+
+    group_id: str
+    current_state_timestamp: int
+    protocol_type: str | None
+    protocol_name: str | None
+    generation_id: int
+    leader_id: str | None
+    num_members_awaiting_join: int
+    new_member_added: bool
+    subscribed_topics: frozenset[str] | None
+    def __init__(self, group_id: str, now_ms: int = 0) -> None: ...
+    @property
+    def current_state(self) -> str:
+        """Empty, PreparingRebalance, CompletingRebalance, Stable or Dead."""
+    @property
+    def size(self) -> int: ...
+    @property
+    def supported_protocols(self) -> dict[str, int]:
+        """How many list entries name each protocol."""
+    @property
+    def all_members(self) -> list[MemberMetadata]: ...
+    @property
+    def all_static_members(self) -> dict[str, str]:
+        """Member ids by group instance id."""
+    @property
+    def pending_member_ids(self) -> list[str]:
+        """Ids that were handed out and have not joined."""
+    @property
+    def pending_sync_members(self) -> list[str]:
+        """Members of the generation that have not synced."""
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The largest of the members; 0 without any."""
+    @property
+    def has_all_members_joined(self) -> bool: ...
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether the state may be followed by PreparingRebalance."""
+    def is_in(self, state: str) -> bool: ...
+    def transition_to(self, state: str, now_ms: int) -> None:
+        """Change the state; CoterieError where Kafka does not allow the step."""
+    def has(self, member_id: str) -> bool: ...
+    def is_leader(self, member_id: str) -> bool: ...
+    def member(self, member_id: str) -> MemberMetadata | None: ...
+    def add(self, member: MemberMetadata) -> None:
+        """Add a member; the first one leads and gives the protocol type.
+
+        Raises CoterieError where its group instance id is taken.
+        """
+    def remove(self, member_id: str) -> None:
+        """Remove a member; the first one left leads if it did. An unknown id is no error."""
+    def update_member(
+        self,
+        member: MemberMetadata,
+        protocols: Protocols,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+    ) -> None:
+        """Replace a member's protocols and timeouts."""
+    def replace_static_member(
+        self, group_instance_id: str, old_member_id: str, new_member_id: str
+    ) -> MemberMetadata:
+        """Give a static member a new id; it keeps its assignment, client id and host."""
+    def supports_protocols(self, protocol_type: str | None, names: Iterable[str]) -> bool:
+        """Whether a member with these could join."""
+    def candidate_protocols(self) -> set[str]:
+        """Names that all members support."""
+    def select_protocol(self) -> str:
+        """Return the winner of the vote; CoterieError without members or candidates."""
+    def init_next_generation(self, now_ms: int) -> None:
+        """Raise the generation; CompletingRebalance with members, else Empty."""
+    def find_subscribed_topics(self) -> None:
+        """Compute ``subscribed_topics`` anew."""
+    def current_member_metadata(self) -> list[tuple[str, str | None, bytes]]:
+        """Return what a leader is told: id, instance id, metadata of every member."""
+    def overview(self) -> GroupOverview: ...
+    def summary(self) -> GroupSummary: ...

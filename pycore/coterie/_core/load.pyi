@@ -1,0 +1,21 @@
+from collections.abc import Iterable
+from typing import Any
+
+from coterie._core.group import GroupMetadata
+
+def load(log: Iterable[tuple[Any, ...]], now_ms: int) -> dict[str, GroupMetadata]:
+    """Return the groups of a log, by id.
+
+    Parameters
+    ----------
+    log
+        (base offset, producer id, epoch, transactional, control, ((key, value), ...)) in order.
+
+    Raises
+    ------
+    CorruptData
+        A record that stops Kafka's load.
+    """
+
+def decode_record(key: bytes, value: bytes | None) -> dict[str, Any]:
+    """Return the fields of an offset or group record as ``{"key": ..., "value": ...}``."""

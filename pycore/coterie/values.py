@@ -1,0 +1,426 @@
+"""Plain values: Kafka's error codes, responses, events. Frozen, comparable, printable.
+
+Nothing here decides anything. Names are Kafka's in snake_case; times are int milliseconds.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, fields
+from enum import Enum, IntEnum
+from typing import Any
+
+__all__ = [
+    "Append",
+    "Batch",
+    "Cause",
+    "DeleteGroupsResponse",
+    "DescribeGroupResponse",
+    "Error",
+    "GroupOverview",
+    "GroupSummary",
+    "HeartbeatResponse",
+    "JoinGroupResponse",
+    "LeaveGroupResponse",
+    "ListGroupsResponse",
+    "MemberSummary",
+    "OffsetAndMetadata",
+    "OffsetCommitResponse",
+    "OffsetDeleteResponse",
+    "OffsetFetchResponse",
+    "Response",
+    "SyncGroupResponse",
+    "Transition",
+    "TxnOffsetCommitResponse",
+    "Unanswered",
+]
+
+
+class Error(IntEnum):
+    """Kafka's error codes, as far as a group coordinator meets them (``Errors.java``)."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    INVALID_FETCH_SIZE = 4
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    BROKER_NOT_AVAILABLE = 8
+    REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
+    STALE_CONTROLLER_EPOCH = 11
+    OFFSET_METADATA_TOO_LARGE = 12
+    NETWORK_EXCEPTION = 13
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
+    RECORD_LIST_TOO_LARGE = 18
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
+    UNSUPPORTED_VERSION = 35
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    SECURITY_DISABLED = 54
+    OPERATION_NOT_ATTEMPTED = 55
+    KAFKA_STORAGE_ERROR = 56
+    LOG_DIR_NOT_FOUND = 57
+    UNKNOWN_PRODUCER_ID = 59
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
+    INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
+    PRODUCER_FENCED = 90
+    TRANSACTION_ABORTABLE = 120
+
+
+class Cause(Enum):
+    """What made a group change its state (no field of a trace line)."""
+
+    JOIN = 0
+    METADATA_CHANGED = 1
+    LEADER_REJOIN = 2
+    LEAVE = 3
+    SESSION_TIMEOUT = 4
+    REBALANCE_TIMEOUT = 5
+    SYNC_TIMEOUT = 6
+    STATIC_RETURN = 7
+    APPEND_FAILED = 8
+    SIZE = 9
+    FAILOVER = 10
+    COMPLETED = 11
+    CLEANUP = 12
+
+
+def plain(value: Any) -> Any:
+    """Return the JSON form of a value: error names, base64, objects and lists."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, Error):
+        return value.name
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A committed offset. ``commit_timestamp`` None: the time of the commit; -1: no epoch."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp: int | None = None
+    expire_timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSummary:
+    """A member as DescribeGroups shows it."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A group as DescribeGroups shows it; protocol, metadata, assignments only when Stable."""
+
+    state: str
+    protocol_type: str
+    protocol_name: str
+    members: tuple[MemberSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOverview:
+    """A group as ListGroups shows it."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinMember:
+    """A member as the leader is told of it."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupResponse:
+    """Answer to JoinGroup; ``members`` is empty for followers."""
+
+    error: Error
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader: str
+    member_id: str
+    skip_assignment: bool
+    members: tuple[JoinMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupResponse:
+    """Answer to SyncGroup."""
+
+    error: Error
+    protocol_type: str | None
+    protocol_name: str | None
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse:
+    """Answer to Heartbeat."""
+
+    error: Error
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveMember:
+    """One entry of a LeaveGroup response."""
+
+    member_id: str
+    group_instance_id: str | None
+    error: Error
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroupResponse:
+    """Answer to LeaveGroup: one entry per entry of the request."""
+
+    error: Error
+    members: tuple[LeaveMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionError:
+    """The error of one partition."""
+
+    topic: str
+    partition: int
+    error: Error
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitResponse:
+    """Answer to OffsetCommit; ``error`` is always NONE, each partition has its own."""
+
+    error: Error
+    partitions: tuple[PartitionError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TxnOffsetCommitResponse:
+    """Answer to TxnOffsetCommit; ``error`` is always NONE, each partition has its own."""
+
+    error: Error
+    partitions: tuple[PartitionError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedOffset:
+    """One partition of an OffsetFetch response; -1: no such offset."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    error: Error
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchResponse:
+    """Answer to OffsetFetch."""
+
+    error: Error
+    partitions: tuple[FetchedOffset, ...]
+
+    def __getitem__(self, key: tuple[str, int]) -> FetchedOffset:
+        """Return the entry of a topic and partition."""
+        for entry in self.partitions:
+            if (entry.topic, entry.partition) == tuple(key):
+                return entry
+        raise KeyError(key)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleteResponse:
+    """Answer to OffsetDelete."""
+
+    error: Error
+    partitions: tuple[PartitionError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroupResponse:
+    """Answer to DescribeGroups for one group."""
+
+    error: Error
+    state: str
+    protocol_type: str
+    protocol_name: str
+    members: tuple[MemberSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupsResponse:
+    """Answer to ListGroups."""
+
+    error: Error
+    groups: tuple[GroupOverview, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGroup:
+    """One entry of a DeleteGroups response."""
+
+    group_id: str
+    error: Error
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupsResponse:
+    """Answer to DeleteGroups; ``error`` is always NONE, each group has its own."""
+
+    error: Error
+    groups: tuple[DeletedGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch of the coordinator's log: one append, or a marker."""
+
+    base_offset: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    transactional: bool = False
+    control: bool = False
+    records: tuple[tuple[bytes | None, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A group changed its state."""
+
+    at: int
+    group_id: str
+    from_: str
+    to: str
+    generation_id: int
+    cause: Cause
+    member_id: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the line of a trace's output; it has neither cause nor member."""
+        return {
+            "at": self.at,
+            "event": "transition",
+            "group_id": self.group_id,
+            "from": self.from_,
+            "to": self.to,
+            "generation_id": self.generation_id,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A record was written to the coordinator's log; ``value`` None is a tombstone."""
+
+    at: int
+    group_id: str
+    key: bytes
+    value: bytes | None
+    base_offset: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the line of a trace's output; it has no offset."""
+        return {
+            "at": self.at,
+            "event": "append",
+            "group_id": self.group_id,
+            "key": plain(self.key),
+            "value": plain(self.value),
+        }
+
+    def decoded(self) -> dict[str, Any]:
+        """Return the record's fields: key and value as mappings, value None for a tombstone."""
+        from coterie._core.load import decode_record
+
+        return decode_record(self.key, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A request was answered."""
+
+    at: int
+    id: int
+    op: str
+    response: Any
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the line of a trace's output."""
+        head = {"at": self.at, "event": "response", "id": self.id, "op": self.op}
+        fields: dict[str, Any] = plain(self.response)
+        return head | fields
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A request will never be answered: ``why`` is ``"replaced"`` or ``"dropped"``."""
+
+    at: int
+    id: int
+    op: str
+    why: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """No line of a trace's output (such requests have none), but its shape."""
+        return {"at": self.at, "event": "unanswered", "id": self.id, "op": self.op, "why": self.why}

@@ -1,0 +1,51 @@
+"""What the coordinator did, in order: a compact array, and the objects that some rows need."""
+from libc.stdint cimport int16_t, int32_t, int64_t
+
+cdef enum Kind:
+    RESPONSE = 0
+    TRANSITION = 1
+    APPEND = 2
+    UNANSWERED = 3
+
+cdef enum Op:                      # the order of OPS in effects.pyx
+    ADVANCE = 0
+    JOIN_GROUP = 1
+    SYNC_GROUP = 2
+    HEARTBEAT = 3
+    LEAVE_GROUP = 4
+    OFFSET_COMMIT = 5
+    TXN_OFFSET_COMMIT = 6
+    END_TXN = 7
+    OFFSET_FETCH = 8
+    OFFSET_DELETE = 9
+    DESCRIBE_GROUP = 10
+    LIST_GROUPS = 11
+    DELETE_GROUPS = 12
+    DELETE_PARTITIONS = 13
+    CLEANUP = 14
+    FAILOVER = 15
+    FAIL_APPEND = 16
+    RESIGN = 17
+    BEGIN_LOAD = 18
+    FINISH_LOAD = 19
+
+cdef enum Why:
+    REPLACED = 0
+    DROPPED = 1
+
+cdef struct Effect:                # 32 bytes
+    int64_t at_ms
+    int64_t id                     # of the request; of a transition the generation
+    int32_t payload                # index into payloads, or -1
+    int16_t kind
+    int16_t op                     # of a transition: from << 8 | to
+    int32_t code                   # the error; of a transition its cause; why it is unanswered
+
+cdef class Effects:
+    cdef Effect* rows
+    cdef readonly Py_ssize_t count
+    cdef Py_ssize_t capacity
+    cdef list payloads
+
+    cdef int push(self, int kind, int64_t at_ms, int64_t id, int op, int code,
+                  object payload) except -1

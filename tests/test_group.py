@@ -1,0 +1,138 @@
+"""GroupMetadata and MemberMetadata by themselves, with Kafka's names."""
+
+import pytest
+
+from coterie import CoterieError, GroupMetadata, MemberMetadata
+
+STATES = ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
+VALID = {
+    "Empty": {"PreparingRebalance"},
+    "PreparingRebalance": {"Stable", "CompletingRebalance", "Empty"},
+    "CompletingRebalance": {"PreparingRebalance"},
+    "Stable": {"CompletingRebalance"},
+    "Dead": set(STATES),
+}
+WAYS = {
+    "Empty": [],
+    "PreparingRebalance": ["PreparingRebalance"],
+    "CompletingRebalance": ["PreparingRebalance", "CompletingRebalance"],
+    "Stable": ["PreparingRebalance", "CompletingRebalance", "Stable"],
+    "Dead": ["Dead"],
+}
+
+
+def member(member_id, names="range", instance=None, **fields):
+    fields = {"rebalance_timeout_ms": 60_000, "session_timeout_ms": 10_000} | fields
+    return MemberMetadata(member_id, instance, "client", "/127.0.0.1",
+                          protocol_type="consumer", protocols=[(n, b"") for n in names.split()],
+                          **fields)  # fmt: skip
+
+
+@pytest.mark.parametrize("before", STATES)
+@pytest.mark.parametrize("after", STATES)
+def test_only_kafkas_transitions_are_allowed(before, after):
+    group = GroupMetadata("g")
+    for state in WAYS[before]:
+        group.transition_to(state, 1)
+    assert group.can_rebalance == (before in VALID["PreparingRebalance"])
+    if before in VALID[after]:
+        group.transition_to(after, 7)
+        assert (group.current_state, group.current_state_timestamp) == (after, 7)
+    else:
+        with pytest.raises(CoterieError, match=f"from {before} to {after}"):
+            group.transition_to(after, 7)
+        assert group.current_state == before
+
+
+def test_the_first_member_leads_and_the_next_oldest_after_it():
+    group = GroupMetadata("g")
+    for name in "abc":
+        group.add(member(name))
+    assert group.is_leader("a")
+    group.remove("a")
+    assert group.leader_id == "b"
+    group.remove("b"), group.remove("c"), group.remove("nobody")
+    assert (group.leader_id, group.size, group.protocol_type) == (None, 0, "consumer")
+
+
+def test_a_static_member_with_a_new_id_moves_to_the_end_and_leads_on():
+    group = GroupMetadata("g")
+    group.add(member("a", instance="i"))
+    group.add(member("b"))
+    group.replace_static_member("i", "a", "a2")
+    assert [m.member_id for m in group.all_members] == ["b", "a2"]
+    assert (group.leader_id, group.all_static_members) == ("a2", {"i": "a2"})
+    with pytest.raises(CoterieError, match="there already"):
+        group.add(member("c", instance="i"))
+    with pytest.raises(CoterieError, match="not the member"):
+        group.replace_static_member("i", "a", "a3")
+
+
+def test_an_empty_group_takes_any_protocol_and_others_only_a_common_one():
+    group = GroupMetadata("g")
+    assert group.supports_protocols("consumer", ["x"])
+    assert not group.supports_protocols("consumer", [])
+    assert not group.supports_protocols("", ["x"])
+    group.add(member("a", "range sticky"))
+    group.add(member("b", "sticky"))
+    group.transition_to("PreparingRebalance", 0)
+    assert group.candidate_protocols() == {"sticky"}
+    assert group.supports_protocols("consumer", ["x", "sticky"])
+    assert not group.supports_protocols("consumer", ["range"])
+    assert not group.supports_protocols("connect", ["sticky"])
+
+
+def test_a_generation_selects_the_protocol_and_summaries_follow_the_state():
+    group = GroupMetadata("g")
+    group.add(member("a", "range sticky"))
+    group.transition_to("PreparingRebalance", 0)
+    group.init_next_generation(5)
+    assert (group.generation_id, group.protocol_name) == (1, "range")
+    assert group.summary().protocol_name == ""
+    group.transition_to("Stable", 6)
+    assert group.summary().protocol_name == "range"
+    assert group.overview().state == "Stable"
+    assert group.current_member_metadata() == [("a", None, b"")]
+
+
+def test_a_first_member_that_names_its_protocol_twice_leaves_the_group_stuck():
+    group = GroupMetadata("g")
+    group.add(member("a", "range range"))
+    group.transition_to("PreparingRebalance", 0)
+    assert group.supported_protocols == {"range": 2}
+    with pytest.raises(CoterieError):
+        group.init_next_generation(5)
+    assert (group.current_state, group.generation_id) == ("PreparingRebalance", 1)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "topics"),
+    [
+        ("0000 00000001 0001 74 ffffffff", {"t"}),
+        ("7fff 00000002 0001 74 0001 75 00000001 09", {"t", "u"}),
+        ("0000 00000000 ffffffff", set()),
+        ("", None),
+        ("0000 00000001", None),
+        ("ffff 00000000 ffffffff", None),
+        ("0000 00000001 0009 74 ffffffff", None),
+        ("0000 7fffffff 0001 74", None),
+    ],
+)
+def test_subscribed_topics_are_read_with_the_first_layout(metadata, topics):
+    group = GroupMetadata("g")
+    data = [("range", bytes.fromhex(metadata))]
+    group.add(MemberMetadata("a", None, "c", "/h", 1, 1, "consumer", data))
+    group.transition_to("PreparingRebalance", 0)
+    group.init_next_generation(0)
+    assert group.subscribed_topics == topics
+
+
+def test_a_member_votes_and_matches_in_order():
+    one = member("a", "range sticky")
+    assert one.vote({"sticky"}) == "sticky"
+    assert one.matches([("range", b""), ("sticky", b"")])
+    assert not one.matches([("sticky", b""), ("range", b"")])
+    with pytest.raises(CoterieError):
+        one.vote({"x"})
+    with pytest.raises(CoterieError):
+        one.metadata("x")
