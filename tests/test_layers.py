@@ -36,7 +36,7 @@ ROOMS = {  # room of the core -> its modules; a name may end in `*`
     " batch record reader writer",
     "structures": "timers votes offsets expiry",
     "bulk": "keytable commit fold* intake partial generations columns* scan merge",
-    "machine": "group* member* coordinator* load trace*",
+    "machine": "group* member* coordinator* effects load trace*",
 }
 MAY_USE = {  # room -> rooms below it; each may use itself
     "bytes": set(),

@@ -35,3 +35,25 @@ class LogError(CoterieError):
 
 class FaultFound(LogError):
     """A fault of the log where none may be passed over (``on_fault="stop"``)."""
+
+
+class TraceError(CoterieError, ValueError):
+    """A trace says something that a coordinator cannot be asked.
+
+    Attributes
+    ----------
+    line : int or None
+        The line of the trace, from 1; the header is line 1.
+    """
+
+    def __init__(self, what: str, *, line: int | None = None) -> None:
+        super().__init__(what if line is None else f"line {line}: {what}")
+        self.line = line
+
+
+class ConfigError(CoterieError, ValueError):
+    """A setting that does not exist, or a value that it cannot have."""
+
+
+class NotAnswered(CoterieError):
+    """The response of a request that has none (yet)."""

@@ -1,0 +1,95 @@
+"""Settings of a coordinator: Kafka's names, defaults and bounds, and two of our own.
+
+Source: ``GroupCoordinatorConfig.java``, ``OffsetConfig.java``. Settings that no rule of the
+coordinator reads are accepted, so that a broker's own can be handed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from coterie.errors import ConfigError
+
+__all__ = ["DEFAULTS", "coordinator_config"]
+
+_INT32 = 2**31
+_INT64 = 2**63
+
+# name -> (default, least, beyond the largest)
+_NUMBERS: dict[str, tuple[int, int, int]] = {
+    "group.initial.rebalance.delay.ms": (3000, 0, _INT32),
+    "group.min.session.timeout.ms": (6000, -_INT32, _INT32),
+    "group.max.session.timeout.ms": (1800000, -_INT32, _INT32),
+    "group.max.size": (2147483647, 1, _INT32),
+    "offset.metadata.max.bytes": (4096, -_INT32, _INT32),
+    "offsets.retention.minutes": (10080, 1, _INT32),
+    "offsets.retention.check.interval.ms": (600000, 1, _INT64),
+    "offsets.topic.num.partitions": (50, 1, _INT32),
+    "offsets.topic.segment.bytes": (104857600, 1, _INT32),
+    "offsets.topic.compression.codec": (0, 0, 5),
+    "offsets.commit.timeout.ms": (5000, 1, _INT32),
+    "offsets.commit.required.acks": (-1, -1, 2),
+    "offsets.load.buffer.size": (5242880, 1, _INT32),
+}
+_CHOICES: dict[str, tuple[str | None, ...]] = {
+    "coterie.cleanup": (None, "periodic"),
+    "coterie.behaviour": ("3.9", "2.4"),
+    # Which protocol wins a tied vote: the first voted for, or the one that a broker's hash map
+    # visits first. The latter is for traces that come from a broker.
+    "coterie.ties": ("first", "hash"),
+}
+
+DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {name: bounds[0] for name, bounds in _NUMBERS.items()}
+    | {name: choices[0] for name, choices in _CHOICES.items()}
+)
+
+
+def coordinator_config(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """All settings, with defaults where none is given.
+
+    Raises
+    ------
+    ConfigError
+        A key that does not exist, a value of the wrong type or out of range.
+    """
+    settings = dict(DEFAULTS)
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(f"the configuration must be a mapping, not {type(given).__name__}")
+    for name, value in (given or {}).items():
+        if value is None:
+            continue
+        if name in _CHOICES:
+            if value not in _CHOICES[name]:
+                choices = ", ".join(repr(c) for c in _CHOICES[name] if c)
+                raise ConfigError(f"{name} must be one of {choices}, not {value!r}")
+        elif name in _NUMBERS:
+            _, least, beyond = _NUMBERS[name]
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ConfigError(f"{name} must be an integer, not {value!r}")
+            if not least <= value < beyond:
+                raise ConfigError(f"{name} must be from {least} to {beyond - 1}, not {value}")
+        else:
+            raise ConfigError(f"{name!r} is no setting of the coordinator{_like(name)}")
+        settings[name] = value
+    return MappingProxyType(settings)
+
+
+def _like(name: Any) -> str:
+    from difflib import get_close_matches  # only for the message
+
+    near = get_close_matches(str(name), DEFAULTS, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """``KEY=VALUE`` of a command line as a pair; numbers become integers."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"{text!r} must be KEY=VALUE")
+    try:
+        return name, int(value)
+    except ValueError:
+        return name, value

@@ -1,0 +1,134 @@
+"""What a caller holds while the coordinator is not done: answers, appends, a trace's output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from coterie._core.coordinator_base import AppendOp
+from coterie._core.effects import Effects
+from coterie.errors import NotAnswered
+from coterie.values import Error
+
+if TYPE_CHECKING:
+    from coterie.coordinator import GroupCoordinator
+
+__all__ = ["Pending", "PendingAppend", "TraceOutput"]
+
+T = TypeVar("T")
+
+
+class Pending(Generic[T]):
+    """The answer to a request that may have to wait.
+
+    Attributes
+    ----------
+    id : int
+        The request's id, as in the events.
+    status : str
+        ``"waiting"``, ``"answered"``, ``"replaced"`` (by a later request of the same member) or
+        ``"dropped"`` (the member is gone); the last two are never answered.
+    answered_at : int or None
+        The virtual time of the answer, in ms.
+    """
+
+    __slots__ = ("_response", "answered_at", "id", "op", "status")
+
+    def __init__(self, request_id: int, op: str) -> None:
+        self.id, self.op = request_id, op
+        self.status = "waiting"
+        self.answered_at: int | None = None
+        self._response: T | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the response is there."""
+        return self.status == "answered"
+
+    @property
+    def response(self) -> T:
+        """The response; NotAnswered while there is none."""
+        if self._response is None:
+            raise NotAnswered(f"{self.op} (request {self.id}) is {self.status}")
+        return self._response
+
+    def __repr__(self) -> str:
+        return f"<Pending {self.op} {self.id}: {self._response or self.status}>"
+
+
+class PendingAppend:
+    """An append that has not come back (only with ``appends="deferred"``)."""
+
+    __slots__ = ("_coordinator", "_op")
+    _KINDS = ("assignment", "static_return", "empty_generation", "offset_commit",
+              "txn_offset_commit", "tombstones")  # fmt: skip
+
+    def __init__(self, coordinator: GroupCoordinator, op: AppendOp) -> None:
+        self._coordinator, self._op = coordinator, op
+
+    @property
+    def group_id(self) -> str:
+        """The group whose partition is written."""
+        return self._op.group_id
+
+    @property
+    def records(self) -> tuple[tuple[bytes, bytes | None], ...]:
+        """Key and value of each record; a value of None is a tombstone."""
+        return self._op.records
+
+    @property
+    def producer_id(self) -> int:
+        """The transaction's producer, or -1."""
+        return self._op.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        """The producer's epoch, or -1."""
+        return self._op.producer_epoch
+
+    @property
+    def transactional(self) -> bool:
+        """Whether a marker decides these records."""
+        return self._op.transactional
+
+    @property
+    def kind(self) -> str:
+        """What was written: assignment, static_return, empty_generation, offset_commit, ..."""
+        return self._KINDS[self._op.kind]
+
+    @property
+    def done(self) -> bool:
+        """Whether it was completed."""
+        return self._op.done
+
+    def complete(self, error: Error = Error.NONE, *, base_offset: int | None = None) -> None:
+        """Let the append come back, with a log-level error or at an offset (default: the end).
+
+        Once each, in any order. The checks at completion run now; so do the Append events.
+        """
+        if base_offset is not None and base_offset < 0:
+            raise ValueError(f"base_offset must not be negative, not {base_offset}")
+        self._coordinator._complete(self._op, Error(error), base_offset)
+
+    def __repr__(self) -> str:
+        return f"<PendingAppend {self.kind} of {self.group_id!r}, {len(self.records)} records>"
+
+
+class TraceOutput:
+    """What playing a trace gave, compactly; made into dicts or events when asked for."""
+
+    __slots__ = ("_effects",)
+
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+
+    def __len__(self) -> int:
+        return len(self._effects)
+
+    def lines(self) -> Iterable[dict[str, Any]]:
+        """Return the lines of the trace's output, as :func:`coterie.run_trace` yields them."""
+        return self._effects.lines()
+
+    def events(self) -> list[Any]:
+        """Return events: with causes, and with the requests that were never answered."""
+        return self._effects.events()

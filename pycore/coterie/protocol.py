@@ -1,0 +1,134 @@
+"""The consumer protocol inside JoinGroup and SyncGroup: subscriptions and assignments as bytes.
+
+int16 version, then fields; each version extends the one before at its end. Source:
+``ConsumerProtocol.java``; bytes: log-format.md, section 8.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from coterie.errors import CorruptData
+
+__all__ = ["Subscription", "assignment", "read_assignment", "read_subscription", "subscription"]
+
+LATEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A parsed subscription; fields that its version has not are at their defaults."""
+
+    version: int
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    owned: dict[str, list[int]] = field(default_factory=dict)
+    generation_id: int = -1
+    rack_id: str | None = None
+
+
+def _text(value: str | None) -> bytes:
+    if value is None:
+        return b"\xff\xff"
+    raw = value.encode()
+    return struct.pack(">h", len(raw)) + raw
+
+
+def _bytes(value: bytes | None) -> bytes:
+    return b"\xff\xff\xff\xff" if value is None else struct.pack(">i", len(value)) + value
+
+
+def _partitions(owned: Mapping[str, Iterable[int]]) -> bytes:
+    out = [struct.pack(">i", len(owned))]
+    for topic, partitions in owned.items():
+        numbers = list(partitions)
+        out += [_text(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)]
+    return b"".join(out)
+
+
+def subscription(
+    topics: Iterable[str],
+    version: int = 1,
+    *,
+    user_data: bytes | None = None,
+    owned: Mapping[str, Iterable[int]] | None = None,
+    generation_id: int = -1,
+    rack_id: str | None = None,
+) -> bytes:
+    """Return the bytes of a subscription; topics and owned partitions are sorted, as Java does."""
+    if not 0 <= version <= LATEST:
+        raise ValueError(f"version must be from 0 to {LATEST}, not {version}")
+    names = sorted(topics)
+    out = [struct.pack(">hi", version, len(names)), *map(_text, names), _bytes(user_data)]
+    if version >= 1:
+        held = {topic: sorted(owned[topic]) for topic in sorted(owned)} if owned else {}
+        out.append(_partitions(held))
+    if version >= 2:
+        out.append(struct.pack(">i", generation_id))
+    if version >= 3:
+        out.append(_text(rack_id))
+    return b"".join(out)
+
+
+def assignment(
+    partitions: Mapping[str, Iterable[int]], version: int = 1, *, user_data: bytes | None = None
+) -> bytes:
+    """Return the bytes of an assignment, in the order given."""
+    if not 0 <= version <= LATEST:
+        raise ValueError(f"version must be from 0 to {LATEST}, not {version}")
+    return struct.pack(">h", version) + _partitions(partitions) + _bytes(user_data)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = bytes(data), 0
+
+    def take(self, size: int) -> bytes:
+        if size < 0 or self.at + size > len(self.data):
+            raise CorruptData(f"{size} bytes at byte {self.at} of {len(self.data)}")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "big", signed=True)
+
+    def text(self) -> str | None:
+        size = self.number(2)
+        return None if size < 0 else self.take(size).decode("utf-8", "replace")
+
+    def bytes(self) -> bytes | None:
+        size = self.number(4)
+        return None if size < 0 else self.take(size)
+
+    def partitions(self) -> dict[str, list[int]]:
+        held: dict[str, list[int]] = {}
+        for _ in range(self.number(4)):
+            topic = self.text() or ""
+            held.setdefault(topic, []).extend(self.number(4) for _ in range(self.number(4)))
+        return held
+
+
+def read_subscription(data: bytes) -> Subscription:
+    """Parse a subscription; versions above 3 are read as 3."""
+    reader = _Reader(data)
+    version = reader.number(2)
+    if version < 0:
+        raise CorruptData(f"version {version} of a subscription")
+    topics = tuple(reader.text() or "" for _ in range(reader.number(4)))
+    user_data = reader.bytes()
+    owned = reader.partitions() if version >= 1 else {}
+    generation_id = reader.number(4) if version >= 2 else -1
+    rack_id = reader.text() if version >= 3 else None
+    return Subscription(version, topics, user_data, owned, generation_id, rack_id or None)
+
+
+def read_assignment(data: bytes) -> dict[str, list[int]]:
+    """Return the partitions of an assignment; no bytes at all mean that nothing is assigned."""
+    if not data:
+        return {}
+    reader = _Reader(data)
+    if (version := reader.number(2)) < 0:
+        raise CorruptData(f"version {version} of an assignment")
+    return reader.partitions()

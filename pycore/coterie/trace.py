@@ -1,0 +1,142 @@
+"""Traces: what a coordinator is asked, in order, with virtual time; and what it then does.
+
+A trace is parsed and checked once (:func:`load_trace`) and may be played any number of times.
+The format is that of the documentation's page on traces, with its sugar for hand-written ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from coterie._core.coordinator import Coordinator, Trace
+from coterie.config import coordinator_config
+from coterie.errors import ConfigError, TraceError
+from coterie.requests import NUMBER, REQUESTS, compile_request
+
+__all__ = ["Trace", "load_trace", "run_trace"]
+
+_INT64 = 2**63
+
+
+def load_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Trace:
+    """Parse and check a trace.
+
+    Parameters
+    ----------
+    lines
+        The lines of a trace, the header first: text, bytes or parsed objects. Empty lines count
+        as lines and are passed over.
+
+    Returns
+    -------
+    Trace
+        For :meth:`coterie.GroupCoordinator.play`; ``.header`` is the first line.
+
+    Raises
+    ------
+    TraceError
+        What is wrong, with the line. It is a ValueError, too.
+    """
+    trace: Trace | None = None
+    ids: set[int] = set()
+    last_ms = 0
+    for number, line in enumerate(lines, 1):
+        try:
+            event = _parse(line)
+            if event is None:
+                continue
+            if trace is None:
+                trace = Trace(_header(event))
+                continue
+            last_ms = _add(trace, number, event, ids, last_ms)
+        except ValueError as error:
+            raise TraceError(str(error), line=number) from None
+    if trace is None:
+        raise TraceError("the trace is empty: its first line must be the header", line=1)
+    return trace
+
+
+def run_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Run a trace under its own settings; yield what the coordinator did, one dict an event.
+
+    Raises
+    ------
+    TraceError
+        As :func:`load_trace`; also where the trace would go on for ever.
+    """
+    trace = load_trace(lines)
+    core = Coordinator(coordinator_config(trace.header.get("config")))
+    yield from core.play(trace).lines()
+
+
+def _parse(line: Any) -> dict[str, Any] | None:
+    if isinstance(line, bytes):
+        line = line.decode("utf-8")
+    if isinstance(line, str):
+        if not line.strip():
+            return None
+        try:
+            line = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"no JSON: {error}") from None
+    if not isinstance(line, dict):
+        raise ValueError(f"must be an object, not {line!r:.60}")
+    return line
+
+
+def _header(event: dict[str, Any]) -> dict[str, Any]:
+    if event.get("format") != "coterie-trace":
+        raise ValueError(
+            'the first line must be the header: {"format": "coterie-trace", "version": 1, ...}'
+        )
+    if event.get("version") != 1 or isinstance(event["version"], bool):
+        raise ValueError(f"version {event.get('version')!r} of the format is not known, only 1")
+    try:
+        coordinator_config(event.get("config"))
+    except ConfigError as error:
+        raise ValueError(f"config: {error}") from None
+    return event
+
+
+def _add(trace: Trace, line: int, event: dict[str, Any], ids: set[int], last_ms: int) -> int:
+    at_ms = event.get("at")
+    if type(at_ms) is not int or not 0 <= at_ms < _INT64:
+        raise ValueError(f"needs at, the time in milliseconds from 0 on, not {at_ms!r}")
+    if at_ms < last_ms:
+        raise ValueError(f"time goes back: at {at_ms} comes after {last_ms}")
+    op: Any = event.get("op")
+    group_id, generation_id, member_id, instance, details = compile_request(op, event)
+    request_id = event.get("id")
+    if op in REQUESTS:
+        if type(request_id) is not int or not -_INT64 <= request_id < _INT64:
+            raise ValueError(f"{op}: needs id, an integer, not {request_id!r}")
+        if request_id in ids:
+            raise ValueError(f"{op}: id {request_id} was given to an earlier request")
+        ids.add(request_id)
+    else:
+        request_id = 0
+    if op == "join_group":
+        _check_join(details)
+    trace.sugar = trace.sugar or _has_sugar(event)
+    trace.add(line, at_ms, NUMBER[op], request_id, group_id, generation_id, member_id, instance,
+              details)  # fmt: skip
+    return at_ms
+
+
+def _has_sugar(event: dict[str, Any]) -> bool:
+    """Whether a member id stands for the one in an earlier answer."""
+    if "member_id_of" in event:
+        return True
+    items = [*(event.get("assignments") or ()), *(event.get("members") or ())]
+    return any("member_id_of" in item for item in items)
+
+
+def _check_join(details: Any) -> None:
+    """Refuse what no trace may hold: Kafka's code would throw, or never come to an end."""
+    names = [name for name, _ in details[1]]
+    if len(set(names)) != len(names):
+        raise ValueError("join_group: a protocol is named twice in one list")
+    if details[3] < 1:
+        raise ValueError(f"join_group: rebalance_timeout_ms must be at least 1, not {details[3]}")

@@ -1,0 +1,243 @@
+"""GroupCoordinator's own ways: pending answers, events and causes, deferred appends, load."""
+
+import pytest
+
+from coterie import (
+    Append,
+    Batch,
+    Cause,
+    ConfigError,
+    CoterieError,
+    Error,
+    GroupCoordinator,
+    NotAnswered,
+    OffsetAndMetadata,
+    Transition,
+)
+
+RANGE = {"range": b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"}
+
+
+def join(coordinator, member_id="", client_id="c", **fields):
+    fields = {"protocols": RANGE, "session_timeout_ms": 10_000} | fields
+    return coordinator.join_group(
+        "g", member_id, protocol_type="consumer", client_id=client_id, **fields
+    )
+
+
+def stable(coordinator, *clients, **fields):
+    """Members of a group in its first generation, all synced."""
+    joins = [join(coordinator, client_id=client, **fields) for client in clients or "a"]
+    ids = [coordinator.run_until(p, limit_ms=600_000).member_id for p in joins]
+    plan = {member_id: b"plan" for member_id in ids}
+    for member_id in ids:
+        coordinator.sync_group("g", 1, member_id, assignments=plan)
+        while coordinator.appends:
+            coordinator.appends[0].complete()
+    assert coordinator.describe_group("g").state == "Stable"
+    return ids
+
+
+def causes(coordinator):
+    return [(e.to, e.cause, e.member_id) for e in coordinator.take_events()
+            if isinstance(e, Transition)]  # fmt: skip
+
+
+def test_a_join_is_answered_when_the_initial_delay_ends():
+    coordinator = GroupCoordinator()
+    pending = join(coordinator)
+    assert (pending.status, pending.done, pending.answered_at) == ("waiting", False, None)
+    with pytest.raises(NotAnswered, match="waiting"):
+        _ = pending.response
+    assert coordinator.next_deadline_ms() == 3000
+    assert coordinator.run_until(pending, limit_ms=5000).error is Error.NONE
+    assert (pending.answered_at, coordinator.now_ms) == (3000, 3000)
+
+
+def test_run_until_stops_at_its_limit():
+    coordinator = GroupCoordinator()
+    pending = join(coordinator)
+    with pytest.raises(NotAnswered):
+        coordinator.run_until(pending, limit_ms=2999)
+    assert coordinator.now_ms == 2999
+
+
+def test_without_an_initial_delay_the_join_is_answered_within_the_call():
+    coordinator = GroupCoordinator({"group.initial.rebalance.delay.ms": 0})
+    assert join(coordinator).done
+
+
+def test_a_repeated_join_replaces_the_first_and_a_lost_sync_is_dropped():
+    coordinator = GroupCoordinator()
+    first, second = join(coordinator, client_id="a"), join(coordinator, client_id="b")
+    coordinator.advance(6000)
+    leader, follower = first.response.member_id, second.response.member_id
+    waits = coordinator.sync_group("g", 1, follower)
+    coordinator.leave_group("g", [follower])
+    assert waits.status == "dropped"
+    again = join(coordinator, leader)
+    assert again.done
+    with pytest.raises(NotAnswered, match="dropped"):
+        _ = waits.response
+
+
+@pytest.mark.parametrize("instance", [None, "i"])
+def test_an_earlier_waiting_join_of_the_member_is_never_answered(instance):
+    coordinator = GroupCoordinator({"group.initial.rebalance.delay.ms": 1000})
+    ids = stable(coordinator, "a", "b")
+    join(coordinator, ids[0], protocols={"range": b"new"})
+    again = [join(coordinator, ids[0]) for _ in range(2)]
+    assert [p.status for p in again] == ["replaced", "waiting"]
+    assert again[0].id < again[1].id
+    assert {e.why for e in coordinator.events if type(e).__name__ == "Unanswered"} == {"replaced"}
+
+
+def test_each_transition_has_its_cause():
+    coordinator = GroupCoordinator()
+    a, b = stable(coordinator, "a", "b", session_timeout_ms=1_000_000)
+    assert causes(coordinator) == [
+        ("PreparingRebalance", Cause.JOIN, a),
+        ("CompletingRebalance", Cause.COMPLETED, None),
+        ("Stable", Cause.COMPLETED, None),
+    ]
+    coordinator.leave_group("g", [b])
+    assert causes(coordinator)[0] == ("PreparingRebalance", Cause.LEAVE, b)
+    coordinator.advance_by(400_000)
+    assert causes(coordinator)[0][1] is Cause.REBALANCE_TIMEOUT
+    coordinator.cleanup()
+    assert causes(coordinator) == [("Dead", Cause.CLEANUP, None)]
+
+
+@pytest.mark.parametrize(
+    ("act", "cause"),
+    [
+        (lambda c, a, b: join(c, a), Cause.LEADER_REJOIN),
+        (lambda c, a, b: join(c, b, protocols={"range": b"x"}), Cause.METADATA_CHANGED),
+        (lambda c, a, b: c.advance_by(10_000), Cause.SESSION_TIMEOUT),
+        (lambda c, a, b: join(c), Cause.JOIN),
+        (lambda c, a, b: c.failover(), Cause.FAILOVER),
+    ],
+)
+def test_what_started_a_rebalance_is_told(act, cause):
+    coordinator = GroupCoordinator()
+    a, b = stable(coordinator, "a", "b")
+    coordinator.take_events()
+    act(coordinator, a, b)
+    assert causes(coordinator)[0][1] is cause
+
+
+def test_members_that_never_sync_go_at_the_sync_timeout():
+    coordinator = GroupCoordinator()
+    pending = join(coordinator, rebalance_timeout_ms=5000)
+    coordinator.advance(3000)
+    coordinator.take_events()
+    coordinator.advance(8000)
+    assert causes(coordinator)[0] == (
+        "PreparingRebalance", Cause.SYNC_TIMEOUT, pending.response.member_id,
+    )  # fmt: skip
+
+
+def test_events_go_to_the_caller_in_order_and_must_not_call_back():
+    seen = []
+    coordinator = GroupCoordinator(on_event=seen.append)
+    stable(coordinator)
+    assert seen == coordinator.events
+
+    def calls_back(event):
+        coordinator.heartbeat("g", 1, "x")
+
+    coordinator = GroupCoordinator(on_event=calls_back)
+    with pytest.raises(CoterieError, match="must not call back"):
+        coordinator.describe_group("g")
+
+
+def test_a_snapshot_is_a_frozen_view_that_changes_nothing():
+    coordinator = GroupCoordinator()
+    (member,) = stable(coordinator)
+    coordinator.offset_commit("g", {("t", 0): OffsetAndMetadata(5, 2, "m")}, generation_id=1,
+                              member_id=member)  # fmt: skip
+    view = coordinator.snapshot("g")
+    assert (view.state, view.generation_id, view.leader_id) == ("Stable", 1, member)
+    assert view.subscribed_topics == {"t"}
+    assert [(t.kind, t.deadline_ms) for t in view.timers] == [("session", 13_000)]
+    assert view.offsets["t", 0] == OffsetAndMetadata(5, 2, "m", 3000)
+    assert coordinator.snapshot("absent") is None
+    assert coordinator.snapshot("g") == view
+
+
+def test_between_resignation_and_load_requests_are_told_so():
+    coordinator = GroupCoordinator()
+    (member,) = stable(coordinator)
+    coordinator.resign()
+    assert coordinator.heartbeat("g", 1, member).error is Error.NOT_COORDINATOR
+    assert coordinator.sync_group("g", 1, member).response.error is Error.NOT_COORDINATOR
+    coordinator.begin_load()
+    assert coordinator.heartbeat("g", 1, member).error is Error.NONE
+    assert coordinator.sync_group("g", 1, member).response.error is Error.REBALANCE_IN_PROGRESS
+    assert coordinator.list_groups().error is Error.COORDINATOR_LOAD_IN_PROGRESS
+    assert coordinator.describe_group("g").error is Error.COORDINATOR_LOAD_IN_PROGRESS
+    coordinator.finish_load()
+    assert coordinator.heartbeat("g", 1, member).error is Error.NONE
+    with pytest.raises(CoterieError, match="begin_load"):
+        coordinator.finish_load()
+
+
+def test_a_coordinator_made_from_a_log_is_what_a_failover_gives():
+    first = GroupCoordinator()
+    (member,) = stable(first)
+    first.offset_commit("g", {("t", 0): 5}, generation_id=1, member_id=member)
+    first.txn_offset_commit("g", {("t", 1): 6}, producer_id=1, producer_epoch=0)
+    second = GroupCoordinator(now_ms=first.now_ms, log=first.log)
+    first.failover()
+    assert second.snapshot("g") == first.snapshot("g")
+    assert second.log == first.log
+    second.end_txn(1, committed=True)
+    assert second.offset_fetch("g", {"t": [1]})["t", 1].offset == 6
+
+
+def test_one_bad_record_empties_the_partition_which_is_owned_all_the_same():
+    good = GroupCoordinator()
+    good.offset_commit("g", {("t", 0): 5})
+    bad = Batch(1, records=((b"\0\1\0\1g", b""),))
+    coordinator = GroupCoordinator(log=[*good.log, bad])
+    assert "topic" in coordinator.load_error
+    assert coordinator.list_groups().groups == ()
+    assert coordinator.offset_commit("g", {("t", 0): 5}).done
+
+
+def test_an_append_event_decodes():
+    coordinator = GroupCoordinator()
+    (member,) = stable(coordinator)
+    coordinator.offset_commit("g", {("t", 0): OffsetAndMetadata(5, metadata="é")})
+    coordinator.offset_commit("s", {("t", 0): OffsetAndMetadata(5, metadata="é")})
+    group, offset = [e.decoded() for e in coordinator.events if isinstance(e, Append)]
+    assert group["value"]["members"][0]["member_id"] == member
+    assert offset["key"] == {"version": 1, "group": "s", "topic": "t", "partition": 0}
+    assert offset["value"]["metadata"] == "é"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda c: c.advance(-1),
+        lambda c: c.handle({"op": "poll"}),
+        lambda c: c.heartbeat("g", "1", "m"),
+        lambda c: c.heartbeat(7, 1, "m"),
+        lambda c: c.offset_commit("g", {"t": 1}),
+        lambda c: c.offset_commit("g", {("t", 2**31): 1}),
+        lambda c: c.fail_append("NO_SUCH_ERROR"),
+        lambda c: c.join_group("g", protocol_type="consumer", protocols={"range": "?"}),
+        lambda c: GroupCoordinator(appends="later"),
+        lambda c: GroupCoordinator({"group.max.size": 0}),
+    ],
+)
+def test_wrong_use_is_a_value_error_and_changes_nothing(wrong):
+    coordinator = GroupCoordinator()
+    with pytest.raises(ValueError):  # noqa: PT011 - each has its own words
+        wrong(coordinator)
+    assert coordinator.list_groups().groups == ()
+
+
+def test_an_unknown_setting_is_a_config_error():
+    with pytest.raises(ConfigError, match=r"did you mean 'group\.max\.size'"):
+        GroupCoordinator({"group.maxsize": 3})
