@@ -1,0 +1,41 @@
+"""Pending answers in asyncio tests. The library itself never awaits anything.
+
+``wait`` is for a test whose code under test is asynchronous while a driver task moves the
+virtual clock: it gives the other tasks a turn until the answer is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+from coterie.coordinator import GroupCoordinator
+from coterie.pending import Pending
+
+__all__ = ["drive", "wait"]
+
+T = TypeVar("T")
+
+
+async def wait(pending: Pending[T]) -> T:
+    """Return the response, once some other task has brought the coordinator there.
+
+    Raises
+    ------
+    NotAnswered
+        The request was replaced or dropped: it will never be answered.
+    """
+    while pending.status == "waiting":
+        await asyncio.sleep(0)
+    return pending.response
+
+
+async def drive(coordinator: GroupCoordinator, *, until_ms: int) -> None:
+    """Move the clock from deadline to deadline, a turn to the other tasks before each."""
+    while True:
+        await asyncio.sleep(0)
+        deadline_ms: Any = coordinator.next_deadline_ms()
+        if deadline_ms is None or deadline_ms > until_ms:
+            coordinator.advance(max(until_ms, coordinator.now_ms))
+            return
+        coordinator.advance(max(deadline_ms, coordinator.now_ms))

@@ -1,0 +1,247 @@
+"""``coterie trace``: run traces, compare outputs, import a broker's request log, ask what if."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from coterie.cli.failures import say
+from coterie.config import coordinator_config, parse_setting
+from coterie.errors import ConfigError, CoterieError
+
+TRACE_ENDS = (".trace.jsonl", ".trace.jsonl.gz")
+EXPECTED_ENDS = (".expected.jsonl", ".expected.jsonl.gz")
+ACTUAL_ENDS = tuple(
+    s + z for s in (".actual.jsonl", ".expected.jsonl", ".jsonl") for z in ("", ".gz")
+)
+
+
+@click.group("trace", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Run, compare and make traces of a group coordinator.
+
+    A trace (NAME.trace.jsonl, also .gz) is what a coordinator is asked, in order, with virtual
+    time; its output is what the coordinator then does.
+    """
+
+
+def open_text(path: Path) -> IO[str]:
+    """Open a text file, through gzip if its name says so."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8")
+    return path.open(encoding="utf-8")
+
+
+def stem(path: Path, ends: tuple[str, ...]) -> str:
+    """Return the name of a trace: the file's without its endings."""
+    for end in (*ends, ".jsonl", ".jsonl.gz", ".gz"):
+        if path.name.endswith(end):
+            return path.name[: -len(end)]
+    return path.name
+
+
+def found_traces(given: tuple[str, ...]) -> Iterator[tuple[Path, Path]]:
+    """Each trace file, and its place below the output folder without an ending."""
+    for name in given:
+        path = Path(name)
+        if path.is_dir():
+            files = [p for p in sorted(path.rglob("*")) if p.name.endswith(TRACE_ENDS)]
+            if not files:
+                raise CoterieError(f"{name}: holds no file that ends in .trace.jsonl (or .gz)")
+            for file in files:
+                yield file, file.parent.relative_to(path) / stem(file, TRACE_ENDS)
+        else:
+            yield path, Path(stem(path, TRACE_ENDS))
+
+
+def unreadable(path: Path, error: Exception) -> str:
+    """One line about a file that cannot be used."""
+    what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"{path}: {what}"
+
+
+READ_ERRORS = (OSError, EOFError, UnicodeDecodeError, ValueError, CoterieError)
+
+
+def write_lines(path: Path, lines: Any) -> None:
+    """Write JSON lines; the file appears whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("w", encoding="utf-8") as out:
+            for line in lines:
+                out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@command.command("run")
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@click.option("--out", required=True, metavar="DIR", help="Folder for NAME.actual.jsonl.")
+def run_command(traces: tuple[str, ...], out: str) -> None:
+    """Run traces: files, or folders that are searched through.
+
+    One output a trace, NAME.actual.jsonl; subfolders are kept. Exit 1 if any trace is wrong.
+    """
+    from coterie.trace import run_trace
+
+    failed = done = 0
+    taken: dict[Path, Path] = {}
+    for path, place in found_traces(traces):
+        target = Path(out) / place.with_name(place.name + ".actual.jsonl")
+        if target in taken:
+            raise click.UsageError(f"{path} and {taken[target]} would both be written to {target}")
+        taken[target] = path
+        try:
+            with open_text(path) as lines:
+                write_lines(target, run_trace(lines))
+            done += 1
+        except READ_ERRORS as error:
+            say(f"coterie: {unreadable(path, error)}")
+            failed += 1
+    say(f"{done} run, {failed} failed")
+    if failed:
+        raise click.exceptions.Exit(1)
+
+
+def compared(expected: Path, actual: Path) -> Iterator[tuple[str, Path, Path | None]]:
+    """Name, expected file and actual file of each pair."""
+    if not expected.is_dir():
+        yield stem(expected, EXPECTED_ENDS), expected, actual
+        return
+    for path in sorted(expected.rglob("*")):
+        if path.name.endswith(EXPECTED_ENDS):
+            name = stem(path, EXPECTED_ENDS)
+            folder = actual / path.parent.relative_to(expected)
+            places = (folder / (name + end) for end in ACTUAL_ENDS)
+            yield name, path, next((p for p in places if p.exists()), None)
+
+
+@command.command("diff")
+@click.argument("expected", type=click.Path(exists=True, path_type=Path))
+@click.argument("actual", type=click.Path(exists=True, path_type=Path))
+@click.option("--all", "show_all", is_flag=True, help="Every difference, not each trace's first.")
+@click.option(
+    "--responses", is_flag=True, help="Responses alone, whenever they came (a broker's log)."
+)
+def diff_command(expected: Path, actual: Path, show_all: bool, responses: bool) -> None:
+    """Compare outputs: two files, or two folders. Exit 1 if they differ."""
+    from coterie.tracediff import compare_responses, compare_traces
+
+    compare = compare_responses if responses else compare_traces
+    passed = failed = 0
+    for name, theirs, ours in compared(expected, actual):
+        try:
+            if ours is None:
+                raise CoterieError(f"there is no output of it in {actual}")
+            with open_text(theirs) as wanted, open_text(ours) as came:
+                found = list(compare(wanted, came))
+        except READ_ERRORS as error:
+            say(f"coterie: {name}: {unreadable(theirs, error)}")
+            failed += 1
+            continue
+        for difference in found if show_all else found[:1]:
+            click.echo(f"{name} {difference}")
+        passed, failed = passed + (not found), failed + bool(found)
+    click.echo(f"{passed} passed, {failed} failed")
+    if failed or not passed:
+        raise click.exceptions.Exit(1)
+
+
+def settings(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """``--set`` options as a configuration; what is wrong is wrong usage."""
+    try:
+        given = dict(map(parse_setting, pairs))
+        coordinator_config(given)
+    except ConfigError as error:
+        raise click.UsageError(f"--set: {error}") from None
+    return given
+
+
+set_option = click.option(
+    "--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A setting, by Kafka's name."
+)
+
+
+@command.command("import")
+@click.argument("log", type=click.Path(path_type=Path))
+@click.option("--out", required=True, metavar="DIR", help="Folder for the trace and its answers.")
+@click.option("--name", default=None, help="Name of the trace; default: the log's.")
+@set_option
+def import_command(log: Path, out: str, name: str | None, pairs: tuple[str, ...]) -> None:
+    """Make a trace of a broker's request log (kafka.request.logger at DEBUG).
+
+    Writes NAME.trace.jsonl and, from the broker's own answers, NAME.expected.jsonl; compare with
+    `coterie trace diff --responses`. The log does not tell the broker's settings: give those
+    that are not Kafka's defaults with --set.
+    """
+    from coterie.requestlog import import_request_log
+
+    config = settings(pairs)
+    title = name or log.name.removesuffix(".gz").removesuffix(".log")
+    try:
+        with open_text(log) as lines:
+            made = import_request_log(lines, config, title)
+    except READ_ERRORS as error:
+        raise CoterieError(unreadable(log, error)) from None
+    write_lines(Path(out) / f"{title}.trace.jsonl", made.trace)
+    write_lines(Path(out) / f"{title}.expected.jsonl", made.expected)
+    say(f"{len(made.trace) - 1} events from {made.start} on")
+    for reason, count in sorted(made.left_out.items()):
+        say(f"left out: {count} x {reason}")
+
+
+def factors(pairs: tuple[str, ...]) -> dict[str, float]:
+    """``CLIENT=FACTOR`` options."""
+    out = {}
+    for pair in pairs:
+        client, _, factor = pair.rpartition("=")
+        try:
+            out[client] = float(factor)
+        except ValueError:
+            raise click.UsageError(f"--scale-session: {pair!r} must be CLIENT=FACTOR") from None
+        if not client or not 0 < out[client] < 1e6:
+            raise click.UsageError(f"--scale-session: {pair!r} must be CLIENT=FACTOR, above 0")
+    return out
+
+
+@command.command("whatif")
+@click.argument("trace", type=click.Path(path_type=Path))
+@set_option
+@click.option("--scale-session", multiple=True, metavar="CLIENT=FACTOR",
+              help="Scale the session timeouts of a client id.")  # fmt: skip
+@click.option("--static", multiple=True, metavar="CLIENT", help="Give a client id a static id.")
+@click.option("--format", "shape", type=click.Choice(["table", "json"]), default="table")
+def whatif_command(
+    trace: Path,
+    pairs: tuple[str, ...],
+    scale_session: tuple[str, ...],
+    static: tuple[str, ...],
+    shape: str,
+) -> None:
+    """Run a trace as it is and under other settings; compare rebalances, times, evictions."""
+    from coterie.trace import load_trace
+    from coterie.whatif import Changes, what_if
+
+    changes = Changes(settings(pairs), factors(scale_session), frozenset(static))
+    try:
+        with open_text(trace) as lines:
+            base, changed = what_if(load_trace(lines), changes)
+    except READ_ERRORS as error:
+        raise CoterieError(unreadable(trace, error)) from None
+    before, after = base.rows(), changed.rows()
+    if shape == "json":
+        click.echo(json.dumps({"as_recorded": before, "what_if": after}))
+        return
+    width = max(map(len, before))
+    click.echo(f"{'':<{width}}  {'as recorded':>14}  {'what if':>14}  {'change':>14}")
+    for name, value in before.items():
+        change = after[name] - value
+        click.echo(f"{name:<{width}}  {value:>14}  {after[name]:>14}  {change:>+14}")

@@ -1,0 +1,209 @@
+"""A broker's request log as a trace: what real clients asked, and what the broker answered.
+
+Kafka writes one JSON object a request with ``kafka.request.logger`` at DEBUG. The time of a line
+is when the response had been sent; ``totalTimeMs`` back from it the request had come in. Member
+ids of the broker (prefix and a random UUID) become ``PREFIX-N`` in the order in which they were
+handed out. Source of the shapes: ``RequestConvertToJson.scala``, the message JSON of each API.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from coterie.errors import CoterieError
+from coterie.requestlog_api import READERS
+from coterie.values import Error
+
+__all__ = ["ImportedTrace", "import_request_log"]
+
+_LINE = re.compile(
+    r"^\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\].*?Completed request: ?(?=\{)"
+)
+_REMOTE = re.compile(r"-\[?([^\[\]]+?)\]?:\d+-\d+$")
+_NOT_READY = {
+    Error.COORDINATOR_NOT_AVAILABLE,
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.NOT_COORDINATOR,
+}
+_decoder = json.JSONDecoder()
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One logged request with its response, in the terms of a trace."""
+
+    came_ms: float
+    handled_ms: float
+    sent_ms: float
+    api: str
+    version: int
+    client_id: str
+    client_host: str
+    request: dict[str, Any]
+    response: dict[str, Any]
+
+
+@dataclass(slots=True)
+class ImportedTrace:
+    """A trace with the broker's answers as its expectation.
+
+    Attributes
+    ----------
+    trace, expected : list of dict
+        The lines; the expectation holds responses alone, at the times of the log.
+    left_out : Counter
+        Requests that are not in the trace, by reason.
+    start : str
+        When its time 0 was, by the broker's clock.
+    """
+
+    trace: list[dict[str, Any]] = field(default_factory=list)
+    expected: list[dict[str, Any]] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    start: str = ""
+
+
+def _exchanges(lines: Iterable[str | bytes], left_out: Counter[str]) -> Iterator[Exchange]:
+    for number, raw in enumerate(lines, 1):
+        line = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
+        match = _LINE.match(line)
+        if match is None:
+            if line.strip():
+                left_out["lines that are no completed request"] += 1
+            continue
+        try:
+            entry, _ = _decoder.raw_decode(line, match.end())
+            header = entry["requestHeader"]
+            sent_ms = _epoch_ms(match[1])
+            came_ms = sent_ms - float(entry["totalTimeMs"])
+            remote = _REMOTE.search(entry.get("connection", ""))
+            yield Exchange(
+                came_ms,
+                came_ms + float(entry.get("requestQueueTimeMs", 0.0)),
+                sent_ms,
+                header["requestApiKeyName"],
+                int(header["requestApiVersion"]),
+                header.get("clientId") or "",
+                "/" + (remote[1] if remote else "127.0.0.1"),
+                entry["request"],
+                entry["response"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise CoterieError(
+                f"line {number}: no completed request as Kafka logs it ({error}); "
+                "give the log of kafka.request.logger at DEBUG"
+            ) from None
+
+
+def _epoch_ms(text: str) -> float:
+    moment = datetime.fromisoformat(text.replace(",", ".").replace(" ", "T"))
+    return moment.replace(tzinfo=timezone.utc).timestamp() * 1000
+
+
+class MemberIds:
+    """The broker's member ids, and ours for them."""
+
+    def __init__(self) -> None:
+        self.ours: dict[str, str] = {}
+
+    def hand_out(self, theirs: str, prefix: str) -> None:
+        """Give this id the next number; one that its member never learns takes a number, too."""
+        number = len(self.ours) + 1
+        self.ours[theirs or f"\0{number}"] = f"{prefix}-{number:08d}"
+
+    def map(self, value: Any) -> Any:
+        """Return the value with every known member id replaced, wherever an id stands."""
+        if isinstance(value, dict):
+            return {
+                key: self.ours.get(item, item)
+                if key in ("member_id", "leader") and isinstance(item, str)
+                else self.map(item)
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [self.map(item) for item in value]
+        return value
+
+
+def import_request_log(
+    lines: Iterable[str | bytes], config: dict[str, Any] | None = None, name: str = "imported"
+) -> ImportedTrace:
+    """Make a trace of a broker's request log.
+
+    Parameters
+    ----------
+    lines
+        The log. Lines that are no completed requests are counted and passed over.
+    config
+        The broker's settings, which the log does not tell.
+
+    Raises
+    ------
+    CoterieError
+        A line that is cut or changed, or a log without any request of a group.
+    """
+    out = ImportedTrace()
+    exchanges = sorted(_exchanges(lines, out.left_out), key=lambda e: e.handled_ms)
+    steps = []
+    groups: dict[str, dict[str, Any]] = {}
+    for exchange in exchanges:
+        reader = READERS.get(exchange.api)
+        if reader is None:
+            out.left_out[f"{exchange.api}: no request to a group coordinator"] += 1
+            continue
+        for event, answer in reader(exchange, groups):
+            if answer is not None and _not_ready(answer):
+                out.left_out[f"{exchange.api}: the coordinator was not ready"] += 1
+            else:
+                steps.append((exchange, event, answer))
+    if not steps:
+        raise CoterieError("the log holds no request that a group coordinator answered")
+    _write(out, steps, config, name)
+    return out
+
+
+def _not_ready(answer: dict[str, Any]) -> bool:
+    return Error[answer["error"]] in _NOT_READY or any(
+        Error[item["error"]] in _NOT_READY
+        for item in (*answer.get("partitions", ()), *answer.get("groups", ()))
+        if "error" in item
+    )
+
+
+def _write(
+    out: ImportedTrace, steps: list[Any], config: dict[str, Any] | None, name: str
+) -> None:  # fmt: skip
+    start_ms = int(min(exchange.handled_ms for exchange, _, _ in steps))
+    out.start = datetime.fromtimestamp(start_ms / 1000, timezone.utc).isoformat(" ")[:23]
+    out.trace.append(
+        {
+            "format": "coterie-trace",
+            "version": 1,
+            "name": name,
+            "doc": f"A broker's request log, from {out.start} of its clock on.",
+            "config": {"coterie.ties": "hash"} | (config or {}),
+        }
+    )
+    ids = MemberIds()
+    for number, (exchange, event, answer) in enumerate(steps, 1):
+        if event["op"] == "join_group" and not event.get("member_id") and _took_an_id(answer):
+            prefix = event.get("group_instance_id") or event["client_id"]
+            ids.hand_out(answer["member_id"], prefix)
+        at = int(exchange.handled_ms) - start_ms
+        head = {"at": at, "op": event.pop("op")} | ({"id": number} if answer is not None else {})
+        out.trace.append(head | ids.map(event))
+        if answer is not None:
+            sent = {"at": int(exchange.sent_ms) - start_ms, "event": "response", "id": number}
+            out.expected.append(sent | {"op": head["op"]} | answer)
+    # Ids that a later request was told stand in earlier answers, too: the leader's members.
+    out.expected = [ids.map(line) for line in sorted(out.expected, key=lambda line: line["at"])]
+
+
+def _took_an_id(answer: dict[str, Any]) -> bool:
+    return bool(answer["member_id"]) or answer["generation_id"] >= 0

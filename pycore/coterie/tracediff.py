@@ -1,0 +1,151 @@
+"""Compare two outputs of a trace, as the format says outputs compare.
+
+Within one time: responses are a set keyed by id; transitions and appends of one group keep their
+order; members, partitions and groups inside a response are sorted. null and absent are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+__all__ = ["Difference", "compare_responses", "compare_traces"]
+
+_SORTED_BY = {
+    "members": ("member_id", "group_instance_id"),
+    "partitions": ("topic", "partition"),
+    "groups": ("group_id",),
+}
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two outputs differ; None stands for nothing."""
+
+    at: int | None
+    what: str
+    expected: Line | None
+    actual: Line | None
+
+    def __str__(self) -> str:
+        fields = []
+        if self.expected is not None and self.actual is not None:
+            names = dict.fromkeys([*self.expected, *self.actual])
+            fields = [
+                f"  {name}: expected {_text(self.expected.get(name))}, "
+                f"came {_text(self.actual.get(name))}"
+                for name in names
+                if self.expected.get(name) != self.actual.get(name)
+            ]
+        if not fields:
+            fields = [f"  expected: {_text(self.expected)}", f"  came:     {_text(self.actual)}"]
+        return "\n".join([f"at {self.at}: {self.what}", *fields])
+
+
+def _text(value: Any, limit: int = 1000) -> str:
+    if value is None:
+        return "nothing"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _normal(line: Line) -> Line:
+    line = _plain(line)
+    if line.get("event") == "response":
+        for name, keys in _SORTED_BY.items():
+            if isinstance(line.get(name), list):
+                line[name] = sorted(
+                    line[name],
+                    key=lambda item: ([str(item.get(k, "")) for k in keys], json.dumps(item)),
+                )
+    return line
+
+
+def _parse(lines: Iterable[str | Line]) -> Iterator[Line]:
+    for number, line in enumerate(lines, 1):
+        if isinstance(line, str):
+            if not line.strip():
+                continue
+            try:
+                line = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"line {number}: no JSON: {error}") from None
+        if not isinstance(line, dict) or not isinstance(line.get("at"), int):
+            raise ValueError(f"line {number}: must be an object with at, not {line!r:.60}")
+        yield line
+
+
+def _streams(lines: Iterable[Line]) -> dict[Any, list[Line]]:
+    """Split into what is compared in order: each response, each group's other events."""
+    out: dict[Any, list[Line]] = defaultdict(list)
+    for line in lines:
+        if line.get("event") == "response":
+            out["response", line.get("id")].append(line)
+        else:
+            out["group", line.get("group_id")].append(line)
+    return out
+
+
+def _moments(lines: Iterable[str | Line]) -> dict[int, list[Line]]:
+    out: dict[int, list[Line]] = defaultdict(list)
+    for line in _parse(lines):
+        out[line["at"]].append(line)
+    return out
+
+
+def _of_moment(at: int | None, expected: list[Line], actual: list[Line]) -> Iterator[Difference]:
+    ours, theirs = _streams(actual), _streams(expected)
+    for kind, name in dict.fromkeys([*theirs, *ours]):
+        pairs = zip_longest(theirs.get((kind, name), ()), ours.get((kind, name), ()))
+        for number, (e, a) in enumerate(pairs, 1):
+            wanted, came = e and _normal(e), a and _normal(a)
+            if wanted == came:
+                continue
+            line = e or a or {}
+            what = f"response to {line.get('op')} (id {name})"
+            if kind == "group":
+                what = f"group {name!r}, {line.get('event')} number {number} of this moment"
+            yield Difference(at, what, wanted, came)
+            break
+
+
+def compare_traces(
+    expected: Iterable[str | Line], actual: Iterable[str | Line]
+) -> Iterator[Difference]:
+    """Yield the differences of two outputs, in order of time; lines are text or parsed.
+
+    Raises
+    ------
+    ValueError
+        A line is no line of an output.
+    """
+    theirs, ours = _moments(expected), _moments(actual)
+    for at in sorted({*theirs, *ours}):
+        yield from _of_moment(at, theirs.get(at, []), ours.get(at, []))
+
+
+def compare_responses(
+    expected: Iterable[str | Line], actual: Iterable[str | Line]
+) -> Iterator[Difference]:
+    """Compare responses alone, whenever they came: for a broker's wall clock."""
+    theirs, ours = (
+        {line["id"]: line for line in _parse(lines) if line.get("event") == "response"}
+        for lines in (expected, actual)
+    )
+    for key in dict.fromkeys([*theirs, *ours]):
+        e, a = theirs.get(key), ours.get(key)
+        pair = [[] if x is None else [{**x, "at": 0}] for x in (e, a)]
+        for difference in _of_moment(None, *pair):
+            at = (e or a or {}).get("at")
+            yield Difference(at, difference.what, difference.expected, difference.actual)
