@@ -1,0 +1,37 @@
+"""The examples of the documentation run, and say what they say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from coterie import run_trace
+from coterie.requests import OPS
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def blocks(page, language):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+
+
+@pytest.mark.parametrize("code", blocks("testing.md", "python"))
+def test_an_example_of_the_testing_page_runs(code):
+    exec(compile(code, "testing.md", "exec"), {})
+
+
+def test_the_example_trace_ends_as_the_page_says():
+    (trace,) = blocks("traces.md", "jsonl")
+    lines = list(run_trace(trace.splitlines()))
+    assert [(x["at"], x["op"]) for x in lines if x["event"] == "response"] == [
+        (1000, "join_group"),
+        (1500, "sync_group"),
+    ]
+    last = [x for x in lines if x["event"] == "transition"][-1]
+    assert (last["at"], last["to"]) == (11_500, "Empty")
+
+
+def test_the_page_on_traces_names_every_op():
+    text = (DOCS / "traces.md").read_text(encoding="utf-8")
+    assert not [op for op in OPS if f"`{op}`" not in text]
