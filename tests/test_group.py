@@ -112,10 +112,9 @@ def test_a_first_member_that_names_its_protocol_twice_leaves_the_group_stuck():
         ("7fff 00000002 0001 74 0001 75 00000001 09", {"t", "u"}),
         ("0000 00000000 ffffffff", set()),
         ("", None),
-        ("0000 00000001", None),
         ("ffff 00000000 ffffffff", None),
-        ("0000 00000001 0009 74 ffffffff", None),
-        ("0000 7fffffff 0001 74", None),
+        ("0000 00000001 0001 74", None),
+        ("0000 00000002 0001 74", None),
     ],
 )
 def test_subscribed_topics_are_read_with_the_first_layout(metadata, topics):
@@ -125,6 +124,28 @@ def test_subscribed_topics_are_read_with_the_first_layout(metadata, topics):
     group.transition_to("PreparingRebalance", 0)
     group.init_next_generation(0)
     assert group.subscribed_topics == topics
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "0000 00000001",
+        "0000 00000001 0009 74 ffffffff",
+        "0000 00000001 ffff ffffffff",
+        "0000 7fffffff 0001 74",
+        "0000 ffffffff ffffffff",
+        "0000 00000000 00000001",
+    ],
+)
+def test_metadata_on_which_kafka_throws_leaves_the_group_stuck(metadata):
+    group = GroupMetadata("g")
+    data = [("range", bytes.fromhex(metadata))]
+    group.add(MemberMetadata("a", None, "c", "/h", 1, 1, "consumer", data))
+    group.transition_to("PreparingRebalance", 0)
+    with pytest.raises(CoterieError):
+        group.init_next_generation(0)
+    assert (group.current_state, group.generation_id) == ("PreparingRebalance", 1)
+    assert group.subscribed_topics is None
 
 
 def test_a_member_votes_and_matches_in_order():

@@ -230,6 +230,19 @@ def test_a_trace_without_its_header_is_refused(first):
         load_trace([])
 
 
+def test_a_trace_with_metadata_on_which_kafka_throws_stops_with_its_line():
+    garbage = [{"name": "range", "metadata": "AAAAAAABAAk="}]
+    events = [join(0, 1, protocols=garbage), {"at": 5000, "op": "advance"}]
+    with pytest.raises(TraceError, match="line 3: group 'g' cannot start generation 1"):
+        list(run_trace([header(), *events]))
+    # Asked by methods the group is stuck, as Kafka's is.
+    coordinator = GroupCoordinator()
+    pending = coordinator.handle(events[0])
+    coordinator.advance(100_000)
+    view = coordinator.snapshot("g")
+    assert (pending.status, view.state, view.generation_id) == ("waiting", "PreparingRebalance", 1)
+
+
 def test_absent_static_members_that_rearm_the_join_for_ever_end_in_an_error():
     coordinator = GroupCoordinator()
 

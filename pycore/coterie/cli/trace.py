@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -66,7 +67,7 @@ def unreadable(path: Path, error: Exception) -> str:
     return f"{path}: {what}"
 
 
-READ_ERRORS = (OSError, EOFError, UnicodeDecodeError, ValueError, CoterieError)
+READ_ERRORS = (OSError, EOFError, ValueError, CoterieError, zlib.error)
 
 
 def write_lines(path: Path, lines: Any) -> None:

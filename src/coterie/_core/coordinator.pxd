@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator_offsets cimport Offsets
+from coterie._core.effects cimport Effects
 from coterie._core.group cimport GroupMetadata
 
 cdef struct Event:                 # 40 bytes
@@ -37,4 +38,5 @@ cdef class Coordinator(Offsets):
     cdef int dispatch_sugar(self, Event* event, list objects) except -1
     cdef int elect_anew(self, int op) except -1
     cdef int resign_all(self) except -1
+    cdef Effects play_all(self, Trace trace)
     cdef int load_log(self) except -1

@@ -234,6 +234,13 @@ cdef class Coordinator(Offsets):
 
     def play(self, Trace trace not None):
         """Run every event, then what is due at the last one's time."""
+        self.strict = True
+        try:
+            return self.play_all(trace)
+        finally:
+            self.strict = False
+
+    cdef Effects play_all(self, Trace trace):
         cdef Py_ssize_t n
         cdef Event* event
         cdef list objects = trace.objects

@@ -116,6 +116,7 @@ cdef class Machine:
     cdef int64_t check_interval_ms
     cdef bint behaviour_24
     cdef bint periodic_cleanup
+    cdef bint strict               # a trace is played: where Kafka's code throws, stop
     cdef bint ties_as_kafka
     cdef readonly int64_t session_evictions    # members that were removed, by why
     cdef readonly int64_t rebalance_evictions

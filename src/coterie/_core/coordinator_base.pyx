@@ -19,6 +19,9 @@ from collections import deque
 from coterie.errors import CoterieError
 
 
+cdef int64_t LATEST_MS = <int64_t>1 << 60      # a deadline from here still fits an int64
+
+
 @cython.final
 cdef class AppendOp:
     """An append and what waits for it."""
@@ -132,6 +135,8 @@ cdef class Machine:
         cdef int64_t key = 0, deadline_ms = 0
         if now_ms < self.wheel.clock_ms:
             raise ValueError(f"time runs forward only: {now_ms} < {self.wheel.clock_ms}")
+        if now_ms > LATEST_MS:
+            raise ValueError(f"time must be at most {LATEST_MS} ms, not {now_ms}")
         while self.wheel.pop(now_ms, &key, &deadline_ms):
             self.fired(<int>(key & 7), self.owners[key >> 3])
         return 0

@@ -115,7 +115,12 @@ cdef class Rebalancer(Machine):
         cdef Request join
         cdef tuple everyone
         if not group.next_generation(self.wheel.clock_ms):
-            return 0               # Kafka throws here: the group stays as it is, with no timer
+            # Kafka's code throws: the group stays as it is, in PreparingRebalance with no timer.
+            if self.strict:
+                raise CoterieError(
+                    f"group {group.group_id!r} cannot start generation {group.generation_id}: a "
+                    "member's metadata cannot be read, or it names a protocol twice")
+            return 0
         self.entered(group, before, cause, None)
         if group.state == EMPTY:
             return self.append(make_append(EMPTY_GENERATION, group, (

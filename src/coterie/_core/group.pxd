@@ -94,6 +94,12 @@ cdef class GroupMetadata:
     cdef str vote(self)
     cdef int64_t rebalance_timeout(self) noexcept
     cdef bint next_generation(self, int64_t now_ms) except -1
+    cdef int subscribe(self) except -2
     cdef tuple member_list(self)
 
-cdef bint read_topics(bytes metadata, set topics) except -1
+cdef enum Readable:
+    UNREADABLE = -1                # Kafka's code throws past what it catches
+    TOO_SHORT = 0                  # or of a negative version: the topics count as unknown
+    READ = 1
+
+cdef int read_topics(bytes metadata, set topics) except -2

@@ -260,33 +260,40 @@ cdef class GroupMetadata:
             if protocol is None:
                 return False
             self.protocol_name = protocol
-            self.find_subscribed_topics()
+            if self.subscribe() == UNREADABLE:
+                return False
             self.enter(COMPLETING_REBALANCE, now_ms)
         else:
             self.protocol_name = None
-            self.find_subscribed_topics()
+            self.subscribe()
             self.enter(EMPTY, now_ms)
         self.pending_sync.clear()
         self.offsets.received_plain = self.offsets.received_txn = False
         return True
 
-    def find_subscribed_topics(self):
-        """Compute `subscribed_topics` anew; unreadable metadata makes them unknown."""
+    cdef int subscribe(self) except -2:
+        """Compute `subscribed_topics` anew; metadata that cannot be read makes them unknown."""
         cdef set topics = set()
         cdef MemberMetadata member
         cdef bytes last = None, metadata
+        cdef int read = READ
         self.subscribed_topics = None
         if self.protocol_type != "consumer" or (self.members and self.protocol_name is None):
-            return
+            return READ
         for value in self.members.values():
             member = <MemberMetadata>value
             metadata = member.metadata_of(self.protocol_name)
             if metadata is last:
                 continue
             last = metadata
-            if metadata is None or not read_topics(metadata, topics):
-                return
+            read = TOO_SHORT if metadata is None else read_topics(metadata, topics)
+            if read != READ:
+                return read
         self.subscribed_topics = frozenset(topics)
+        return READ
+
+    def find_subscribed_topics(self):
+        self.subscribe()
 
     cdef tuple member_list(self):
         """What a leader is told: (id, instance id, metadata) of every member."""
@@ -412,31 +419,38 @@ cdef class GroupMetadata:
                 f"{self.generation_id}, {len(self.members)} members)")
 
 
-cdef bint read_topics(bytes metadata, set topics) except -1:
-    """Add the topics of a subscription; False if the coordinator cannot read it.
+cdef inline int64_t number(const unsigned char* data, int size) noexcept nogil:
+    """A big-endian signed number of so many bytes, which the caller knows to be there."""
+    cdef int64_t value = -1 if data[0] & 0x80 else 0
+    cdef int n
+    for n in range(size):
+        value = value * 256 + data[n]
+    return value
 
-    The layout is read as version 0's whatever the version says. Where Kafka's code throws beyond
-    a short buffer (a string or an array longer than the rest) the topics count as unknown.
+
+cdef int read_topics(bytes metadata, set topics) except -2:
+    """Add the topics of a subscription, read with version 0's layout whatever its version.
+
+    A buffer that ends within a number is too short, which Kafka catches; a string or an array
+    longer than the rest, or null, is what it does not. Source: ConsumerProtocol.java.
     """
     cdef const unsigned char* data = metadata
-    cdef Py_ssize_t size = len(metadata), at = 6, length
-    cdef int32_t count, n
+    cdef int64_t size = len(metadata), at = 6, count, length, n
     if size < 6 or data[0] & 0x80:
-        return False
-    count = <int32_t>(<unsigned int>data[2] << 24 | data[3] << 16 | data[4] << 8 | data[5])
-    if count < 0:
-        return False
+        return TOO_SHORT
+    count = number(data + 2, 4)
+    if not 0 <= count <= size - at:
+        return UNREADABLE
     for n in range(count):
         if at + 2 > size:
-            return False
-        length = data[at] << 8 | data[at + 1]
-        if length > 0x7FFF or at + 2 + length > size:
-            return False
-        topics.add(metadata[at + 2:at + 2 + length].decode("utf-8", "replace"))
-        at += 2 + length
+            return TOO_SHORT
+        length = number(data + at, 2)
+        at += 2
+        if not 0 <= length <= size - at:
+            return UNREADABLE
+        topics.add(metadata[at:at + length].decode("utf-8", "replace"))
+        at += length
     # userData: nullable bytes, present in every version.
     if at + 4 > size:
-        return False
-    count = <int32_t>(<unsigned int>data[at] << 24 | data[at + 1] << 16 | data[at + 2] << 8
-                      | data[at + 3])
-    return count <= size - at - 4
+        return TOO_SHORT
+    return READ if number(data + at, 4) <= size - at - 4 else UNREADABLE
