@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from coterie_spark.frame import replay_frame
 from coterie_spark.replay import Replay, replay
+from coterie_spark.traces import run_traces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Replay", "register", "replay", "replay_frame"]
+__all__ = ["Replay", "register", "replay", "replay_frame", "run_traces"]
 
 
 def register(spark: SparkSession) -> None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 
 from coterie.cli.failures import say
 from coterie.config import coordinator_config, parse_setting
 from coterie.errors import ConfigError, CoterieError
+from coterie.tracefiles import found_traces, open_text, stem
 
-TRACE_ENDS = (".trace.jsonl", ".trace.jsonl.gz")
 EXPECTED_ENDS = (".expected.jsonl", ".expected.jsonl.gz")
 ACTUAL_ENDS = tuple(
     s + z for s in (".actual.jsonl", ".expected.jsonl", ".jsonl") for z in ("", ".gz")
@@ -30,35 +29,6 @@ def command() -> None:
     A trace (NAME.trace.jsonl, also .gz) is what a coordinator is asked, in order, with virtual
     time; its output is what the coordinator then does.
     """
-
-
-def open_text(path: Path) -> IO[str]:
-    """Open a text file, through gzip if its name says so."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")
-    return path.open(encoding="utf-8")
-
-
-def stem(path: Path, ends: tuple[str, ...]) -> str:
-    """Return the name of a trace: the file's without its endings."""
-    for end in (*ends, ".jsonl", ".jsonl.gz", ".gz"):
-        if path.name.endswith(end):
-            return path.name[: -len(end)]
-    return path.name
-
-
-def found_traces(given: tuple[str, ...]) -> Iterator[tuple[Path, Path]]:
-    """Each trace file, and its place below the output folder without an ending."""
-    for name in given:
-        path = Path(name)
-        if path.is_dir():
-            files = [p for p in sorted(path.rglob("*")) if p.name.endswith(TRACE_ENDS)]
-            if not files:
-                raise CoterieError(f"{name}: holds no file that ends in .trace.jsonl (or .gz)")
-            for file in files:
-                yield file, file.parent.relative_to(path) / stem(file, TRACE_ENDS)
-        else:
-            yield path, Path(stem(path, TRACE_ENDS))
 
 
 def unreadable(path: Path, error: Exception) -> str:

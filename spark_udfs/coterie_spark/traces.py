@@ -1,0 +1,86 @@
+"""Traces on Spark: a trace a task, thousands of them at once.
+
+The worker is a plain function from Arrow batches to Arrow batches. A trace that is wrong is a row
+with ``error`` set, and the others run on.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coterie.errors import CoterieError
+from coterie.trace import run_trace
+from coterie.tracefiles import found_traces, open_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["TRACES_DDL", "run_traces"]
+
+TRACES_DDL = (
+    "trace string, number long, at long, event string, op string, id long, group_id string,"
+    " line string, error string"
+)
+FIELDS = ("trace", "number", "at", "event", "op", "id", "group_id", "line", "error")
+ROWS = 10_000
+SLICES = 10_000
+WRONG = (OSError, EOFError, ValueError, CoterieError, zlib.error)
+
+
+def trace_rows(name: str, path: str) -> Iterator[dict[str, Any]]:
+    """Yield the output of one trace as rows; where it is wrong, one more with the error."""
+    number = 0
+    try:
+        with open_text(Path(path)) as lines:
+            for number, line in enumerate(run_trace(lines), 1):
+                row = {field: line.get(field) for field in FIELDS}
+                # A response has an error of its own, which stays in its line.
+                text = json.dumps(line, ensure_ascii=False)
+                yield row | {"trace": name, "number": number, "line": text, "error": None}
+    except WRONG as error:
+        empty = dict.fromkeys(FIELDS)
+        yield empty | {"trace": name, "number": number + 1, "error": f"{path}: {error}"}
+
+
+def run_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run the traces that the rows name."""
+    import pyarrow as pa
+
+    types = {"number": pa.int64(), "at": pa.int64(), "id": pa.int64()}
+    schema = pa.schema([(field, types.get(field, pa.string())) for field in FIELDS])
+    for batch in batches:
+        for asked in batch.to_pylist():
+            held: list[dict[str, Any]] = []
+            for row in trace_rows(asked["trace"], asked["path"]):
+                held.append(row)
+                if len(held) == ROWS:
+                    yield pa.RecordBatch.from_pylist(held, schema)
+                    held = []
+            yield pa.RecordBatch.from_pylist(held, schema)
+
+
+def run_traces(spark: SparkSession, paths: str | Iterable[str]) -> DataFrame:
+    """Run traces on Spark.
+
+    Parameters
+    ----------
+    paths
+        Trace files, or folders that are searched through; every worker must see them.
+
+    Returns
+    -------
+    DataFrame
+        One row for each thing that happened: ``trace`` (its place without the ending),
+        ``number`` (from 1, in order), ``at``, ``event``, ``op``, ``id``, ``group_id``, ``line``
+        (the output's JSON), and ``error``, set on the one row that stands for a wrong trace.
+    """
+    given = [paths] if isinstance(paths, str) else list(paths)
+    tasks = [(place.as_posix(), str(path.absolute())) for path, place in found_traces(given)]
+    slices = max(1, min(len(tasks), SLICES))
+    frame = spark.createDataFrame(tasks, "trace string, path string").repartition(slices)
+    return frame.mapInArrow(run_batches, TRACES_DDL)

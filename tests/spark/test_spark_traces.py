@@ -1,0 +1,46 @@
+"""Traces and UDFs on Spark give what they give in one process."""
+
+import json
+import shutil
+
+import pytest
+
+from coterie import run_trace
+from trace_data import TRACES, scenario
+
+pytest.importorskip("pyspark")
+NAMES = ["vote-tie", "commit-nothing", "demo1"]
+
+
+def test_traces_run_on_spark_as_in_one_process(spark, tmp_path):
+    from coterie_spark import run_traces
+
+    for name in NAMES:
+        shutil.copy(TRACES / "scenarios" / f"{name}.trace.jsonl", tmp_path)
+    (tmp_path / "bad.trace.jsonl").write_text("{}\n")
+    rows = run_traces(spark, str(tmp_path)).orderBy("trace", "number").collect()
+    for name in NAMES:
+        lines = [json.loads(row.line) for row in rows if row.trace == name]
+        assert lines == list(run_trace(scenario(name)[0]))
+    (bad,) = [row for row in rows if row.trace == "bad"]
+    assert "bad.trace.jsonl: line 1" in bad.error
+    assert bad.line is None
+
+
+def test_udfs_compute_what_the_library_computes(spark):
+    from pyspark.sql.functions import lit
+
+    from coterie_spark.udfs import expired, select_protocol, session_expirations
+
+    offsets = spark.createDataFrame([(0, None), (0, 50), (95, None)], "c long, e long")
+    gone = offsets.select(expired("c", "e", lit(100), lit(10)).alias("x")).collect()
+    assert [row.x for row in gone] == [True, True, False]
+    groups = spark.createDataFrame([([["b", "a"], ["a", "b"]],), ([],)], "p array<array<string>>")
+    assert [row.x for row in groups.select(select_protocol("p").alias("x")).collect()] == [
+        "b",
+        None,
+    ]
+    events = spark.createDataFrame([("m", 0, 10), ("m", 30, 10), ("n", 5, 10)],
+                                   "member string, heartbeat_ms long, timeout_ms long")  # fmt: skip
+    ended = session_expirations(events).orderBy("ended_ms").collect()
+    assert [tuple(row) for row in ended] == [("m", 10), ("n", 15), ("m", 40)]
