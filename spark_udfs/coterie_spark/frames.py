@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import coterie
@@ -33,9 +34,9 @@ def expired(
 def select_protocol(protocols: pd.Series) -> pd.Series:
     """Return each group's protocol; a row holds its members' lists. Null where there is none."""
 
-    def selected(lists: object) -> str | None:
+    def selected(lists: Iterable[Iterable[str]]) -> str | None:
         try:
-            return coterie.select_protocol([list(names) for names in lists])  # type: ignore[attr-defined]
+            return coterie.select_protocol([list(names) for names in lists])
         except coterie.CoterieError:
             return None
 

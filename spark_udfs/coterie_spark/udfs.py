@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pandas as pd
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import pandas_udf
+from pyspark.sql.functions import pandas_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import BooleanType, StringType
 
 from coterie_spark import frames
