@@ -1,0 +1,79 @@
+"""Kafka's own classes in a warm JVM: built once by Maven, run as a process for each measurement.
+
+The process prints the seconds of each round, measured inside it; they become the rounds of the
+benchmark, so that one table holds all. What is missing (Maven, a JDK, the jars) is named and the
+benchmark skipped. ``COTERIE_JAVA_OPTIONS`` adds options of the JVM.
+"""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parent / "peers" / "kafka"
+CLASSPATH = PROJECT / "target" / "classpath"
+MAIN = PROJECT / "target" / "classes" / "coterie" / "peers" / "Main.class"
+NAME = "Kafka 3.9.1"
+
+
+def newest_source():
+    paths = [PROJECT / "pom.xml", *PROJECT.glob("src/**/*.java")]
+    return max(path.stat().st_mtime for path in paths)
+
+
+@functools.cache
+def why_missing():
+    """None where the peer is built, else one line that says what it lacks."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed"
+    if MAIN.exists() and CLASSPATH.exists() and MAIN.stat().st_mtime >= newest_source():
+        return None
+    goals = ["clean", "compile", "dependency:build-classpath"]
+    built = subprocess.run(
+        ["mvn", "-q", "-B", *goals], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    if built.returncode:
+        lines = [line for line in built.stdout.splitlines() if "ERROR" in line]
+        return f"Maven did not build it: {lines[0] if lines else built.stderr[-200:]}"
+    return None
+
+
+def run(work, size, *, warm, rounds, files=()):
+    """What the JVM printed: seconds (median), rounds, answer, version."""
+    if why_missing():
+        pytest.skip(f"{NAME}: {why_missing()}")
+    classpath = f"{PROJECT / 'target' / 'classes'}{os.pathsep}{CLASSPATH.read_text()}"
+    options = ["-Xmx6g", "-Xshare:auto", *os.environ.get("COTERIE_JAVA_OPTIONS", "").split()]
+    arguments = [work, str(size), str(warm), str(rounds), *map(str, files)]
+    done = subprocess.run(
+        ["java", *options, "-cp", classpath, "coterie.peers.Main", *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.fail(f"{NAME}: {done.stderr.strip().splitlines()[:3]}")
+    return json.loads(done.stdout)
+
+
+class Replayed:
+    """A clock that passes through measured seconds: two readings a round."""
+
+    def __init__(self, rounds):
+        self.readings = (reading for seconds in rounds for reading in (0.0, seconds))
+
+    def __call__(self):
+        return next(self.readings)
+
+
+def measure(benchmark, work, size, *, warm, rounds, files=()):
+    """Run the JVM, hand its rounds to the benchmark, return its answer."""
+    found = run(work, size, warm=warm, rounds=rounds, files=files)
+    if benchmark.enabled:
+        benchmark._timer = Replayed(found["rounds"])
+    benchmark.pedantic(lambda: None, rounds=len(found["rounds"]), iterations=1)
+    benchmark.extra_info["version"] = found["version"]
+    return found["answer"]

@@ -1,0 +1,79 @@
+package coterie.peers;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import kafka.common.OffsetAndMetadata;
+import kafka.coordinator.group.CommitRecordMetadataAndOffset;
+import kafka.coordinator.group.Empty$;
+import kafka.coordinator.group.GroupMetadata;
+import kafka.coordinator.group.MemberMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.utils.Time;
+import scala.Option;
+import scala.Some;
+import scala.Tuple2;
+import scala.collection.mutable.HashMap;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** Kafka's GroupMetadata: votes of its members, expiry of its offsets. */
+final class Groups {
+    private static final String[][] ORDERS = {
+        {"range", "roundrobin", "sticky"}, {"range", "sticky", "roundrobin"},
+        {"roundrobin", "range", "sticky"}, {"roundrobin", "sticky", "range"},
+        {"sticky", "range", "roundrobin"}, {"sticky", "roundrobin", "range"},
+        {"sticky", "range", "roundrobin"},
+    };
+    private static final int SELECTIONS = 200;
+    static final long DAY_MS = 86_400_000L;
+
+    private Groups() {
+    }
+
+    static GroupMetadata empty(String id) {
+        return new GroupMetadata(id, Empty$.MODULE$, Time.SYSTEM);
+    }
+
+    static GroupMetadata ofMembers(int size) {
+        GroupMetadata group = empty("votes");
+        for (int i = 0; i < size; i++) {
+            List<Tuple2<String, byte[]>> protocols = new ArrayList<>();
+            for (String name : ORDERS[i % ORDERS.length]) {
+                protocols.add(new Tuple2<>(name, new byte[0]));
+            }
+            group.add(new MemberMetadata("member-" + i, Option.empty(), "c", "/h", 300_000, 45_000,
+                "consumer", CollectionConverters.asScala(protocols).toList(), new byte[0]), null);
+        }
+        return group;
+    }
+
+    /** One selection, the mean of many: one alone is shorter than the clock is good for. */
+    static Rounds.Result select(GroupMetadata group) {
+        int again = Math.max(1, SELECTIONS * 1000 / group.size());
+        String winner = null;
+        long began = System.nanoTime();
+        for (int i = 0; i < again; i++) {
+            winner = group.selectProtocol();
+        }
+        double seconds = (System.nanoTime() - began) * 1e-9 / again;
+        return new Rounds.Result(seconds, "\"" + winner + "\"");
+    }
+
+    /** Every second offset was committed two days ago, the others now; a day of retention. */
+    static Rounds.Result expire(int size) {
+        GroupMetadata group = empty("offsets");
+        HashMap<TopicPartition, CommitRecordMetadataAndOffset> offsets = new HashMap<>();
+        long now = 10 * DAY_MS;
+        for (int i = 0; i < size; i++) {
+            long commit = i % 2 == 0 ? now - 2 * DAY_MS : now;
+            offsets.put(new TopicPartition("topic-" + i / 100, i % 100),
+                new CommitRecordMetadataAndOffset(new Some<>(i), new OffsetAndMetadata(
+                    i, Optional.empty(), "", commit, Option.empty())));
+        }
+        group.initializeOffsets(offsets, scala.collection.immutable.Map$.MODULE$.empty());
+        long began = System.nanoTime();
+        int removed = group.removeExpiredOffsets(now, DAY_MS).size();
+        double seconds = (System.nanoTime() - began) * 1e-9;
+        return new Rounds.Result(seconds, "[" + removed + ", " + group.numOffsets() + "]");
+    }
+}

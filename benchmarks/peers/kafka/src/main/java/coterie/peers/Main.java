@@ -1,0 +1,52 @@
+package coterie.peers;
+
+import java.io.File;
+import java.util.ArrayList;
+import java.util.List;
+import kafka.coordinator.group.GroupMetadata;
+
+/** {@code Main WORK SIZE WARM ROUNDS [FILE...]}: one line of JSON on standard output. */
+public final class Main {
+    private static final long SHUFFLE = 618_033_989L;
+
+    private Main() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        if (args.length < 4) {
+            System.err.println("usage: Main WORK SIZE WARM ROUNDS [FILE...]");
+            System.exit(2);
+        }
+        int size = Integer.parseInt(args[1]);
+        List<File> files = new ArrayList<>();
+        for (int i = 4; i < args.length; i++) {
+            files.add(new File(args[i]));
+        }
+        Rounds.print(args[0], size, Integer.parseInt(args[2]), Integer.parseInt(args[3]),
+            round(args[0], size, files));
+        System.exit(0); // Kafka's own threads would keep the machine alive
+    }
+
+    private static Rounds.Round round(String work, int size, List<File> files) throws Exception {
+        switch (work) {
+            case "rearm":
+                return () -> Timers.rearm(size, 1);
+            case "rearm-shuffled":
+                return () -> Timers.rearm(size, SHUFFLE);
+            case "fire":
+                return () -> Timers.fire(size);
+            case "votes":
+                GroupMetadata group = Groups.ofMembers(size);
+                return () -> Groups.select(group);
+            case "expiry":
+                return () -> Groups.expire(size);
+            case "load":
+                Logs logs = new Logs(files);
+                return logs::load;
+            case "dump":
+                return () -> Logs.dump(files);
+            default:
+                throw new IllegalArgumentException("no work is called " + work);
+        }
+    }
+}

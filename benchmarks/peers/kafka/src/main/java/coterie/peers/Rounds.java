@@ -1,0 +1,44 @@
+package coterie.peers;
+
+import java.util.Arrays;
+import java.util.Locale;
+
+/** Runs a piece of work some times, the first ones unmeasured, and prints one line of JSON. */
+final class Rounds {
+    /** One round: sets up, measures itself, and answers for itself. */
+    interface Round {
+        Result run() throws Exception;
+    }
+
+    /** Seconds of the measured part, and what it found, as JSON. */
+    record Result(double seconds, String answer) {
+    }
+
+    private Rounds() {
+    }
+
+    static void print(String work, long size, int warm, int measured, Round round)
+            throws Exception {
+        String answer = null;
+        double[] seconds = new double[measured];
+        for (int i = -warm; i < measured; i++) {
+            System.gc(); // the garbage of the round before is not this one's cost
+            Result result = round.run();
+            if (answer != null && !answer.equals(result.answer())) {
+                throw new IllegalStateException(answer + " before, now " + result.answer());
+            }
+            answer = result.answer();
+            if (i >= 0) {
+                seconds[i] = result.seconds();
+            }
+        }
+        double[] sorted = seconds.clone();
+        Arrays.sort(sorted);
+        System.out.printf(Locale.ROOT,
+            "{\"work\": \"%s\", \"size\": %d, \"seconds\": %.9f, \"rounds\": %s, \"answer\": %s, "
+                + "\"version\": \"kafka %s, java %s\"}%n",
+            work, size, sorted[measured / 2], Arrays.toString(seconds), answer,
+            org.apache.kafka.common.utils.AppInfoParser.getVersion(),
+            System.getProperty("java.version"));
+    }
+}
