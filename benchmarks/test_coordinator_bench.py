@@ -28,11 +28,10 @@ def lines(name, kind):
 def test_heavy_traces(benchmark, note, sizes, name):
     source = lines(name, "trace")
     trace = load_trace(source)
-    header = json.loads(source[0])
     made = []
 
     def setup():
-        made[:] = [GroupCoordinator(header.get("config"), header.get("now_ms", 0))]
+        made[:] = [GroupCoordinator()]
 
     rounds = 1 if sizes == "smoke" else 9
     played = benchmark.pedantic(lambda: made[0].play(trace), setup=setup, rounds=rounds)

@@ -19,10 +19,8 @@ import scala.jdk.javaapi.CollectionConverters;
 /** Kafka's GroupMetadata: votes of its members, expiry of its offsets. */
 final class Groups {
     private static final String[][] ORDERS = {
-        {"range", "roundrobin", "sticky"}, {"range", "sticky", "roundrobin"},
-        {"roundrobin", "range", "sticky"}, {"roundrobin", "sticky", "range"},
-        {"sticky", "range", "roundrobin"}, {"sticky", "roundrobin", "range"},
-        {"sticky", "range", "roundrobin"},
+        {"sticky", "range", "roundrobin"}, {"range", "sticky", "roundrobin"},
+        {"sticky", "roundrobin", "range"}, {"roundrobin", "range", "sticky"},
     };
     private static final int SELECTIONS = 200;
     static final long DAY_MS = 86_400_000L;
