@@ -49,11 +49,11 @@ final class Groups {
     static Rounds.Result select(GroupMetadata group) {
         int again = Math.max(1, SELECTIONS * 1000 / group.size());
         String winner = null;
-        long began = System.nanoTime();
+        long began = Rounds.now();
         for (int i = 0; i < again; i++) {
             winner = group.selectProtocol();
         }
-        double seconds = (System.nanoTime() - began) * 1e-9 / again;
+        double seconds = (Rounds.now() - began) * 1e-9 / again;
         return new Rounds.Result(seconds, "\"" + winner + "\"");
     }
 
@@ -69,9 +69,9 @@ final class Groups {
                     i, Optional.empty(), "", commit, Option.empty())));
         }
         group.initializeOffsets(offsets, scala.collection.immutable.Map$.MODULE$.empty());
-        long began = System.nanoTime();
+        long began = Rounds.now();
         int removed = group.removeExpiredOffsets(now, DAY_MS).size();
-        double seconds = (System.nanoTime() - began) * 1e-9;
+        double seconds = (Rounds.now() - began) * 1e-9;
         return new Rounds.Result(seconds, "[" + removed + ", " + group.numOffsets() + "]");
     }
 }

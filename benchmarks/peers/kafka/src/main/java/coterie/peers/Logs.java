@@ -90,12 +90,12 @@ final class Logs {
         GroupMetadataManager manager = new GroupMetadataManager(0, MetadataVersion.latestProduction(),
             config(), replicas(), Time.SYSTEM, new Metrics());
         manager.startup(() -> segments.size(), false);
-        long began = System.nanoTime();
+        long began = Rounds.now();
         for (int i = 0; i < segments.size(); i++) {
             manager.loadGroupsAndOffsets(new TopicPartition(TOPIC, i), 0,
                 group -> BoxedUnit.UNIT, 0L);
         }
-        double seconds = (System.nanoTime() - began) * 1e-9;
+        double seconds = (Rounds.now() - began) * 1e-9;
         long offsets = 0;
         long sum = 0;
         Iterator<GroupMetadata> groups = manager.currentGroups().iterator();
@@ -109,43 +109,41 @@ final class Logs {
         return new Rounds.Result(seconds, "[" + offsets + ", " + sum + "]");
     }
 
-    /** Counts lines and bytes where standard output was. */
+    /** Stands where standard output was: counts the lines of records, which begin with a bar. */
     private static final class Counter extends OutputStream {
-        private long lines;
+        private long records;
+        private boolean fresh = true;
 
         @Override
         public void write(int b) {
-            if (b == '\n') {
-                lines++;
-            }
+            records += fresh && b == '|' ? 1 : 0;
+            fresh = b == '\n';
         }
 
         @Override
         public void write(byte[] bytes, int from, int count) {
             for (int i = from; i < from + count; i++) {
-                if (bytes[i] == '\n') {
-                    lines++;
-                }
+                write(bytes[i]);
             }
         }
     }
 
-    /** The answer: records printed, the lines that begin with a bar. */
+    /** The answer: how many records it printed. */
     static Rounds.Result dump(List<File> files) {
-        String[] arguments = {"--deep-iteration", "--offsets-decoder", "--skip-record-metadata",
+        String[] arguments = {"--deep-iteration", "--offsets-decoder",
             "--files", String.join(",", files.stream().map(File::getPath).toList())};
         PrintStream out = System.out;
         Counter counter = new Counter();
         System.setOut(new PrintStream(counter, false));
         try {
             // The tool prints through scala.Console, which keeps the stream it began with.
-            long began = System.nanoTime();
+            long began = Rounds.now();
             scala.Console$.MODULE$.withOut(System.out, () -> {
                 DumpLogSegments.main(arguments);
                 return null;
             });
-            double seconds = (System.nanoTime() - began) * 1e-9;
-            return new Rounds.Result(seconds, Long.toString(counter.lines));
+            double seconds = (Rounds.now() - began) * 1e-9;
+            return new Rounds.Result(seconds, Long.toString(counter.records));
         } finally {
             System.setOut(out);
         }

@@ -1,5 +1,7 @@
 package coterie.peers;
 
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.util.Arrays;
 import java.util.Locale;
 
@@ -14,7 +16,18 @@ final class Rounds {
     record Result(double seconds, String answer) {
     }
 
+    private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
+    private static final boolean CPU = Boolean.getBoolean("coterie.cpu");
+
     private Rounds() {
+    }
+
+    /**
+     * Nanoseconds; with -Dcoterie.cpu=true those that this thread had a core for, without the
+     * collector's and the compiler's threads.
+     */
+    static long now() {
+        return CPU ? THREADS.getCurrentThreadCpuTime() : System.nanoTime();
     }
 
     static void print(String work, long size, int warm, int measured, Round round)

@@ -47,7 +47,7 @@ final class Timers {
         VirtualTimer timer = new VirtualTimer(0);
         Task[] tasks = arm(timer, size, sums);
         int at = 0;
-        long began = System.nanoTime();
+        long began = Rounds.now();
         for (int i = 0; i < size; i++) {
             Task task = new Task(at, sums);
             tasks[at].cancel();
@@ -55,7 +55,7 @@ final class Timers {
             timer.addAt(task, SPAN_MS + deadline(at, 7));
             at = (int) ((at + step) % size);
         }
-        double seconds = (System.nanoTime() - began) * 1e-9;
+        double seconds = (Rounds.now() - began) * 1e-9;
         timer.advanceTo(SPAN_MS + SPAN_MS / 2);
         return new Rounds.Result(seconds, "[" + sums[0] + ", " + sums[1] + "]");
     }
@@ -64,9 +64,9 @@ final class Timers {
         long[] sums = new long[2];
         VirtualTimer timer = new VirtualTimer(0);
         arm(timer, size, sums);
-        long began = System.nanoTime();
+        long began = Rounds.now();
         timer.advanceTo(SPAN_MS);
-        double seconds = (System.nanoTime() - began) * 1e-9;
+        double seconds = (Rounds.now() - began) * 1e-9;
         return new Rounds.Result(seconds, "[" + sums[0] + ", " + sums[1] + "]");
     }
 }
