@@ -5,6 +5,7 @@
 #   make lint types    ruff and cython-lint; mypy strict and stubtest
 #   make sanitize      the codec's tests under the address and undefined-behaviour sanitizers
 #   make bench fuzz    benchmarks beside their peers; the fuzz target (FUZZ_SECONDS=120)
+#   make bench-full    benchmarks in all sizes
 #   make wheel clean   sdist and wheel in dist/; remove all that was made here
 #   make test-pythons  all tests under each Python that is found (PYTHONS="python3.10 ...")
 #   make test-lowest   all tests with the lowest dependencies that pyproject.toml allows
@@ -77,9 +78,20 @@ types: build
 sanitize: build
 	@tools/sanitize $(PY) -m pytest -p no:cacheprovider --capture=sys $(READS_BYTES) $(PYTEST)
 
-bench: build
-	@$(PY) -m pytest benchmarks $(PYTEST) --benchmark-only --benchmark-group-by=group \
-	    --benchmark-columns=min,median,ops,rounds --benchmark-min-rounds=3 --benchmark-max-time=0.5
+$(VENV)/.peers: $(VENV)/.env
+	@$(PIP) install --group bench-peers || echo "coterie: no peers; those that are missing are skipped"
+	@touch $@
+# The sizes that the table of ratios names; bench-full: all sizes, which takes long. Kafka's own
+# classes are built by Maven where that and a JDK are. BENCH="--benchmark-timer=time.process_time"
+# counts CPU time, for a machine that others keep busy.
+bench bench-full: build $(VENV)/.peers
+	@mkdir -p benchmarks/results
+	@for subject in log timers votes expiry coordinator; do \
+	    $(PY) -m pytest benchmarks/test_$${subject}_bench.py $(PYTEST) --benchmark-only $(BENCH) \
+	        --coterie-sizes $(if $(filter bench-full,$@),full,short) \
+	        --benchmark-columns=min,median,rounds --benchmark-min-rounds=5 --benchmark-max-time=0.5 \
+	        --benchmark-json=benchmarks/results/$$subject.json; done
+	@$(PY) benchmarks/report.py benchmarks/results benchmarks/README.md
 
 fuzz: build
 	@tools/sanitize $(PY) tools/fuzz.py $(FUZZ_SECONDS) $(FUZZ_SEED)

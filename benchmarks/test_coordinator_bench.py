@@ -1,14 +1,17 @@
-"""The coordinator on Kafka's own heavy traces, parsed before: events a second.
+"""The coordinator on Kafka's own heavy traces, parsed before, beside Kafka's own coordinator.
 
 ``many-heartbeats`` is half a million heartbeats of ten thousand members, ``big-group`` a group
 of two thousand members that rebalances. The answers are those of Kafka's own coordinator.
 """
 
+import gc
 import gzip
 import json
+from collections import Counter
 
 import pytest
 
+import kafka_peer
 from coterie import GroupCoordinator, load_trace
 from golden_data import SHARED
 
@@ -23,18 +26,37 @@ def lines(name, kind):
         return file.read().splitlines()
 
 
+def counts(expected):
+    """How many of the three requests of these traces were answered with which error."""
+    requests = "join_group", "sync_group", "heartbeat"
+    events = (e for e in expected if e["event"] == "response" and e["op"] in requests)
+    return Counter(f"{event['op']} {event['error']}" for event in events)
+
+
 @pytest.mark.parametrize("name", ["many-heartbeats", "big-group"])
+@pytest.mark.parametrize("peer", ["coterie", "kafka"])
 @pytest.mark.benchmark(group="coordinator on the heavy traces")
-def test_heavy_traces(benchmark, note, sizes, name):
-    source = lines(name, "trace")
-    trace = load_trace(source)
+def test_heavy_traces(benchmark, note, sizes, peer, name):
+    source, expected = lines(name, "trace"), map(json.loads, lines(name, "expected"))
+    warm, rounds = (0, 1) if sizes == "smoke" else (5, 9)
+    size = len(source) - 1
+    if peer == "kafka":
+        files = [HEAVY / f"{name}.trace.jsonl.gz"]
+        answer = kafka_peer.measure(
+            benchmark, "coordinator", size, warm=warm, rounds=rounds, files=files
+        )
+        assert answer == counts(expected)
+    else:
+        played = play(benchmark, load_trace(source), rounds)
+        assert [json.loads(json.dumps(line)) for line in played.lines()] == list(expected)
+    note(f"coordinator, {name}", peer, size, package=peer, unit="event")
+
+
+def play(benchmark, trace, rounds):
     made = []
 
     def setup():
         made[:] = [GroupCoordinator()]
+        gc.collect()
 
-    rounds = 1 if sizes == "smoke" else 9
-    played = benchmark.pedantic(lambda: made[0].play(trace), setup=setup, rounds=rounds)
-    expected = [json.loads(line) for line in lines(name, "expected")]
-    assert [json.loads(json.dumps(line)) for line in played.lines()] == expected
-    note(f"coordinator, {name}", "coterie", len(source) - 1, unit="event")
+    return benchmark.pedantic(lambda: made[0].play(trace), setup=setup, rounds=rounds)

@@ -36,7 +36,7 @@ def by_coterie(commit, expire, keep):
 def by_numpy(commit, expire, keep):
     def rule():
         own = expire >= 0
-        return np.where(own, NOW_MS >= expire, NOW_MS - commit >= DAY_MS) & ~keep
+        return np.where(own, expire <= NOW_MS, NOW_MS - commit >= DAY_MS) & ~keep
 
     return rule
 
@@ -120,7 +120,5 @@ def expire_a_group(benchmark, size, rounds):
         made[0].commit(dict(zip(keys, values, strict=True)), 1)
         gc.collect()
 
-    removed = benchmark.pedantic(
-        lambda: made[0].expire(NOW_MS, DAY_MS), setup=setup, rounds=rounds
-    )
+    removed = benchmark.pedantic(lambda: made[0].expire(NOW_MS, DAY_MS), setup=setup, rounds=rounds)
     assert (len(removed), len(made[0])) == (size // 2, size // 2)

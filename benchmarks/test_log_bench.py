@@ -101,9 +101,7 @@ def test_decode(benchmark, note, sizes, peer, log):
         return
     warm, rounds = (0, 1) if sizes == "smoke" else (2, 5)
     size = records_of(log)
-    printed = kafka_peer.measure(
-        benchmark, "dump", size, warm=warm, rounds=rounds, files=log.files
-    )
+    printed = kafka_peer.measure(benchmark, "dump", size, warm=warm, rounds=rounds, files=log.files)
     assert printed == size
     note("decode", "kafka", size, unit="record")
 

@@ -43,6 +43,9 @@ public final class Main {
             case "load":
                 Logs logs = new Logs(files);
                 return logs::load;
+            case "coordinator":
+                Coordinators trace = new Coordinators(files.get(0));
+                return trace::play;
             case "dump":
                 return () -> Logs.dump(files);
             default:

@@ -1,0 +1,164 @@
+"""The table of ratios and the plots, from the results that the benchmarks wrote.
+
+    python benchmarks/report.py [benchmarks/results] [benchmarks/README.md]
+
+Reads ``*.json`` of pytest-benchmark; writes the part of the README between its two marks, and
+``results/*.svg`` where matplotlib is there. A ratio is the peer's median by coterie's, same run.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+
+
+class Line(NamedTuple):
+    """What a ratio is asked of: the peer's row beside coterie's, at one size."""
+
+    title: str
+    work: str
+    size: int
+    peer: str
+    asked: float
+    ours: str = "coterie"
+
+
+ASKED = [
+    Line("re-arming a timer, in order, bulk", "rearm", 1_000_000, "kafka", 30),
+    Line("re-arming a timer, all over, bulk", "rearm, shuffled", 1_000_000, "kafka", 30),
+    Line("firing timers spread over 60 s", "fire", 1_000_000, "kafka", 8),
+    Line("votes, one group of 1,000", "votes", 1000, "kafka", 10),
+    Line("votes, 1,000 such groups", "votes", 1000, "kafka", 10, "coterie, many groups"),
+    Line("expiry, columns, beside a group", "expiry, columns", 1_000_000, "kafka", 500),
+    Line("expiry, columns", "expiry, columns", 1_000_000, "numpy", 2),
+    Line("expiry in OffsetMap", "expiry, group", 1_000_000, "kafka", 10),
+    Line("heartbeats", "coordinator, many-heartbeats", 0, "kafka", 3),
+    Line("the big group", "coordinator, big-group", 0, "kafka", 3),
+    Line("fold of the wide log", "fold", 1_182_263, "kafka", 12),
+    Line("decoding it to columns", "decode", 1_182_263, "kafka", 80),
+    Line("decoding it to columns", "decode", 1_182_263, "kafka-python", 200),
+]
+
+
+def read(folder):
+    """{(work, size, peer): (seconds a call, operations a call, version)}, machine, clocks."""
+    rows, machine, clocks = {}, {}, set()
+    for path in sorted(folder.glob("*.json")):
+        document = json.loads(path.read_text())
+        machine = document["machine_info"]
+        for bench in document["benchmarks"]:
+            info = bench["extra_info"]
+            key = info["work"], info["size"], info["peer"]
+            count = info.get("count", info["size"])
+            rows[key] = bench["stats"]["median"], count, info["version"], info["unit"]
+            clocks.add(bench["options"]["timer"])
+    return rows, machine, clocks
+
+
+def nanoseconds(rows, work, size, peer):
+    row = rows.get((work, size, peer))
+    return row and row[0] / row[1] * 1e9
+
+
+def ratios(rows):
+    yield "| work | beside | coterie | peer | ratio | asked | |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for line in ASKED:
+        sizes = [line.size] if line.size else sorted({s for w, s, _ in rows if w == line.work})
+        # What Kafka filters is a group's map: the columns stand beside that, too.
+        theirs_work = "expiry, group" if line.asked == 500 else line.work
+        for size in sizes:
+            ours = nanoseconds(rows, line.work, size, line.ours)
+            theirs = nanoseconds(rows, theirs_work, size, line.peer)
+            if not ours:
+                continue
+            where = f"| {line.title} | {line.peer} | {ours:.3g} ns | "
+            asked = f"{line.asked:g} {TIMES}"
+            if theirs:
+                ratio = theirs / ours
+                verdict = "met" if ratio >= line.asked else "not met"
+                yield where + f"{theirs:.4g} ns | {ratio:.1f} {TIMES} | {asked} | {verdict} |"
+            else:
+                yield where + f"not measured | | {asked} | |"
+
+
+def everything(rows):
+    yield "| work | size | peer | a call | each | of coterie's |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for (work, size, peer), (seconds, count, version, unit) in sorted(rows.items()):
+        each = seconds / count * 1e9
+        ours = nanoseconds(rows, work, size, "coterie")
+        ratio = f"{each / ours:.1f} {TIMES}" if ours else ""
+        name = peer if peer in version else f"{peer} ({version})"
+        call = f"{seconds * 1e3:.3g} ms"
+        yield f"| {work} | {size:,} | {name} | {call} | {each:.3g} ns a {unit} | {ratio} |"
+
+
+def plot(rows, folder):
+    """One picture a work that has two sizes or more: time against size, a line a peer."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        print("matplotlib is not installed: no plots", file=sys.stderr)
+        return []
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "coterie"
+    from matplotlib import pyplot
+
+    works, names = defaultdict(lambda: defaultdict(list)), []
+    for (work, size, peer), (seconds, count, _, _) in sorted(rows.items()):
+        works[work][peer].append((size, seconds / count * size))
+    for work, lines in works.items():
+        if max(len(points) for points in lines.values()) < 2:
+            continue
+        figure, axes = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
+        for peer, points in lines.items():
+            style = {"linewidth": 2.4} if peer == "coterie" else {"linewidth": 1}
+            axes.loglog(*zip(*points, strict=True), marker="o", markersize=3, label=peer, **style)
+        axes.set(title=work, xlabel="size", ylabel="seconds")
+        axes.grid(which="major", alpha=0.3)
+        axes.legend(fontsize=8)
+        names.append(f"{work.replace(', ', '-').replace(' ', '-')}.svg")
+        figure.savefig(folder / names[-1], metadata={"Date": None})
+        pyplot.close(figure)
+    return names
+
+
+def main(folder="benchmarks/results", readme="benchmarks/README.md"):
+    folder, readme = Path(folder), Path(readme)
+    rows, machine, clocks = read(folder)
+    if not rows:
+        print(f"no results in {folder}: run `make bench` first", file=sys.stderr)
+        return 1
+    text = readme.read_text() if readme.exists() else "# Benchmarks\n"
+    if BEGIN not in text:
+        text = f"{text.rstrip()}\n\n{BEGIN}\n{END}\n"
+    cpu, python = machine["cpu"], machine["python_version"]
+    parts = [
+        BEGIN,
+        "## Beside the peers, in one run",
+        f"Medians on {cpu.get('brand_raw', machine['machine'])}, {cpu.get('count', '?')} cores, "
+        f"Python {python}; clock: {', '.join(sorted(clocks))}.",
+        "",
+        *ratios(rows),
+        "",
+        *(f"![{name[:-4]}]({folder.name}/{name})" for name in plot(rows, folder)),
+        "",
+        "<details><summary>Every measurement</summary>",
+        "",
+        *everything(rows),
+        "",
+        "</details>",
+        END,
+    ]
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    readme.write_text(before + "\n".join(parts) + after)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
