@@ -71,7 +71,8 @@ final class Logs {
     }
 
     private ReplicaManager replicas() {
-        ReplicaManager replicas = Mockito.mock(ReplicaManager.class, Mockito.withSettings().stubOnly());
+        ReplicaManager replicas = Mockito.mock(
+            ReplicaManager.class, Mockito.withSettings().stubOnly());
         for (int i = 0; i < segments.size(); i++) {
             Segment segment = segments.get(i);
             UnifiedLog log = Mockito.mock(UnifiedLog.class, Mockito.withSettings().stubOnly());
@@ -87,8 +88,8 @@ final class Logs {
     }
 
     Rounds.Result load() {
-        GroupMetadataManager manager = new GroupMetadataManager(0, MetadataVersion.latestProduction(),
-            config(), replicas(), Time.SYSTEM, new Metrics());
+        GroupMetadataManager manager = new GroupMetadataManager(0,
+            MetadataVersion.latestProduction(), config(), replicas(), Time.SYSTEM, new Metrics());
         manager.startup(() -> segments.size(), false);
         long began = Rounds.now();
         for (int i = 0; i < segments.size(); i++) {
