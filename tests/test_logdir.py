@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import golden_data
@@ -37,7 +37,9 @@ def test_what_follows_a_wrong_length_is_one_piece_with_the_batch_before(at, max_
     assert cuts == sorted(set(cuts))
     whole = LogReader(data, check_crc=False)
     found = [batch.position for batch in whole]
-    fault = min(f.position for f in whole.faults if f.kind in {"length", "tail"})
+    wrong = [f.position for f in whole.faults if f.kind in {"length", "tail"}]
+    assume(wrong)  # the noise may be just what the batch that was cut lacked
+    fault = min(wrong)
     assert fault == 0 or fault not in cuts
     pieces = []
     for start, end in itertools.pairwise(cuts):
