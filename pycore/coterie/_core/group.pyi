@@ -3,7 +3,7 @@ from typing import final
 
 from coterie.values import GroupOverview, GroupSummary, MemberSummary
 
-Protocols = Iterable[tuple[str, bytes]]
+_Protocols = Iterable[tuple[str, bytes]]
 
 @final
 class MemberMetadata:
@@ -31,7 +31,7 @@ class MemberMetadata:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
         protocol_type: str | None,
-        protocols: Protocols,
+        protocols: _Protocols,
         assignment: bytes = b"",
     ) -> None: ...
     @property
@@ -40,7 +40,7 @@ class MemberMetadata:
     def is_awaiting_join(self) -> bool: ...
     @property
     def is_awaiting_sync(self) -> bool: ...
-    def matches(self, protocols: Protocols) -> bool:
+    def matches(self, protocols: _Protocols) -> bool:
         """Whether a list equals the member's: same names and bytes in the same places."""
     def metadata(self, protocol: str) -> bytes:
         """Return its metadata for a protocol; CoterieError if it does not support it."""
@@ -110,7 +110,7 @@ class GroupMetadata:
     def update_member(
         self,
         member: MemberMetadata,
-        protocols: Protocols,
+        protocols: _Protocols,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:

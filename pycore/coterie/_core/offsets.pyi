@@ -4,7 +4,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-Key = tuple[str, int]
+_Key = tuple[str, int]
 
 @final
 class Offset:
@@ -35,40 +35,40 @@ class OffsetMap:
     ``GroupMetadata.scala``; method names are Kafka's.
     """
 
-    pending: dict[Key, Offset]
+    pending: dict[_Key, Offset]
     """Plain commits whose append has not finished."""
-    pending_txn: dict[int, dict[Key, Offset]]
+    pending_txn: dict[int, dict[_Key, Offset]]
     """Transactional commits that no marker has decided, by producer id."""
     received_plain: bool
     received_txn: bool
     count: int
 
     def __len__(self) -> int: ...
-    def __contains__(self, key: Key) -> bool: ...
-    def __getitem__(self, key: Key) -> Offset: ...
+    def __contains__(self, key: _Key, /) -> bool: ...
+    def __getitem__(self, key: _Key, /) -> Offset: ...
     @property
     def has_offsets(self) -> bool:
         """Whether anything keeps the group: an offset, a pending one, a producer's entry."""
-    def items(self) -> list[tuple[Key, Offset]]:
+    def items(self) -> list[tuple[_Key, Offset]]:
         """Return what readers see."""
-    def commit(self, offsets: Mapping[Key, Offset | int], position: int) -> None:
+    def commit(self, offsets: Mapping[_Key, Offset | int], position: int) -> None:
         """Prepare and append a plain commit in one step."""
-    def prepare_offset_commit(self, offsets: Mapping[Key, Offset | int]) -> None:
+    def prepare_offset_commit(self, offsets: Mapping[_Key, Offset | int]) -> None:
         """Note a plain commit that is being appended: pending until it comes back."""
-    def on_offset_commit_append(self, offsets: Mapping[Key, Offset | int], position: int) -> None:
+    def on_offset_commit_append(self, offsets: Mapping[_Key, Offset | int], position: int) -> None:
         """Show what came back, where it is still pending and no later offset is shown."""
-    def fail_pending_offset_write(self, offsets: Mapping[Key, Offset | int]) -> None:
+    def fail_pending_offset_write(self, offsets: Mapping[_Key, Offset | int]) -> None:
         """Forget what failed, unless a later commit is pending."""
     def prepare_txn_offset_commit(
-        self, producer_id: int, offsets: Mapping[Key, Offset | int]
+        self, producer_id: int, offsets: Mapping[_Key, Offset | int]
     ) -> None:
         """Note a transactional commit that is being appended."""
     def on_txn_offset_commit_append(
-        self, producer_id: int, offsets: Mapping[Key, Offset | int], position: int
+        self, producer_id: int, offsets: Mapping[_Key, Offset | int], position: int
     ) -> None:
         """Give what came back its position."""
     def fail_pending_txn_offset_commit(
-        self, producer_id: int, offsets: Mapping[Key, Offset | int]
+        self, producer_id: int, offsets: Mapping[_Key, Offset | int]
     ) -> None:
         """Forget the partitions of what failed, whatever was pending for them."""
     def complete_pending_txn_offset_commit(self, producer_id: int, is_commit: bool) -> None:
@@ -77,7 +77,7 @@ class OffsetMap:
         """Return the offset that a reader sees; CoterieError if it must be stable and is not."""
     def is_pending(self, topic: str, partition: int) -> bool:
         """Whether some commit of the partition is undecided."""
-    def remove(self, keys: Iterable[Key]) -> list[Key]:
+    def remove(self, keys: Iterable[_Key]) -> list[_Key]:
         """Remove partitions by name, pending commits too; those that were shown."""
     def expire(
         self,
@@ -86,7 +86,7 @@ class OffsetMap:
         *,
         base_ms: int | None = None,
         keep: Collection[str] | None = None,
-    ) -> list[Key]:
+    ) -> list[_Key]:
         """Take out what has expired, in no order that counts.
 
         Parameters

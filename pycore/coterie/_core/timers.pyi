@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
-Column = npt.ArrayLike
+_Column = npt.ArrayLike
 
 @final
 class TimerWheel:
@@ -38,7 +38,7 @@ class TimerWheel:
         """
     def cancel(self, handle: int) -> bool:
         """Drop the timer; False where it has fired or was cancelled already."""
-    def add_many(self, deadlines_ms: Column, keys: Column) -> npt.NDArray[np.int64]:
+    def add_many(self, deadlines_ms: _Column, keys: _Column) -> npt.NDArray[np.int64]:
         """Arm timers in order of the columns (int64, one length); return their handles.
 
         Raises
@@ -46,9 +46,9 @@ class TimerWheel:
         ValueError
             The columns differ in length, or are not one-dimensional columns of integers.
         """
-    def rearm_many(self, handles: Column, deadlines_ms: Column) -> npt.NDArray[np.bool_]:
+    def rearm_many(self, handles: _Column, deadlines_ms: _Column) -> npt.NDArray[np.bool_]:
         """:meth:`rearm` for each pair, in order; which of them were armed."""
-    def cancel_many(self, handles: Column) -> npt.NDArray[np.bool_]:
+    def cancel_many(self, handles: _Column) -> npt.NDArray[np.bool_]:
         """:meth:`cancel` for each, in order; which of them were armed."""
     def next_deadline_ms(self) -> int | None:
         """Return the earliest deadline of an armed timer, exactly; None without timers."""

@@ -18,7 +18,7 @@ class ProtocolCounts:
         """Take a member's list out; CoterieError if it was not counted."""
     def candidates(self, members: int) -> set[str]:
         """Names that are counted as often as there are members."""
-    def __getitem__(self, name: str) -> int: ...
+    def __getitem__(self, name: str, /) -> int: ...
     def as_dict(self) -> dict[str, int]:
         """Return all counts."""
 

@@ -97,8 +97,8 @@ cdef class Machine:
     cdef int availability
     cdef list owners               # by slot: what a timer's key names
     cdef list free_slots
-    cdef readonly list log         # (base offset, producer id, epoch, transactional, control,
-                                   # records), by offset
+    cdef readonly list log         # (base offset, producer id, epoch, is transactional, is
+    #                                control, records), by offset
     cdef readonly int64_t log_end
     cdef readonly object appends   # deque of AppendOp, if deferred
     cdef readonly bint deferred

@@ -6,7 +6,7 @@ finishes inside the call, or, if deferred, when the caller says so.
 Source: GroupCoordinator.scala, DelayedOperation.scala; rules: coordinator.md, sections 5, 7, 18.
 """
 cimport cython
-from libc.stdint cimport int16_t, int32_t, int64_t
+from libc.stdint cimport int16_t, int64_t
 
 from coterie._core.effects cimport APPEND, RESPONSE, TRANSITION, UNANSWERED, Effects
 from coterie._core.group cimport (DEAD, NO_JOIN, NO_TIMER, GroupMetadata, MemberMetadata,

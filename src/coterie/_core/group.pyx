@@ -435,13 +435,13 @@ cdef int read_topics(bytes metadata, set topics) except -2:
     longer than the rest, or null, is what it does not. Source: ConsumerProtocol.java.
     """
     cdef const unsigned char* data = metadata
-    cdef int64_t size = len(metadata), at = 6, count, length, n
+    cdef int64_t size = len(metadata), at = 6, count, length, _n
     if size < 6 or data[0] & 0x80:
         return TOO_SHORT
     count = number(data + 2, 4)
     if not 0 <= count <= size - at:
         return UNREADABLE
-    for n in range(count):
+    for _n in range(count):
         if at + 2 > size:
             return TOO_SHORT
         length = number(data + at, 2)

@@ -72,9 +72,9 @@ cdef class Reader:
 
     cdef int tags(self) except -1:
         """Skip the tagged fields that end a struct of a flexible version."""
-        cdef int64_t n
+        cdef int64_t _n
         if self.flexible:
-            for n in range(self.uvarint("tagged fields")):
+            for _n in range(self.uvarint("tagged fields")):
                 self.uvarint("tag")
                 self.take(self.uvarint("size of a tag"), "tag")
         return 0
@@ -104,7 +104,7 @@ cdef GroupMetadata read_group(str group_id, bytes value):
     cdef int version = <int>reader.number(2, "version")
     cdef GroupMetadata group = GroupMetadata(group_id, -1)
     cdef MemberMetadata member
-    cdef int64_t n, count
+    cdef int64_t _n, count
     cdef str leader
     if not 0 <= version <= 4:
         raise CorruptData(f"unknown version {version} of a group metadata value")
@@ -118,7 +118,7 @@ cdef GroupMetadata read_group(str group_id, bytes value):
     count = reader.length(4, "members")
     if count < 0:
         raise CorruptData("members are null")
-    for n in range(count):
+    for _n in range(count):
         member = read_member(reader, version, protocol_type, group.protocol_name)
         if member.group_instance_id is not None and (
                 member.group_instance_id in group.static_members):
