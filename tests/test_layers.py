@@ -42,7 +42,7 @@ MAY_USE = {  # room -> rooms below it; each may use itself
     "bytes": set(),
     "structures": set(),
     "bulk": {"bytes"},
-    "machine": {"bytes", "structures"},
+    "machine": {"bytes", "structures", "bulk"},  # a load applies records as a replay does
 }
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+)?c?import\s+([\w.]+)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

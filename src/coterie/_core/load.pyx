@@ -1,8 +1,7 @@
 """From the records of a partition to its groups, as after an election.
 
-Batches in log order; a batch's position is that of its first record. Plain records overwrite,
-tombstones leave no position, transactional offsets wait for their marker. One bad record stops
-the load, and nothing of the partition is there then. Checksums and files are not known here.
+The records go through the fold that replays logs too, as Kafka's loader takes them; here its
+last state becomes groups. One bad record stops the load, and nothing of the partition is there.
 Source: GroupMetadataManager.scala (doLoadGroupsAndOffsets); rules: offsets.md, section 9.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -10,6 +9,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from coterie._core.group cimport EMPTY, STABLE, GroupMetadata, MemberMetadata
 from coterie._core.offsets cimport Offset, make_offset
 
+from coterie._core.fold import PartitionFold
+from coterie._core.intake import take as take_batch
+from coterie._core.partial import key_at, offset_columns, split_key
+from coterie._core.text import decode_utf8
 from coterie.errors import CorruptData
 
 
@@ -150,71 +153,59 @@ cdef MemberMetadata read_member(Reader reader, int version, str protocol_type, s
                           protocol_type, ((protocol_name, subscription),), assignment)
 
 
-cdef dict _newest(dict shown, dict undecided):
-    """A COMMIT marker: each undecided offset is shown unless a later one is."""
-    for key, entry in undecided.items():
-        present = shown.get(key)
-        if present is None or (<Offset>present).position < (<Offset>entry).position:
-            shown[key] = entry
-    return shown
-
-
 def load(log, int64_t now_ms):
     """The groups of a log: {group id: GroupMetadata}, by id.
 
     Raises CorruptData at the record that stops the load.
     """
-    cdef dict offsets = {}, pending = {}, groups = {}
+    fold = PartitionFold(on_fault="load")
     for base_offset, producer_id, _, transactional, control, records in log:
-        if control:
-            if records:
-                key = Reader(records[0][0] or b"")
-                key.number(2, "version of a marker")
-                if key.number(2, "type of a marker") == 1:
-                    _newest(offsets, pending.get(producer_id, {}))
-                pending.pop(producer_id, None)
-            continue
-        for raw_key, value in records:
-            if raw_key is None:
-                raise CorruptData(f"a record without a key in the batch at {base_offset}")
-            _apply(raw_key, value, base_offset,
-                   pending.setdefault(producer_id, {}) if transactional else offsets, groups)
-    return _assemble(offsets, pending, groups, now_ms)
+        rows = [(base_offset + i, -1, key, value) for i, (key, value) in enumerate(records)]
+        take_batch(fold, rows, producer_id=producer_id, transactional=transactional,
+                   control=control)
+        if fold.failed:
+            _, _, _, kind, _, detail = fold.faults[len(fold.faults) - 1]
+            raise CorruptData(f"{detail}, in the batch at {base_offset}", kind=kind)
+    return _assemble(fold, now_ms)
 
 
-cdef int _apply(bytes raw_key, bytes value, int64_t base_offset, dict offsets,
-                dict groups) except -1:
-    cdef Reader reader = Reader(raw_key)
-    cdef int version = <int>reader.number(2, "version of a key")
-    if version == 0 or version == 1:
-        key = (reader.text("group"), reader.text("topic"), reader.number(4, "partition"))
-        if value is None:
-            offsets.pop(key, None)
-        else:
-            offsets[key] = read_offset(value, base_offset)
-    elif version == 2:
-        group_id = reader.text("group")
-        if value is None:
-            groups.pop(group_id, None)
-        else:
-            groups[group_id] = read_group(group_id, value)
-    return 0                       # another key version: skipped, its value is not looked at
+cdef GroupMetadata group_of(dict groups, str group_id, int64_t now_ms):
+    """A group of which the log has offsets alone is Empty since the load."""
+    found = groups.get(group_id)
+    if found is None:
+        found = groups[group_id] = GroupMetadata(group_id, now_ms)
+    return <GroupMetadata>found
 
 
-cdef dict _assemble(dict offsets, dict pending, dict groups, int64_t now_ms):
-    cdef GroupMetadata group
-    for group_id, topic, partition in offsets:
-        if group_id not in groups:
-            groups[group_id] = GroupMetadata(group_id, now_ms)
-        group = <GroupMetadata>groups[group_id]
-        group.offsets.set_offset((topic, partition), offsets[group_id, topic, partition])
-    for producer_id, undecided in pending.items():
-        for group_id, topic, partition in undecided:
-            if group_id not in groups:
-                groups[group_id] = GroupMetadata(group_id, now_ms)
-            group = <GroupMetadata>groups[group_id]
-            group.offsets.pending_txn.setdefault(producer_id, {})[topic, partition] = (
-                undecided[group_id, topic, partition])
+cdef dict _assemble(fold, int64_t now_ms):
+    """Groups with members, offsets and what transactions left undecided, from the folded log."""
+    cdef dict groups = {}
+    cdef Py_ssize_t start = 0, end
+    for name, metadata in fold.groups.items():
+        if metadata.last[2] is not None:
+            group_id = decode_utf8(name)
+            groups[group_id] = read_group(group_id, metadata.last[2])
+    columns = offset_columns(fold)
+    keys, texts = columns["keys"].tobytes(), columns["metadata"].tobytes()
+    for bounds, partition, offset, epoch, end, commit_ms, expire_ms, position in zip(
+            columns["bounds"].tolist(), columns["partition"].tolist(), columns["offset"].tolist(),
+            columns["leader_epoch"].tolist(), columns["metadata_end"].tolist(),
+            columns["commit_timestamp"].tolist(), columns["expire_timestamp"].tolist(),
+            columns["position"].tolist()):
+        group_id, topic = decode_utf8(keys[bounds[0]:bounds[1]]), decode_utf8(
+            keys[bounds[2]:bounds[3]])
+        group_of(groups, group_id, now_ms).offsets.set_offset((topic, partition), make_offset(
+            offset, epoch, decode_utf8(texts[start:end]), commit_ms, expire_ms, position))
+        start = end
+    for producer_id, producer in fold.producers.items():
+        for index, values in producer.pending.items():
+            if values is None:
+                continue
+            position, offset, commit_ms, expire_ms, epoch, text = values
+            name, topic_name, partition = split_key(key_at(fold, index))
+            undecided = group_of(groups, decode_utf8(name), now_ms).offsets.pending_txn
+            undecided.setdefault(producer_id, {})[decode_utf8(topic_name), partition] = (
+                make_offset(offset, epoch, decode_utf8(text), commit_ms, expire_ms, position))
     return {group_id: groups[group_id] for group_id in sorted(groups)}
 
 
