@@ -125,3 +125,34 @@ def test_a_shorter_initial_delay_shortens_the_wait(tmp_path):
     result = json.loads(told.stdout)
     assert result["as_recorded"]["ms in PreparingRebalance"] == 3000
     assert result["what_if"]["ms in PreparingRebalance"] == 500
+
+
+def what_if(tmp_path, events, *options):
+    path = tmp_path / "one.trace.jsonl"
+    path.write_text("\n".join(map(json.dumps, events)))
+    told = coterie("trace", "whatif", path, "--format", "json", *options)
+    assert told.returncode == 0, told.stderr
+    result = json.loads(told.stdout)
+    return result["as_recorded"], result["what_if"]
+
+
+def one_synced_member():
+    """A member alone, without an initial delay, that has synced at once and says no more."""
+    return [
+        header(group_initial_rebalance_delay_ms=0),
+        join(0, 1),
+        {"at": 1, "op": "sync_group", "id": 2, "group_id": "g", "generation_id": 1,
+         "member_id": "c-00000001", "assignments": []},
+    ]  # fmt: skip
+
+
+def test_a_longer_session_keeps_the_member_that_fell_silent(tmp_path):
+    events = [*one_synced_member(), {"at": 25_000, "op": "advance"}]
+    recorded, changed = what_if(tmp_path, events, "--scale-session", "c=3")
+    assert (recorded["evicted by session timeout"], changed["evicted by session timeout"]) == (1, 0)
+
+
+def test_a_client_made_static_restarts_without_a_rebalance(tmp_path):
+    events = [*one_synced_member(), join(5_000, 3), {"at": 5_001, "op": "advance"}]
+    recorded, changed = what_if(tmp_path, events, "--static", "c")
+    assert (recorded["rebalances"], changed["rebalances"]) == (2, 1)
