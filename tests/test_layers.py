@@ -78,6 +78,12 @@ def is_in(name, modules):
     return any(name == m or name.startswith(m + ".") for m in modules)
 
 
+def test_questions_know_no_command_line():
+    for path in sources("pycore/coterie/insight", ".py"):
+        for name in imports(path):
+            assert not is_in(name, {"coterie.cli", "click"}), f"{path}: {name}"
+
+
 def rooms_of(module):
     return [
         room

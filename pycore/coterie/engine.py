@@ -101,20 +101,26 @@ Engine = Callable[[ReplayRequest, Progress], Summary]
 
 
 def find_engine(name: str) -> Engine:
-    """Return the engine of that name.
+    """Return the engine of that name; see :func:`find_entry`."""
+    engine: Engine = find_entry(ENGINES, name)
+    return engine
+
+
+def find_entry(group: str, name: str) -> Any:
+    """Return what is registered for an engine under a group of entry points.
 
     Raises
     ------
     CoterieError
         There is none, or a module that it needs is not installed; the message says what to do.
     """
-    for entry in entry_points(group=ENGINES, name=name):
-        try:
-            engine: Engine = entry.load()
-        except ModuleNotFoundError as error:
-            raise missing_module(error) from error
-        return engine
-    raise CoterieError(f"no engine {name!r} is installed; use --engine local")
+    entry = next(iter(entry_points(group=group, name=name)), None)
+    if entry is None:
+        raise CoterieError(f"no engine {name!r} is installed; use --engine local")
+    try:
+        return entry.load()
+    except ModuleNotFoundError as error:
+        raise missing_module(error) from error
 
 
 def missing_module(error: ModuleNotFoundError) -> CoterieError:

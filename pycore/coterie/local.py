@@ -7,6 +7,7 @@ commits and generations are written as they come, and the other tables partition
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coterie.engine import (
@@ -22,6 +23,8 @@ from coterie.logdir import Segment, cut_points, find_segments, read_segment
 from coterie.state import PartialState, ScanOptions
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from coterie._core.fold import PartitionFold
 
 PIECE_BYTES = 32 << 20  # between two pieces an interruption is heard and progress is told
@@ -58,11 +61,16 @@ def scan_state(paths: tuple[str, ...], options: ScanOptions, progress: Progress)
     return state
 
 
-def scan_segment(fold: PartitionFold, segment: Segment, drain: Drain | None = None) -> None:
+def scan_segment(
+    fold: PartitionFold,
+    segment: Segment,
+    drain: Drain | None = None,
+    read: Callable[[Segment], Buffer] = read_segment,
+) -> None:
     """Let a fold go on with a segment, in pieces."""
     if fold.failed or fold.cut or fold.stopped:
         return  # what follows does not count
-    data = memoryview(read_segment(segment))
+    data = memoryview(read(segment))
     cuts = cut_points(data, PIECE_BYTES if fold.history is None else HISTORY_PIECE_BYTES)
     for start, end in itertools.pairwise(cuts if len(cuts) > 1 else [0, 0]):
         fold.scan(data[start:end], file=segment.name, position=start)

@@ -88,10 +88,13 @@ def _utf8(text: str) -> bytes:
 
 
 def _from_rows(name: str, rows: list[dict[str, Any]]) -> pa.Table:
-    """Rows of dicts as a table; what the schema lacks is left out."""
+    return from_rows(SCHEMAS[name](), rows)
+
+
+def from_rows(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
+    """Return rows of dicts as a table; what the schema lacks is left out."""
     import pyarrow as pa
 
-    schema = SCHEMAS[name]()
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -170,6 +173,7 @@ __all__ = [
     "commits_table",
     "faults_table",
     "fold_tables",
+    "from_rows",
     "offsets_table",
     "state_tables",
 ]

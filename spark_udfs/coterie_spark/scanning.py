@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coterie.errors import CoterieError, LogError
 from coterie.logdir import read_segment
@@ -48,9 +48,14 @@ def state_schema() -> pa.Schema:
     )
 
 
-def state_batches(
-    partition: int | None, number: int, state: PartialState
-) -> Iterator[pa.RecordBatch]:
+class Portable(Protocol):
+    """What travels: a partial state, the answer of a partition."""
+
+    def to_bytes(self) -> bytes:
+        """Serialize."""
+
+
+def state_batches(partition: int | None, number: int, state: Portable) -> Iterator[pa.RecordBatch]:
     """Yield a state as rows, one a batch."""
     body = memoryview(state.to_bytes())
     for chunk, start in enumerate(range(0, len(body), CHUNK_BYTES)):

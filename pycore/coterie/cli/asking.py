@@ -1,0 +1,224 @@
+"""What every question's command has alike: its options, how it is put, how its rows come out.
+
+A command is ``@question_options`` over a function that makes the question's ``Ask`` and calls
+:func:`put`; or, where it says more than rows, :func:`parts_of` and :func:`show`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+import click
+from rich.console import Console, RenderableType
+
+from coterie.cli.failures import say
+from coterie.cli.outfile import whole_file
+from coterie.cli.params import group_option, logs_argument
+from coterie.cli.progress import TerminalProgress
+from coterie.cli.replay import WithoutPandas
+from coterie.engine import missing_module
+from coterie.insight import shapes
+from coterie.insight.asking import Part, Request, Row, find_asker, find_question, missing_groups
+from coterie.insight.fields import Fields
+from coterie.logdir import Listing, find_segments
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+Draw = Callable[[list[Row]], Iterable[RenderableType]]
+ROWS_AT_ONCE = 20_000
+PLAIN_WIDTH = 1_000_000  # where nobody looks at a terminal, no line is broken
+FORMATS = ("table", "json", "csv", "parquet")
+
+
+def question_options(command: Decorated) -> Decorated:
+    """LOG..., --group, --format, --out, --overwrite, --engine and --master.
+
+    A command takes them as ``**options`` and hands them on to :func:`put` or :func:`parts_of`.
+    """
+    options = [
+        logs_argument,
+        group_option,
+        click.option(
+            "--format",
+            "form",
+            type=click.Choice(FORMATS),
+            default="table",
+            show_default=True,
+            help="For people, or as data (times in epoch ms); parquet goes into a file.",
+        ),
+        click.option("-o", "--out", metavar="FILE", help="Write into FILE, whole or not at all."),
+        click.option("--overwrite", is_flag=True, help="Replace FILE if it is there."),
+        click.option(
+            "--engine",
+            type=click.Choice(["local", "spark"]),
+            default="local",
+            show_default=True,
+            help="This process, or Spark with a task for each partition of the topic.",
+        ),
+        click.option("--master", metavar="URL", help="Spark's master; by default local[*]."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def put(
+    name: str,
+    ask: Any,
+    options: dict[str, Any],
+    *,
+    at_ms: int | None = None,
+    draw: Draw | None = None,
+) -> int:
+    """Put a question, print or write its rows, and return how many there are.
+
+    Parameters
+    ----------
+    name
+        Of the question, a module of ``coterie.insight``.
+    ask
+        Its ``Ask``.
+    options
+        Those of :func:`question_options`.
+    at_ms
+        Only records whose own timestamp is not after this.
+    draw
+        Gives what to print for ``--format table``; by default one table of all fields.
+    """
+    parts = parts_of(name, ask, options, at_ms=at_ms)
+    rows = itertools.chain.from_iterable(part.rows for part in parts)
+    return show(find_question(name).FIELDS, rows, options, draw=draw)
+
+
+def parts_of(
+    name: str, ask: Any, options: dict[str, Any], *, at_ms: int | None = None
+) -> Iterator[Part]:
+    """Yield the answer of each partition; say at the end what was left alone or out.
+
+    Raises
+    ------
+    CoterieError
+        What ``find_segments`` raises, or a group that was named is not in the log: then nothing
+        is yielded before.
+    """
+    check(options)
+    groups = frozenset(options["groups"]) or None
+    request = Request(name, ask, options["logs"], groups, at_ms, options["master"])
+    if options["engine"] == "local":
+        sys.meta_path.insert(0, WithoutPandas())
+    listing = find_segments(request.paths)
+    answer = find_asker(options["engine"])
+    faults = 0
+    with TerminalProgress() as progress:
+        parts = answer(request, progress)
+        if groups is not None:  # all of a group lies in one partition: few rows
+            held = list(parts)
+            missing = missing_groups(groups, frozenset().union(*(part.found for part in held)))
+            if missing is not None:
+                raise missing
+            parts = iter(held)
+        for part in parts:
+            faults += part.faults
+            progress.clear()
+            yield part
+    say_left_out(listing, faults)
+
+
+def say_left_out(listing: Listing, faults: int) -> None:
+    """Say what of a log was left alone, and how many corrupt places were left out."""
+    for path in listing.passed_over:
+        say(f"coterie: {path}: left alone, Kafka has set it aside")
+    if faults:
+        say(f"coterie: {faults} corrupt places were left out; `coterie verify` lists them")
+
+
+def check(options: dict[str, Any]) -> None:
+    """Refuse options that do not go together, as wrong usage."""
+    if options["form"] == "parquet" and options["out"] is None:
+        raise click.UsageError("--format parquet needs --out FILE")
+    if options["overwrite"] and options["out"] is None:
+        raise click.UsageError("--overwrite is for --out FILE")
+    if options["master"] is not None and options["engine"] != "spark":
+        raise click.UsageError("--master is for --engine spark")
+
+
+def show(
+    fields: Fields, rows: Iterable[Row], options: dict[str, Any], *, draw: Draw | None = None
+) -> int:
+    """Print rows, or write them into the file of ``--out``; return how many there are."""
+    counted = Counted(rows)
+    with out_file(options) as path:
+        if options["form"] == "parquet":
+            assert path is not None  # `check` holds it
+            write_parquet(fields, counted, path)
+        else:
+            with text_of(path) as out:
+                if options["form"] == "json":
+                    out.writelines(shapes.json_lines(counted))
+                elif options["form"] == "csv":
+                    out.writelines(shapes.csv_lines(fields, counted))
+                else:
+                    drawn = draw or (lambda held: [shapes.table(fields, held)])
+                    show_table(drawn(list(counted)), out, path is None)
+    return counted.count
+
+
+class Counted:
+    """Rows that are counted as they pass."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.rows = rows
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Row]:
+        for row in self.rows:
+            self.count += 1
+            yield row
+
+
+def out_file(options: dict[str, Any]) -> contextlib.AbstractContextManager[Path | None]:
+    """Give the file of ``--out`` to write, None for standard output."""
+    if options["out"] is None:
+        return contextlib.nullcontext()
+    keep = [segment.path for segment in find_segments(options["logs"]).segments]
+    return whole_file(options["out"], overwrite=options["overwrite"], keep=keep)
+
+
+@contextlib.contextmanager
+def text_of(path: Path | None) -> Iterator[TextIO]:
+    """Give a file, or standard output, to write text to: UTF-8, whatever the locale."""
+    if path is not None:
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+        return
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    yield sys.stdout
+    sys.stdout.flush()
+
+
+def show_table(drawn: Iterable[RenderableType], out: TextIO, to_terminal: bool) -> None:
+    """Print what was drawn: as wide as the terminal, or unbroken where there is none."""
+    looked_at = to_terminal and out.isatty()
+    console = Console(file=out, width=None if looked_at else PLAIN_WIDTH, highlight=False)
+    for piece in drawn:
+        console.print(piece, soft_wrap=not looked_at and isinstance(piece, str))
+
+
+def write_parquet(fields: Fields, rows: Iterable[Row], path: Path) -> None:
+    """Write rows into a Parquet file, so many at once."""
+    try:
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError as error:
+        raise missing_module(error) from error
+    from coterie.insight.fields import arrow_schema, arrow_table
+
+    remaining = iter(rows)
+    with pq.ParquetWriter(path, arrow_schema(fields)) as writer:
+        while held := list(itertools.islice(remaining, ROWS_AT_ONCE)):
+            writer.write_table(arrow_table(fields, held))

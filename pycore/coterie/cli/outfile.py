@@ -1,0 +1,57 @@
+"""An output file that appears whole or not at all: written beside, then renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from coterie.cli.failures import Failed
+from coterie.cli.outfolder import undisturbed
+
+
+@contextlib.contextmanager
+def whole_file(out: str, *, overwrite: bool, keep: Iterable[str] = ()) -> Iterator[Path]:
+    """Give a file to write; it becomes ``out`` when the block ends well.
+
+    Parameters
+    ----------
+    out : str
+        The file to make. Refused if it is there, unless ``overwrite``.
+    overwrite : bool
+        See above.
+    keep : iterable of str
+        Files that must not be overwritten: what is being read.
+    """
+    target = Path(os.path.realpath(out))
+    check(out, target, overwrite, keep)
+    number, name = tempfile.mkstemp(".partial", f".{target.name}.", target.parent)
+    os.close(number)
+    sibling = Path(name)
+    try:
+        yield sibling
+        mask = os.umask(0)
+        os.umask(mask)
+        sibling.chmod(0o666 & ~mask)
+        check(out, target, overwrite, keep)  # what came there meanwhile is not ours to replace
+        sibling.replace(target)
+    except BaseException:
+        with undisturbed():
+            sibling.unlink(missing_ok=True)
+        raise
+
+
+def check(out: str, target: Path, overwrite: bool, keep: Iterable[str]) -> None:
+    """Refuse what would lose something, or cannot be."""
+    if not target.parent.is_dir():
+        raise Failed(f"--out {out}: its folder does not exist; make it, or name another")
+    if not target.exists():
+        return
+    if not target.is_file():
+        raise Failed(f"--out {out}: is no file; name one that is new")
+    if not overwrite:
+        raise Failed(f"--out {out}: is there already; name another file, or give --overwrite")
+    if any(Path(os.path.realpath(path)) == target for path in keep):
+        raise Failed(f"--out {out}: --overwrite would replace what is read; name another file")

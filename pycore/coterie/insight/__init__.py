@@ -1,0 +1,11 @@
+"""What an on-call engineer asks of a log: one module for each question, on either engine.
+
+A question is a module with ``NAME``, that of the module; ``FIELDS``, names and types of its rows
+(see ``fields``); ``Ask``, a frozen dataclass of its parameters; and ``rows(facts, ask)``, a pure
+function that yields dicts for one partition of the topic. ``coterie.insight.asking`` and
+``coterie_spark.insight`` call it alike: all of a group lies in one partition, so each can be asked
+by itself, and memory holds one.
+
+``facts`` reads a partition; ``commits`` gives its records as numpy columns. Times in rows are
+epoch ms; what is not known is None.
+"""

@@ -1,0 +1,131 @@
+"""How a question is put to a log, whatever the engine: the request, and one part a partition.
+
+An asker is a function (request, progress) -> parts in order of the partition's number; it
+registers under the entry point group ``coterie.askers``, as engines of a replay do.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+from coterie.engine import Progress, find_entry
+from coterie.errors import CoterieError
+from coterie.insight.facts import PartitionFacts, read_facts
+from coterie.insight.fields import Fields
+
+ASKERS = "coterie.askers"
+Row = dict[str, Any]
+
+
+class Question(Protocol):
+    """What a module of ``coterie.insight`` that answers a question has; see the package."""
+
+    NAME: str
+    FIELDS: Fields
+    Ask: Callable[..., Any]
+
+    def rows(self, facts: PartitionFacts, ask: Any) -> Iterator[Row]:
+        """Yield the rows of one partition."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to ask of which log.
+
+    Attributes
+    ----------
+    question : str
+        Its name, that of a module of ``coterie.insight``.
+    ask : object
+        Its parameters, an ``Ask`` of the module.
+    paths : tuple of str
+        LOG..., as given.
+    groups : frozenset of str or None
+        Only these groups; None: all.
+    at_ms : int or None
+        Only records whose own timestamp is not after this.
+    master : str or None
+        Spark's master URL; None: ``local[*]``.
+    """
+
+    question: str
+    ask: Any
+    paths: tuple[str, ...]
+    groups: frozenset[str] | None = None
+    at_ms: int | None = None
+    master: str | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """The answer of one partition of the topic.
+
+    Attributes
+    ----------
+    number : int or None
+        The partition.
+    rows : list of dict
+        What the question gives.
+    found : frozenset of str
+        Where groups were named: those that the partition has records of.
+    faults : int
+        Corrupt places that were left out.
+    trusted_from_ms : int or None
+        From when on the partition's state is whole; None: from its start.
+    """
+
+    number: int | None
+    rows: list[Row] = field(repr=False)
+    found: frozenset[str]
+    faults: int
+    trusted_from_ms: int | None
+
+    def to_bytes(self) -> bytes:
+        """Serialize, for another process of the same version."""
+        return pickle.dumps(self, protocol=5)
+
+
+Asker = Callable[[Request, Progress], Iterator[Part]]
+
+
+def find_question(name: str) -> Question:
+    """Return the module that answers a question."""
+    return cast(Question, importlib.import_module(f"coterie.insight.{name}"))
+
+
+def find_asker(engine: str) -> Asker:
+    """Return what puts questions on an engine; see ``coterie.engine.find_entry``."""
+    asker: Asker = find_entry(ASKERS, engine)
+    return asker
+
+
+def part_of(facts: PartitionFacts, question: Question, ask: Any) -> Part:
+    """Put a question to one partition."""
+    rows = list(question.rows(facts, ask))
+    found = frozenset() if facts.groups is None else frozenset(facts.group_ids)
+    return Part(facts.number, rows, found, len(facts.fold.faults), facts.trusted_from_ms)
+
+
+def answer(request: Request, progress: Progress) -> Iterator[Part]:
+    """Answer in this process, one partition after another."""
+    question = find_question(request.question)
+    for facts in read_facts(
+        request.paths, groups=request.groups, at_ms=request.at_ms, progress=progress
+    ):
+        yield part_of(facts, question, request.ask)
+
+
+def missing_groups(groups: frozenset[str] | None, found: frozenset[str]) -> CoterieError | None:
+    """Return what to raise where a group that was named is not in the log; None: all are."""
+    missing = sorted((groups or frozenset()) - found)
+    if not missing:
+        return None
+    names = ", ".join(repr(name) for name in missing)
+    which = "group" if len(missing) == 1 else "groups"
+    return CoterieError(
+        f"the log has no record of {which} {names}; `coterie groups LOG --list` names those it has"
+    )

@@ -1,0 +1,209 @@
+"""What a partition of the topic says, read as it is asked for: what every question begins with.
+
+``fold`` is its last state, ``records`` and ``commits`` its log as columns, ``lives`` the metadata
+records of each group with who its members were. A question that wants the columns alone never
+folds, and the other way round.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coterie._core.generations import GENERATION_FIELDS
+from coterie._core.text import decode_utf8
+from coterie.engine import Progress, Silent
+from coterie.insight.commits import Commits, GroupRecord, ReadSegment, read_records
+from coterie.local import scan_segment
+from coterie.logdir import Segment, find_segments, read_segment
+from coterie.newer import name_topics
+from coterie.rows import group_rows, java_order, metadata_row
+from coterie.state import ScanOptions
+from coterie.trust import trusted_from
+
+if TYPE_CHECKING:
+    from coterie._core.fold import PartitionFold
+
+
+class Client(NamedTuple):
+    """Who a member id stands for."""
+
+    client_id: str
+    client_host: str
+    group_instance_id: str | None
+
+
+@dataclass(frozen=True)
+class Life:
+    """The metadata records of one group, in log order.
+
+    Attributes
+    ----------
+    group : str
+        Its id.
+    records : list of GroupRecord
+        Whole, as they lie in the log; :meth:`state` decodes one.
+    generations : list of dict
+        One row a record: the fields of ``coterie._core.generations.GENERATION_FIELDS`` (what
+        changed since the one before), and ``file`` and ``position``, the evidence.
+    clients : dict
+        Every member id that a record names -> :class:`Client`.
+    """
+
+    group: str
+    records: list[GroupRecord]
+    generations: list[dict[str, Any]]
+    clients: dict[str, Client]
+
+    def state(self, index: int) -> dict[str, Any] | None:
+        """Return the group as of a record, members with subscription and assignment.
+
+        As ``coterie.rows.metadata_row``; None: a tombstone.
+        """
+        value = self.records[index].value
+        return None if value is None else metadata_row(value)
+
+
+class PartitionFacts:
+    """One partition of the topic. What is read is kept until the next partition comes.
+
+    Parameters
+    ----------
+    number : int or None
+        Of the partition; None: not known.
+    segments : tuple of Segment
+        Its log.
+    groups : frozenset of str or None
+        Only these groups; None: all.
+    at_ms : int or None
+        Only records whose own timestamp is not after this.
+    read
+        Gives the bytes of a segment.
+    """
+
+    def __init__(
+        self,
+        number: int | None,
+        segments: Iterable[Segment],
+        groups: frozenset[str] | None = None,
+        at_ms: int | None = None,
+        read: ReadSegment = read_segment,
+    ) -> None:
+        self.number = number
+        self.segments = tuple(segments)
+        self.groups = groups
+        self.at_ms = at_ms
+        self.bytes_of = read
+
+    @cached_property
+    def fold(self) -> PartitionFold:
+        """The last state of each key, and the generations of each group."""
+        return self.fold_at(self.at_ms)
+
+    def fold_at(self, at_ms: int | None) -> PartitionFold:
+        """Fold the partition as of another time (None: all of it). Read anew at each call."""
+        fold = ScanOptions(at_ms=at_ms, groups=self.groups).new_fold()
+        for segment in self.segments:
+            scan_segment(fold, segment, read=self.bytes_of)
+        return fold
+
+    @cached_property
+    def _read(self) -> tuple[Commits, list[GroupRecord]]:
+        return read_records(self.segments, groups=self.groups, at_ms=self.at_ms, read=self.bytes_of)
+
+    @property
+    def records(self) -> Commits:
+        """Every record as columns; without those of no group where groups are named."""
+        return self._read[0]
+
+    @cached_property
+    def commits(self) -> Commits:
+        """The commits and tombstones of offsets as columns."""
+        return self.records.only_commits()
+
+    @cached_property
+    def group_ids(self) -> list[str]:
+        """Every group that has a record of any kind, sorted as Java sorts."""
+        records = self.records
+        present = set(records.group.tolist()) - {-1}
+        return sorted((records.groups[number] for number in present), key=java_order)
+
+    @cached_property
+    def trusted_from_ms(self) -> int | None:
+        """From when on the state is whole; None: from its start (``coterie.trust``)."""
+        return trusted_from(self.fold.segments)
+
+    @cached_property
+    def group_rows(self) -> dict[str, dict[str, Any]]:
+        """Every group's last state by id, in the schema of ``PartialState.groups``."""
+        return rows_by_id(self.number, self.fold)
+
+    @cached_property
+    def lives(self) -> dict[str, Life]:
+        """The metadata records of every group that has any, by id."""
+        records: dict[str, list[GroupRecord]] = {}
+        for record in self._read[1]:
+            records.setdefault(record.group, []).append(record)
+        lives = {}
+        for raw, log in self.fold.groups.items():
+            group = decode_utf8(raw)
+            rows = [
+                dict(zip(GENERATION_FIELDS, row, strict=True))
+                | {"file": record.file, "position": record.position}
+                for row, record in zip(log.generations(), records[group], strict=True)
+            ]
+            lives[group] = Life(group, records[group], rows, _clients(rows, records[group]))
+        return lives
+
+
+def rows_by_id(number: int | None, fold: PartitionFold) -> dict[str, dict[str, Any]]:
+    """Return the groups of a fold by id; see ``PartialState.groups``."""
+    rows = group_rows(number, fold)
+    name_topics(rows)
+    return {row["group_id"]: row for row in rows}
+
+
+def _clients(rows: list[dict[str, Any]], records: list[GroupRecord]) -> dict[str, Client]:
+    """Return who each member id stands for; only records in which someone is new are decoded."""
+    found: dict[str, Client] = {}
+    for row, record in zip(rows, records, strict=True):
+        if record.value is not None and (row["joined"] or row["replaced"]):
+            for member in metadata_row(record.value)["members"]:
+                who = (member["client_id"], member["client_host"], member["group_instance_id"])
+                found[member["member_id"]] = Client(*who)
+    return found
+
+
+def read_facts(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    groups: Collection[str] | None = None,
+    at_ms: int | None = None,
+    progress: Progress | None = None,
+) -> Iterator[PartitionFacts]:
+    """Yield what each partition of a log says, in order of their number.
+
+    Parameters
+    ----------
+    paths
+        LOG..., see ``coterie.logdir.find_segments``.
+    groups
+        Only these groups; None: all. All of a group lies in one partition.
+    at_ms
+        Only records whose own timestamp (ms) is not after this.
+
+    Raises
+    ------
+    LogError
+        A path leads to no log, or a segment cannot be read.
+    """
+    progress = progress or Silent()
+    listing = find_segments(paths)
+    progress.total(sum(segment.size for segment in listing.segments))
+    only = None if groups is None else frozenset(groups)
+    for number, segments in listing.partitions().items():
+        yield PartitionFacts(number, segments, only, at_ms)
+        progress.advance(sum(segment.size for segment in segments))

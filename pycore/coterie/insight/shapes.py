@@ -1,0 +1,101 @@
+"""Rows of any question as JSON, CSV and a table for people. Knows fields, not questions."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from coterie.insight.fields import Fields
+from coterie.times import format_time
+
+MISSING = "-"
+NUMBERS = ("int32", "int64", "double")
+Row = dict[str, Any]
+
+
+def json_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield a JSON array, one row a line; what is not known is null."""
+    before = "["
+    for row in rows:
+        yield before + "\n" + json.dumps(row, ensure_ascii=False)
+        before = ","
+    yield ("[" if before == "[" else "") + "\n]\n"
+
+
+def csv_lines(fields: Fields, rows: Iterable[Row]) -> Iterator[str]:
+    """Yield CSV under one heading; what is not known is empty, lists and structs are JSON."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(fields), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        yield taken(out)
+        writer.writerow({name: csv_cell(row[name]) for name in fields})
+    yield taken(out)
+
+
+def taken(out: io.StringIO) -> str:
+    """Return what was written, and forget it."""
+    text = out.getvalue()
+    out.seek(0)
+    out.truncate()
+    return text
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a value as CSV has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+
+
+def table(fields: Fields, rows: Iterable[Row], title: str | None = None) -> Table:
+    """Return rows as a table: headings as Kafka's tools write them, "-" where nothing is known.
+
+    No cell is cut: on a narrow terminal it goes on in the next line.
+    """
+    drawn = plain_table(title)
+    for name, kind in fields.items():
+        right = "right" if kind in NUMBERS else "left"
+        drawn.add_column(heading(name), justify=right, overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        drawn.add_row(*(Text(cell(row[name], kind)) for name, kind in fields.items()))
+    return drawn
+
+
+def plain_table(title: str | None = None) -> Table:
+    """Return an empty table in the style of all."""
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+
+
+def heading(name: str) -> str:
+    """Return a field's name as a heading."""
+    return name.upper().replace("_", "-")
+
+
+def cell(value: Any, kind: Any) -> str:
+    """Return a value as people read it."""
+    if value is None or value == "":
+        return MISSING
+    if kind == "timestamp":
+        return format_time(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(kind, list):
+        return ", ".join(cell(one, kind[0]) for one in value) or MISSING
+    if isinstance(kind, dict):
+        return " ".join(cell(value[name], inner) for name, inner in kind.items())
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Return text without what would move a terminal's cursor."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -1,0 +1,187 @@
+"""The questions of ``coterie.insight`` on Spark: a topic partition a task, rows as the local ones.
+
+Each is a function that gives a DataFrame; a further question is one more line at the end. Workers
+read plain paths by their absolute names, and need coterie installed. Imports no Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from coterie.engine import Progress
+from coterie.errors import CoterieError
+from coterie.insight.asking import Part, Request, find_question, part_of
+from coterie.insight.facts import PartitionFacts
+from coterie.insight.fields import arrow_schema, arrow_table
+from coterie.logdir import Segment, find_segments
+from coterie_spark import scanning
+from coterie_spark.arrow import spark_schema, to_spark
+from coterie_spark.hadoop import is_url
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS_AT_ONCE = 20_000
+Log = list[tuple[int | None, list[Segment]]]
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+Frame = Callable[..., "DataFrame"]
+
+
+def asked(spark: SparkSession, request: Request) -> DataFrame:
+    """Return a question's rows as a DataFrame with the fields of its module."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    log = log_of(request.paths)
+    work = partial(row_batches, log, request, reader())
+    schema = spark_schema(arrow_schema(find_question(request.question).FIELDS))
+    return tasks(spark, log).mapInArrow(work, from_arrow_schema(schema))
+
+
+def answer(request: Request, progress: Progress) -> Iterator[Part]:
+    """Answer a question of the command line in a session of its own."""
+    from pyspark.sql import SparkSession
+
+    from coterie_spark.engine import Told, one_line_errors, spark_says_nothing
+    from coterie_spark.session import local_session
+
+    log = log_of(request.paths)
+    progress.stage("starting Spark")
+    is_ours = SparkSession.getActiveSession() is None
+    with one_line_errors():
+        with spark_says_nothing():
+            spark = local_session(request.master or "local[*]")
+        try:
+            size = sum(segment.size for _, segments in log for segment in segments)
+            progress.total(size)
+            progress.stage("reading")
+            work = partial(part_batches, log, request, reader())
+            frame = tasks(spark, log).mapInArrow(work, scanning.STATE_DDL)
+            found = Told(spark, size, progress).of(frame.collect)
+        finally:
+            if is_ours:
+                with suppress(Exception):
+                    spark.stop()
+    yield from parts_of(found)
+
+
+def parts_of(found: Iterable[Any]) -> Iterator[Part]:
+    """Yield what travelled as rows of ``scanning.STATE_DDL``, in order of the partitions."""
+    chunks: dict[int, list[bytes]] = {}
+    for row in sorted(found, key=lambda row: (row.number, row.chunk)):
+        if row.error is not None:
+            raise CoterieError(row.error)
+        chunks.setdefault(row.number, []).append(bytes(row.body))
+    for bodies in chunks.values():
+        yield pickle.loads(b"".join(bodies))
+
+
+def log_of(paths: Iterable[str]) -> Log:
+    """Return the segments of each partition that paths lead to."""
+    for path in paths:
+        if is_url(path):
+            raise CoterieError(f"{path}: questions read plain paths; copy the log to one")
+    return list(find_segments(paths).partitions().items())
+
+
+def tasks(spark: SparkSession, log: Log) -> DataFrame:
+    """Return one row a partition of the topic, each in a task of its own."""
+    return spark.range(0, len(log), 1, len(log))
+
+
+def reader() -> scanning.Reader:
+    """Return what reads segments by paths that start where this process is."""
+    return partial(scanning.bytes_of, os.getcwd())
+
+
+def facts_of(log: Log, request: Request, read: scanning.Reader, task: int) -> PartitionFacts:
+    """Return the facts of the partition that is a task's."""
+    number, segments = log[task]
+    return PartitionFacts(number, segments, request.groups, request.at_ms, read)
+
+
+def row_batches(
+    log: Log, request: Request, read: scanning.Reader, batches: scanning.Batches
+) -> Iterator[pa.RecordBatch]:
+    """Answer for the partitions whose number comes in column ``id``: rows in Spark's types."""
+    question = find_question(request.question)
+    schema = spark_schema(arrow_schema(question.FIELDS))
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            held: list[dict[str, Any]] = []
+            for row in question.rows(facts_of(log, request, read, task), request.ask):
+                held.append(row)
+                if len(held) == ROWS_AT_ONCE:
+                    yield from to_spark(arrow_table(question.FIELDS, held), schema).to_batches()
+                    held = []
+            yield from to_spark(arrow_table(question.FIELDS, held), schema).to_batches()
+
+
+def part_batches(
+    log: Log, request: Request, read: scanning.Reader, batches: scanning.Batches
+) -> Iterator[pa.RecordBatch]:
+    """Answer for the partitions whose number comes in column ``id``: parts as bytes."""
+    question = find_question(request.question)
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            facts = facts_of(log, request, read, task)
+            try:
+                part = part_of(facts, question, request.ask)
+                yield from scanning.state_batches(facts.number, task, part)
+            except CoterieError as error:
+                yield scanning.error_batch(facts.number, task, error)
+
+
+def question(name: str) -> Frame:
+    """Return the function that asks a question of ``coterie.insight`` on Spark."""
+
+    def ask(
+        spark: SparkSession,
+        paths: Paths,
+        *,
+        groups: str | Iterable[str] | None = None,
+        at: int | str | datetime | None = None,
+        **parameters: Any,
+    ) -> DataFrame:
+        from coterie_spark.replay import time_ms
+
+        given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        wanted = [groups] if isinstance(groups, str) else groups
+        request = Request(
+            question=name,
+            ask=find_question(name).Ask(**parameters),
+            paths=tuple(os.fspath(path) for path in given),
+            groups=None if wanted is None else frozenset(wanted),
+            at_ms=time_ms(at),
+        )
+        return asked(spark, request)
+
+    ask.__name__ = ask.__qualname__ = name
+    ask.__doc__ = f"""Answer ``coterie {name}`` as a DataFrame, one task a partition of the topic.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Its workers need coterie installed, and reach the paths by the same absolute names.
+    paths
+        Folders that hold ``__consumer_offsets-N`` folders, such folders, or segment files.
+    groups
+        Only these groups; None: all.
+    at
+        Only records whose own timestamp is not after this: epoch ms, ISO 8601 with zone, or a
+        datetime with zone.
+    **parameters
+        Fields of ``coterie.insight.{name}.Ask``.
+
+    Returns
+    -------
+    DataFrame
+        The columns of ``coterie.insight.{name}.FIELDS``.
+    """
+    return ask

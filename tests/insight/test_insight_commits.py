@@ -1,0 +1,181 @@
+"""The columns of a partition against Kafka's own decode, and against the table ``commits``."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coterie._core.reader import LogReader
+from coterie.history import COMMIT_FIELDS, CommitHistory, commit_rows
+from coterie.insight import commits as module
+from coterie.insight.commits import OUTCOMES, read_records
+from coterie.insight.facts import read_facts
+from coterie.local import scan_segment
+from coterie.logdir import find_segments
+from coterie.state import ScanOptions
+from golden_data import cases, corrupt_cases, log, records, wide
+from log_writer import batch, commit_key, commit_value, marker
+
+ALL = [*cases(), *(f"corrupt/{case}" for case in corrupt_cases())]
+
+
+def log_of(case):
+    return find_segments([log(case)]).partitions()
+
+
+def rows_of(commits, number):
+    """The rows of the table ``commits``, in log order."""
+    for row in range(len(commits)):
+        gone = bool(commits.tombstone[row])
+        times = [int(commits.timestamp[row]), int(commits.expire_timestamp[row])]
+        timestamp, expires = [None if ms == -1 else ms for ms in times]
+        producer_id = int(commits.producer_id[row])
+        yield (
+            commits.groups[commits.group[row]],
+            number,
+            int(commits.log_offset[row]),
+            timestamp,
+            commits.topics[commits.topic[row]],
+            int(commits.partition[row]),
+            None if gone else int(commits.offset[row]),
+            None if gone else int(commits.leader_epoch[row]),
+            None if gone else commits.metadata_of(row).decode("utf-8", "replace"),
+            None if gone else int(commits.commit_timestamp[row]),
+            expires,
+            gone,
+            None if producer_id == -1 else producer_id,
+            OUTCOMES[commits.outcome[row]],
+        )
+
+
+def history(segments, number, **options):
+    """The rows of ``replay --history`` for one partition, in log order."""
+    fold = ScanOptions(history=True, **options).new_fold()
+    for segment in segments:
+        scan_segment(fold, segment)
+    decide = CommitHistory(number)
+    # Offsets may go back in a log, so the order of the fold's own list is the order of the log.
+    place = {id(event): index for index, event in enumerate(fold.history)}
+    decided = decide.feed(fold.history) + decide.finish()
+    decided.sort(key=lambda row: place[id(row[1])])
+    return list(commit_rows(decided))
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_commits_are_those_of_the_history(case):
+    for number, segments in log_of(case).items():
+        commits = read_records(segments)[0].only_commits()
+        assert list(rows_of(commits, number)) == history(segments, number)
+    assert len(COMMIT_FIELDS) == 14
+
+
+@pytest.mark.parametrize("case", ["transactions", "compacted", "old-formats"])
+def test_commits_as_of_a_time_are_those_of_the_history_as_of_it(case):
+    times = sorted({record["timestamp"] for record in records(case)})
+    for at_ms in times[:: max(len(times) // 12, 1)]:
+        for number, segments in log_of(case).items():
+            commits = read_records(segments, at_ms=at_ms)[0].only_commits()
+            assert list(rows_of(commits, number)) == history(segments, number, at_ms=at_ms)
+
+
+@pytest.mark.parametrize("case", ["transactions", "basic"])
+def test_commits_of_some_groups_are_theirs_of_all(case):
+    for number, segments in log_of(case).items():
+        everything = list(rows_of(read_records(segments)[0].only_commits(), number))
+        for group in {row[0] for row in everything}:
+            some = read_records(segments, groups={group})[0]
+            assert set(some.groups[name] for name in some.group) == {group}
+            expected = [row for row in everything if row[0] == group]
+            assert list(rows_of(some.only_commits(), number)) == expected
+
+
+def outcomes_by_hand(case):
+    """(partition, offset) -> outcome, from Kafka's own decode alone."""
+    found, waiting = {}, {}
+    for record in records(case):
+        place = record["partition"], record["offset"]
+        open_of = (record["partition"], record["batch"]["producer_id"])
+        if "control" in record:
+            outcome = {"COMMIT": "committed", "ABORT": "aborted"}[record["control"]["type"]]
+            found |= dict.fromkeys(waiting.pop(open_of, ()), outcome)
+        elif record["key"]["type"] == "offset_commit":
+            plain = not record["batch"]["is_transactional"]
+            found[place] = "committed" if plain else "pending"
+            if not plain:
+                waiting.setdefault(open_of, []).append(place)
+    return found
+
+
+@pytest.mark.parametrize("case", ["transactions", "compacted", "kip848", "default50"])
+def test_outcomes_are_those_that_kafkas_decode_tells(case):
+    expected = outcomes_by_hand(case)
+    found = {}
+    for facts in read_facts([log(case)]):
+        places = [(facts.number, offset) for offset in facts.commits.log_offset.tolist()]
+        outcomes = [OUTCOMES[number] for number in facts.commits.outcome]
+        found |= dict(zip(places, outcomes, strict=True))
+    assert found == expected
+    if case == "transactions":
+        assert set(found.values()) == set(OUTCOMES)
+
+
+@pytest.mark.parametrize("case", ["basic", "compression-zstd", "compacted", "old-formats"])
+def test_each_row_names_the_batch_and_the_bytes_of_its_record(case):
+    for segments in log_of(case).values():
+        commits, _ = read_records(segments)
+        expected = []
+        for segment in segments:
+            for held in LogReader(Path(segment.path).read_bytes()):
+                for record in held.records:
+                    sizes = [-1 if b is None else len(b) for b in (record.key, record.value)]
+                    place = (segment.name, held.position, held.records[0].offset)
+                    expected.append((record.offset, *place, *sizes))
+        names = [commits.files[number] for number in commits.file]
+        firsts = commits.batch_first[commits.batch].tolist()
+        sizes = commits.key_size.tolist(), commits.value_size.tolist()
+        offsets, positions = commits.log_offset.tolist(), commits.position.tolist()
+        found = zip(offsets, names, positions, firsts, *sizes, strict=True)
+        assert list(found) == expected
+
+
+@pytest.mark.parametrize("size", [1, 700, 5000])
+@pytest.mark.parametrize("case", ["transactions", "basic"])
+def test_where_a_segment_is_cut_changes_nothing(case, size, monkeypatch):
+    whole = {number: read_records(segments) for number, segments in log_of(case).items()}
+    monkeypatch.setattr(module, "PIECE_BYTES", size)
+    for number, segments in log_of(case).items():
+        pieces, groups = read_records(segments)
+        assert list(rows_of(pieces.only_commits(), number)) == list(
+            rows_of(whole[number][0].only_commits(), number)
+        )
+        assert groups == whole[number][1]
+        assert (pieces.position == whole[number][0].position).all()
+
+
+def test_a_marker_of_one_producer_decides_nothing_of_another(tmp_path):
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    key, value = commit_key(1, b"g", b"t", 0), commit_value(7, -1, b"m", 5)
+    first, second = ({"producer_id": number, "transactional": True} for number in (4, 9))
+    parts = [
+        batch(0, [(5, key, value)], **first),
+        batch(1, [(5, key, value)], **second),
+        marker(2, 9, 6, commit=True),
+        batch(3, [(7, key, value)], **second),
+        marker(4, 2, 8, commit=True),
+        marker(5, 9, 8, commit=False),
+        batch(6, [(9, key, None)]),
+    ]
+    (folder / f"{0:020}.log").write_bytes(b"".join(parts))
+    (facts,) = read_facts([tmp_path])
+    outcomes = [OUTCOMES[number] for number in facts.commits.outcome]
+    assert outcomes == ["pending", "committed", "aborted", "committed"]
+    assert facts.commits.tombstone.tolist() == [False, False, False, True]
+
+
+def test_the_log_of_a_million_records_is_read_as_it_is():
+    rows = 0
+    for facts in read_facts([wide()]):
+        rows += len(facts.records)
+        assert np.all(np.diff(facts.records.log_offset) > 0)
+    assert rows == 1_182_263  # golden/logs/README.md

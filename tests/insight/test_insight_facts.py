@@ -1,0 +1,86 @@
+"""The lives of groups against Kafka's own decode of their records."""
+
+import pytest
+
+from coterie.insight.facts import read_facts
+from golden_data import cases, log, records
+
+
+def facts_of(case, **options):
+    return list(read_facts([log(case)], **options))
+
+
+def group_records(case):
+    """Group id -> its metadata records (offset, value or None), from Kafka's decode alone."""
+    found = {}
+    for record in records(case):
+        key = record.get("key") or {}
+        if key.get("type") == "group_metadata" and "error" not in (record["value"] or {}):
+            value = record["value"] and record["value"]["data"]
+            found.setdefault(key["data"]["group"], []).append((record["offset"], value))
+    return found
+
+
+@pytest.mark.parametrize("case", cases())
+def test_a_life_holds_each_metadata_record_of_its_group(case):
+    lives = {group: life for facts in facts_of(case) for group, life in facts.lives.items()}
+    expected = group_records(case)
+    if case == "old-formats":  # one group id lies there in several partitions
+        expected = {group: rows for group, rows in expected.items() if group in lives}
+    assert set(lives) == set(expected)
+    for group, life in lives.items():
+        offsets = [record.log_offset for record in life.records]
+        if case != "old-formats":
+            assert offsets == [offset for offset, _ in expected[group]]
+        assert [row["log_offset"] for row in life.generations] == offsets
+
+
+@pytest.mark.parametrize("case", ["basic", "connect", "default50", "compacted"])
+def test_a_life_knows_the_client_of_each_member_id(case):
+    expected = {}
+    for group, rows in group_records(case).items():
+        for _, value in rows:
+            for member in value["members"] if value else ():
+                who = (member["clientId"], member["clientHost"], member.get("groupInstanceId"))
+                expected.setdefault(group, {})[member["memberId"]] = who
+    found = {
+        group: {member: tuple(who) for member, who in life.clients.items()}
+        for facts in facts_of(case)
+        for group, life in facts.lives.items()
+        if life.clients
+    }
+    assert found == expected
+
+
+def test_only_the_groups_that_are_named_are_read():
+    groups = {"grp-kp-range", "grp-java-range"} & set(group_records("basic"))
+    groups = groups or set(list(group_records("basic"))[:2])
+    found = {group for facts in facts_of("basic", groups=groups) for group in facts.group_ids}
+    assert found == groups
+    lives = {group for facts in facts_of("basic", groups=groups) for group in facts.lives}
+    assert lives == groups
+
+
+def test_every_group_with_any_record_is_named():
+    expected = set()
+    for record in records("kip848"):
+        key = record.get("key") or {}
+        data = key.get("data") or {}
+        expected.add(data.get("group", data.get("groupId")))
+    found = {group for facts in facts_of("kip848") for group in facts.group_ids}
+    assert found == expected - {None}
+
+
+def test_progress_is_told_of_all_bytes():
+    class Counts:
+        size = done = 0
+
+        def total(self, size_bytes):
+            self.size = size_bytes
+
+        def advance(self, size_bytes):
+            self.done += size_bytes
+
+    counts = Counts()
+    facts_of("basic", progress=counts)
+    assert counts.done == counts.size > 0
