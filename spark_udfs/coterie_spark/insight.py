@@ -10,6 +10,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import fields
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -153,12 +154,15 @@ def question(name: str) -> Frame:
 
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         wanted = [groups] if isinstance(groups, str) else groups
+        at_ms, ask_type = time_ms(at), find_question(name).Ask
+        if "at_ms" in {field.name for field in fields(ask_type)}:
+            parameters, at_ms = {**parameters, "at_ms": at_ms}, None
         request = Request(
             question=name,
-            ask=find_question(name).Ask(**parameters),
+            ask=ask_type(**parameters),
             paths=tuple(os.fspath(path) for path in given),
             groups=None if wanted is None else frozenset(wanted),
-            at_ms=time_ms(at),
+            at_ms=at_ms,
         )
         return asked(spark, request)
 
@@ -174,8 +178,7 @@ def question(name: str) -> Frame:
     groups
         Only these groups; None: all.
     at
-        Only records whose own timestamp is not after this: epoch ms, ISO 8601 with zone, or a
-        datetime with zone.
+        As ``--at``: epoch ms, ISO 8601 with zone, or a datetime with zone.
     **parameters
         Fields of ``coterie.insight.{name}.Ask``.
 
@@ -185,3 +188,6 @@ def question(name: str) -> Frame:
         The columns of ``coterie.insight.{name}.FIELDS``.
     """
     return ask
+
+
+undo = question("undo")

@@ -1,16 +1,16 @@
 """What every question's command has alike: its options, how it is put, how its rows come out.
 
-A command is ``@question_options`` over a function that makes the question's ``Ask`` and calls
+A command is ``@question_options()`` over a function that makes the question's ``Ask`` and calls
 :func:`put`; or, where it says more than rows, :func:`parts_of` and :func:`show`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -35,19 +35,21 @@ PLAIN_WIDTH = 1_000_000  # where nobody looks at a terminal, no line is broken
 FORMATS = ("table", "json", "csv", "parquet")
 
 
-def question_options(command: Decorated) -> Decorated:
-    """LOG..., --group, --format, --out, --overwrite, --engine and --master.
+def question_options(*, first: str | None = None) -> Callable[[Decorated], Decorated]:
+    """LOG..., --group, --format, --out, --overwrite, --engine and --master, for a command.
 
-    A command takes them as ``**options`` and hands them on to :func:`put` or :func:`parts_of`.
+    It takes them as ``**options`` and hands them on to :func:`put` or :func:`parts_of`. ``first``
+    is a format of its own, then its default.
     """
+    formats = FORMATS if first is None else (first, *FORMATS)
     options = [
         logs_argument,
         group_option,
         click.option(
             "--format",
             "form",
-            type=click.Choice(FORMATS),
-            default="table",
+            type=click.Choice(formats),
+            default=formats[0],
             show_default=True,
             help="For people, or as data (times in epoch ms); parquet goes into a file.",
         ),
@@ -62,9 +64,13 @@ def question_options(command: Decorated) -> Decorated:
         ),
         click.option("--master", metavar="URL", help="Spark's master; by default local[*]."),
     ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+
+    def add(command: Decorated) -> Decorated:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 def put(
@@ -196,18 +202,23 @@ def text_of(path: Path | None) -> Iterator[TextIO]:
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             yield file
         return
-    if isinstance(sys.stdout, TextIOWrapper):
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     yield sys.stdout
     sys.stdout.flush()
 
 
-def show_table(drawn: Iterable[RenderableType], out: TextIO, to_terminal: bool) -> None:
+def show_table(drawn: Iterable[RenderableType], out: TextIO, to_terminal: bool = True) -> None:
     """Print what was drawn: as wide as the terminal, or unbroken where there is none."""
-    looked_at = to_terminal and out.isatty()
-    console = Console(file=out, width=None if looked_at else PLAIN_WIDTH, highlight=False)
+    if to_terminal and out.isatty():
+        console = Console(file=out, highlight=False)
+        for piece in drawn:
+            console.print(piece)
+        return
     for piece in drawn:
-        console.print(piece, soft_wrap=not looked_at and isinstance(piece, str))
+        text = io.StringIO()
+        Console(file=text, width=PLAIN_WIDTH, highlight=False).print(piece, soft_wrap=True)
+        out.writelines(line.rstrip() + "\n" for line in text.getvalue().splitlines())
 
 
 def write_parquet(fields: Fields, rows: Iterable[Row], path: Path) -> None:

@@ -26,7 +26,7 @@ class Question(Protocol):
 
     NAME: str
     FIELDS: Fields
-    Ask: Callable[..., Any]
+    Ask: type[Any]
 
     def rows(self, facts: PartitionFacts, ask: Any) -> Iterator[Row]:
         """Yield the rows of one partition."""

@@ -1,0 +1,47 @@
+"""What questions are held to: states worked out from Kafka's own decode, by plain Python."""
+
+from __future__ import annotations
+
+from golden_data import records
+
+
+def offsets_at(case, at_ms=None):
+    """Key (group, topic, partition) -> the offset's value (Kafka's JSON), as of a time.
+
+    The last value of a key in log order; a transaction's at its COMMIT marker, and only over what
+    was appended before it (golden/logs/README.md).
+    """
+    shown, waiting = {}, {}
+    for record in records(case):
+        if at_ms is not None and record["timestamp"] > at_ms:
+            continue
+        batch, place = record["batch"], (record["partition"], record["offset"])
+        producer = record["partition"], batch["producer_id"]
+        if "control" in record:
+            for key, (at, value) in waiting.pop(producer, {}).items():
+                if record["control"]["type"] == "COMMIT" and shown.get(key, ((), 0))[0] < (at,):
+                    shown[key] = ((at,), value)
+            continue
+        if record["key"]["type"] != "offset_commit":
+            continue
+        data = record["key"]["data"]
+        key = data["group"], data["topic"], data["partition"]
+        value = record["value"] and record["value"]["data"]
+        if batch["is_transactional"]:
+            held = waiting.setdefault(producer, {})
+            if value is None:
+                held.pop(key, None)
+            else:
+                held[key] = place, value
+        elif value is None:
+            shown.pop(key, None)
+        else:
+            shown[key] = ((place,), value)
+    return {key: value for key, (_, value) in shown.items()}
+
+
+def times(case, count):
+    """So many times of records, spread over a log, and one before and after all."""
+    found = sorted({record["timestamp"] for record in records(case)})
+    chosen = found[:: max(len(found) // count, 1)]
+    return [found[0] - 1, *chosen, found[-1] + 1]

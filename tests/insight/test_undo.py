@@ -1,0 +1,209 @@
+"""Offsets as of a time against those that Kafka's own decode of the log gives by hand."""
+
+import csv
+import json
+from importlib import import_module
+
+import pytest
+from models import offsets_at, times
+
+from commandline import coterie, coterie_ok, fails, folder_of
+from coterie.insight import undo
+from coterie.insight.facts import read_facts
+from golden_data import log, wide
+from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
+
+RESET_CLI = 1795237385000  # after grp-reset-cli committed, before Kafka's own tool reset it
+
+
+def answer(case, at_ms, groups=None):
+    ask = undo.Ask(at_ms)
+    return [
+        row for facts in read_facts([log(case)], groups=groups) for row in undo.rows(facts, ask)
+    ]
+
+
+@pytest.mark.parametrize("case", ["basic", "transactions", "compacted", "default50", "connect"])
+def test_then_and_latest_are_what_the_log_says_by_hand(case):
+    latest = offsets_at(case)
+    for at_ms in times(case, 8):
+        then = offsets_at(case, at_ms)
+        found = {}
+        for row in answer(case, at_ms):
+            found[row["group_id"], row["topic"], row["partition"]] = row
+        assert set(found) == set(then) | set(latest)
+        for key, row in found.items():
+            before, now = then.get(key, {}), latest.get(key, {})
+            assert row["offset"] == before.get("offset")
+            assert row["metadata"] == before.get("metadata")
+            assert row["commit_timestamp"] == before.get("commitTimestamp")
+            assert row["latest_offset"] == now.get("offset")
+            assert row["latest_commit_timestamp"] == now.get("commitTimestamp")
+            expected = {
+                (False, True): "new",
+                (True, False): "deleted",
+                (True, True): "same" if before.get("offset") == now.get("offset") else "moved",
+            }
+            assert row["change"] == expected[key in then, key in latest]
+
+
+def test_every_row_has_every_field_in_order():
+    for row in answer("transactions", 1795237546500):
+        assert list(row) == list(undo.FIELDS)
+
+
+def test_the_file_for_one_group_undoes_the_reset_that_kafkas_tool_made():
+    told = coterie_ok("undo", log("basic"), "--group", "grp-reset-cli", "--at", RESET_CLI)
+    expected = {
+        (topic, str(partition), str(value["offset"]))
+        for (group, topic, partition), value in offsets_at("basic", RESET_CLI).items()
+        if group == "grp-reset-cli"
+    }
+    assert {tuple(line) for line in csv.reader(told.stdout.splitlines())} == expected
+    assert ("orders", "3", "43") in expected
+    assert offsets_at("basic")["grp-reset-cli", "orders", 3]["offset"] == 0
+    assert "5 same, 6 moved" in told.stderr
+    assert "2026-11-21T05:03:07.359Z" in told.stderr
+
+
+def test_the_file_for_many_groups_names_them():
+    groups = ["grp-reset-cli", "grp-reset"]
+    named = [text for group in groups for text in ("--group", group)]
+    told = coterie_ok("undo", log("basic"), *named, "--at", RESET_CLI)
+    expected = {
+        (group, topic, str(partition), str(value["offset"]))
+        for (group, topic, partition), value in offsets_at("basic", RESET_CLI).items()
+        if group in groups
+    }
+    assert {tuple(line) for line in csv.reader(told.stdout.splitlines())} == expected
+
+
+def test_against_latest_exits_1_where_anything_differs():
+    at = ("--at", RESET_CLI, "--against-latest")
+    told = coterie("undo", log("basic"), "--group", "grp-reset-cli", *at)
+    assert told.returncode == 1
+    assert told.stdout.count("moved") == 7  # six partitions and the title
+    assert "same" not in told.stdout
+    same = coterie_ok("undo", log("basic"), "--group", "grp-reset", *at)
+    assert "moved" not in same.stdout
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_both_engines_give_the_same_rows_as_data(engine, tmp_path):
+    if engine == "spark":
+        pytest.importorskip("pyspark")
+    asked = ("--all-groups", "--at", RESET_CLI, "--engine", engine)
+    told = coterie_ok("undo", log("basic"), *asked, "--format", "json")
+    assert json.loads(told.stdout) == answer("basic", RESET_CLI)
+
+
+def test_as_parquet_each_field_has_its_type(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    schema = import_module("coterie.insight.fields").arrow_schema(undo.FIELDS)
+    file = tmp_path / "undo.parquet"
+    asked = ("--all-groups", "--at", RESET_CLI, "--format", "parquet", "--out", file)
+    coterie_ok("undo", log("basic"), *asked)
+    table = pq.read_table(file)
+    assert table.schema.equals(schema)
+    moments = table.column("commit_timestamp").cast("int64").to_pylist()
+    assert moments == [row["commit_timestamp"] for row in answer("basic", RESET_CLI)]
+    assert folder_of(tmp_path) == ["undo.parquet"]
+
+
+def test_as_csv_there_is_one_heading():
+    asked = ("--group", "grp-reset-cli", "--at", RESET_CLI, "--format", "csv")
+    lines = list(csv.DictReader(coterie_ok("undo", log("basic"), *asked).stdout.splitlines()))
+    expected = answer("basic", RESET_CLI, {"grp-reset-cli"})
+    assert [line["difference"] for line in lines] == [str(row["difference"]) for row in expected]
+    assert list(lines[0]) == list(undo.FIELDS)
+
+
+def made_log(folder):
+    """A group with members and an open transaction, whose log was compacted: offset 1 is gone."""
+    folder = folder / "__consumer_offsets-0"
+    folder.mkdir()
+
+    def commit(partition, offset, time):
+        return time, commit_key(1, b"g", b"t", partition), commit_value(offset, -1, b"", time)
+
+    first = [batch(0, [commit(0, 1, 100)]), batch(2, [commit(2, 5, 120)])]
+    second = [
+        batch(3, [commit(0, 9, 200), commit(1, 7, 200), (200, commit_key(1, b"g", b"t", 2), None)]),
+        batch(6, [(210, group_key(b"g"), group_value(3, [b"m"]))]),
+        batch(7, [commit(1, 8, 220)], producer_id=5, transactional=True),
+        marker(8, 6, 230, commit=True),
+    ]
+    (folder / f"{0:020}.log").write_bytes(b"".join(first))
+    (folder / f"{3:020}.log").write_bytes(b"".join(second))
+    return folder.parent
+
+
+def test_it_warns_of_all_that_makes_a_reset_go_wrong(tmp_path):
+    told = coterie_ok("undo", made_log(tmp_path), "--group", "g", "--at", 150)
+    assert told.stdout == "t,0,1\nt,2,5\n"
+    for text in (
+        "before 1970-01-01T00:00:00.200Z it may lack offsets",
+        "group 'g' is Stable",
+        "1 partition without an offset then",
+        "1 partition without an offset now",
+        "1 partition with an offset in an open transaction",
+    ):
+        assert text in told.stderr
+    without = coterie_ok("undo", tmp_path, "--group", "g", "--at", 150, "--without-deleted")
+    assert without.stdout == "t,0,1\n"
+
+
+def test_there_is_no_file_where_there_is_nothing_to_go_back_to(tmp_path):
+    out = tmp_path / "out.csv"
+    log = made_log(tmp_path)
+    fails("undo", log, "--group", "g", "--at", 50, "--out", out, says="nothing to go back to")
+    assert folder_of(tmp_path) == ["__consumer_offsets-0"]
+
+
+def test_a_file_is_replaced_only_if_that_is_asked_for(tmp_path):
+    log, out = made_log(tmp_path), tmp_path / "out.csv"
+    asked = ("undo", log, "--group", "g", "--out", out)
+    coterie_ok(*asked, "--at", 150)
+    fails(*asked, "--at", 210, says="--overwrite")
+    assert out.read_text() == "t,0,1\nt,2,5\n"
+    coterie_ok(*asked, "--at", 210, "--overwrite")
+    assert out.read_text() == "t,0,9\nt,1,7\n"
+    segment = log / "__consumer_offsets-0" / f"{0:020}.log"
+    before = segment.read_bytes()
+    asked = ("undo", log, "--group", "g", "--at", 150, "--out", segment, "--overwrite")
+    fails(*asked, says="what is read")
+    assert segment.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "says"),
+    [
+        ((), 2, "--at"),
+        (("--at", "150"), 2, "either --group or --all-groups"),
+        (("--at", "150", "--group", "g", "--all-groups"), 2, "either --group or --all-groups"),
+        (("--at", "soon", "--group", "g"), 2, "is not a time"),
+        (("--at", "150", "--group", "g", "--format", "parquet"), 2, "--out FILE"),
+        (("--at", "150", "--group", "g", "--overwrite"), 2, "--out FILE"),
+        (("--at", "150", "--group", "g", "--master", "local"), 2, "--engine spark"),
+        (("--at", "150", "--group", "nobody"), 1, "no record of group 'nobody'"),
+        (("--at", "150", "--group", "g", "-o", "no/such/folder"), 1, "its folder does not exist"),
+    ],
+)
+def test_wrong_usage_and_bad_input_are_told_in_one_line(options, status, says, tmp_path):
+    fails("undo", made_log(tmp_path), *options, status=status, says=says)
+
+
+def test_a_path_without_a_log_is_told_in_one_line(tmp_path):
+    fails("undo", tmp_path / "none", "--group", "g", "--at", 1, says="no such file or folder")
+
+
+def test_corrupt_places_are_left_out_and_said():
+    case = log("corrupt/flipped-crc")
+    told = coterie_ok("undo", case, "--all-groups", "--at", "2030-01-01T00:00:00Z")
+    assert "1 corrupt places were left out" in told.stderr
+
+
+def test_all_groups_of_a_log_of_a_million_records():
+    asked = ("--all-groups", "--at", "2030-01-01T00:00:00Z", "--format", "json")
+    told = coterie_ok("undo", wide(), *asked)
+    assert told.stdout.count('"change": "same"') == 137_385  # golden/logs/README.md

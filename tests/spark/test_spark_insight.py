@@ -1,0 +1,42 @@
+"""Questions as DataFrames give the rows that they give in this process."""
+
+import pytest
+
+import coterie_spark
+from coterie.errors import CoterieError
+from coterie.insight.asking import find_question
+from coterie.insight.facts import read_facts
+from coterie.insight.fields import arrow_schema, arrow_table
+from coterie_spark.arrow import spark_schema, to_spark
+from golden_data import log
+
+RESET_CLI = 1795237385000
+QUESTIONS = [
+    ("undo", "basic", {"at_ms": RESET_CLI}),
+    ("undo", "transactions", {"at_ms": RESET_CLI}),
+]
+
+
+@pytest.mark.parametrize(("name", "case", "asked"), QUESTIONS)
+def test_a_question_gives_the_rows_it_gives_in_this_process(spark, name, case, asked):
+    question = find_question(name)
+    ask = question.Ask(**asked)
+    rows = [row for facts in read_facts([log(case)]) for row in question.rows(facts, ask)]
+    schema = spark_schema(arrow_schema(question.FIELDS))
+    expected = to_spark(arrow_table(question.FIELDS, rows), schema).to_pylist()
+    told = {"at" if key == "at_ms" else key: value for key, value in asked.items()}
+    frame = getattr(coterie_spark, name)(spark, log(case), **told)
+    assert frame.columns == list(question.FIELDS)
+    found = frame.toArrow().to_pylist()
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+def test_a_question_is_asked_of_some_groups(spark):
+    frame = coterie_spark.undo(spark, [log("basic")], groups="grp-reset-cli", at=RESET_CLI)
+    assert {row.group_id for row in frame.select("group_id").collect()} == {"grp-reset-cli"}
+    assert frame.count() == 11
+
+
+def test_urls_are_refused_in_one_line(spark):
+    with pytest.raises(CoterieError, match="plain paths"):
+        coterie_spark.undo(spark, "s3a://bucket/log", at=RESET_CLI)
