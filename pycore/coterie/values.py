@@ -391,9 +391,7 @@ class Append:
 
     def decoded(self) -> dict[str, Any]:
         """Return the record's fields: key and value as mappings, value None for a tombstone."""
-        from coterie._core.load import decode_record
-
-        return decode_record(self.key, self.value)
+        return _decoded(self.key, self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,3 +422,45 @@ class Unanswered:
     def as_dict(self) -> dict[str, Any]:
         """No line of a trace's output (such requests have none), but its shape."""
         return {"at": self.at, "event": "unanswered", "id": self.id, "op": self.op, "why": self.why}
+
+
+def _decoded(key: bytes, value: bytes | None) -> dict[str, Any]:
+    """Return a record that a coordinator writes in the words of a trace."""
+    from coterie._core.schema import decode_key, decode_value  # they stand above the values
+
+    told = decode_key(key)
+    version = told["version"]
+    found = {"key": {"version": version} | told["data"], "value": None}
+    if value is None:
+        return found
+    data = decode_value(version, value)["data"]
+    if version < 2:
+        found["value"] = {
+            "offset": data["offset"],
+            "leader_epoch": data.get("leaderEpoch", -1),
+            "metadata": data["metadata"],
+            "commit_timestamp": data["commitTimestamp"],
+            "expire_timestamp": data.get("expireTimestamp", -1),
+        }
+        return found
+    found["value"] = {
+        "protocol_type": data["protocolType"] or None,
+        "generation_id": data["generation"],
+        "protocol_name": data["protocol"],
+        "leader": data["leader"],
+        "current_state_timestamp": data["currentStateTimestamp"],
+        "members": [
+            {
+                "member_id": member["memberId"],
+                "group_instance_id": member["groupInstanceId"],
+                "client_id": member["clientId"],
+                "client_host": member["clientHost"],
+                "rebalance_timeout_ms": member["rebalanceTimeout"],
+                "session_timeout_ms": member["sessionTimeout"],
+                "subscription": member["subscription"],
+                "assignment": member["assignment"],
+            }
+            for member in data["members"]
+        ],
+    }
+    return found

@@ -16,6 +16,3 @@ def load(log: Iterable[tuple[Any, ...]], now_ms: int) -> dict[str, GroupMetadata
     CorruptData
         A record that stops Kafka's load.
     """
-
-def decode_record(key: bytes, value: bytes | None) -> dict[str, Any]:
-    """Return the fields of an offset or group record as ``{"key": ..., "value": ...}``."""

@@ -35,6 +35,7 @@ cdef class Reader:
     cdef const uint8_t* start
     cdef bytes data            # keeps the bytes alive
     cdef str kind              # "key" or "value", for errors
+    cdef int16_t version       # of a value, once it was read
     cdef bint keep_tags        # else tagged fields that are unknown are stepped over
 
     cdef object corrupt(self, str what):
@@ -269,15 +270,27 @@ def decode_value(object key_version, bytes value, *, bint tags=True):
     cdef list layouts = VALUE_LAYOUTS.get(key_version)
     if layouts is None:
         return unknown_value(r)
-    cdef int16_t version = read_version(r)
-    if not 0 <= version < len(layouts):
-        raise CorruptData(f"{UNKNOWN} {version} of a {TYPE_NAMES[key_version]} value",
-                          kind="value", position=0)
-    cdef dict data = read_struct(r, <Layout> layouts[version])
-    if key_version == 2 and data["protocolType"] == "consumer":
-        for member in data["members"]:
+    cdef dict found = {"version": None, "data": read_value(r, key_version, layouts)}
+    found["version"] = r.version
+    if key_version == 2 and found["data"]["protocolType"] == "consumer":
+        for member in found["data"]["members"]:
             decode_member(<dict> member)
-    return finish(r, {"version": version, "data": data})
+    return finish(r, found)
+
+
+cdef dict read_value(Reader r, object key_version, list layouts):
+    r.version = read_version(r)
+    if not 0 <= r.version < len(layouts):
+        raise CorruptData(f"{UNKNOWN} {r.version} of a {TYPE_NAMES[key_version]} value",
+                          kind="value", position=0)
+    return read_struct(r, <Layout> layouts[r.version])
+
+
+cdef dict group_fields(bytes value):
+    """The fields of a group metadata value, the inner bytes of its members as they are."""
+    cdef Reader r = new_reader(value, "value")
+    r.keep_tags = False
+    return read_value(r, 2, <list> VALUE_LAYOUTS[2])
 
 
 cdef dict unknown_value(Reader r):
