@@ -182,6 +182,21 @@ def test_between_resignation_and_load_requests_are_told_so():
         coordinator.finish_load()
 
 
+def test_an_election_of_who_owns_the_partition_is_ignored():
+    coordinator = GroupCoordinator()
+    (member,) = stable(coordinator)
+    coordinator.begin_load()
+    assert coordinator.heartbeat("g", 1, member).error is Error.NONE
+    assert coordinator.describe_group("g").error is Error.NONE
+    with pytest.raises(CoterieError, match="which is ignored unless resign came first"):
+        coordinator.finish_load()
+    coordinator.resign()
+    coordinator.begin_load()
+    coordinator.begin_load()  # while it loads, too
+    coordinator.finish_load()
+    assert coordinator.describe_group("g").state == "Stable"
+
+
 def test_a_coordinator_made_from_a_log_is_what_a_failover_gives():
     first = GroupCoordinator()
     (member,) = stable(first)

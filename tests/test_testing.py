@@ -171,6 +171,16 @@ def test_one_clock(coordinator_factory):
     one, two = coordinator_factory(), coordinator_factory(appends="deferred")
     coordinator_factory.clock.advance(500)
     assert (one.now_ms, two.now_ms) == (500, 500)
+    one.advance_by(10)
+    assert (two.now_ms, coordinator_factory.clock.now_ms) == (510, 510)
+    with pytest.raises(ValueError, match="shared clock, 510, not 3"):
+        coordinator_factory(now_ms=3)
+
+def test_a_load_that_takes_time(coordinator):
+    coordinator.resign()
+    coordinator.advance_by(10)
+    coordinator.begin_load()
+    coordinator.finish_load()
 """
 
 
@@ -188,7 +198,7 @@ def plugged(tmp_path_factory):
 
 
 def test_the_plugin_gives_coordinators_as_marked(plugged):
-    assert "1 failed, 2 passed" in plugged[0]
+    assert "1 failed, 3 passed" in plugged[0]
 
 
 def test_a_failing_test_shows_its_timeline(plugged):
@@ -199,6 +209,7 @@ def test_a_failing_test_shows_its_timeline(plugged):
 def test_each_test_becomes_a_trace_that_runs(plugged):
     traces = plugged[1]
     assert sorted(traces) == [
+        "test_it.test_a_load_that_takes_time.trace.jsonl",
         "test_it.test_fails.trace.jsonl",
         "test_it.test_marked.trace.jsonl",
         "test_it.test_one_clock-2.trace.jsonl",
@@ -206,5 +217,11 @@ def test_each_test_becomes_a_trace_that_runs(plugged):
     ]
     lines = traces["test_it.test_marked.trace.jsonl"].read_text().splitlines()
     header = json.loads(lines[0])
-    assert header["config"]["group.initial.rebalance.delay.ms"] == 0
+    assert header["config"] == {"group.initial.rebalance.delay.ms": 0}
     assert [x["error"] for x in run_trace(lines) if x["event"] == "response"] == ["NONE", "NONE"]
+
+
+def test_a_load_that_takes_time_is_told_in_its_trace(plugged):
+    lines = plugged[1]["test_it.test_a_load_that_takes_time.trace.jsonl"].read_text().splitlines()
+    assert "from 0 to 10 ms the coordinator had resigned" in json.loads(lines[0])["doc"]
+    assert [json.loads(line)["op"] for line in lines[1:]] == ["failover", "advance", "failover"]

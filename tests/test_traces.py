@@ -180,7 +180,7 @@ WRONG = {
     "member is a number": ([HEARTBEAT | {"member_id": 7}], 2, "member_id must be a string"),
     "field missing": ([{**join(0, 1), "session_timeout_ms": None}], 2, "needs session_timeout_ms"),
     "bad base64": ([join(0, 1, protocols=[{"name": "r", "metadata": "?"}])], 2, "base64"),
-    "protocol twice": ([join(0, 1, protocols=[{"name": "r"}, {"name": "r"}])], 2, "twice"),
+    "protocol twice": ([join(0, 1, protocols=[{"name": "r", "metadata": ""}] * 2)], 2, "twice"),
     "no timeout": ([join(0, 1, rebalance_timeout_ms=0)], 2, "rebalance_timeout_ms must be at"),
     "unknown error": ([{"at": 0, "op": "fail_append", "error": "X", "count": 1}], 2, "Kafka's"),
     "no object": (["[1]"], 2, "must be an object"),

@@ -11,6 +11,7 @@ from coterie._core.timers import TimerWheel
 from coterie._core.votes import select_protocol, select_protocols
 from coterie.coordinator import GroupCoordinator
 from coterie.errors import (
+    ArgumentError,
     ConfigError,
     CorruptData,
     CoterieError,
@@ -34,6 +35,7 @@ from coterie.values import (
 
 __all__ = [
     "Append",
+    "ArgumentError",
     "Batch",
     "Cause",
     "ConfigError",

@@ -1,4 +1,4 @@
-"""Settings of a coordinator: Kafka's names, defaults and bounds, and two of our own.
+"""Settings of a coordinator: Kafka's names, defaults and bounds, and our own.
 
 Source: ``GroupCoordinatorConfig.java``, ``OffsetConfig.java``. Settings that no rule of the
 coordinator reads are accepted, so that a broker's own can be handed over.
@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from coterie.errors import ConfigError
+from coterie.arguments import whole
+from coterie.errors import ArgumentError, ConfigError
 
 __all__ = ["DEFAULTS", "coordinator_config"]
 
@@ -37,7 +38,8 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "coterie.cleanup": (None, "periodic"),
     "coterie.behaviour": ("3.9", "2.4"),
     # Which protocol wins a tied vote: the first voted for, or the one that a broker's hash map
-    # visits first. The latter is for traces that come from a broker.
+    # visits first. The latter is for traces that come from a broker; other readers of traces do
+    # not know the key, so no header has it at its default.
     "coterie.ties": ("first", "hash"),
 }
 
@@ -67,8 +69,10 @@ def coordinator_config(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
                 raise ConfigError(f"{name} must be one of {choices}, not {value!r}")
         elif name in _NUMBERS:
             _, least, beyond = _NUMBERS[name]
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise ConfigError(f"{name} must be an integer, not {value!r}")
+            try:
+                value = whole(value, name)
+            except ArgumentError as error:
+                raise ConfigError(str(error)) from None
             if not least <= value < beyond:
                 raise ConfigError(f"{name} must be from {least} to {beyond - 1}, not {value}")
         else:

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
 from typing import Any, TypeVar
 
 from coterie._core.coordinator import Coordinator, Trace
 from coterie._core.coordinator_base import AppendOp
+from coterie.arguments import called, milliseconds, sequence, whole
+from coterie.clock import SharedClock
 from coterie.config import coordinator_config
-from coterie.errors import CoterieError
+from coterie.errors import ArgumentError, CoterieError
 from coterie.pending import Pending, PendingAppend, TraceOutput
-from coterie.requests import NUMBER, OPS, REQUESTS, compile_request
+from coterie.recording import Recording
+from coterie.requests import NUMBER, OPS, REQUESTS, compile_request, has_sugar
 from coterie.snapshot import GroupSnapshot, snapshot_of
 from coterie.values import Batch, Error, Response, Unanswered
 
@@ -23,28 +27,21 @@ __all__ = ["GroupCoordinator"]
 
 T = TypeVar("T")
 EventSink = Callable[[Any], None]
-_OWN = {
-    "join_group": ("group_id", "member_id", "protocol_type", "protocols", "session_timeout_ms",
-                   "rebalance_timeout_ms", "group_instance_id", "client_id", "client_host",
-                   "require_known_member_id", "supports_skipping_assignment", "reason"),
-    "sync_group": ("group_id", "generation_id", "member_id", "group_instance_id",
-                   "protocol_type", "protocol_name", "assignments"),
-    "heartbeat": ("group_id", "generation_id", "member_id", "group_instance_id"),
-    "leave_group": ("group_id", "members"),
-    "offset_commit": ("group_id", "offsets", "generation_id", "member_id", "group_instance_id"),
-    "txn_offset_commit": ("group_id", "offsets", "producer_id", "producer_epoch",
-                          "generation_id", "member_id", "group_instance_id"),
-    "end_txn": ("producer_id", "committed"),
-    "offset_fetch": ("group_id", "topics", "require_stable"),
-    "offset_delete": ("group_id", "partitions"),
-    "describe_group": ("group_id",),
-    "list_groups": ("states",),
-    "delete_groups": ("group_ids",),
-    "delete_partitions": ("partitions",),
-    "cleanup": (),
-    "failover": (),
-    "fail_append": ("error", "count"),
-}  # fmt: skip
+_ELECTIONS = {"resign": 17, "begin_load": 18, "finish_load": 19}  # numbers of effects.pxd
+_SUGAR = "member_id_of stands in traces alone: give the member_id that the answer named"
+
+
+def _batch_row(batch: Batch) -> tuple[Any, ...]:
+    if not isinstance(batch, Batch):
+        raise ArgumentError(f"log must hold coterie.Batch objects, not {batch!r:.60}")
+    return (
+        whole(batch.base_offset, "base_offset"),
+        whole(batch.producer_id, "producer_id"),
+        whole(batch.producer_epoch, "producer_epoch"),
+        bool(batch.transactional),
+        bool(batch.control),
+        tuple(batch.records),
+    )
 
 
 class GroupCoordinator:
@@ -68,8 +65,7 @@ class GroupCoordinator:
         Called with each event, in order; it must not call the coordinator.
     """
 
-    recorder: Callable[[GroupCoordinator, int, str, dict[str, Any], int | None], None] | None = None
-
+    @called
     def __init__(
         self,
         config: Mapping[str, Any] | None = None,
@@ -81,7 +77,11 @@ class GroupCoordinator:
         on_event: EventSink | None = None,
     ) -> None:
         if appends not in ("immediate", "deferred"):
-            raise ValueError(f"appends must be 'immediate' or 'deferred', not {appends!r}")
+            raise ArgumentError(f"appends must be 'immediate' or 'deferred', not {appends!r:.60}")
+        for name, given in (("member_ids", member_ids), ("on_event", on_event)):
+            if given is not None and not callable(given):
+                raise ArgumentError(f"{name} must be callable, not {given!r:.60}")
+        now_ms = milliseconds(now_ms, "now_ms")
         self._may_adopt = config is None and now_ms == 0
         self._member_ids, self._deferred = member_ids, appends == "deferred"
         self._on_event, self._reporting = on_event, False
@@ -90,12 +90,10 @@ class GroupCoordinator:
         self._events: list[Any] = []
         self._appends: deque[PendingAppend] = deque()
         self._wrapped: dict[int, PendingAppend] = {}
+        self._clock: SharedClock | None = None
+        self._recording: Recording | None = None
         self._start(config, now_ms)
-        batches = [
-            (b.base_offset, b.producer_id, b.producer_epoch, b.transactional, b.control,
-             tuple(b.records))
-            for b in log
-        ]  # fmt: skip
+        batches = [_batch_row(batch) for batch in sequence(log, "log")]
         if batches:
             self._may_adopt = False
             self._core.import_log(batches)
@@ -121,21 +119,29 @@ class GroupCoordinator:
         """When the earliest armed timer is due; None without timers."""
         return self._core.next_deadline_ms()
 
+    @called
     def advance(self, now_ms: int) -> None:
-        """Move the clock, firing what falls due, in order; ValueError if time goes back."""
+        """Move the clock, firing what falls due, in order; ArgumentError if time goes back."""
         self._enter()
+        now_ms = milliseconds(now_ms, "now_ms")
         if now_ms < self.now_ms:
-            raise ValueError(f"time runs forward only: {now_ms} < {self.now_ms}")
-        self._record("advance", {}, None, at_ms=now_ms)
+            raise ArgumentError(f"time runs forward only: now_ms {now_ms} is before {self.now_ms}")
+        if self._clock is not None:
+            self._clock.move(now_ms)
+            return
         try:
-            self._core.advance(now_ms)
+            self._advance(now_ms)
         finally:
-            self._drain()
+            self._record("advance", at_ms=now_ms)
 
+    @called
     def advance_by(self, ms: int) -> None:
-        """Move the clock by so many ms."""
+        """Move the clock by so many ms, as :meth:`advance` does."""
+        if (ms := whole(ms, "ms")) < 0:
+            raise ArgumentError(f"time runs forward only: ms must not be negative, not {ms}")
         self.advance(self.now_ms + ms)
 
+    @called
     def run_until(self, pending: Pending[T], *, limit_ms: int) -> T:
         """Go from deadline to deadline until the request is answered; its response.
 
@@ -145,6 +151,9 @@ class GroupCoordinator:
             It is not answered by the time ``limit_ms``, where the clock then stands, or never
             will be.
         """
+        if not isinstance(pending, Pending):
+            raise ArgumentError(f"pending must be what a request returned, not {pending!r:.60}")
+        limit_ms = milliseconds(limit_ms, "limit_ms")
         while pending.status == "waiting":
             deadline_ms = self.next_deadline_ms()
             if deadline_ms is None or deadline_ms > limit_ms:
@@ -155,6 +164,7 @@ class GroupCoordinator:
 
     # Requests
 
+    @called
     def join_group(
         self,
         group_id: str | None = None,
@@ -174,6 +184,7 @@ class GroupCoordinator:
         """JoinGroup; ``protocols``: ordered mapping or pairs of name and metadata bytes."""
         return self._ask("join_group", locals())
 
+    @called
     def sync_group(
         self,
         group_id: str | None = None,
@@ -188,6 +199,7 @@ class GroupCoordinator:
         """SyncGroup; ``assignments``: mapping from member id to bytes."""
         return self._ask("sync_group", locals())
 
+    @called
     def heartbeat(
         self,
         group_id: str | None = None,
@@ -199,10 +211,12 @@ class GroupCoordinator:
         """Heartbeat."""
         return self._ask("heartbeat", locals()).response
 
+    @called
     def leave_group(self, group_id: str | None = None, members: Any = ()) -> Any:
         """LeaveGroup; each member is an id or a pair of id and group instance id."""
         return self._ask("leave_group", locals()).response
 
+    @called
     def offset_commit(
         self,
         group_id: str | None = None,
@@ -215,6 +229,7 @@ class GroupCoordinator:
         """OffsetCommit; ``offsets``: ``{(topic, partition): int or OffsetAndMetadata}``."""
         return self._ask("offset_commit", locals())
 
+    @called
     def txn_offset_commit(
         self,
         group_id: str | None = None,
@@ -229,32 +244,39 @@ class GroupCoordinator:
         """TxnOffsetCommit; seen by readers once :meth:`end_txn` commits."""
         return self._ask("txn_offset_commit", locals())
 
+    @called
     def end_txn(self, producer_id: int, *, committed: bool = False) -> None:
         """Let the producer's marker reach the groups; it is written to the log."""
         self._ask("end_txn", locals())
 
+    @called
     def offset_fetch(
         self, group_id: str | None = None, topics: Any = None, *, require_stable: bool = False
     ) -> Any:
         """OffsetFetch; ``topics``: ``{topic: [partition]}``, None for all."""
         return self._ask("offset_fetch", locals()).response
 
+    @called
     def offset_delete(self, group_id: str | None = None, partitions: Any = ()) -> Any:
         """OffsetDelete; ``partitions``: pairs of topic and partition."""
         return self._ask("offset_delete", locals()).response
 
+    @called
     def describe_group(self, group_id: str | None = None) -> Any:
         """DescribeGroups of one group."""
         return self._ask("describe_group", locals()).response
 
+    @called
     def list_groups(self, states: Iterable[str] = ()) -> Any:
         """ListGroups; no states mean all."""
         return self._ask("list_groups", locals()).response
 
+    @called
     def delete_groups(self, group_ids: Iterable[str] = ()) -> Any:
         """DeleteGroups."""
         return self._ask("delete_groups", locals()).response
 
+    @called
     def delete_partitions(self, partitions: Any = ()) -> None:
         """Tell that these partitions were deleted from the cluster."""
         self._ask("delete_partitions", locals())
@@ -269,30 +291,44 @@ class GroupCoordinator:
 
     def resign(self) -> None:
         """Give up the partition: who waits is told, groups are forgotten, the log stays."""
-        self._elect(17)
+        self._elect("resign")
 
     def begin_load(self) -> None:
-        """Be elected; until :meth:`finish_load` requests get COORDINATOR_LOAD_IN_PROGRESS."""
-        self._elect(18)
+        """Be elected; until :meth:`finish_load` requests get COORDINATOR_LOAD_IN_PROGRESS.
+
+        As in Kafka an election is ignored while the partition is owned or loading: after
+        :meth:`resign` alone does it begin a load (GroupMetadataManager.addLoadingPartition).
+        """
+        self._elect("begin_load")
 
     def finish_load(self) -> None:
-        """Load the log and own the partition again."""
-        self._elect(19)
+        """Load the log and own the partition again; CoterieError where no load is under way."""
+        self._elect("finish_load")
 
+    @called
     def fail_append(self, error: Error | str, count: int = 1) -> None:
         """Let the next ``count`` appends fail with this log error; replaces an earlier order."""
         self._ask("fail_append", locals())
 
+    @called
     def handle(self, request: Mapping[str, Any]) -> Any:
-        """Handle a trace event given as a dict; returns what the method of that op returns."""
+        """Handle a trace event given as a dict; returns what the method of that op returns.
+
+        ``at`` counts for ``advance`` alone, ``id`` not at all.
+        """
+        if not isinstance(request, Mapping):
+            raise ArgumentError(f"request must be a mapping with an op, not {request!r:.60}")
         op = request.get("op")
         if op == "advance":
-            return self.advance(int(request.get("at", self.now_ms)))
-        if op not in _OWN:
-            raise ValueError(f"{op!r} is no op; the ops are {', '.join(OPS)}")
-        given = {name: request[name] for name in _OWN[op] if request.get(name) is not None}
+            return self.advance(request.get("at", self.now_ms))
+        if not isinstance(op, str) or op not in _FIELDS:
+            raise ArgumentError(f"op {op!r:.60} is none; the ops are {', '.join(OPS)}")
+        if "member_id_of" in request:
+            raise ArgumentError(_SUGAR)
+        given = {name: request[name] for name in _FIELDS[op] if request.get(name) is not None}
         return getattr(self, op)(**given)
 
+    @called
     def play(self, trace: Trace) -> TraceOutput:
         """Run a compiled trace from :func:`coterie.load_trace`: the fast path.
 
@@ -300,11 +336,17 @@ class GroupCoordinator:
         line of the trace.
         """
         self._enter()
+        if not isinstance(trace, Trace):
+            raise ArgumentError(f"trace must come from coterie.load_trace, not {trace!r:.60}")
         if self._may_adopt and trace.header.get("config"):
             self._start(trace.header["config"], 0)
         self._may_adopt = False
         self._ids = max(self._ids, trace.last_id)
+        if self._recording is not None:
+            self._recording.play(trace)
         self._core.play(trace)
+        if self._clock is not None:
+            self._clock.move(self.now_ms)
         return TraceOutput(self._core.take_effects())
 
     # State
@@ -337,8 +379,11 @@ class GroupCoordinator:
         """Why the last load left the partition empty; None where it did not."""
         return self._core.load_error
 
+    @called
     def snapshot(self, group_id: str) -> GroupSnapshot | None:
         """Return a frozen view of a group, None if there is none. Never touches its state."""
+        if not isinstance(group_id, str):
+            raise ArgumentError(f"group_id must be a string, not {group_id!r:.60}")
         return snapshot_of(self._core, group_id)
 
     # Inside
@@ -347,37 +392,54 @@ class GroupCoordinator:
         if self._reporting:
             raise CoterieError("on_event must not call back into the coordinator")
 
-    def _record(
-        self, op: str, fields: dict[str, Any], request_id: int | None, at_ms: int | None = None
-    ) -> None:
-        if GroupCoordinator.recorder is not None:
-            at = self.now_ms if at_ms is None else at_ms
-            GroupCoordinator.recorder(self, at, op, fields, request_id)
+    def _record(self, op: str, *, at_ms: int | None = None) -> None:
+        if self._recording is not None:
+            self._recording.act(self.now_ms if at_ms is None else at_ms, op)
+
+    def _record_into(self, recording: Recording) -> None:
+        """Keep what is asked from now on, and how this coordinator was made."""
+        self._recording = recording
+        recording.begin(
+            now_ms=self.now_ms,
+            deferred=self._deferred,
+            loaded=bool(self._core.log),
+            periodic=self.config["coterie.cleanup"] is not None,
+        )
+
+    def _advance(self, now_ms: int) -> None:
+        """Move this coordinator alone."""
+        try:
+            self._core.advance(now_ms)
+        finally:
+            self._drain()
 
     def _ask(self, op: str, fields: dict[str, Any]) -> Pending[Any]:
         self._enter()
         fields.pop("self", None)
-        group_id, generation_id, member_id, instance, details = compile_request(op, fields)
+        if has_sugar(fields):
+            raise ArgumentError(_SUGAR)
+        compiled = compile_request(op, fields)
         self._may_adopt = False
         self._ids += op in REQUESTS
         pending: Pending[Any] = Pending(self._ids, op)
         if op in REQUESTS:
             self._waiting[pending.id] = pending
-        self._record(op, fields, pending.id if op in REQUESTS else None)
+        if self._recording is not None:
+            self._recording.ask(self.now_ms, op, pending.id, compiled)
         try:
-            self._core.call(NUMBER[op], pending.id, group_id, generation_id, member_id, instance,
-                            details)  # fmt: skip
+            self._core.call(NUMBER[op], pending.id, *compiled)
         finally:
             self._drain()
         return pending
 
-    def _elect(self, number: int) -> None:
+    def _elect(self, op: str) -> None:
         self._enter()
         self._may_adopt = False
         try:
-            self._core.call(number, 0, None, -1, None, None, None)
+            self._core.call(_ELECTIONS[op], 0, None, -1, None, None, None)
         finally:
             self._drain()
+        self._record(op)
 
     def _complete(self, op: AppendOp, error: Error, base_offset: int | None) -> None:
         self._enter()
@@ -410,3 +472,9 @@ class GroupCoordinator:
                     self._on_event(event)
             finally:
                 self._reporting = False
+
+
+# What a method takes is what its op has: a trace event may hold more.
+_FIELDS = {
+    op: (*signature(getattr(GroupCoordinator, op)).parameters,)[1:] for op in OPS if op != "advance"
+}

@@ -11,6 +11,10 @@ class CoterieError(Exception):
     """Base of every exception this library raises on purpose."""
 
 
+class ArgumentError(CoterieError, ValueError):
+    """An argument that the call cannot take: which, what it was, and what is wanted."""
+
+
 class CorruptData(CoterieError, ValueError):
     """The bytes are not what the format says.
 

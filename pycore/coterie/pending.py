@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from coterie._core.coordinator_base import AppendOp
 from coterie._core.effects import Effects
-from coterie.errors import NotAnswered
+from coterie.arguments import called, whole
+from coterie.errors import ArgumentError, NotAnswered
+from coterie.requests import error_code
 from coterie.values import Error
 
 if TYPE_CHECKING:
@@ -101,14 +103,15 @@ class PendingAppend:
         """Whether it was completed."""
         return self._op.done
 
+    @called
     def complete(self, error: Error = Error.NONE, *, base_offset: int | None = None) -> None:
         """Let the append come back, with a log-level error or at an offset (default: the end).
 
         Once each, in any order. The checks at completion run now; so do the Append events.
         """
-        if base_offset is not None and base_offset < 0:
-            raise ValueError(f"base_offset must not be negative, not {base_offset}")
-        self._coordinator._complete(self._op, Error(error), base_offset)
+        if base_offset is not None and not 0 <= whole(base_offset, "base_offset") < 2**62:
+            raise ArgumentError(f"base_offset must be from 0 to {2**62 - 1}, not {base_offset}")
+        self._coordinator._complete(self._op, error_code(error), base_offset)
 
     def __repr__(self) -> str:
         return f"<PendingAppend {self.kind} of {self.group_id!r}, {len(self.records)} records>"

@@ -10,7 +10,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coterie.errors import CorruptData
+from coterie.arguments import sequence, whole
+from coterie.errors import ArgumentError, CorruptData
 
 __all__ = ["Subscription", "assignment", "read_assignment", "read_subscription", "subscription"]
 
@@ -32,7 +33,11 @@ class Subscription:
 def _text(value: str | None) -> bytes:
     if value is None:
         return b"\xff\xff"
-    raw = value.encode()
+    if not isinstance(value, str):
+        raise ArgumentError(f"a topic must be a string, not {value!r:.60}")
+    raw = value.encode("utf-8", "replace")
+    if len(raw) > 0x7FFF:
+        raise ArgumentError(f"a text of {len(raw)} bytes is too long (at most 32767)")
     return struct.pack(">h", len(raw)) + raw
 
 
@@ -43,7 +48,9 @@ def _bytes(value: bytes | None) -> bytes:
 def _partitions(owned: Mapping[str, Iterable[int]]) -> bytes:
     out = [struct.pack(">i", len(owned))]
     for topic, partitions in owned.items():
-        numbers = list(partitions)
+        numbers = [whole(number, "partition") for number in sequence(partitions, "partitions")]
+        if numbers and not (min(numbers) >= -(2**31) and max(numbers) < 2**31):
+            raise ArgumentError(f"a partition of {topic!r} does not fit 32 bits: {numbers!r:.60}")
         out += [_text(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)]
     return b"".join(out)
 
@@ -59,7 +66,9 @@ def subscription(
 ) -> bytes:
     """Return the bytes of a subscription; topics and owned partitions are sorted, as Java does."""
     if not 0 <= version <= LATEST:
-        raise ValueError(f"version must be from 0 to {LATEST}, not {version}")
+        raise ArgumentError(f"version must be from 0 to {LATEST}, not {version}")
+    if isinstance(topics, str) or not isinstance(topics, Iterable):
+        raise ArgumentError(f"topics must be a list of names, not {topics!r:.60}")
     names = sorted(topics)
     out = [struct.pack(">hi", version, len(names)), *map(_text, names), _bytes(user_data)]
     if version >= 1:
@@ -77,7 +86,7 @@ def assignment(
 ) -> bytes:
     """Return the bytes of an assignment, in the order given."""
     if not 0 <= version <= LATEST:
-        raise ValueError(f"version must be from 0 to {LATEST}, not {version}")
+        raise ArgumentError(f"version must be from 0 to {LATEST}, not {version}")
     return struct.pack(">h", version) + _partitions(partitions) + _bytes(user_data)
 
 

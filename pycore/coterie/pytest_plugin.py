@@ -6,18 +6,17 @@ Fixtures ``coordinator`` and ``coordinator_factory``; marker
 
 from __future__ import annotations
 
-import base64
-import json
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coterie.batches import read_log
+from coterie.clock import SharedClock
 from coterie.coordinator import GroupCoordinator
-from coterie.requests import MemberOf
-from coterie.values import Batch, OffsetAndMetadata
+from coterie.recording import Recording
 
 COORDINATORS = pytest.StashKey["CoordinatorFactory"]()
 
@@ -41,32 +40,23 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-class Clock:
-    """One clock for several coordinators."""
-
-    def __init__(self, coordinators: list[GroupCoordinator]) -> None:
-        self._coordinators = coordinators
-        self.now_ms = 0
-
-    def advance(self, ms: int) -> None:
-        """Move every coordinator on by so many ms, in the order in which they were made."""
-        self.now_ms += ms
-        for coordinator in self._coordinators:
-            coordinator.advance(self.now_ms)
-
-
 class CoordinatorFactory:
     """Makes coordinators that share :attr:`clock`; remembers what they did for the report."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, recorded: bool = False) -> None:
+        self.clock = SharedClock()
         self.coordinators: list[GroupCoordinator] = []
-        self.clock = Clock(self.coordinators)
         self.timelines: list[list[Any]] = []
-        self.requests: dict[int, list[dict[str, Any]]] = {}
+        self.recordings: list[Recording] = []
+        self._recorded = recorded
 
     def __call__(self, **kwargs: Any) -> GroupCoordinator:
-        """Make a coordinator; arguments as GroupCoordinator's (``log`` may be a path)."""
+        """Make a coordinator; arguments as GroupCoordinator's (``log`` may be a path).
+
+        ``now_ms`` is the clock's, which the first coordinator may set.
+        """
         timeline: list[Any] = []
+        recording = Recording()
         told = kwargs.pop("on_event", None)
 
         def on_event(event: Any) -> None:
@@ -74,107 +64,19 @@ class CoordinatorFactory:
             if told is not None:
                 told(event)
 
-        log = kwargs.pop("log", ())
-        if isinstance(log, str | Path):
-            log = read_batches(Path(log))
+        if isinstance(log := kwargs.get("log", ()), str | Path):
+            kwargs["log"] = tuple(read_log(log))
+        if self._recorded and callable(kwargs.get("member_ids")):
+            kwargs["member_ids"] = recording.numbered(kwargs["member_ids"])
         kwargs.setdefault("now_ms", self.clock.now_ms)
-        made = GroupCoordinator(on_event=on_event, log=log, **kwargs)
+        made = GroupCoordinator(on_event=on_event, **kwargs)
+        self.clock.add(made)
         self.coordinators.append(made)
         self.timelines.append(timeline)
-        self.requests[id(made)] = []
+        if self._recorded:
+            self.recordings.append(recording)
+            made._record_into(recording)
         return made
-
-    def record(
-        self, coordinator: GroupCoordinator, at: int, op: str, fields: dict[str, Any],
-        request_id: int | None,
-    ) -> None:  # fmt: skip
-        """Keep a request as a trace event."""
-        lines = self.requests.get(id(coordinator))
-        if lines is not None:
-            head = {"at": at, "op": op} | ({} if request_id is None else {"id": request_id})
-            lines.append(head | trace_fields(op, fields))
-
-
-def read_batches(path: Path) -> tuple[Batch, ...]:
-    """Return the batches of a segment file, for ``log=``."""
-    from coterie.batches import read_log
-
-    return tuple(read_log(path))
-
-
-def trace_fields(op: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a method's arguments as the fields of a trace event."""
-    out = {name: value for name, value in fields.items() if value is not None}
-    if op == "join_group":
-        pairs = out["protocols"]
-        pairs = pairs.items() if isinstance(pairs, Mapping) else pairs
-        out["protocols"] = [
-            {"name": p[0], "metadata": p[1]} if isinstance(p, tuple) else p for p in pairs
-        ]
-    if isinstance(out.get("assignments"), Mapping):
-        out["assignments"] = [
-            {"member_id": m, "assignment": data} for m, data in out["assignments"].items()
-        ]
-    if op == "leave_group":
-        out["members"] = [_leaving(member) for member in out.get("members", ())]
-    if isinstance(out.get("offsets"), Mapping):
-        out["offsets"] = [_offset(key, value) for key, value in out["offsets"].items()]
-    if isinstance(out.get("topics"), Mapping):
-        out["topics"] = [
-            {"topic": topic, "partitions": list(numbers)}
-            for topic, numbers in out["topics"].items()
-        ]
-    if "partitions" in out:
-        out["partitions"] = [
-            {"topic": p[0], "partition": p[1]} if isinstance(p, tuple) else p
-            for p in out["partitions"]
-        ]
-    for name in ("states", "group_ids"):
-        if name in out:
-            out[name] = list(out[name])
-    if op == "fail_append":
-        out["error"] = getattr(out["error"], "name", out["error"])
-    return out
-
-
-def _leaving(member: Any) -> Any:
-    if isinstance(member, str):
-        return {"member_id": member}
-    if isinstance(member, tuple):
-        return {"member_id": member[0], "group_instance_id": member[1]}
-    return member
-
-
-def _offset(key: Any, value: Any) -> dict[str, Any]:
-    head = {"topic": key[0], "partition": key[1]}
-    if not isinstance(value, OffsetAndMetadata):
-        return head | {"offset": value}
-    rest = {
-        "offset": value.offset,
-        "leader_epoch": value.leader_epoch,
-        "metadata": value.metadata,
-        "commit_timestamp": value.commit_timestamp,
-        "expire_timestamp": value.expire_timestamp,
-    }
-    return head | {name: field for name, field in rest.items() if field is not None}
-
-
-def _json(value: Any) -> Any:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return base64.b64encode(bytes(value)).decode("ascii")
-    if isinstance(value, MemberOf):
-        return {"member_id_of": value.request_id}
-    raise TypeError(f"{value!r} is no value of a trace")
-
-
-def write_trace(path: Path, coordinator: GroupCoordinator, lines: list[dict[str, Any]]) -> None:
-    """Write requests as a trace that ``coterie trace run`` takes."""
-    changed = {k: v for k, v in coordinator.config.items() if v is not None}
-    header = {"format": "coterie-trace", "version": 1, "name": path.name.split(".")[0],
-              "config": changed}  # fmt: skip
-    text = [json.dumps(line, default=_json, ensure_ascii=False) for line in [header, *lines]]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
 def _file_name(nodeid: str) -> str:
@@ -184,21 +86,16 @@ def _file_name(nodeid: str) -> str:
 @pytest.fixture
 def coordinator_factory(request: pytest.FixtureRequest) -> Iterator[CoordinatorFactory]:
     """Make coordinators on one clock: ``coordinator_factory(config=...)``, ``.clock.advance``."""
-    factory = CoordinatorFactory()
-    request.node.stash[COORDINATORS] = factory
     folder = request.config.getoption("--coterie-trace")
-    if folder is None:
-        yield factory
-        return
-    before, GroupCoordinator.recorder = GroupCoordinator.recorder, staticmethod(factory.record)
-    try:
-        yield factory
-    finally:
-        GroupCoordinator.recorder = before
-        for number, coordinator in enumerate(factory.coordinators):
-            suffix = f"-{number + 1}" if number else ""
-            name = f"{_file_name(request.node.nodeid)}{suffix}.trace.jsonl"
-            write_trace(Path(folder) / name, coordinator, factory.requests[id(coordinator)])
+    factory = CoordinatorFactory(recorded=folder is not None)
+    request.node.stash[COORDINATORS] = factory
+    yield factory
+    for number, (made, recording) in enumerate(
+        zip(factory.coordinators, factory.recordings, strict=False)
+    ):
+        suffix = f"-{number + 1}" if number else ""
+        name = f"{_file_name(request.node.nodeid)}{suffix}.trace.jsonl"
+        recording.write(Path(folder) / name, made)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from coterie.config import DEFAULTS
 from coterie.errors import CoterieError
 from coterie.requestlog_api import READERS
 from coterie.values import Error
@@ -187,7 +188,7 @@ def _write(
             "version": 1,
             "name": name,
             "doc": f"A broker's request log, from {out.start} of its clock on.",
-            "config": {"coterie.ties": "hash"} | (config or {}),
+            "config": _settings(steps, config or {}),
         }
     )
     ids = MemberIds()
@@ -203,6 +204,15 @@ def _write(
             out.expected.append(sent | {"op": head["op"]} | answer)
     # Ids that a later request was told stand in earlier answers, too: the leader's members.
     out.expected = [ids.map(line) for line in sorted(out.expected, key=lambda line: line["at"])]
+
+
+def _settings(steps: list[Any], config: dict[str, Any]) -> dict[str, Any]:
+    """Return the header's settings: a broker's way with ties only where a vote can be tied."""
+    voted = any(len(event.get("protocols", ())) > 1 for _, event, _ in steps)
+    settings = ({"coterie.ties": "hash"} if voted else {}) | config
+    if settings.get("coterie.ties") == DEFAULTS["coterie.ties"]:
+        del settings["coterie.ties"]
+    return settings
 
 
 def _took_an_id(answer: dict[str, Any]) -> bool:

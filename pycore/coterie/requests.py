@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from coterie import protocol
+from coterie.arguments import sequence, whole
+from coterie.errors import ArgumentError
 from coterie.values import Error, OffsetAndMetadata
 
-__all__ = ["OPS", "REQUESTS", "MemberOf", "compile_request"]
+__all__ = ["OPS", "REQUESTS", "Compiled", "MemberOf", "compile_request", "has_sugar"]
 
 # In the order of the core's own numbers (effects.pxd).
 OPS = (
@@ -68,13 +70,12 @@ def integer(fields: Fields, name: str, default: Any = _ABSENT, limit: int = _INT
     value = fields.get(name)
     if value is None:
         if default is _ABSENT:
-            raise ValueError(f"needs {name}, an integer")
+            raise ArgumentError(f"needs {name}, an integer")
         return default
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name} must be an integer, not {value!r}")
+    value = whole(value, name)
     if not -limit <= value < limit:
-        raise ValueError(f"{name} must be from {-limit} to {limit - 1}, not {value}")
-    return int(value)
+        raise ArgumentError(f"{name} must be from {-limit} to {limit - 1}, not {value}")
+    return value
 
 
 def string(fields: Fields, name: str, default: Any = _ABSENT) -> Any:
@@ -82,10 +83,10 @@ def string(fields: Fields, name: str, default: Any = _ABSENT) -> Any:
     value = fields.get(name)
     if value is None:
         if default is _ABSENT:
-            raise ValueError(f"needs {name}, a string")
+            raise ArgumentError(f"needs {name}, a string")
         return default
     if not isinstance(value, str):
-        raise ValueError(f"{name} must be a string, not {value!r}")
+        raise ArgumentError(f"{name} must be a string, not {value!r}")
     return value
 
 
@@ -93,14 +94,12 @@ def boolean(fields: Fields, name: str) -> bool:
     """Return a bool field; absent is false."""
     value = fields.get(name)
     if value is not None and not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, not {value!r}")
+        raise ArgumentError(f"{name} must be true or false, not {value!r}")
     return bool(value)
 
 
 def binary(value: Any, name: str) -> bytes:
-    """Bytes, or the base64 of them; absent is empty."""
-    if value is None:
-        return b""
+    """Bytes, or the base64 of them."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if isinstance(value, str):
@@ -108,19 +107,17 @@ def binary(value: Any, name: str) -> bytes:
             return base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError):
             pass
-    raise ValueError(f"{name} must be base64 text (or bytes), not {value!r}")
+    if value is None:
+        raise ArgumentError(f"needs {name}, base64 text (or bytes)")
+    raise ArgumentError(f"{name} must be base64 text (or bytes), not {value!r:.60}")
 
 
 def entries(fields: Fields, name: str) -> Iterable[Mapping[str, Any]]:
     """Return a list of objects; absent is empty."""
-    value = fields.get(name)
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"{name} must be a list, not {value!r}")
+    value = sequence(fields.get(name), name)
     for item in value:
         if not isinstance(item, Mapping):
-            raise ValueError(f"{name} must be a list of objects, not of {item!r}")
+            raise ArgumentError(f"{name} must be a list of objects, not of {item!r:.60}")
     return value
 
 
@@ -130,8 +127,21 @@ def member_id(fields: Fields) -> str:
     if request_id is None:
         return string(fields, "member_id", "")  # type: ignore[no-any-return]
     if fields.get("member_id"):
-        raise ValueError("member_id and member_id_of exclude each other")
+        raise ArgumentError("member_id and member_id_of exclude each other")
     return MemberOf.make(integer(fields, "member_id_of", limit=_INT64))
+
+
+def has_sugar(fields: Fields) -> bool:
+    """Whether a member id stands for the one in an earlier answer."""
+    if "member_id_of" in fields:
+        return True
+    for name in ("assignments", "members"):
+        given = fields.get(name)
+        if isinstance(given, list | tuple) and any(
+            isinstance(item, Mapping) and "member_id_of" in item for item in given
+        ):
+            return True
+    return False
 
 
 _protocol_lists: dict[Any, tuple[tuple[str, bytes], ...]] = {}
@@ -142,13 +152,14 @@ def protocol_list(fields: Fields) -> tuple[tuple[str, bytes], ...]:
     value = fields.get("protocols")
     if isinstance(value, Mapping):
         value = [{"name": name, "metadata": data} for name, data in value.items()]
+    given = [_as_entry(item) for item in sequence(value, "protocols")]
     pairs = []
-    for item in entries({"protocols": [_as_entry(i) for i in value or ()]}, "protocols"):
+    for item in entries({"protocols": given}, "protocols"):
         name = string(item, "name")
         if item.get("topics") is not None:
             topics = item["topics"]
             if not isinstance(topics, list | tuple) or not all(isinstance(t, str) for t in topics):
-                raise ValueError(f"topics must be a list of names, not {topics!r}")
+                raise ArgumentError(f"topics must be a list of names, not {topics!r}")
             pairs.append((name, protocol.subscription(topics)))
         else:
             pairs.append((name, binary(item.get("metadata"), "metadata")))
@@ -169,17 +180,27 @@ def assignment_map(fields: Fields) -> dict[str, bytes]:
     """Return a sync's assignments by member id."""
     value = fields.get("assignments")
     if isinstance(value, Mapping):
-        return {key: binary(data, "assignment") for key, data in value.items()}
+        value = [{"member_id": key, "assignment": data} for key, data in value.items()]
     out = {}
-    for item in entries(fields, "assignments"):
+    for item in entries({"assignments": value}, "assignments"):
         if item.get("assigned") is not None:
-            if not isinstance(item["assigned"], Mapping):
-                raise ValueError(f"assigned must be {{topic: [partition]}}, not {item['assigned']}")
-            data = protocol.assignment(item["assigned"])
+            data = protocol.assignment(partitions_by_topic(item["assigned"]))
         else:
             data = binary(item.get("assignment"), "assignment")
         out[member_id(item)] = data
     return out
+
+
+def partitions_by_topic(value: Any) -> dict[str, list[int]]:
+    """Check ``{topic: [partition]}``."""
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f"assigned must be {{topic: [partition]}}, not {value!r:.60}")
+    return {
+        string({"topic": topic}, "topic"): [
+            integer({"partition": number}, "partition") for number in sequence(numbers, "assigned")
+        ]
+        for topic, numbers in value.items()
+    }
 
 
 def topic_partition(item: Mapping[str, Any]) -> tuple[str, int]:
@@ -189,12 +210,11 @@ def topic_partition(item: Mapping[str, Any]) -> tuple[str, int]:
 
 def partition_list(fields: Fields, name: str) -> tuple[tuple[str, int], ...]:
     """[{topic, partition}], or pairs, as keys."""
-    value = fields.get(name)
-    if value is not None and not isinstance(value, list | tuple):
-        value = list(value)
     keyed = [
-        {"topic": item[0], "partition": item[1]} if isinstance(item, tuple) else item
-        for item in value or ()
+        {"topic": item[0], "partition": item[1]}
+        if isinstance(item, tuple) and len(item) == 2
+        else item
+        for item in sequence(fields.get(name), name)
     ]
     return tuple(topic_partition(item) for item in entries({name: keyed}, name))
 
@@ -205,15 +225,13 @@ def fetched(fields: Fields) -> tuple[tuple[str, int], ...] | None:
     if value is None:
         return None
     if isinstance(value, Mapping):
-        value = [{"topic": topic, "partitions": list(numbers)} for topic, numbers in value.items()]
+        value = [{"topic": topic, "partitions": numbers} for topic, numbers in value.items()]
     keys = []
     for item in entries({"topics": value}, "topics"):
-        numbers = item.get("partitions")
-        if not isinstance(numbers, list | tuple | type(None)):
-            raise ValueError(f"partitions must be a list of integers, not {numbers!r}")
+        topic = string(item, "topic")
         keys += [
-            (string(item, "topic"), integer({"partition": number}, "partition"))
-            for number in numbers or ()
+            (topic, integer({"partition": number}, "partition"))
+            for number in sequence(item.get("partitions"), "partitions")
         ]
     return tuple(keys)
 
@@ -238,7 +256,7 @@ def committed(fields: Fields) -> tuple[Any, ...]:
 
 def _commit_row(key: Any, entry: Any) -> tuple[Any, ...]:
     if not isinstance(key, tuple) or len(key) != 2:
-        raise ValueError(f"offsets must be {{(topic, partition): offset}}, not of {key!r}")
+        raise ArgumentError(f"offsets must be {{(topic, partition): offset}}, not of {key!r}")
     where = topic_partition({"topic": key[0], "partition": key[1]})
     if not isinstance(entry, OffsetAndMetadata):
         return where, integer({"offset": entry}, "offset", limit=_INT64), -1, "", None, -1
@@ -261,15 +279,10 @@ def _commit_row(key: Any, entry: Any) -> tuple[Any, ...]:
 
 def strings(fields: Fields, name: str) -> tuple[str, ...]:
     """Return a list of strings; absent is empty."""
-    value = fields.get(name)
-    if value is None:
-        return ()
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise ValueError(f"{name} must be a list of strings, not {value!r}")
-    items = tuple(value)
+    items = tuple(sequence(fields.get(name), name))
     for item in items:
         if not isinstance(item, str):
-            raise ValueError(f"{name} must be a list of strings, not of {item!r}")
+            raise ArgumentError(f"{name} must be a list of strings, not of {item!r:.60}")
     return items
 
 
@@ -284,7 +297,7 @@ def _who(fields: Fields) -> tuple[str | None, int, str, str | None]:
 
 def _join_group(fields: Fields) -> Compiled:
     details = (
-        string(fields, "protocol_type", None),
+        string(fields, "protocol_type"),
         protocol_list(fields),
         integer(fields, "session_timeout_ms"),
         integer(fields, "rebalance_timeout_ms"),
@@ -312,19 +325,21 @@ def _heartbeat(fields: Fields) -> Compiled:
 
 
 def _leave_group(fields: Fields) -> Compiled:
-    value = fields.get("members")
-    if value is not None and not isinstance(value, list | tuple):
-        raise ValueError(f"members must be a list, not {value!r}")
-    leaving = []
-    for item in value or ():
-        if isinstance(item, str):
-            leaving.append((item, None))
-        elif isinstance(item, tuple):
-            leaving.append((item[0], item[1]))
-        else:
-            entry = next(iter(entries({"members": [item]}, "members")))
-            leaving.append((member_id(entry), string(entry, "group_instance_id", None)))
+    given = [_as_leaving(item) for item in sequence(fields.get("members"), "members")]
+    leaving = [
+        (member_id(entry), string(entry, "group_instance_id", None))
+        for entry in entries({"members": given}, "members")
+    ]
     return string(fields, "group_id", None), -1, None, None, tuple(leaving)
+
+
+def _as_leaving(item: Any) -> Any:
+    """Return a member id, or a pair of it and the instance id, as an object."""
+    if isinstance(item, str):
+        return {"member_id": item}
+    if isinstance(item, tuple) and len(item) == 2:
+        return {"member_id": item[0], "group_instance_id": item[1]}
+    return item
 
 
 def _offset_commit(fields: Fields) -> Compiled:
@@ -360,14 +375,20 @@ def _fail_append(fields: Fields) -> Compiled:
     error = fields.get("error")
     if isinstance(error, str):
         if error not in Error.__members__:
-            raise ValueError(f"error must be the name of one of Kafka's errors, not {error!r}")
+            raise ArgumentError(f"error must be the name of one of Kafka's errors, not {error!r}")
         error = Error[error]
-    if not isinstance(error, int) or error not in list(Error):
-        raise ValueError(f"error must be one of Kafka's errors, not {error!r}")
+    error = error_code(error)
     count = integer(fields, "count", limit=_INT64)
     if count < 0:
-        raise ValueError(f"count must not be negative, not {count}")
+        raise ArgumentError(f"count must not be negative, not {count}")
     return None, -1, None, None, (int(error), count)
+
+
+def error_code(value: Any) -> Error:
+    """Return one of Kafka's errors, which may come as its number."""
+    if not isinstance(value, bool) and value in list(Error):
+        return Error(value)
+    raise ArgumentError(f"error must be one of Kafka's errors (coterie.Error), not {value!r:.60}")
 
 
 def _nothing(fields: Fields) -> Compiled:
@@ -396,12 +417,12 @@ _COMPILE: dict[str, Callable[[Fields], Compiled]] = {
 
 
 def compile_request(op: Any, fields: Fields) -> Compiled:
-    """Check the fields of one op; ValueError says which field is wrong."""
+    """Check the fields of one op; ArgumentError says which field is wrong."""
     try:
         compiler = _COMPILE[op]
     except (KeyError, TypeError):
-        raise ValueError(f"{op!r} is no op; the ops are {', '.join(OPS)}") from None
+        raise ArgumentError(f"{op!r:.60} is no op; the ops are {', '.join(OPS)}") from None
     try:
         return compiler(fields)
-    except ValueError as error:
-        raise ValueError(f"{op}: {error}") from None
+    except ArgumentError as error:
+        raise ArgumentError(f"{op}: {error}") from None

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie._core.timers import TimerWheel
+from coterie.errors import ArgumentError
 
 __all__ = ["session_expirations"]
 
@@ -32,7 +33,7 @@ def session_expirations(
 
     Raises
     ------
-    ValueError
+    ArgumentError
         Columns of other lengths or types.
     """
     names, number = np.unique(np.asarray(member), return_inverse=True)
@@ -40,7 +41,7 @@ def session_expirations(
     kept = np.broadcast_to(np.asarray(timeout_ms), came.shape)
     for name, column in (("heartbeat_ms", came), ("timeout_ms", kept)):
         if column.shape != number.shape or (column.size and column.dtype.kind not in "iu"):
-            raise ValueError(f"{name} must be a column of {number.size} integers")
+            raise ArgumentError(f"{name} must be a column of {number.size} integers")
     if not came.size:
         return names, np.zeros(0, dtype=np.int64)
     order = np.argsort(came, kind="stable")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from coterie.coordinator import GroupCoordinator
-from coterie.errors import CoterieError
+from coterie.errors import ArgumentError, CoterieError
 from coterie.pending import Pending
 from coterie.protocol import assignment, read_assignment, read_subscription, subscription
 from coterie.values import Error
@@ -105,7 +105,7 @@ class Member:
         self.assignors = [assignor] if isinstance(assignor, str) else list(assignor)
         for name in self.assignors:
             if name not in ASSIGNORS:
-                raise ValueError(f"assignor {name!r} is not known: {', '.join(ASSIGNORS)}")
+                raise ArgumentError(f"assignor {name!r} is not known: {', '.join(ASSIGNORS)}")
         self.group_instance_id = group_instance_id
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms

@@ -7,13 +7,13 @@ The format is that of the documentation's page on traces, with its sugar for han
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from coterie._core.coordinator import Coordinator, Trace
 from coterie.config import coordinator_config
-from coterie.errors import ConfigError, TraceError
-from coterie.requests import NUMBER, REQUESTS, compile_request
+from coterie.errors import ArgumentError, ConfigError, TraceError
+from coterie.requests import NUMBER, REQUESTS, compile_request, has_sugar
 
 __all__ = ["Trace", "load_trace", "run_trace"]
 
@@ -38,7 +38,11 @@ def load_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Trace:
     ------
     TraceError
         What is wrong, with the line. It is a ValueError, too.
+    ArgumentError
+        No lines: one text, for instance, or a path.
     """
+    if isinstance(lines, str | bytes | Mapping) or not isinstance(lines, Iterable):
+        raise ArgumentError(f"lines must be the lines of a trace, not {lines!r:.60}")
     trace: Trace | None = None
     ids: set[int] = set()
     last_ms = 0
@@ -119,18 +123,10 @@ def _add(trace: Trace, line: int, event: dict[str, Any], ids: set[int], last_ms:
         request_id = 0
     if op == "join_group":
         _check_join(details)
-    trace.sugar = trace.sugar or _has_sugar(event)
+    trace.sugar = trace.sugar or has_sugar(event)
     trace.add(line, at_ms, NUMBER[op], request_id, group_id, generation_id, member_id, instance,
               details)  # fmt: skip
     return at_ms
-
-
-def _has_sugar(event: dict[str, Any]) -> bool:
-    """Whether a member id stands for the one in an earlier answer."""
-    if "member_id_of" in event:
-        return True
-    items = [*(event.get("assignments") or ()), *(event.get("members") or ())]
-    return any("member_id_of" in item for item in items)
 
 
 def _check_join(details: Any) -> None:

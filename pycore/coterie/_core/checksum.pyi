@@ -25,6 +25,6 @@ def partition_for(group_id: str, partitions: int = 50) -> int:
 
     Raises
     ------
-    ValueError
+    ArgumentError
         ``partitions`` is below 1.
     """

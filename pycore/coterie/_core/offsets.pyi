@@ -4,6 +4,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from coterie.values import OffsetAndMetadata
+
 _Key = tuple[str, int]
 
 @final
@@ -30,8 +32,9 @@ class Offset:
 class OffsetMap:
     """One group's offsets: commits, transactions, expiry.
 
-    Keys are (topic, partition); a value may be an :class:`Offset` or an int. Log positions decide
-    between plain and transactional commits, and equal positions do not replace. Source:
+    Keys are (topic, partition); a value may be an :class:`Offset`, an ``OffsetAndMetadata`` or an
+    int. Log positions decide between plain and transactional commits, and equal positions do not
+    replace. A key, value or time of another type is an ArgumentError. Source:
     ``GroupMetadata.scala``; method names are Kafka's.
     """
 
@@ -51,24 +54,35 @@ class OffsetMap:
         """Whether anything keeps the group: an offset, a pending one, a producer's entry."""
     def items(self) -> list[tuple[_Key, Offset]]:
         """Return what readers see."""
-    def commit(self, offsets: Mapping[_Key, Offset | int], position: int) -> None:
+    def commit(
+        self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int], position: int
+    ) -> None:
         """Prepare and append a plain commit in one step."""
-    def prepare_offset_commit(self, offsets: Mapping[_Key, Offset | int]) -> None:
+    def prepare_offset_commit(
+        self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int]
+    ) -> None:
         """Note a plain commit that is being appended: pending until it comes back."""
-    def on_offset_commit_append(self, offsets: Mapping[_Key, Offset | int], position: int) -> None:
+    def on_offset_commit_append(
+        self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int], position: int
+    ) -> None:
         """Show what came back, where it is still pending and no later offset is shown."""
-    def fail_pending_offset_write(self, offsets: Mapping[_Key, Offset | int]) -> None:
+    def fail_pending_offset_write(
+        self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int]
+    ) -> None:
         """Forget what failed, unless a later commit is pending."""
     def prepare_txn_offset_commit(
-        self, producer_id: int, offsets: Mapping[_Key, Offset | int]
+        self, producer_id: int, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int]
     ) -> None:
         """Note a transactional commit that is being appended."""
     def on_txn_offset_commit_append(
-        self, producer_id: int, offsets: Mapping[_Key, Offset | int], position: int
+        self,
+        producer_id: int,
+        offsets: Mapping[_Key, Offset | OffsetAndMetadata | int],
+        position: int,
     ) -> None:
         """Give what came back its position."""
     def fail_pending_txn_offset_commit(
-        self, producer_id: int, offsets: Mapping[_Key, Offset | int]
+        self, producer_id: int, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int]
     ) -> None:
         """Forget the partitions of what failed, whatever was pending for them."""
     def complete_pending_txn_offset_commit(self, producer_id: int, is_commit: bool) -> None:
@@ -126,6 +140,6 @@ def expired(
 
     Raises
     ------
-    ValueError
+    ArgumentError
         Columns of other lengths or types.
     """

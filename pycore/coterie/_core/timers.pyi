@@ -30,7 +30,10 @@ class TimerWheel:
     def now_ms(self) -> int:
         """The virtual time, in ms: where the last :meth:`advance` went."""
     def add(self, deadline_ms: int, key: int) -> int:
-        """Arm a timer; return its handle. A deadline in the past fires at the next advance."""
+        """Arm a timer; return its handle. A deadline in the past fires at the next advance.
+
+        Here as in every method a number that is no integer of 64 bits is an ArgumentError.
+        """
     def rearm(self, handle: int, deadline_ms: int) -> bool:
         """Arm the timer anew: it fires at the new deadline, after those armed before.
 
@@ -43,7 +46,7 @@ class TimerWheel:
 
         Raises
         ------
-        ValueError
+        ArgumentError
             The columns differ in length, or are not one-dimensional columns of integers.
         """
     def rearm_many(self, handles: _Column, deadlines_ms: _Column) -> npt.NDArray[np.bool_]:
@@ -60,6 +63,6 @@ class TimerWheel:
 
         Raises
         ------
-        ValueError
+        ArgumentError
             ``now_ms`` lies before the present virtual time.
         """

@@ -33,7 +33,7 @@ def select_protocol(protocols: Iterable[Iterable[str]]) -> str:
     Raises
     ------
     CoterieError
-        No members, or no name that all of them have.
+        No members, or no name that all of them have; ArgumentError, if these are no names.
 
     Notes
     -----
@@ -64,6 +64,7 @@ def select_protocols(
 
     Raises
     ------
-    ValueError
-        Starts that fall or do not end where they must; ids that are negative or above 2**26.
+    ArgumentError
+        Starts that fall or do not end where they must; ids that are no integers, negative or
+        above 2**26.
     """

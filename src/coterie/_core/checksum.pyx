@@ -4,6 +4,8 @@ A thin edge over the headers of src/c. Cost: one pass over the data, the GIL rel
 """
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
+from coterie.errors import ArgumentError
+
 coterie_crc32c_init()     # again, for compilers that cannot run it at load: see crc_soft.h
 coterie_crc32_init()
 
@@ -49,6 +51,6 @@ def java_hash(str text not None):
 
 def partition_for(str group_id not None, int32_t partitions=50):
     if partitions <= 0:
-        raise ValueError(f"a topic has at least one partition, not {partitions}")
+        raise ArgumentError(f"a topic has at least one partition, not {partitions}")
     cdef bytes raw = group_id.encode("utf-8", "surrogatepass")
     return coterie_partition_for(coterie_java_hash(raw, len(raw)), partitions)

@@ -147,7 +147,8 @@ cdef class Coordinator(Offsets):
             self.availability = LOADING        # an election while owned or loading is ignored
         if op == FAILOVER or op == FINISH_LOAD:
             if self.availability != LOADING:
-                raise CoterieError("no load is under way: finish_load comes after begin_load")
+                raise CoterieError("no load is under way: finish_load comes after begin_load, "
+                                   "which is ignored unless resign came first")
             self.load_log()
         return 0
 

@@ -142,6 +142,7 @@ cdef class Machine:
     cdef int settle(self, AppendOp op, int error, int64_t base_offset) except -1
     cdef int64_t write(self, tuple records, int64_t producer_id, int16_t epoch,
                        bint transactional, bint control, int64_t base_offset) except -1
+    cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1
     cdef int finished(self, AppendOp op, int error, int64_t position) except -1
 
 cdef AppendOp make_append(int kind, GroupMetadata group, tuple records)

@@ -16,7 +16,7 @@ from coterie._core.timers cimport TimerWheel
 from bisect import bisect_left
 from collections import deque
 
-from coterie.errors import CoterieError
+from coterie.errors import ArgumentError, CoterieError
 
 
 cdef int64_t LATEST_MS = <int64_t>1 << 60      # a deadline from here still fits an int64
@@ -134,9 +134,10 @@ cdef class Machine:
         """Fire what is due by `now_ms`, in order; the clock reads each deadline then."""
         cdef int64_t key = 0, deadline_ms = 0
         if now_ms < self.wheel.clock_ms:
-            raise ValueError(f"time runs forward only: {now_ms} < {self.wheel.clock_ms}")
+            raise ArgumentError(f"time runs forward only: {now_ms} is before "
+                                f"{self.wheel.clock_ms}")
         if now_ms > LATEST_MS:
-            raise ValueError(f"time must be at most {LATEST_MS} ms, not {now_ms}")
+            raise ArgumentError(f"time must be at most {LATEST_MS} ms, not {now_ms}")
         while self.wheel.pop(now_ms, &key, &deadline_ms):
             self.fired(<int>(key & 7), self.owners[key >> 3])
         return 0
@@ -211,7 +212,10 @@ cdef class Machine:
         self.ids_given += 1
         if self.member_ids is None:
             return f"{prefix}-{self.ids_given:08d}"
-        return self.member_ids(prefix)
+        made = self.member_ids(prefix)
+        if not isinstance(made, str) or not made:
+            raise CoterieError(f"member_ids({prefix!r}) must return a member id, not {made!r:.60}")
+        return str(made)
 
     cdef int touch(self, GroupMetadata group, MemberMetadata member, int64_t delay_ms) except -1:
         """Start the session anew. Where the try-test holds at once no timer is left armed."""
@@ -232,6 +236,7 @@ cdef class Machine:
         cdef int64_t position = -1
         if op.done:
             raise CoterieError("this append has been completed already")
+        self.place(len(op.records), base_offset)       # refused while nothing has changed
         op.done = True
         if error == NONE and self.fail_count > 0:
             self.fail_count -= 1
@@ -247,20 +252,25 @@ cdef class Machine:
     cdef int64_t write(self, tuple records, int64_t producer_id, int16_t epoch,
                        bint transactional, bint control, int64_t base_offset) except -1:
         """One batch into the log, by offset; where it stands."""
-        cdef Py_ssize_t at
+        cdef Py_ssize_t at = self.place(len(records), base_offset)
         cdef int64_t position = self.log_end if base_offset < 0 else base_offset
-        batch = (position, producer_id, epoch, transactional, control, records)
-        if position >= self.log_end:
-            self.log.append(batch)
-            self.log_end = position + max(len(records), 1)
-            return position
-        at = bisect_left(self.log, position, key=_base_offset)
-        if at < len(self.log) and self.log[at][0] < position + len(records):
-            raise ValueError(f"offset {position}: a batch stands at {self.log[at][0]} already")
-        if at > 0 and self.log[at - 1][0] + len(self.log[at - 1][5]) > position:
-            raise ValueError(f"offset {position} lies within the batch at {self.log[at - 1][0]}")
-        self.log.insert(at, batch)
+        self.log.insert(at, (position, producer_id, epoch, transactional, control, records))
+        self.log_end = max(self.log_end, position + max(len(records), 1))
         return position
+
+    cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1:
+        """Where in the log a batch of so many records goes; it must not run into another."""
+        cdef Py_ssize_t at
+        if base_offset < 0 or base_offset >= self.log_end:
+            return len(self.log)
+        at = bisect_left(self.log, base_offset, key=_base_offset)
+        if at < len(self.log) and self.log[at][0] < base_offset + count:
+            raise ArgumentError(f"base_offset {base_offset}: a batch stands at {self.log[at][0]} "
+                                "already")
+        if at > 0 and self.log[at - 1][0] + len(self.log[at - 1][5]) > base_offset:
+            raise ArgumentError(f"base_offset {base_offset} lies within the batch at "
+                                f"{self.log[at - 1][0]}")
+        return at
 
     cdef int finished(self, AppendOp op, int error, int64_t position) except -1:
         raise NotImplementedError

@@ -26,7 +26,7 @@ from coterie._core.batch import KINDS
 from coterie._core.generations import GroupLog
 from coterie._core.schema import decode_key, decode_value
 from coterie._core.text import decode_utf8
-from coterie.errors import CorruptData
+from coterie.errors import ArgumentError, CorruptData
 
 ON_FAULT = {"skip": SKIP, "recover": RECOVER, "load": LOAD, "stop": STOP}
 
@@ -73,7 +73,7 @@ cdef class PartitionFold:
     def __cinit__(self, *, str on_fault="skip", object at_ms=None, object only=None,
                   bint history=False):
         if on_fault not in ON_FAULT:
-            raise ValueError(f"on_fault must be one of {', '.join(ON_FAULT)}, not {on_fault!r}")
+            raise ArgumentError(f"on_fault must be one of {', '.join(ON_FAULT)}, not {on_fault!r}")
         table_init(&self.table)
         self.records = Records.__new__(Records)
         self.on_fault = ON_FAULT[on_fault]

@@ -11,9 +11,13 @@ from cpython.dict cimport PyDict_Next
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from coterie._core.arguments cimport (
+    column_of, int32_of, int64_of, items_of, text_of, texts_of)
+
 import numpy as np
 
-from coterie.errors import CoterieError
+from coterie.errors import ArgumentError, CoterieError
+from coterie.values import OffsetAndMetadata
 
 cdef extern from "expired.h":
     void coterie_expired(const int64_t* base_ms, const int64_t* expire_ms, size_t count,
@@ -25,15 +29,14 @@ cdef extern from "expired.h":
 cdef class Offset:
     """See ``offsets.pyi``."""
 
-    def __init__(self, int64_t offset, int32_t leader_epoch=-1, str metadata="",
-                 int64_t commit_timestamp=-1, int64_t expire_timestamp=NO_TIME,
-                 int64_t position=NO_POSITION):
-        self.offset = offset
-        self.leader_epoch = leader_epoch
-        self.metadata = metadata
-        self.commit_timestamp = commit_timestamp
-        self.expire_timestamp = expire_timestamp
-        self.position = position
+    def __init__(self, offset, leader_epoch=-1, metadata="", commit_timestamp=-1,
+                 expire_timestamp=NO_TIME, position=NO_POSITION):
+        self.offset = int64_of(offset, "offset")
+        self.leader_epoch = int32_of(leader_epoch, "leader_epoch")
+        self.metadata = text_of(metadata, "metadata")
+        self.commit_timestamp = int64_of(commit_timestamp, "commit_timestamp")
+        self.expire_timestamp = int64_of(expire_timestamp, "expire_timestamp")
+        self.position = int64_of(position, "position")
 
     cdef bint same(self, Offset other) noexcept:
         """Equal in the five fields of an offset; where it was appended does not count."""
@@ -89,10 +92,10 @@ cdef class OffsetMap:
         return self.count
 
     def __contains__(self, key):
-        return self.find(tuple(key)) is not None
+        return self.find(_key(key)) is not None
 
     def __getitem__(self, key):
-        found = self.find(tuple(key))
+        found = self.find(_key(key))
         if found is None:
             raise KeyError(key)
         return found
@@ -244,63 +247,80 @@ cdef class OffsetMap:
 
     # The same by name, for callers in Python. Kafka's names: GroupMetadata.scala.
 
-    def prepare_offset_commit(self, dict offsets not None):
+    def prepare_offset_commit(self, offsets):
         self.prepare(_entries(offsets))
 
-    def on_offset_commit_append(self, dict offsets not None, int64_t position):
-        self.appended(_entries(offsets), position)
+    def on_offset_commit_append(self, offsets, position):
+        self.appended(_entries(offsets), int64_of(position, "position"))
 
-    def fail_pending_offset_write(self, dict offsets not None):
+    def fail_pending_offset_write(self, offsets):
         self.failed(_entries(offsets))
 
-    def prepare_txn_offset_commit(self, int64_t producer_id, dict offsets not None):
-        self.prepare_txn(producer_id, _entries(offsets))
+    def prepare_txn_offset_commit(self, producer_id, offsets):
+        self.prepare_txn(int64_of(producer_id, "producer_id"), _entries(offsets))
 
-    def on_txn_offset_commit_append(self, int64_t producer_id, dict offsets not None,
-                                    int64_t position):
-        self.appended_txn(producer_id, _entries(offsets), position)
+    def on_txn_offset_commit_append(self, producer_id, offsets, position):
+        self.appended_txn(int64_of(producer_id, "producer_id"), _entries(offsets),
+                          int64_of(position, "position"))
 
-    def fail_pending_txn_offset_commit(self, int64_t producer_id, dict offsets not None):
-        self.failed_txn(producer_id, _entries(offsets))
+    def fail_pending_txn_offset_commit(self, producer_id, offsets):
+        self.failed_txn(int64_of(producer_id, "producer_id"), _entries(offsets))
 
-    def complete_pending_txn_offset_commit(self, int64_t producer_id, bint is_commit):
-        if not self.complete_txn(producer_id, is_commit):
+    def complete_pending_txn_offset_commit(self, producer_id, bint is_commit):
+        if not self.complete_txn(int64_of(producer_id, "producer_id"), is_commit):
             raise CoterieError(f"producer {producer_id}: the marker came before the append of "
                                "its offsets finished")
 
-    def commit(self, dict offsets not None, int64_t position):
+    def commit(self, offsets, position):
+        cdef int64_t appended_at = int64_of(position, "position")
         entries = _entries(offsets)
         self.prepare(entries)
-        self.appended(entries, position)
+        self.appended(entries, appended_at)
 
-    def fetch(self, str topic not None, int32_t partition, *, bint require_stable=False):
-        if require_stable and self.unstable((topic, partition)):
+    def fetch(self, topic, partition, *, bint require_stable=False):
+        key = _key((topic, partition))
+        if require_stable and self.unstable(key):
             raise CoterieError(f"{topic}-{partition} is unstable: a commit of it is undecided")
-        return self.find((topic, partition))
+        return self.find(key)
 
-    def is_pending(self, str topic not None, int32_t partition):
-        return self.unstable((topic, partition))
+    def is_pending(self, topic, partition):
+        return self.unstable(_key((topic, partition)))
 
     def remove(self, keys):
-        return self.drop([tuple(key) for key in keys])
+        return self.drop([_key(key) for key in items_of(keys, "keys")])
 
-    def expire(self, int64_t now_ms, int64_t retention_ms, *, base_ms=None, keep=None):
-        return self.expire_all(now_ms, retention_ms, base_ms is not None,
-                               0 if base_ms is None else base_ms, keep)
+    def expire(self, now_ms, retention_ms, *, base_ms=None, keep=None):
+        return self.expire_all(
+            int64_of(now_ms, "now_ms"), int64_of(retention_ms, "retention_ms"),
+            base_ms is not None, 0 if base_ms is None else int64_of(base_ms, "base_ms"),
+            None if keep is None else frozenset(texts_of(keep, "keep")))
 
     def items(self):
         return [(key, self.find(key)) for key in self.keys()]
 
 
-cdef dict _entries(dict offsets):
+cdef tuple _key(key):
+    """A partition's key as it is kept: (topic, partition)."""
+    if not isinstance(key, (tuple, list)) or len(key) != 2:
+        raise ArgumentError(f"a partition is (topic, number), not {key!r:.60}")
+    return text_of(key[0], "a topic"), int32_of(key[1], "a partition")
+
+
+cdef dict _entries(offsets):
     """Own copies: an entry's position is written when its append comes back."""
     cdef dict entries = {}
+    if not hasattr(offsets, "items"):
+        raise ArgumentError("offsets must be {(topic, partition): offset}, not "
+                            f"{offsets!r:.60}")
     for key, value in offsets.items():
-        if not isinstance(value, Offset):
+        if isinstance(value, OffsetAndMetadata):
+            value = Offset(value.offset, value.leader_epoch, value.metadata,
+                           -1 if value.commit_timestamp is None else value.commit_timestamp,
+                           NO_TIME if value.expire_timestamp is None else value.expire_timestamp)
+        elif not isinstance(value, Offset):
             value = Offset(value)
         given = <Offset>value
-        topic, partition = key
-        entries[(topic, partition)] = make_offset(
+        entries[_key(key)] = make_offset(
             given.offset, given.leader_epoch, given.metadata, given.commit_timestamp,
             given.expire_timestamp, given.position)
     return entries
@@ -308,17 +328,17 @@ cdef dict _entries(dict offsets):
 
 def _times(values, str name, Py_ssize_t count):
     """A column of milliseconds; one value stands for a column of it."""
-    column = np.asarray(values)
-    if column.dtype.kind not in "iu" and column.size:
-        raise ValueError(f"{name} must be integers (milliseconds), not {column.dtype}")
-    if column.ndim == 0 and count >= 0:
-        column = np.full(count, column, dtype=np.int64)
-    if column.ndim != 1 or (count >= 0 and column.size != count):
-        raise ValueError(f"{name} must be a column of {count} values")
-    return np.ascontiguousarray(column, dtype=np.int64)
+    if count >= 0 and (isinstance(values, int) or getattr(values, "ndim", 1) == 0):
+        return np.full(count, int64_of(values, name), dtype=np.int64)
+    column = column_of(values, name, np.int64)
+    if count >= 0 and column.size != count:
+        raise ArgumentError(f"{name} must be a column of {count} values, not of {column.size}")
+    return column
 
 
-def expired(commit_ms, expire_ms, int64_t now_ms, int64_t retention_ms, base_ms=None, keep=None):
+def expired(commit_ms, expire_ms, now_ms, retention_ms, base_ms=None, keep=None):
+    cdef int64_t now = int64_of(now_ms, "now_ms")
+    cdef int64_t retention = int64_of(retention_ms, "retention_ms")
     commits = _times(commit_ms, "commit_ms", -1)
     cdef Py_ssize_t count = commits.size
     cdef const int64_t[::1] base = commits if base_ms is None else _times(
@@ -329,10 +349,10 @@ def expired(commit_ms, expire_ms, int64_t now_ms, int64_t retention_ms, base_ms=
     cdef uint8_t[::1] flags = out.view(np.uint8)
     if count:
         with nogil:
-            coterie_expired(&base[0], &explicit[0], count, now_ms, retention_ms, &flags[0])
+            coterie_expired(&base[0], &explicit[0], count, now, retention, &flags[0])
     if keep is not None:
         kept = np.asarray(keep)
         if kept.dtype != np.bool_ or kept.shape != out.shape:
-            raise ValueError(f"keep must be a column of {count} bools")
+            raise ArgumentError(f"keep must be a column of {count} bools")
         out &= ~kept
     return out

@@ -12,6 +12,7 @@ from coterie._core.batch cimport (
 from collections import namedtuple
 
 from coterie._core.batch import KINDS
+from coterie.errors import ArgumentError
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
 
@@ -134,7 +135,7 @@ def batch_boundaries(const uint8_t[::1] data not None, int64_t max_bytes):
     cdef int64_t size = data.shape[0], at = 0, last = 0, wrong = -1
     cdef list found = [0]
     if max_bytes < 1:
-        raise ValueError(f"max_bytes must be at least 1, not {max_bytes}")
+        raise ArgumentError(f"max_bytes must be at least 1, not {max_bytes}")
     while at < size:
         with nogil:
             while at < size:

@@ -76,6 +76,7 @@ cdef class TimerWheel:
     cdef uint32_t summary[LEVELS]  # which words of `occupied` are not zero
     cdef Slot slots[LEVELS * SLOTS]
 
+    cdef object fire_until(self, int64_t now_ms)
     cdef int64_t arm(self, int64_t deadline_ms, int64_t key) except -1
     cdef bint move(self, int64_t handle, int64_t deadline_ms) except -1
     cdef bint drop(self, int64_t handle) except -1

@@ -14,7 +14,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 from libc.string cimport memcpy, memset
 
+from coterie._core.arguments cimport column_of, int64_of
+
 import numpy as np
+
+from coterie.errors import ArgumentError
 
 cnp.import_array()
 
@@ -38,21 +42,12 @@ cdef int64_t* grow(int64_t* items, int64_t capacity) except NULL:
     return larger
 
 
-def _column(values, str name):
-    """An int64 column of what the caller gave; a float or a second dimension is refused."""
-    column = np.asarray(values)
-    if column.ndim != 1 or (column.dtype.kind not in "iu" and column.size):
-        raise ValueError(f"{name} must be a column of integers, not {column.dtype} "
-                         f"of {column.ndim} dimensions")
-    return np.ascontiguousarray(column, dtype=np.int64)
-
-
 @cython.final
 cdef class TimerWheel:
     """See ``timers.pyi``."""
 
-    def __cinit__(self, int64_t now_ms=0):
-        self.clock_ms = now_ms
+    def __cinit__(self, now_ms=0):
+        self.clock_ms = int64_of(now_ms, "now_ms")
         self.free_head = NO_NODE
         self.due_sorted = True
 
@@ -70,21 +65,21 @@ cdef class TimerWheel:
     def now_ms(self):
         return self.clock_ms
 
-    def add(self, int64_t deadline_ms, int64_t key):
-        return self.arm(deadline_ms, key)
+    def add(self, deadline_ms, key):
+        return self.arm(int64_of(deadline_ms, "deadline_ms"), int64_of(key, "key"))
 
-    def rearm(self, int64_t handle, int64_t deadline_ms):
-        return self.move(handle, deadline_ms)
+    def rearm(self, handle, deadline_ms):
+        return self.move(int64_of(handle, "handle"), int64_of(deadline_ms, "deadline_ms"))
 
-    def cancel(self, int64_t handle):
-        return self.drop(handle)
+    def cancel(self, handle):
+        return self.drop(int64_of(handle, "handle"))
 
     def add_many(self, deadlines_ms, keys):
-        cdef const int64_t[::1] deadlines = _column(deadlines_ms, "deadlines_ms")
-        cdef const int64_t[::1] names = _column(keys, "keys")
+        cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", np.int64)
+        cdef const int64_t[::1] names = column_of(keys, "keys", np.int64)
         cdef Py_ssize_t n, count = deadlines.shape[0]
         if names.shape[0] != count:
-            raise ValueError(f"{count} deadlines_ms, but {names.shape[0]} keys")
+            raise ArgumentError(f"{count} deadlines_ms, but {names.shape[0]} keys")
         handles = np.empty(count, dtype=np.int64)
         cdef int64_t[::1] out = handles
         self.reserve(self.size + count)
@@ -93,11 +88,11 @@ cdef class TimerWheel:
         return handles
 
     def rearm_many(self, handles, deadlines_ms):
-        cdef const int64_t[::1] which = _column(handles, "handles")
-        cdef const int64_t[::1] deadlines = _column(deadlines_ms, "deadlines_ms")
+        cdef const int64_t[::1] which = column_of(handles, "handles", np.int64)
+        cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", np.int64)
         cdef Py_ssize_t n, count = which.shape[0]
         if deadlines.shape[0] != count:
-            raise ValueError(f"{count} handles, but {deadlines.shape[0]} deadlines_ms")
+            raise ArgumentError(f"{count} handles, but {deadlines.shape[0]} deadlines_ms")
         armed = np.empty(count, dtype=np.bool_)
         cdef uint8_t[::1] out = armed.view(np.uint8)
         for n in range(count):
@@ -108,7 +103,7 @@ cdef class TimerWheel:
         return armed
 
     def cancel_many(self, handles):
-        cdef const int64_t[::1] which = _column(handles, "handles")
+        cdef const int64_t[::1] which = column_of(handles, "handles", np.int64)
         cdef Py_ssize_t n, count = which.shape[0]
         armed = np.empty(count, dtype=np.bool_)
         cdef uint8_t[::1] out = armed.view(np.uint8)
@@ -120,13 +115,17 @@ cdef class TimerWheel:
         cdef int64_t deadline_ms = 0
         return deadline_ms if self.earliest(&deadline_ms) else None
 
-    def advance(self, int64_t now_ms):
+    def advance(self, now_ms):
+        return self.fire_until(int64_of(now_ms, "now_ms"))
+
+    cdef object fire_until(self, int64_t now_ms):
         cdef int64_t* keys = NULL
         cdef int64_t count = 0, capacity = 0, i
         cdef Due* due
         cdef cnp.npy_intp shape = 0
         if now_ms < self.clock_ms:
-            raise ValueError(f"time runs forward only: {now_ms} < {self.clock_ms}")
+            raise ArgumentError(f"time runs forward only: now_ms {now_ms} is before "
+                                f"{self.clock_ms}")
         try:
             while True:
                 self.sort_due()

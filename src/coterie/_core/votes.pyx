@@ -10,9 +10,11 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
+from coterie._core.arguments cimport column_of, items_of, texts_of
+
 import numpy as np
 
-from coterie.errors import CoterieError
+from coterie.errors import ArgumentError, CoterieError
 
 cdef enum:
     NO_CANDIDATE = -1
@@ -109,7 +111,8 @@ cdef str most_voted(dict votes, bint as_kafka):
 
 def select_protocol(protocols):
     cdef ProtocolCounts counts = ProtocolCounts()
-    cdef list lists = [tuple([(name,) for name in names]) for names in protocols]
+    cdef list lists = [tuple([(name,) for name in texts_of(names, "a member's names")])
+                       for names in items_of(protocols, "protocols")]
     cdef dict votes = {}
     if not lists:
         raise CoterieError("a group without members selects no protocol")
@@ -158,11 +161,11 @@ cdef int check_starts(const int64_t[::1] starts, str name, Py_ssize_t end) excep
     cdef Py_ssize_t n, count = starts.shape[0]
     cdef bint falls = False
     if count == 0 or starts[0] != 0 or starts[count - 1] != end:
-        raise ValueError(f"{name} must start with 0 and end with {end}")
+        raise ArgumentError(f"{name} must start with 0 and end with {end}")
     for n in range(1, count):
         falls |= starts[n] < starts[n - 1]
     if falls:
-        raise ValueError(f"{name} must not fall")
+        raise ArgumentError(f"{name} must not fall")
     return 0
 
 
@@ -175,15 +178,15 @@ cdef int64_t width_of(const int32_t[::1] names) except -1:
         highest = max(highest, names[n])
         lowest = min(lowest, names[n])
     if lowest < 0 or highest >= WIDEST:
-        raise ValueError(f"names must be ids from 0 to {WIDEST - 1}")
+        raise ArgumentError(f"names must be ids from 0 to {WIDEST - 1}")
     return <int64_t>highest + 1
 
 
 @cython.boundscheck(False)   # check_starts and width_of bound every index
 def select_protocols(names, member_start, group_start):
-    cdef const int32_t[::1] ids = np.ascontiguousarray(names, dtype=np.int32)
-    cdef const int64_t[::1] member_at = np.ascontiguousarray(member_start, dtype=np.int64)
-    cdef const int64_t[::1] group_at = np.ascontiguousarray(group_start, dtype=np.int64)
+    cdef const int32_t[::1] ids = column_of(names, "names", np.int32)
+    cdef const int64_t[::1] member_at = column_of(member_start, "member_start", np.int64)
+    cdef const int64_t[::1] group_at = column_of(group_start, "group_start", np.int64)
     check_starts(member_at, "member_start", ids.shape[0])
     check_starts(group_at, "group_start", member_at.shape[0] - 1)
     cdef int64_t width = width_of(ids)

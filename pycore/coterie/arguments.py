@@ -1,0 +1,67 @@
+"""Arguments of public calls, checked once at the edge: what is wrong is said in one line.
+
+The compiled modules check theirs with ``_core/arguments.pyx``, by the same rules.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from coterie.errors import ArgumentError
+
+__all__ = ["LATEST_MS", "called", "milliseconds", "sequence", "whole"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LATEST_MS = 2**60  # a deadline from here still fits an int64
+
+
+def whole(value: Any, name: str) -> int:
+    """Return a whole number as an int: numpy's are taken, a float would lose its fraction."""
+    if type(value) is int:
+        return value
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise ArgumentError(f"{name} must be an integer, not {value!r:.60}")
+
+
+def milliseconds(value: Any, name: str) -> int:
+    """Return a time of the virtual clock."""
+    found = whole(value, name)
+    if not 0 <= found <= LATEST_MS:
+        raise ArgumentError(f"{name} must be from 0 to {LATEST_MS} ms, not {found}")
+    return found
+
+
+def sequence(value: Any, name: str) -> Sequence[Any]:
+    """Return what can be walked through; None is empty, and one text is no list of texts."""
+    if isinstance(value, list | tuple):
+        return value
+    if value is None:
+        return ()
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ArgumentError(f"{name} must be a list, not {value!r:.60}")
+    return list(value)
+
+
+def called(method: Callable[P, R]) -> Callable[P, R]:
+    """Let a call that lacks an argument, or has one too many, end in an ArgumentError."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except TypeError as error:
+            # Of a call that does not fit the signature the method has no frame.
+            if error.__traceback__ is None or error.__traceback__.tb_next is None:
+                raise ArgumentError(str(error)) from None
+            raise
+
+    return call
