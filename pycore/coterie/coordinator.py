@@ -125,7 +125,7 @@ class GroupCoordinator:
         self._enter()
         now_ms = milliseconds(now_ms, "now_ms")
         if now_ms < self.now_ms:
-            raise ArgumentError(f"time runs forward only: now_ms {now_ms} is before {self.now_ms}")
+            raise ArgumentError(f"time runs forward only: now_ms {now_ms} < {self.now_ms}")
         if self._clock is not None:
             self._clock.move(now_ms)
             return

@@ -134,8 +134,7 @@ cdef class Machine:
         """Fire what is due by `now_ms`, in order; the clock reads each deadline then."""
         cdef int64_t key = 0, deadline_ms = 0
         if now_ms < self.wheel.clock_ms:
-            raise ArgumentError(f"time runs forward only: {now_ms} is before "
-                                f"{self.wheel.clock_ms}")
+            raise ArgumentError(f"time runs forward only: {now_ms} < {self.wheel.clock_ms}")
         if now_ms > LATEST_MS:
             raise ArgumentError(f"time must be at most {LATEST_MS} ms, not {now_ms}")
         while self.wheel.pop(now_ms, &key, &deadline_ms):

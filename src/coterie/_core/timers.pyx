@@ -124,8 +124,7 @@ cdef class TimerWheel:
         cdef Due* due
         cdef cnp.npy_intp shape = 0
         if now_ms < self.clock_ms:
-            raise ArgumentError(f"time runs forward only: now_ms {now_ms} is before "
-                                f"{self.clock_ms}")
+            raise ArgumentError(f"time runs forward only: now_ms {now_ms} < {self.clock_ms}")
         try:
             while True:
                 self.sort_due()

@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from coterie._core.arguments cimport column_of, items_of, texts_of
+from coterie._core.arguments cimport column_of, items_of, text_of
 
 import numpy as np
 
@@ -111,7 +111,7 @@ cdef str most_voted(dict votes, bint as_kafka):
 
 def select_protocol(protocols):
     cdef ProtocolCounts counts = ProtocolCounts()
-    cdef list lists = [tuple([(name,) for name in texts_of(names, "a member's names")])
+    cdef list lists = [tuple([(text_of(name, "a name"),) for name in items_of(names, "names")])
                        for names in items_of(protocols, "protocols")]
     cdef dict votes = {}
     if not lists:
