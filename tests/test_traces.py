@@ -190,6 +190,20 @@ WRONG = {
           "offsets": [{"topic": "t", "partition": "0", "offset": 1}]}], 2, "partition must be"),
     "offsets are no list": (
         [{"at": 0, "op": "offset_commit", "id": 1, "group_id": "g", "offsets": 1}], 2, "a list"),
+    "both forms of metadata": (
+        [join(0, 1, protocols=[{"name": "r", "metadata": "AAA=", "topics": []}])], 2, "exclude"),
+    "no metadata": ([join(0, 1, protocols=[{"name": "r"}])], 2, "needs metadata"),
+    "no protocol type": ([join(0, 1, protocol_type=None)], 2, "needs protocol_type"),
+    "both forms of an assignment": (
+        [{"at": 0, "op": "sync_group", "id": 1, "group_id": "g",
+          "assignments": [{"member_id": "m", "assignment": "AA==", "assigned": {}}]}],
+        2, "exclude"),
+    "an assignment beyond 32 bits": (
+        [{"at": 0, "op": "sync_group", "id": 1, "group_id": "g",
+          "assignments": [{"member_id": "m", "assigned": {"t": [2147483648]}}]}],
+        2, "partition must be from"),
+    "sugar of no join": (
+        [HEARTBEAT | {"id": 1}, HEARTBEAT | {"id": 2, "member_id_of": 1}], 3, "no member id"),
     "sugar before its answer": (
         [join(0, 1), HEARTBEAT | {"id": 2, "member_id_of": 1}], 3, "no member id by now"),
 }  # fmt: skip

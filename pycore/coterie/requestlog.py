@@ -27,10 +27,16 @@ _LINE = re.compile(
     r"^\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\].*?Completed request: ?(?=\{)"
 )
 _REMOTE = re.compile(r"-\[?([^\[\]]+?)\]?:\d+-\d+$")
-_NOT_READY = {
-    Error.COORDINATOR_NOT_AVAILABLE,
-    Error.COORDINATOR_LOAD_IN_PROGRESS,
-    Error.NOT_COORDINATOR,
+# Answers of a broker that did not put the request, or the item, to its coordinator.
+_UNASKED = {
+    Error.COORDINATOR_NOT_AVAILABLE.name: "the coordinator was not ready",
+    Error.COORDINATOR_LOAD_IN_PROGRESS.name: "the coordinator was not ready",
+    Error.NOT_COORDINATOR.name: "the coordinator was not ready",
+    Error.GROUP_AUTHORIZATION_FAILED.name: "refused before the coordinator",
+    Error.TOPIC_AUTHORIZATION_FAILED.name: "refused before the coordinator",
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.name: "refused before the coordinator",
+    Error.UNKNOWN_TOPIC_OR_PARTITION.name: "refused before the coordinator",
+    Error.UNSUPPORTED_VERSION.name: "refused before the coordinator",
 }
 _decoder = json.JSONDecoder()
 
@@ -39,6 +45,7 @@ _decoder = json.JSONDecoder()
 class Exchange:
     """One logged request with its response, in the terms of a trace."""
 
+    line: int
     came_ms: float
     handled_ms: float
     sent_ms: float
@@ -85,6 +92,7 @@ def _exchanges(lines: Iterable[str | bytes], left_out: Counter[str]) -> Iterator
             came_ms = sent_ms - float(entry["totalTimeMs"])
             remote = _REMOTE.search(entry.get("connection", ""))
             yield Exchange(
+                number,
                 came_ms,
                 came_ms + float(entry.get("requestQueueTimeMs", 0.0)),
                 sent_ms,
@@ -158,9 +166,20 @@ def import_request_log(
         if reader is None:
             out.left_out[f"{exchange.api}: no request to a group coordinator"] += 1
             continue
-        for event, answer in reader(exchange, groups):
-            if answer is not None and _not_ready(answer):
-                out.left_out[f"{exchange.api}: the coordinator was not ready"] += 1
+        if not exchange.response:  # what Kafka logs where it closed the connection instead
+            out.left_out[f"{exchange.api}: no response was logged"] += 1
+            continue
+        try:
+            asked = list(reader(exchange, groups))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CoterieError(
+                f"line {exchange.line}: {exchange.api} version {exchange.version} is not as Kafka "
+                f"logs it ({type(error).__name__}: {error})"
+            ) from None
+        for event, answer in asked:
+            why = _unasked(event, answer)
+            if why is not None:
+                out.left_out[f"{exchange.api}: {why}"] += 1
             else:
                 steps.append((exchange, event, answer))
     if not steps:
@@ -169,12 +188,32 @@ def import_request_log(
     return out
 
 
-def _not_ready(answer: dict[str, Any]) -> bool:
-    return Error[answer["error"]] in _NOT_READY or any(
-        Error[item["error"]] in _NOT_READY
-        for item in (*answer.get("partitions", ()), *answer.get("groups", ()))
-        if "error" in item
-    )
+def _unasked(event: dict[str, Any], answer: dict[str, Any] | None) -> str | None:
+    """Why the coordinator did not see the request, if so; takes out the items it did not see."""
+    if answer is None:
+        return None
+    if answer["error"] in _UNASKED:
+        return _UNASKED[answer["error"]]
+    name = "groups" if event["op"] == "delete_groups" else "partitions"
+    items = answer.get(name, []) if event["op"] != "list_groups" else []
+    seen = [item for item in items if item["error"] not in _UNASKED]
+    if len(seen) == len(items):
+        return None
+    if not seen:
+        return _UNASKED[items[0]["error"]]
+    answer[name] = seen
+    if name == "groups":
+        event["group_ids"] = [item["group_id"] for item in seen]
+        return None
+    kept = {(item["topic"], item["partition"]) for item in seen}
+    for field_name in ("offsets", "partitions"):
+        if field_name in event:
+            event[field_name] = [
+                item for item in event[field_name] if (item["topic"], item["partition"]) in kept
+            ]
+    for topic in event.get("topics") or ():
+        topic["partitions"] = [n for n in topic["partitions"] if (topic["topic"], n) in kept]
+    return None
 
 
 def _write(
@@ -197,6 +236,9 @@ def _write(
             prefix = event.get("group_instance_id") or event["client_id"]
             ids.hand_out(answer["member_id"], prefix)
         at = int(exchange.handled_ms) - start_ms
+        for offset in event.get("offsets", ()):
+            if "expire_timestamp" in offset:  # so far the request's retention
+                offset["expire_timestamp"] += at
         head = {"at": at, "op": event.pop("op")} | ({"id": number} if answer is not None else {})
         out.trace.append(head | ids.map(event))
         if answer is not None:

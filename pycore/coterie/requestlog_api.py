@@ -160,7 +160,7 @@ def _commit(e: Exchange, groups: Groups) -> Iterator[Step]:
     offsets = []
     for t in q["topics"]:
         for p in t["partitions"]:
-            expire_ms = None if retention_ms == -1 else int(e.handled_ms) + retention_ms
+            expire_ms = None if retention_ms == -1 else retention_ms  # from when it is handled
             offsets.append(
                 _given(
                     topic=t["name"],
@@ -185,8 +185,15 @@ def _commit(e: Exchange, groups: Groups) -> Iterator[Step]:
 
 
 def _markers(e: Exchange, groups: Groups) -> Iterator[Step]:
+    written = {  # the response's order is that of a hash map
+        marker["producerId"]
+        for marker in e.response["markers"]
+        for topic in marker["topics"]
+        for partition in topic["partitions"]
+        if topic["name"] == "__consumer_offsets" and not partition["errorCode"]
+    }
     for marker in e.request["markers"]:
-        if any(topic["name"] == "__consumer_offsets" for topic in marker["topics"]):
+        if marker["producerId"] in written:
             yield (
                 {
                     "op": "end_txn",

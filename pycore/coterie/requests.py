@@ -158,6 +158,8 @@ def protocol_list(fields: Fields) -> tuple[tuple[str, bytes], ...]:
         name = string(item, "name")
         if item.get("topics") is not None:
             topics = item["topics"]
+            if item.get("metadata"):
+                raise ArgumentError("topics and metadata exclude each other")
             if not isinstance(topics, list | tuple) or not all(isinstance(t, str) for t in topics):
                 raise ArgumentError(f"topics must be a list of names, not {topics!r}")
             pairs.append((name, protocol.subscription(topics)))
@@ -184,6 +186,8 @@ def assignment_map(fields: Fields) -> dict[str, bytes]:
     out = {}
     for item in entries({"assignments": value}, "assignments"):
         if item.get("assigned") is not None:
+            if item.get("assignment"):
+                raise ArgumentError("assigned and assignment exclude each other")
             data = protocol.assignment(partitions_by_topic(item["assigned"]))
         else:
             data = binary(item.get("assignment"), "assignment")
