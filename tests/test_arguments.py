@@ -1,5 +1,7 @@
 """Wrong use: every wrong argument is one ArgumentError, which names it, and changes nothing."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from coterie import (
     OffsetAndMetadata,
     OffsetMap,
     TimerWheel,
+    aio,
     expired,
     load_trace,
     select_protocol,
@@ -101,6 +104,7 @@ MADE = {
     "subscription": (lambda: subscription("orders"), "topics must be a list of names"),
     "version": (lambda: subscription(["t"], 4), "version must be from 0 to 3, not 4"),
     "partition": (lambda: assignment({"t": [2**31]}), "does not fit 32 bits"),
+    "awaited": (lambda: asyncio.run(aio.wait(5)), "pending must be what a request returned"),
     "assignor": (
         lambda: Member(GroupCoordinator(), "g", client_id="c", topics=["t"], assignor="sticky"),
         "assignor 'sticky' is not known",

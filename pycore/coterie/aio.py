@@ -10,6 +10,7 @@ import asyncio
 from typing import Any, TypeVar
 
 from coterie.coordinator import GroupCoordinator
+from coterie.errors import ArgumentError
 from coterie.pending import Pending
 
 __all__ = ["drive", "wait"]
@@ -25,6 +26,8 @@ async def wait(pending: Pending[T]) -> T:
     NotAnswered
         The request was replaced or dropped: it will never be answered.
     """
+    if not isinstance(pending, Pending):
+        raise ArgumentError(f"pending must be what a request returned, not {pending!r:.60}")
     while pending.status == "waiting":
         await asyncio.sleep(0)
     return pending.response

@@ -68,11 +68,12 @@ class MemberOf(str):
 def integer(fields: Fields, name: str, default: Any = _ABSENT, limit: int = _INT32) -> Any:
     """Return an integer field of so many bits, or its default."""
     value = fields.get(name)
-    if value is None:
-        if default is _ABSENT:
-            raise ArgumentError(f"needs {name}, an integer")
-        return default
-    value = whole(value, name)
+    if type(value) is not int:
+        if value is None:
+            if default is _ABSENT:
+                raise ArgumentError(f"needs {name}, an integer")
+            return default
+        value = whole(value, name)
     if not -limit <= value < limit:
         raise ArgumentError(f"{name} must be from {-limit} to {limit - 1}, not {value}")
     return value
