@@ -21,7 +21,7 @@ from coterie.errors import CoterieError
 from coterie.requestlog_api import READERS
 from coterie.values import Error
 
-__all__ = ["ImportedTrace", "import_request_log"]
+__all__ = ["Exchange", "ImportedTrace", "exchanges", "import_request_log"]
 
 _LINE = re.compile(
     r"^\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\].*?Completed request: ?(?=\{)"
@@ -77,13 +77,26 @@ class ImportedTrace:
     start: str = ""
 
 
-def _exchanges(lines: Iterable[str | bytes], left_out: Counter[str]) -> Iterator[Exchange]:
+def exchanges(
+    lines: Iterable[str | bytes], left_out: Counter[str], apis: frozenset[str] | None = None
+) -> Iterator[Exchange]:
+    """Yield the completed requests of a log, in its order; other lines are counted.
+
+    ``apis``: only these, by ``requestApiKeyName``; lines of others are not parsed.
+
+    Raises
+    ------
+    CoterieError
+        A line that is cut or changed.
+    """
     for number, raw in enumerate(lines, 1):
         line = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
         match = _LINE.match(line)
         if match is None:
             if line.strip():
                 left_out["lines that are no completed request"] += 1
+            continue
+        if apis is not None and not any(f'"{api}"' in line for api in apis):
             continue
         try:
             entry, _ = _decoder.raw_decode(line, match.end())
@@ -158,10 +171,10 @@ def import_request_log(
         A line that is cut or changed, or a log without any request of a group.
     """
     out = ImportedTrace()
-    exchanges = sorted(_exchanges(lines, out.left_out), key=lambda e: e.handled_ms)
+    by_time = sorted(exchanges(lines, out.left_out), key=lambda e: e.handled_ms)
     steps = []
     groups: dict[str, dict[str, Any]] = {}
-    for exchange in exchanges:
+    for exchange in by_time:
         reader = READERS.get(exchange.api)
         if reader is None:
             out.left_out[f"{exchange.api}: no request to a group coordinator"] += 1

@@ -190,4 +190,5 @@ def question(name: str) -> Frame:
     return ask
 
 
+explain = question("explain")
 undo = question("undo")

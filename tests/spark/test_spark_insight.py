@@ -12,6 +12,8 @@ from golden_data import log
 
 RESET_CLI = 1795237385000
 QUESTIONS = [
+    ("explain", "basic", {"flap_count": 2}),
+    ("explain", "kip848", {}),
     ("undo", "basic", {"at_ms": RESET_CLI}),
     ("undo", "transactions", {"at_ms": RESET_CLI}),
 ]

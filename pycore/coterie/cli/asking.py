@@ -24,7 +24,15 @@ from coterie.cli.progress import TerminalProgress
 from coterie.cli.replay import WithoutPandas
 from coterie.engine import missing_module
 from coterie.insight import shapes
-from coterie.insight.asking import Part, Request, Row, find_asker, find_question, missing_groups
+from coterie.insight.asking import (
+    Asker,
+    Part,
+    Request,
+    Row,
+    find_asker,
+    find_question,
+    missing_groups,
+)
 from coterie.insight.fields import Fields
 from coterie.logdir import Listing, find_segments
 
@@ -106,6 +114,8 @@ def parts_of(
 ) -> Iterator[Part]:
     """Yield the answer of each partition; say at the end what was left alone or out.
 
+    Options that do not go together fail here, before anything is asked or written.
+
     Raises
     ------
     CoterieError
@@ -117,14 +127,18 @@ def parts_of(
     request = Request(name, ask, options["logs"], groups, at_ms, options["master"])
     if options["engine"] == "local":
         sys.meta_path.insert(0, WithoutPandas())
-    listing = find_segments(request.paths)
-    answer = find_asker(options["engine"])
+    return told_parts(request, find_segments(request.paths), find_asker(options["engine"]))
+
+
+def told_parts(request: Request, listing: Listing, answer: Asker) -> Iterator[Part]:
+    """Yield the parts of an answer, with progress; see :func:`parts_of`."""
     faults = 0
     with TerminalProgress() as progress:
         parts = answer(request, progress)
-        if groups is not None:  # all of a group lies in one partition: few rows
+        if request.groups is not None:  # all of a group lies in one partition: few rows
             held = list(parts)
-            missing = missing_groups(groups, frozenset().union(*(part.found for part in held)))
+            found = frozenset().union(*(part.found for part in held))
+            missing = missing_groups(request.groups, found)
             if missing is not None:
                 raise missing
             parts = iter(held)

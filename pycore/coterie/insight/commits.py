@@ -1,14 +1,15 @@
 """The records of one partition of the topic as numpy columns, each commit with its outcome.
 
 Segments are decoded one after another without a Python object a record; names are unified over
-them. Faulty places are left out, as ``--on-fault skip`` does. Only the values of group metadata
-records are kept as bytes. Cost: about 25 M records/s to decode; about 130 bytes a record kept.
+them. Faulty places are left out, as ``--on-fault skip`` does. Only the records of groups that are
+no commits are kept as bytes. Cost: about 25 M records/s to decode; about 130 bytes a record kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,11 +30,17 @@ ReadSegment = Callable[[Segment], "Buffer"]
 
 
 class GroupRecord(NamedTuple):
-    """One group metadata record; ``value`` None: a tombstone. ``timestamp`` is ms, -1: none."""
+    """One record of a group that is no commit; ``value`` None: a tombstone.
+
+    ``version`` is the key's: 2, a classic group's metadata, or 3 to 23, a newer protocol's.
+    ``timestamp`` is ms, -1: none.
+    """
 
     group: str
     log_offset: int
     timestamp: int
+    version: int
+    key: bytes
     value: bytes | None
     file: str
     position: int
@@ -100,28 +107,29 @@ class Commits:
     def __len__(self) -> int:
         return len(self.kind)
 
-    @property
+    @cached_property
     def tombstone(self) -> Array:
         """Whether a row is the tombstone of an offset; bool."""
         tombstones: Array = self.kind == KIND["offset_tombstone"]
         return tombstones
 
-    @property
+    @cached_property
     def position(self) -> Array:
         """Byte of a row's batch in its segment, int64: with ``file``, the evidence."""
         places: Array = self.batches["position"][self.batch]
         return places
 
-    @property
+    @cached_property
     def file(self) -> Array:
         """Number of a row's file in ``files``, int32."""
         numbers: Array = self.batch_file[self.batch]
         return numbers
 
-    @property
+    @cached_property
     def metadata_size(self) -> Array:
         """Bytes of a row's metadata, int64."""
-        return np.diff(self.metadata_end, prepend=0)
+        sizes: Array = np.diff(self.metadata_end, prepend=0)
+        return sizes
 
     def metadata_of(self, row: int) -> bytes:
         """Return the metadata of a row."""
@@ -249,17 +257,20 @@ class Reader:
         self.markers.append((numbers + self.batch_count, ended["producer_id"], ended["marker"]))
 
     def _note_groups(self, columns: dict[str, Any], kept: Array, file: str) -> None:
-        """Keep the values of group metadata records: few, and each is whole."""
-        kinds, heap, names = columns["kind"], columns["bytes"], columns["groups"]
-        theirs = kept & ((kinds == KIND["group"]) | (kinds == KIND["group_tombstone"]))
-        for row in np.flatnonzero(theirs).tolist():
-            at, size = int(columns["value_at"][row]), int(columns["value_size"][row])
+        """Keep the records of groups that are no commits: few, and each is whole."""
+        kinds, names = columns["kind"], columns["groups"]
+        theirs = kept & (kinds >= KIND["group"]) & (kinds <= KIND["newer"])
+        for row in np.flatnonzero(theirs & (columns["group"] >= 0)).tolist():
+            key = _bytes_of(columns, "key", row)
+            assert key is not None  # a record without one is a fault
             self.group_records.append(
                 GroupRecord(
                     names[columns["group"][row]],
                     int(columns["log_offset"][row]),
                     int(columns["timestamp"][row]),
-                    None if size < 0 else heap[at : at + size].tobytes(),
+                    int(columns["key_version"][row]),
+                    key,
+                    _bytes_of(columns, "value", row),
                     file,
                     int(columns["batches"]["position"][columns["batch"][row]]),
                 )
@@ -306,6 +317,15 @@ class Reader:
         return outcome
 
 
+def _bytes_of(columns: dict[str, Any], part: str, row: int) -> bytes | None:
+    """Return the key or value of a record; None: it has none."""
+    at, size = int(columns[f"{part}_at"][row]), int(columns[f"{part}_size"][row])
+    if size < 0:
+        return None
+    found: bytes = columns["bytes"][at : at + size].tobytes()
+    return found
+
+
 def read_records(
     segments: Iterable[Segment],
     *,
@@ -313,7 +333,7 @@ def read_records(
     at_ms: int | None = None,
     read: ReadSegment = read_segment,
 ) -> tuple[Commits, list[GroupRecord]]:
-    """Return every record of a partition's segments, given in log order, and group records whole.
+    """Return every record of a partition's segments, given in log order; those of groups whole.
 
     See :class:`Reader` for the parameters, :class:`Commits` for the columns.
 

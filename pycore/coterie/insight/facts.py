@@ -20,7 +20,7 @@ from coterie.insight.commits import Commits, GroupRecord, ReadSegment, read_reco
 from coterie.local import scan_segment
 from coterie.logdir import Segment, find_segments, read_segment
 from coterie.newer import name_topics
-from coterie.rows import group_rows, java_order, metadata_row
+from coterie.rows import KEY_GROUP, group_rows, java_order, metadata_row
 from coterie.state import ScanOptions
 from coterie.trust import trusted_from
 
@@ -142,11 +142,17 @@ class PartitionFacts:
         return rows_by_id(self.number, self.fold)
 
     @cached_property
+    def newer_records(self) -> list[GroupRecord]:
+        """The records of the newer protocols (key versions 3 to 23), in log order."""
+        return [record for record in self._read[1] if record.version != KEY_GROUP]
+
+    @cached_property
     def lives(self) -> dict[str, Life]:
         """The metadata records of every group that has any, by id."""
         records: dict[str, list[GroupRecord]] = {}
         for record in self._read[1]:
-            records.setdefault(record.group, []).append(record)
+            if record.version == KEY_GROUP:
+                records.setdefault(record.group, []).append(record)
         lives = {}
         for raw, log in self.fold.groups.items():
             group = decode_utf8(raw)

@@ -1,0 +1,98 @@
+"""The life of a group with metadata records as rows: a row a record, times between them filled.
+
+How long a group had no assignment is known in part: a record is written when the leader's
+assignment comes in, and holds since when the group had waited for it; how long it had waited for
+members to join before that, no record tells.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coterie.insight.causes import Cause, State, causes_of, in_words
+from coterie.insight.facts import Life
+
+GENERATION, STATIC, REWRITTEN = "generation", "static_replacement", "rewritten"
+EMPTY, DELETED = "empty", "deleted"
+Row = dict[str, Any]
+
+
+def timeline(life: Life) -> list[Row]:
+    """Return a row for each metadata record of a group, in log order."""
+    states: dict[int, State | None] = {}
+    rows: list[Row] = []
+    for index, record in enumerate(life.generations):
+        states[index] = life.state(index)
+        states.pop(index - 3, None)
+        causes = [] if record["tombstone"] else causes_of(life, index, states)
+        rows.append(_row(record, causes))
+    _fill_empty(rows)
+    return rows
+
+
+def _row(record: Row, causes: list[Cause]) -> Row:
+    event = _event(record, causes)
+    if event == DELETED:
+        text = "the group was deleted, or had expired"
+    elif event == EMPTY:
+        words = in_words(causes)
+        made = "the group was made" if record["generation"] == 0 else ""
+        text = "; ".join(filter(None, [words or made, "no members"]))
+    elif event == REWRITTEN:
+        text = "the same generation was written again"
+    else:
+        text = in_words(causes)
+    return {
+        "event": event,
+        "timestamp": record["timestamp"],
+        "log_offset": record["log_offset"],
+        "generation": record["generation"],
+        "previous_generation": record["previous_generation"],
+        "member_count": None if event == DELETED else record["member_count"],
+        "protocol": record["protocol"],
+        "leader": record["leader"],
+        "cause": text,
+        "causes": causes,
+        "duration_ms": _waited_ms(record) if event == GENERATION else None,
+        "file": record["file"],
+        "position": record["position"],
+        "since": record["current_state_timestamp"],
+    }
+
+
+def _event(record: Row, causes: list[Cause]) -> str:
+    if record["tombstone"]:
+        return DELETED
+    if not record["member_count"]:
+        return EMPTY
+    if record["generation"] != record["previous_generation"]:
+        return GENERATION
+    return STATIC if any(one["what"] == "replaced" for one in causes) else REWRITTEN
+
+
+def _waited_ms(record: Row) -> int | None:
+    """Return how long the joined members waited for the assignment, ms."""
+    began, ended = record["current_state_timestamp"], record["timestamp"]
+    if began is None or ended is None or began > ended:
+        return None
+    since_previous = record["since_previous_ms"]
+    if since_previous is not None and ended - began > since_previous:
+        return None  # of an earlier time: no state of this rebalance
+    waited: int = ended - began
+    return waited
+
+
+def _fill_empty(rows: list[Row]) -> None:
+    """Say of each time without members when it ended; the last one may not have."""
+    began: Row | None = None
+    for row in rows:
+        if began is not None and row["event"] != EMPTY:
+            start = began["since"] if began["since"] is not None else began["timestamp"]
+            if start is not None and row["timestamp"] is not None:
+                began["until"] = row["timestamp"]
+                began["duration_ms"] = max(row["timestamp"] - start, 0)
+            began = None
+        if row["event"] == EMPTY and began is None:
+            began = row
+    for row in rows:
+        del row["since"]

@@ -1,0 +1,377 @@
+"""Timelines against Kafka's own decode of the records, and against what a broker logged."""
+
+import csv
+import gzip
+import json
+import struct
+from collections import Counter
+
+import pytest
+from broker_session import REQUESTS, SERVER, made_log
+
+from commandline import coterie, coterie_ok, fails
+from coterie.insight import explain
+from coterie.insight.facts import read_facts
+from golden_data import cases, log, records, wide
+from log_writer import batch, commit_key, commit_value, group_key, group_value
+
+ASK = explain.Ask()
+
+
+def answer(case, groups=None, ask=ASK):
+    log_facts = read_facts([log(case)], groups=groups)
+    return [row for facts in log_facts for row in explain.rows(facts, ask)]
+
+
+def of_kind(rows, *events):
+    return [row for row in rows if row["event"] in events]
+
+
+def by_hand(case):
+    """Group -> its group metadata as (offset, value or None) and commits, in order of the log."""
+    found = {}
+    for record in records(case):
+        key = record.get("key") or {}
+        if key.get("type") in ("group_metadata", "offset_commit"):
+            group = found.setdefault((record["partition"], key["data"]["group"]), [])
+            group.append((key["type"], record))
+    return found
+
+
+TIMELINE = ("generation", "static_replacement", "rewritten", "empty", "deleted")
+
+
+@pytest.mark.parametrize("case", ["basic", "compacted", "default50", "connect", "transactions"])
+def test_each_record_of_a_group_is_an_event_with_who_came_and_went(case):
+    for (_, group), theirs in by_hand(case).items():
+        metadata = [record for kind, record in theirs if kind == "group_metadata"]
+        rows = of_kind(answer(case, {group}), *TIMELINE)
+        assert [row["log_offset"] for row in rows] == [record["offset"] for record in metadata]
+        before = {}
+        for row, record in zip(rows, metadata, strict=True):
+            value = record["value"] and record["value"]["data"]
+            now = {one["memberId"]: one for one in value["members"]} if value else {}
+            assert row["timestamp"] == record["timestamp"]
+            assert row["position"] == record["batch"]["position"]
+            if value is None:
+                assert row["event"] == "deleted"
+            else:
+                assert row["generation"] == value["generation"]
+                assert row["member_count"] == len(now)
+                check_members(row["causes"], before, now)
+            before = now
+
+
+def check_members(causes, before, now):
+    """Every member id that is new or gone stands in one cause, and no other does."""
+    new, gone = Counter(), Counter()
+    for cause in causes:
+        if cause["what"] in ("joined", "present", "restarted", "replaced"):
+            new[cause["member_id"]] += 1
+            member = now[cause["member_id"]]
+            who = member["clientId"], member["clientHost"]
+            assert (cause["client_id"], cause["client_host"]) == who
+        if cause["what"] in ("restarted", "replaced"):
+            gone[cause["detail"]] += 1
+        if cause["what"] == "left_or_evicted":
+            gone[cause["member_id"]] += 1
+    assert new == Counter(now.keys() - before.keys())
+    assert gone == Counter(before.keys() - now.keys())
+
+
+@pytest.mark.parametrize("case", ["basic", "compacted", "transactions", "connect"])
+def test_the_commits_between_are_those_of_the_records(case):
+    for (_, group), theirs in by_hand(case).items():
+        expected, count, gone = [], 0, 0
+        for kind, record in [*theirs, ("group_metadata", None)]:
+            if kind == "offset_commit":
+                count += record["value"] is not None
+                gone += record["value"] is None
+            elif count or gone:
+                expected.append((count, gone))
+                count = gone = 0
+        rows = of_kind(answer(case, {group}), "commits")
+        assert [row["count"] for row in rows] == [count for count, _ in expected]
+        for row, (_, gone) in zip(rows, expected, strict=True):
+            assert (f"{gone} offset" in row["cause"]) == bool(gone)
+
+
+def whats(rows):
+    return [[cause["what"] for cause in row["causes"]] for row in rows]
+
+
+def test_a_changed_subscription_is_told_by_its_topics():
+    rows = of_kind(answer("basic", {"grp-resub"}), "generation")
+    (cause,) = rows[1]["causes"]
+    assert (cause["what"], cause["detail"]) == ("subscription_changed", "+audit +clicks -orders")
+
+
+def test_a_static_member_that_comes_back_makes_no_generation():
+    (row,) = of_kind(answer("basic", {"grp-static-kp"}), "static_replacement")
+    assert (row["generation"], row["previous_generation"]) == (2, 2)
+    assert whats([row]) == [["replaced"]]
+    assert row["causes"][0]["group_instance_id"] == "inst-kp-1"
+
+
+def test_the_second_step_of_a_cooperative_rebalance_is_told_from_assignments():
+    rows = of_kind(answer("basic", {"grp-java-cooperative-sticky"}), "generation")
+    assert whats(rows)[:5] == [
+        ["joined"],
+        ["joined"],
+        ["cooperative_step"],
+        ["joined"],
+        ["cooperative_step"],
+    ]
+    assert whats(rows)[5] == ["partitions_appeared"]  # README: a topic grown
+    assert rows[5]["causes"][0]["detail"] == "audit:1,2"
+
+
+@pytest.mark.parametrize("case", cases())
+def test_every_group_of_every_log_has_a_life(case):
+    rows = answer(case)
+    named = {row["group_id"] for row in rows}
+    assert {row["group_id"] for row in of_kind(rows, "summary")} == named
+    for row in rows:
+        assert list(row) == list(explain.FIELDS)
+        assert row["event"] in explain.EVENTS
+        assert row["cause"]
+
+
+def test_epochs_of_newer_groups_are_those_of_the_records():
+    expected = {}
+    for record in records("kip848"):
+        key = record.get("key") or {}
+        if key.get("version") in (3, 11, 17) and record["value"]:
+            group = expected.setdefault(key["data"]["groupId"], [])
+            group.append((record["offset"], record["value"]["data"]["epoch"]))
+    found = {}
+    for row in of_kind(answer("kip848"), "epoch"):
+        found.setdefault(row["group_id"], []).append(row["generation"])
+    assert found == {group: [epoch for _, epoch in rows] for group, rows in expected.items()}
+
+
+def written(folder, *batches):
+    place = folder / "__consumer_offsets-0"
+    place.mkdir()
+    (place / f"{0:020}.log").write_bytes(b"".join(batches))
+    return folder
+
+
+def generations(*lives):
+    """One batch for each (time in ms, generation, member ids; None: a tombstone)."""
+    return [
+        batch(offset, [(at_ms, group_key(b"g"), None if ids is None else group_value(number, ids))])
+        for offset, (at_ms, number, ids) in enumerate(lives)
+    ]
+
+
+def explained(folder, **ask):
+    (facts,) = read_facts([folder])
+    return list(explain.rows(facts, explain.Ask(**ask)))
+
+
+def test_a_client_that_comes_and_goes_is_flapping_by_the_rule(tmp_path):
+    lives = [
+        (minute * 60_000, minute + 1, [b"c-%d" % minute] if minute % 2 == 0 else [])
+        for minute in range(6)
+    ]
+    written(tmp_path, *generations(*lives))
+    (flap,) = of_kind(explained(tmp_path), "flapping")
+    assert (flap["count"], flap["timestamp"], flap["until"]) == (6, 0, 300_000)
+    assert not of_kind(explained(tmp_path, flap_window_ms=179_999), "flapping")
+    (flap,) = of_kind(explained(tmp_path, flap_window_ms=180_000), "flapping")
+    assert flap["count"] == 6  # each four that follow one another lie within three minutes
+    assert not of_kind(explained(tmp_path, flap_count=7), "flapping")
+    (client,) = of_kind(explained(tmp_path), "client")
+    assert client["cause"] == "c (h): joined 3, left 3"
+    assert client["count"] == 6
+
+
+def test_a_new_member_id_of_one_client_is_a_restart(tmp_path):
+    written(tmp_path, *generations((0, 1, [b"a"]), (5, 2, [b"b"])))
+    rows = of_kind(explained(tmp_path), "generation")
+    cause = rows[1]["causes"][0]
+    assert (cause["what"], cause["member_id"], cause["detail"]) == ("restarted", "b", "a")
+
+
+def test_generations_without_a_record_are_counted_and_a_group_made_anew_is_told(tmp_path):
+    lives = [(0, 4, [b"a"]), (5, 7, [b"a"]), (9, 7, None), (12, 1, [b"a"]), (15, 1, [b"a"])]
+    rows = of_kind(explained(written(tmp_path, *generations(*lives))), *TIMELINE)
+    assert whats(rows[:2]) == [["present"], ["gap", "rejoined"]]
+    assert rows[1]["causes"][0]["detail"] == "2"
+    events = [row["event"] for row in rows]
+    assert events == ["generation", "generation", "deleted", "generation", "rewritten"]
+    assert whats([rows[3]]) == [["joined"]]
+
+
+def test_the_time_without_members_is_from_empty_to_the_next_members(tmp_path):
+    # group_value says that the state was entered at 1000.
+    lives = [(500, 1, [b"a"]), (1000, 2, []), (4500, 3, [b"b"]), (9000, 4, [])]
+    rows = of_kind(explained(written(tmp_path, *generations(*lives))), "empty", "summary")
+    assert [row["duration_ms"] for row in rows[:2]] == [3500, None]
+    assert "without members for 3.5 s and at the end of the log" in rows[-1]["cause"]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory):
+    return made_log(tmp_path_factory.mktemp("session"))
+
+
+def asked(session, group, *options):
+    told = coterie_ok("explain", session, "--group", group, *options, "--format", "json")
+    rows = json.loads(told.stdout)
+    return {row["generation"]: row for row in of_kind(rows, "generation", "empty")}, rows
+
+
+def gone(row):
+    return [
+        (cause["client_id"], cause["what"], cause["source"])
+        for cause in row["causes"]
+        if cause["what"] in ("left", "evicted", "left_or_evicted")
+    ]
+
+
+def test_without_a_brokers_logs_nobody_is_said_to_have_left(session):
+    rows, _ = asked(session, "orders-app")
+    assert gone(rows[4]) == [("o3", "left_or_evicted", "records")]
+    assert gone(rows[5]) == [("o2", "left_or_evicted", "records")]
+
+
+def test_the_server_log_tells_who_left_and_who_was_evicted(session):
+    rows, _ = asked(session, "orders-app", "--server-log", SERVER)
+    assert gone(rows[4]) == [("o3", "evicted", "server log")]  # README: dies without leaving
+    assert gone(rows[5]) == [("o2", "left", "server log")]
+    assert gone(rows[6]) == [("o1", "left", "server log")]
+    assert rows[4]["reason"].endswith("on heartbeat expiration")
+    # From "Preparing" at 05:40:47,694 to the assignment at 05:40:47,900.
+    assert (rows[2]["duration_ms"], rows[2]["duration_source"]) == (206, "server log")
+    rows, _ = asked(session, "pay", "--server-log", SERVER)
+    assert "re-joining group during Stable" in rows[3]["reason"]
+    assert gone(rows[5]) == [("p1", "evicted", "server log")]
+
+
+def test_the_request_log_tells_who_sent_a_leave_group_and_who_did_not(session):
+    rows, _ = asked(session, "orders-app", "--request-log", REQUESTS)
+    assert gone(rows[4]) == [("o3", "evicted", "request log")]
+    assert gone(rows[5]) == [("o2", "left", "request log")]
+    rows, _ = asked(session, "pay", "--request-log", REQUESTS)
+    first = [cause for cause in rows[3]["causes"] if cause["what"] == "rejoined_first"]
+    # It tells nothing of the time after its last request of the group: no eviction is claimed.
+    assert gone(rows[5]) == [("p1", "left_or_evicted", "records")]
+    assert first or "cooperative_step" in [cause["what"] for cause in rows[3]["causes"]]
+
+
+def test_a_join_says_the_clients_own_reason(tmp_path):
+    line = {
+        "requestHeader": {"requestApiKeyName": "JOIN_GROUP", "requestApiVersion": 9},
+        "request": {"groupId": "g", "reason": "rebalance enforced by user"},
+        "response": {"errorCode": 0, "memberId": "b", "generationId": 2},
+        "totalTimeMs": 5.0,
+    }
+    requests = tmp_path / "requests.log"
+    text = f"[1970-01-01 02:00:00,010] DEBUG Completed request:{json.dumps(line)} (kafka)\n"
+    requests.write_text("other\n" + text)
+    key, value = commit_key(1, b"g", b"t", 0), commit_value(7, -1, b"m", 5)
+    lives = generations((0, 1, [b"a"]), (9, 2, [b"a", b"b"]))
+    log = written(tmp_path, *lives, batch(2, [(20, key, value)]))
+    rows, _ = asked(log, "g", "--request-log", requests, "--log-zone", "+02:00")
+    assert [(c["what"], c["detail"], c["source"]) for c in rows[2]["causes"]] == [
+        ("joined", "rebalance enforced by user", "request log")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "member", "generation"),
+    [
+        ("[Group g] Member m has left group through explicit `LeaveGroup` request;"
+         " client reason: the consumer is being closed", "left", "m", None),
+        ("Member MemberMetadata(memberId=m, groupInstanceId=None, clientId=c) has left group g"
+         " through explicit `LeaveGroup` request (kafka.GroupCoordinator)", "left", "m", None),
+        ("[Group g] Member m has failed, removing it from the group.", "evicted", "m", None),
+        ("Preparing to rebalance group g in state PreparingRebalance with old generation 1"
+         " (reason: explicit `LeaveGroup` request for (m) members.).", "preparing", None, 2),
+        ("Assignment received from leader m for group g for generation 3. The group has 1"
+         " members, 0 of which are static.", "assigned", "m", 3),
+    ],
+)  # fmt: skip
+def test_the_words_of_older_and_newer_coordinators_are_read(line, what, member, generation):
+    from coterie.insight.brokerlog import read_server_log
+
+    head = "[2026-11-21 05:41:12,707] INFO [GroupCoordinator id=1 topic=t partition=3] "
+    (told,) = read_server_log([head + line])
+    assert (told.group, told.what, told.member_id, told.generation) == (
+        "g",
+        what,
+        member,
+        generation,
+    )
+    if what == "preparing":
+        assert told.detail == "explicit `LeaveGroup` request for (m) members."
+
+
+def test_the_table_shows_the_life_and_sums_it_up():
+    told = coterie_ok("explain", log("basic"), "--group", "grp-del-again")
+    assert "ck-74 (127.0.0.1) left or was evicted; no members for 4.424 s" in told.stdout
+    assert "3 rebalances, 61 commits" in told.stdout
+    assert told.stderr == ""
+    assert not any(line != line.rstrip() for line in told.stdout.splitlines())
+
+
+def test_as_json_the_rows_are_those_of_the_question():
+    told = coterie_ok("explain", log("basic"), "--format", "json")
+    assert json.loads(told.stdout) == answer("basic")
+
+
+def test_as_parquet_the_rows_are_those_of_the_question(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "life.parquet"
+    coterie_ok("explain", log("kip848"), "--format", "parquet", "--out", file)
+    rows = pq.read_table(file, columns=["event", "causes"]).to_pylist()
+    expected = [{name: row[name] for name in ("event", "causes")} for row in answer("kip848")]
+    assert rows == expected
+
+
+def test_as_csv_lists_are_json():
+    told = coterie_ok("explain", log("basic"), "--group", "grp-resub", "--format", "csv")
+    lines = list(csv.DictReader(told.stdout.splitlines()))
+    rows = answer("basic", {"grp-resub"})
+    assert [json.loads(line["causes"]) for line in lines] == [row["causes"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "says"),
+    [
+        (("--group", "nobody"), 1, "no record of group 'nobody'"),
+        (("--flap-window", "soon"), 2, "is no duration"),
+        (("--flap-count", "1"), 2, "--flap-count"),
+        (("--log-zone", "Paris"), 2, "is no zone"),
+        (("--server-log", "missing.log"), 1, "missing.log"),
+        (("--format", "parquet"), 2, "--out FILE"),
+        (("--at", "never"), 2, "is not a time"),
+    ],
+)
+def test_wrong_usage_and_bad_input_are_told_in_one_line(options, status, says):
+    fails("explain", log("basic"), *options, status=status, says=says)
+
+
+def test_a_brokers_log_that_is_cut_or_no_text_is_told_in_one_line(tmp_path):
+    cut = tmp_path / "cut.log"
+    cut.write_text('[2026-11-21 05:41:12,707] DEBUG Completed request:{"JOIN_GROUP": "JOIN_GRO"\n')
+    fails("explain", log("basic"), "--request-log", cut, says="no completed request")
+    binary = tmp_path / "binary.log"
+    binary.write_bytes(struct.pack(">q", -2))
+    fails("explain", log("basic"), "--server-log", binary, says="cannot be read as text")
+    short = tmp_path / "short.log.gz"
+    short.write_bytes(gzip.compress(SERVER.read_bytes())[:200])
+    fails("explain", log("basic"), "--server-log", short, says="short.log.gz")
+
+
+def test_corrupt_places_are_left_out_and_said():
+    told = coterie("explain", log("corrupt/group-value-truncated"))
+    assert told.returncode == 0
+    assert "corrupt place" in told.stderr
+
+
+def test_a_log_of_thousands_of_groups_is_explained():
+    told = coterie_ok("explain", wide(), "--format", "json")
+    assert told.stdout.count('"event": "summary"') == 2_230  # golden/logs/README.md
