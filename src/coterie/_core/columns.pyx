@@ -5,7 +5,7 @@ then costs one comparison. A batch that does not add up takes its rows back.
 """
 cimport cython
 cimport numpy as cnp
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
@@ -15,9 +15,9 @@ from coterie._core.batch cimport (
 from coterie._core.commit cimport (
     KEY_GROUP, KEY_NEWER_MAX, KEY_OFFSET_MAX, Commit, check_group_value, read_commit_key,
     read_commit_value)
-from coterie._core.cursor cimport OK, Cursor, load_i16
+from coterie._core.cursor cimport OK, Cursor, Status, load_i16, load_i32
 from coterie._core.keytable cimport (
-    Table, coterie_equal, coterie_keyhash, table_free, table_init, table_intern)
+    Table, coterie_equal, coterie_keyhash, coterie_prefetch, table_free, table_init, table_intern)
 from coterie._core.record cimport record_v2
 
 import numpy as np
@@ -39,7 +39,10 @@ cdef enum:
     UNKNOWN = 5
     MARKER = 6
     FAULTY = 7
-    RECENT = 16
+    AHEAD = 8192                 # bytes to prefetch: less gains less, more no more
+    RECENT = 64
+    RECENT_SHIFT = 58            # of a 64-bit product: its upper bits choose the slot
+    KEY_ENDS = 6                 # bytes of a commit key's version and partition
     V2_HEADER = 61
     MIN_RECORD_V2 = 7
     ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
@@ -67,43 +70,25 @@ cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 56 b
     int16_t unused
 
 
-cdef struct Recent:
-    const uint8_t* at            # NULL: nothing yet
-    int32_t size
-    int32_t number
+cdef struct Recent:              # the group and topic of a commit's key, both at once
+    const uint8_t* at            # of the key, after its version
+    int32_t size                 # without the partition; 0: nothing yet
+    int32_t partition_at
+    int32_t group
+    int32_t topic
 
 
 @cython.final
 cdef class Names:
-    """Byte strings, numbered in order of first sight.
-
-    A commit's topics take turns, so the last few names are found by their last bytes alone.
-    """
+    """Byte strings, numbered in order of first sight."""
     cdef Table table
     cdef bint failed
-    cdef Recent recent[RECENT]
 
     def __cinit__(self):
         table_init(&self.table)
 
     def __dealloc__(self):
         table_free(&self.table)
-
-    cdef inline int32_t quick(self, const uint8_t* name, int32_t size) noexcept nogil:
-        """As `number`, for a name whose bytes stay where they are until `forget`."""
-        cdef uint32_t last = 0
-        cdef Recent* recent
-        if size >= 4:
-            memcpy(&last, name + size - 4, 4)
-        recent = &self.recent[(last * <uint32_t>0x9E3779B1 ^ <uint32_t>size) >> 28]
-        if recent.at != NULL and recent.size == size and coterie_equal(recent.at, name, size):
-            return recent.number
-        recent.at, recent.size = name, size
-        recent.number = self.number(name, size)
-        return recent.number
-
-    cdef void forget(self) noexcept nogil:
-        memset(self.recent, 0, sizeof(self.recent))
 
     cdef inline int32_t number(self, const uint8_t* name, int32_t size) noexcept nogil:
         """-1: no memory. The caller looks for it once a batch."""
@@ -131,6 +116,7 @@ cdef class Columns:
     cdef Py_ssize_t batch_count, batch_capacity
     cdef bint raw, faulty
     cdef Names groups, topics
+    cdef Recent recent[RECENT]
     cdef int64_t[::1] log_offset, timestamp, offset, commit_timestamp, expire_timestamp
     cdef int64_t[::1] metadata_end, key_at, value_at
     cdef int32_t[::1] batch, group, topic, partition, leader_epoch, key_size, value_size
@@ -148,15 +134,21 @@ cdef class Columns:
         self.arrays = {}
         self.heap = np.empty(4096, dtype=np.uint8)
         self.bytes_heap = np.empty(4096 if raw else 1, dtype=np.uint8)
-        self.reserve(capacity)
+        self.grow(capacity)
 
     def __dealloc__(self):
         free(self.batch_rows)
 
-    cdef int reserve(self, Py_ssize_t rows) except -1:
-        """Room for `rows` rows; they are written before they are counted."""
-        if rows <= self.capacity and self.capacity:
-            return 0
+    cdef inline int reserve(self, Py_ssize_t rows, int64_t heap) except -1:
+        """Room for `rows` rows in all, written before they are counted, and as many bytes more."""
+        if rows > self.capacity:
+            self.grow(rows)
+        if self.heap_size + heap > self.heap.shape[0] or (
+                self.raw and self.bytes_size + heap > self.bytes_heap.shape[0]):
+            self.grow_heap(heap)
+        return 0
+
+    cdef int grow(self, Py_ssize_t rows) except -1:
         rows = (max(rows, 2 * self.capacity, 16) + 7) & ~7        # every column begins aligned
         dtypes = ROW_DTYPES | RAW_DTYPES if self.raw else ROW_DTYPES
         # One block for all columns: numpy asks for huge pages from 4 MiB on, and page faults
@@ -183,7 +175,7 @@ cdef class Columns:
             self.value_at, self.value_size = a["value_at"], a["value_size"]
         return 0
 
-    cdef int reserve_heap(self, int64_t size) except -1:
+    cdef int grow_heap(self, int64_t size) except -1:
         if self.heap_size + size > self.heap.shape[0]:
             grown = np.empty(2 * (self.heap_size + size), dtype=np.uint8)
             grown[:self.heap_size] = self.heap[:self.heap_size]
@@ -207,8 +199,7 @@ cdef class Columns:
         cdef int64_t size = batch.size, heap_size = self.heap_size, bytes_size = self.bytes_size
         if batch.magic == 2 and batch.codec == 0 and 0 <= batch.record_count <= (
                 size // MIN_RECORD_V2):
-            self.reserve(self.n + batch.record_count)
-            self.reserve_heap(size)
+            self.reserve(self.n + batch.record_count, size)
             fault = self.add_plain(batch)
         if fault != NO_FAULT or self.n == first:
             # Not so plain: compressed, legacy, empty or broken; `Records` says what.
@@ -217,13 +208,11 @@ cdef class Columns:
             if fault != NO_FAULT:
                 return self.note(batch, fault, None, scratch.detail)
             size = batch.size if scratch.held is None else len(scratch.held)
-            self.reserve(self.n + scratch.count)
-            self.reserve_heap(size)
+            self.reserve(self.n + scratch.count, size)
             for i in range(scratch.count):
                 self.add_record(batch, &scratch.items[i])
             if scratch.inflated:           # the bytes of the names go with the next batch
-                self.groups.forget()
-                self.topics.forget()
+                memset(self.recent, 0, sizeof(self.recent))
         if self.groups.failed or self.topics.failed:
             raise MemoryError
         if batch.control:
@@ -277,7 +266,7 @@ cdef class Columns:
                 self.partition[i] = -1
         return 0
 
-    @cython.boundscheck(False)    # reserve and reserve_heap made room for the whole batch
+    @cython.boundscheck(False)    # reserve made room for the whole batch
     cdef int add_plain(self, const Batch* batch) noexcept nogil:
         """The records of an uncompressed v2 batch; 1: they do not add up."""
         cdef Cursor cur
@@ -285,6 +274,10 @@ cdef class Columns:
         cdef int32_t _i
         cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
         for _i in range(batch.record_count):
+            # While these records are taken apart, those some batches on come from memory: else
+            # their checksum would wait for each line. A quarter of the time; never a read.
+            coterie_prefetch(cur.at + AHEAD)
+            coterie_prefetch(cur.at + AHEAD + 64)
             if record_v2(&cur, batch, &record) != OK:
                 return 1
             self.add_record(batch, &record)
@@ -317,20 +310,18 @@ cdef class Columns:
         commit.metadata_size = 0
         commit.offset = commit.commit_timestamp = commit.expire_timestamp = -1
         commit.leader_epoch = -1
-        if read_commit_key(record.key, record.key_size, commit) != OK:
+        if self.read_key(record.key, record.key_size, &commit.partition) != OK:
             self.kind[n] = FAULTY
             self.partition[n] = FAULT_KEY
             self.faulty = True
         elif record.value_size >= 0 and read_commit_value(
                 record.value, record.value_size, commit) != OK:
             self.kind[n] = FAULTY
+            self.group[n] = self.topic[n] = -1
             self.partition[n] = FAULT_VALUE
             self.faulty = True
-            commit.metadata_size = 0
         else:
             self.kind[n] = OFFSET if record.value_size >= 0 else OFFSET_TOMBSTONE
-            self.group[n] = self.groups.quick(commit.group, commit.group_size)
-            self.topic[n] = self.topics.quick(commit.topic, commit.topic_size)
             self.partition[n] = commit.partition
             if commit.metadata_size > 0:   # a tombstone has none, and no address either
                 memcpy(&self.heap[0] + self.heap_size, commit.metadata, commit.metadata_size)
@@ -339,6 +330,35 @@ cdef class Columns:
         self.leader_epoch[n] = commit.leader_epoch
         self.commit_timestamp[n] = commit.commit_timestamp
         self.expire_timestamp[n] = commit.expire_timestamp
+
+    @cython.boundscheck(False)    # as add_plain
+    cdef inline Status read_key(self, const uint8_t* key, int32_t size,
+                                int32_t* partition) noexcept nogil:
+        """Set the row's group and topic. The topics of a group's commit take turns, so the last
+        few pairs are found by the key's bytes up to its partition, lengths included."""
+        cdef Recent short_one
+        cdef Recent* recent = &short_one
+        cdef Commit commit
+        cdef Status status
+        cdef uint64_t last = 0
+        cdef int32_t prefix = size - KEY_ENDS
+        memset(&short_one, 0, sizeof(Recent))
+        if prefix >= 8:
+            memcpy(&last, key + size - 12, 8)
+            last = (last ^ <uint64_t>prefix) * <uint64_t>0x9E3779B97F4A7C15
+            recent = &self.recent[last >> RECENT_SHIFT]
+        if recent.at == NULL or recent.size != prefix or not coterie_equal(
+                recent.at, key + 2, prefix):
+            status = read_commit_key(key, size, &commit)
+            if status != OK:
+                return status
+            recent.at, recent.size = key + 2, prefix
+            recent.partition_at = 6 + commit.group_size + commit.topic_size
+            recent.group = self.groups.number(commit.group, commit.group_size)
+            recent.topic = self.topics.number(commit.topic, commit.topic_size)
+        partition[0] = load_i32(key + recent.partition_at)
+        self.group[self.n], self.topic[self.n] = recent.group, recent.topic
+        return OK
 
     @cython.boundscheck(False)    # as add_plain
     cdef void add_other(self, Record* record, int16_t version) noexcept nogil:
