@@ -4,6 +4,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from coterie._core.batch cimport Batch, Record, Records
 from coterie._core.commit cimport Commit
 from coterie._core.keytable cimport Entry, Table, Value
+from coterie._core.waiting cimport Queue
 
 cdef enum OnFault:
     SKIP = 0
@@ -20,6 +21,7 @@ cdef struct Parsed:              # one record of the batch at hand, classified
 
 cdef class PartitionFold:
     cdef Table table
+    cdef Queue queue                     # plain commits that are read, not yet in the table
     cdef Records records
     cdef Parsed* parsed
     cdef Py_ssize_t parsed_capacity
@@ -51,6 +53,9 @@ cdef class PartitionFold:
     cdef int fault_at(self, int kind, const Batch* batch, object offset, str detail) except -1
     cdef bint recovery_cuts(self, int frame, const Batch* batch) except -1
     cdef int take_batch(self, const Batch* batch) except -1
+    cdef int take_waiting(self) except -1
+    cdef bint take_plain(self, const Batch* batch) except -1
+    cdef int count_batch(self, const Batch* batch, int64_t first, Py_ssize_t count) except -1
     cdef int reserve_parsed(self, Py_ssize_t count) except -1
     cdef void classify(self, Record* record, Parsed* out) noexcept nogil
     cdef int apply_all(self, const Batch* batch) except -1

@@ -1,8 +1,9 @@
 """One log partition folded into the last state of each key. See ``fold.pyi``.
 
 Knows bytes and positions; reads no file and no clock. Plain commits, nearly all there is, are
-taken a batch at a time without Python objects: parse, hash, prefetch, then put. Group metadata,
-transactions and what is unknown are few and take the slow road, in log order with the rest.
+parsed and hashed and wait (`waiting.pxd`) for their places to come from memory. Group metadata,
+transactions, faults and what is compressed take the road through `Records`, in log order with
+the rest.
 Source of the rules: GroupMetadataManager.doLoadGroupsAndOffsets, LogSegment.recover.
 """
 cimport cython
@@ -22,6 +23,9 @@ from coterie._core.keytable cimport (
     Entry, Value, coterie_is_ascii, coterie_keyhash, own_metadata, prefetch_entry,
     prefetch_slot, remove_plain, set_if_newer, set_plain, table_free, table_init, table_intern)
 
+from coterie._core.waiting cimport (
+    FULL, queue_apply, queue_batch, queue_free, queue_reserve, to_value)
+
 from coterie._core.batch import KINDS
 from coterie._core.generations import GroupLog
 from coterie._core.schema import decode_key, decode_value
@@ -38,6 +42,11 @@ cdef enum:
     UNKNOWN = 4
     FAULTY = 5
     LEFT_OUT = 6                 # later than the time asked for
+
+cdef enum:
+    MIN_RECORD = 7               # bytes
+
+cdef int64_t MAX_MS = 0x7FFFFFFFFFFFFFFF
 
 FRAME_DETAIL = {
     FRAME_TAIL: "bytes after the last batch",
@@ -89,6 +98,7 @@ cdef class PartitionFold:
 
     def __dealloc__(self):
         table_free(&self.table)
+        queue_free(&self.queue)
         free(self.parsed)
 
     @property
@@ -128,6 +138,7 @@ cdef class PartitionFold:
         return 0
 
     cdef int run(self, const uint8_t* data, int64_t size) except -1:
+        self.queue.count = 0
         cdef Batch batch
         cdef int64_t at = 0
         cdef Frame frame
@@ -145,9 +156,34 @@ cdef class PartitionFold:
             elif self.on_fault != LOAD and self.on_fault != RECOVER and not crc_holds(&batch):
                 self.fault_at(FAULT_CRC, &batch, None,
                               f"the stored checksum {batch.crc} does not hold")
-            else:
+            elif not self.take_plain(&batch):
+                self.take_waiting()
                 self.take_batch(&batch)
             self.seq += 1
+        return self.take_waiting()
+
+    cdef bint take_plain(self, const Batch* batch) except -1:
+        """A batch of nothing but plain commits, as nearly all are; False: it is not, or has a
+        fault, and none of it is taken."""
+        cdef int32_t count = batch.record_count
+        cdef int64_t until_ms = self.until_ms if self.bounded else MAX_MS
+        if (batch.magic != 2 or batch.codec != 0 or batch.control or batch.transactional
+                or count < 1 or count > batch.size // MIN_RECORD or self.only is not None
+                or self.history is not None):
+            return False
+        if queue_reserve(&self.queue, count) != 0:
+            raise MemoryError
+        if not queue_batch(&self.queue, &self.table, batch, until_ms, self.seq):
+            return False
+        self.count_batch(batch, batch.base_offset, count)
+        if self.queue.count >= FULL:
+            self.take_waiting()
+        return True
+
+    cdef int take_waiting(self) except -1:
+        """Whatever else changes state first lets what waits go before it."""
+        if self.queue.count and queue_apply(&self.queue, &self.table) != 0:
+            raise MemoryError
         return 0
 
     cdef bint recovery_cuts(self, int frame, const Batch* batch) except -1:
@@ -179,29 +215,34 @@ cdef class PartitionFold:
 
     cdef int take_batch(self, const Batch* batch) except -1:
         cdef int fault = self.records.read(batch)
-        cdef int64_t first, last
+        cdef int64_t first = batch.base_offset
         if fault != NO_FAULT:
             return self.fault_at(fault, batch, None, self.records.detail)
-        self.batch_count += 1
-        self.record_count += self.records.count
-        last = batch.base_offset
+        if batch.magic < 2 and self.records.count:
+            first = self.records.items[0].offset
+        self.count_batch(batch, first, self.records.count)
+        if batch.control:
+            return self.apply_marker(batch) if self.records.count else 0
+        return self.apply_all(batch) if self.records.count else 0
+
+    cdef int count_batch(self, const Batch* batch, int64_t first, Py_ssize_t count) except -1:
+        """Note a batch that could be read: what the summary and the trust in a log go by."""
+        cdef int64_t last = batch.base_offset
         if batch.magic == 2:
             last = wrap_add(last, batch.last_offset_delta)
-        first = (batch.base_offset if batch.magic == 2 or self.records.count == 0
-                 else self.records.items[0].offset)
+        self.batch_count += 1
+        self.record_count += count
         if self.first_offset < 0:
             self.first_offset = first
             self.first_timestamp = batch.max_timestamp
         if 0 <= self.expected_offset < first or (
-                batch.magic == 2 and self.records.count <= batch.last_offset_delta):
+                batch.magic == 2 and count <= batch.last_offset_delta):
             self.gap = True
         self.last_offset = last
         self.expected_offset = wrap_add(last, 1)
         if batch.max_timestamp > self.max_timestamp:
             self.max_timestamp = batch.max_timestamp
-        if batch.control:
-            return self.apply_marker(batch) if self.records.count else 0
-        return self.apply_all(batch) if self.records.count else 0
+        return 0
 
     cdef int reserve_parsed(self, Py_ssize_t count) except -1:
         cdef Parsed* grown
@@ -427,16 +468,6 @@ cdef class PartitionFold:
             "commit", commit.key[:commit.key_size], record.offset, record.timestamp,
             batch.producer_id if batch.transactional else None, value))
         return 0
-
-
-cdef inline void to_value(const Commit* commit, int64_t position, Value* out) noexcept nogil:
-    out.position = position
-    out.offset = commit.offset
-    out.commit_timestamp = commit.commit_timestamp
-    out.expire_timestamp = commit.expire_timestamp
-    out.metadata = commit.metadata
-    out.metadata_size = commit.metadata_size
-    out.leader_epoch = commit.leader_epoch
 
 
 cdef bytes unpack_value(tuple pending, Value* out):

@@ -13,6 +13,7 @@ from libc.string cimport memcpy, memset
 
 cdef extern from "keyhash.h" nogil:
     uint64_t coterie_keyhash(const uint8_t* key, size_t size)
+    uint64_t coterie_keyhash_ascii(const uint8_t* key, size_t size, bint* ascii)
     bint coterie_equal(const uint8_t* one, const uint8_t* other, size_t size)
     bint coterie_is_ascii(const uint8_t* at, size_t size)
 
@@ -161,6 +162,16 @@ cdef inline void prefetch_entry(const Table* table, uint64_t hash) noexcept nogi
         entry = &table.entries[<uint32_t>word - 1]
         coterie_prefetch(entry)
         coterie_prefetch(&entry.value.metadata)
+
+
+cdef inline void prefetch_key(const Table* table, uint64_t hash) noexcept nogil:
+    """The bytes to compare with, once `prefetch_entry` has brought the entry."""
+    cdef uint64_t word = table.slots[(hash >> 32) & table.mask]
+    cdef const uint8_t* key
+    if word:
+        key = table.arena + table.entries[<uint32_t>word - 1].key_at
+        coterie_prefetch(key)
+        coterie_prefetch(key + 40)
 
 
 cdef inline void drop_metadata(Entry* entry) noexcept nogil:

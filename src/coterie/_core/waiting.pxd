@@ -1,0 +1,138 @@
+"""Plain commits on their way into the table, many at a time. Header only: inlined into the fold.
+
+A key's slot, its entry and its bytes lie in three places that no cache holds for a big log. So
+commits wait here, over several batches (most are short), while each of the three is fetched in a
+pass of its own, and are put in the order they came. What waits borrows from the piece's bytes.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+
+from coterie._core.batch cimport Batch, Record
+from coterie._core.commit cimport (
+    KEY_OFFSET_MAX, Commit, read_commit_key, read_commit_value)
+from coterie._core.cursor cimport OK, Cursor, load_i16
+from coterie._core.keytable cimport (
+    Entry, Table, Value, coterie_keyhash_ascii, coterie_prefetch, prefetch_entry, prefetch_key,
+    prefetch_slot, remove_plain, set_plain, table_intern)
+from coterie._core.record cimport record_v2
+
+cdef enum:
+    FULL = 96                    # enough to hide the memory, few enough to stay in the L1 cache
+    AHEAD = 8192                 # bytes of the log to prefetch: less gains less, more no more
+    V2_HEADER = 61
+
+cdef struct Waiting:
+    const uint8_t* key           # after its version
+    uint64_t hash
+    int64_t seq                  # of its batch
+    int32_t key_size
+    bint tombstone
+    Value value
+
+cdef struct Queue:
+    Waiting* items
+    Py_ssize_t count
+    Py_ssize_t capacity
+
+
+cdef inline int queue_reserve(Queue* queue, Py_ssize_t more) noexcept nogil:
+    """Room for `more`. -1: no memory."""
+    cdef Py_ssize_t want = queue.count + more
+    cdef Waiting* grown
+    if want > queue.capacity:
+        grown = <Waiting*>realloc(queue.items, 2 * want * sizeof(Waiting))
+        if grown == NULL:
+            return -1
+        queue.items, queue.capacity = grown, 2 * want
+    return 0
+
+
+cdef inline void queue_free(Queue* queue) noexcept:
+    free(queue.items)
+    queue.items = NULL
+
+
+cdef inline bint wait(Queue* queue, const Table* table, const Record* record, int64_t position,
+                      int64_t seq) noexcept nogil:
+    """Let one record wait; False: it is none that may, and nothing happened."""
+    cdef Waiting* item = &queue.items[queue.count]
+    cdef Commit commit
+    cdef bint ascii = False
+    if record.key_size < 2 or not 0 <= load_i16(record.key) <= KEY_OFFSET_MAX or read_commit_key(
+            record.key, record.key_size, &commit) != OK:
+        return False
+    item.hash = coterie_keyhash_ascii(commit.key, commit.key_size, &ascii)
+    item.tombstone = record.value_size < 0
+    if not ascii or not item.tombstone and read_commit_value(
+            record.value, record.value_size, &commit) != OK:
+        return False
+    prefetch_slot(table, item.hash)
+    item.key, item.key_size, item.seq = commit.key, commit.key_size, seq
+    if not item.tombstone:
+        to_value(&commit, position, &item.value)
+    queue.count += 1
+    return True
+
+
+cdef inline bint queue_batch(Queue* queue, const Table* table, const Batch* batch, int64_t until_ms,
+                             int64_t seq) noexcept nogil:
+    """Let a batch of plain commits wait, whole; False: it is no such batch, and none of it waits.
+
+    The caller made room. Records later than `until_ms` are left out.
+    """
+    cdef Py_ssize_t before = queue.count
+    cdef int64_t position = 0
+    cdef int32_t i
+    cdef Cursor cur
+    cdef Record record
+    cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
+    for i in range(batch.record_count):
+        # What comes some batches on, for the checksum: see columns.pyx. Never a read.
+        coterie_prefetch(cur.at + AHEAD)
+        coterie_prefetch(cur.at + AHEAD + 64)
+        if record_v2(&cur, batch, &record) != OK:
+            break
+        if i == 0:
+            position = record.offset
+        if record.timestamp <= until_ms and not wait(queue, table, &record, position, seq):
+            break
+    else:
+        if cur.at == cur.end:
+            return True
+    queue.count = before
+    return False
+
+
+cdef inline int queue_apply(Queue* queue, Table* table) noexcept nogil:
+    """Put all that waits, in order. -1: no memory."""
+    cdef Py_ssize_t i
+    cdef Waiting* item
+    cdef Entry* entry
+    cdef int64_t index
+    for i in range(queue.count):
+        prefetch_entry(table, queue.items[i].hash)
+    for i in range(queue.count):
+        prefetch_key(table, queue.items[i].hash)
+    for i in range(queue.count):
+        item = &queue.items[i]
+        index = table_intern(table, item.hash, item.key, item.key_size)
+        if index < 0:
+            return -1
+        entry = &table.entries[index]
+        if item.tombstone:
+            remove_plain(entry, item.seq)
+        else:
+            set_plain(entry, &item.value, item.seq)
+    queue.count = 0
+    return 0
+
+
+cdef inline void to_value(const Commit* commit, int64_t position, Value* out) noexcept nogil:
+    """What the table keeps of a commit; the metadata is borrowed."""
+    out.position = position
+    out.offset = commit.offset
+    out.commit_timestamp = commit.commit_timestamp
+    out.expire_timestamp = commit.expire_timestamp
+    out.metadata = commit.metadata
+    out.metadata_size = commit.metadata_size
+    out.leader_epoch = commit.leader_epoch
