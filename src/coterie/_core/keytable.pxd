@@ -95,11 +95,12 @@ cdef inline int table_widen(Table* table) noexcept nogil:
 
 
 cdef inline int table_reserve(Table* table, uint32_t key_size) noexcept nogil:
-    """Room for one more entry and its key. -1: no memory."""
+    """Room for one more entry and its key. -1: no memory. A small table grows by much: pages that
+    nothing was written to cost nothing, and each copy touches as many again."""
     cdef uint64_t want
     cdef void* grown
     if table.count == table.capacity:
-        want = table.capacity * 2 if table.capacity else 256
+        want = table.capacity * (4 if table.capacity < 1 << 20 else 2) if table.capacity else 256
         if want > 0x7FFFFFFF:
             return -1
         grown = realloc(table.entries, want * sizeof(Entry))
@@ -108,7 +109,8 @@ cdef inline int table_reserve(Table* table, uint32_t key_size) noexcept nogil:
         table.entries = <Entry*>grown
         table.capacity = <uint32_t>want
     if table.arena_size + key_size > table.arena_capacity:
-        want = 2 * table.arena_capacity + key_size + 4096
+        want = table.arena_capacity * (4 if table.arena_capacity < 1 << 26 else 2)
+        want += key_size + 4096
         grown = realloc(table.arena, want)
         if grown == NULL:
             return -1
