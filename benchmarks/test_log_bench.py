@@ -48,20 +48,17 @@ def log(request, tmp_path_factory):
 def decode(peer, log):
     if peer != "coterie":
         return log_peers.decode(peer, log)
-    commits = tombstones = others = total = 0
-    for data in log:
-        columns = decode_columns(data)
-        kinds = np.bincount(columns["kind"], minlength=len(KIND_NAMES))
-        commits += int(kinds[OFFSET])
-        tombstones += int(kinds[TOMBSTONE])
-        others += len(columns["kind"]) - int(kinds[OFFSET]) - int(kinds[TOMBSTONE])
-        total += int(columns["offset"].sum()) + int(kinds[TOMBSTONE]) + others_below_zero(columns)
-    return commits, tombstones, others, total
+    return tuple(map(sum, zip(*(tally(decode_columns(data)) for data in log), strict=True)))
 
 
-def others_below_zero(columns):
-    """Rows that are no commit have offset -1: take them out of the sum again."""
-    return int((columns["kind"] > TOMBSTONE).sum())
+def tally(columns):
+    """As a peer counts: commits, tombstones, other records, and the sum of the offsets."""
+    kind = columns["kind"]
+    commits = int(np.count_nonzero(kind == OFFSET))
+    tombstones = int(np.count_nonzero(kind == TOMBSTONE))
+    nowhere = len(kind) - commits  # rows that are no commit have offset -1
+    total = int(columns["offset"].sum()) + nowhere
+    return commits, tombstones, nowhere - tombstones, total
 
 
 def fold(peer, log):
