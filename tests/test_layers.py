@@ -35,7 +35,8 @@ ROOMS = {  # room of the core -> its modules; a name may end in `*`
     "bytes": "cursor checksum compress text fields schema encode subscription"
     " batch record reader writer",
     "structures": "arguments timers votes offsets expiry",
-    "bulk": "keytable commit fold* intake partial generations columns* scan merge",
+    "bulk": "keytable commit waiting producers fold* intake partial generations columns*"
+    " scan merge",
     "machine": "group* member* coordinator* effects load trace*",
 }
 MAY_USE = {  # room -> rooms below it; each may use itself

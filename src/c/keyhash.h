@@ -34,8 +34,8 @@ static inline uint64_t coterie_keyhash(const uint8_t *key, size_t size) {
 }
 
 /* coterie_keyhash of an offset key (after its version), and whether its names are ASCII as they
- * stand, from the same loads. The partition, the last four bytes, may be anything below 2^15; of a
- * bigger one, and of a name of 128 bytes or more, the answer may be 0 though the names are ASCII. */
+ * stand, from the same loads. The partition, the last four bytes, may be anything below 2^15; of
+ * a bigger one, and of a name of 128 bytes or more, the answer may be 0 though they are ASCII. */
 static inline uint64_t coterie_keyhash_ascii(const uint8_t *key, size_t size, int *ascii) {
     uint64_t hash = COTERIE_HASH_A ^ (size * COTERIE_HASH_B), word, last, seen;
     uint32_t tail;

@@ -28,6 +28,9 @@ cdef enum Fault:             # why a batch or a record is left out; KINDS names 
 cdef enum:
     MARKER_ABORT = 0
     MARKER_COMMIT = 1
+    V2_HEADER = 61
+    MIN_RECORD_V2 = 7        # length, attributes, three deltas, two sizes, header count: 1 each
+    AHEAD = 8192             # bytes of a log to prefetch: less gains less, more no more
 
 cdef struct Batch:
     const uint8_t* start         # first byte of the batch

@@ -27,10 +27,8 @@ cdef enum:
     MAGIC_AT = 16
     HEADER_UP_TO_MAGIC = 17
     MIN_LENGTH = 14              # LegacyRecord.RECORD_OVERHEAD_V0
-    V2_HEADER = 61
     V0_HEADER = 26               # up to and with the two lengths of key and value
     V1_HEADER = 34
-    MIN_RECORD_V2 = 7            # length, attributes, three deltas, two sizes, header count: 1 each
     GZIP = 1
     ZSTD = 4
 

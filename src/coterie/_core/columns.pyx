@@ -10,8 +10,9 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from coterie._core.batch cimport (
-    FAULT_CRC, FAULT_KEY, FAULT_VALUE, FRAME_BATCH, NO_FAULT, Batch, Frame, Record, Records,
-    crc_holds, frame_batch, frame_to_fault, plausible_base, read_marker)
+    AHEAD, FAULT_CRC, FAULT_KEY, FAULT_VALUE, FRAME_BATCH, MIN_RECORD_V2, NO_FAULT, V2_HEADER,
+    Batch, Frame, Record, Records, crc_holds, frame_batch, frame_to_fault, plausible_base,
+    read_marker)
 from coterie._core.commit cimport (
     KEY_GROUP, KEY_NEWER_MAX, KEY_OFFSET_MAX, Commit, check_group_value, read_commit_key,
     read_commit_value)
@@ -39,12 +40,9 @@ cdef enum:
     UNKNOWN = 5
     MARKER = 6
     FAULTY = 7
-    AHEAD = 8192                 # bytes to prefetch: less gains less, more no more
     RECENT = 64
     RECENT_SHIFT = 58            # of a 64-bit product: its upper bits choose the slot
     KEY_ENDS = 6                 # bytes of a commit key's version and partition
-    V2_HEADER = 61
-    MIN_RECORD_V2 = 7
     ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
 
 ROW_DTYPES = {

@@ -13,8 +13,9 @@ from libc.stdlib cimport free, realloc
 from coterie._core.batch cimport (
     FAULT_CRC, FAULT_KEY, FAULT_MARKER, FAULT_VALUE,
     FRAME_BATCH, FRAME_END, FRAME_LENGTH, FRAME_MAGIC, FRAME_SHORT, FRAME_TAIL, MARKER_ABORT,
-    MARKER_COMMIT, NO_FAULT, Batch, Frame, Record, Records, crc_holds, frame_as_loader,
-    frame_batch, frame_to_fault, plausible_base, read_marker, unread_magic_holds)
+    MARKER_COMMIT, MIN_RECORD_V2, NO_FAULT, Batch, Frame, Record, Records, crc_holds,
+    frame_as_loader, frame_batch, frame_to_fault, plausible_base, read_marker,
+    unread_magic_holds)
 from coterie._core.commit cimport (
     KEY_GROUP, KEY_NEWER_MAX, KEY_OFFSET_MAX, Commit, check_group_value, read_commit_key,
     read_commit_value)
@@ -23,11 +24,13 @@ from coterie._core.keytable cimport (
     Entry, Value, coterie_is_ascii, coterie_keyhash, own_metadata, prefetch_entry,
     prefetch_slot, remove_plain, set_if_newer, set_plain, table_free, table_init, table_intern)
 
+from coterie._core.producers cimport unpack_value
 from coterie._core.waiting cimport (
     FULL, queue_apply, queue_batch, queue_free, queue_reserve, to_value)
 
 from coterie._core.batch import KINDS
 from coterie._core.generations import GroupLog
+from coterie._core.producers import Producer
 from coterie._core.schema import decode_key, decode_value
 from coterie._core.text import decode_utf8
 from coterie.errors import ArgumentError, CorruptData
@@ -43,9 +46,6 @@ cdef enum:
     FAULTY = 5
     LEFT_OUT = 6                 # later than the time asked for
 
-cdef enum:
-    MIN_RECORD = 7               # bytes
-
 cdef int64_t MAX_MS = 0x7FFFFFFFFFFFFFFF
 
 FRAME_DETAIL = {
@@ -54,25 +54,6 @@ FRAME_DETAIL = {
     FRAME_MAGIC: "a magic outside 0-2",
     FRAME_SHORT: "a batch too short for its own header",
 }
-
-
-class Producer:
-    """The transactions of one producer id in a piece of log.
-
-    ``first_seq`` and ``first_committed`` tell of the first marker (-1: none), which also decides
-    what earlier pieces left open; ``before`` are the keys this piece wrote before it, which it
-    therefore does not decide for those; ``pending`` is open at the end: index of the key ->
-    (position, offset, commit_timestamp, expire_timestamp, leader_epoch, metadata), None where a
-    transactional tombstone took it back.
-    """
-
-    __slots__ = ("before", "first_committed", "first_seq", "pending")
-
-    def __init__(self):
-        self.first_seq = -1
-        self.first_committed = False
-        self.before = frozenset()
-        self.pending = {}
 
 
 @cython.final
@@ -168,7 +149,7 @@ cdef class PartitionFold:
         cdef int32_t count = batch.record_count
         cdef int64_t until_ms = self.until_ms if self.bounded else MAX_MS
         if (batch.magic != 2 or batch.codec != 0 or batch.control or batch.transactional
-                or count < 1 or count > batch.size // MIN_RECORD or self.only is not None
+                or count < 1 or count > batch.size // MIN_RECORD_V2 or self.only is not None
                 or self.history is not None):
             return False
         if queue_reserve(&self.queue, count) != 0:
@@ -468,19 +449,6 @@ cdef class PartitionFold:
             "commit", commit.key[:commit.key_size], record.offset, record.timestamp,
             batch.producer_id if batch.transactional else None, value))
         return 0
-
-
-cdef bytes unpack_value(tuple pending, Value* out):
-    """The metadata is borrowed from the bytes that are returned: hold them until it is copied."""
-    cdef bytes metadata = pending[5]
-    out.position = pending[0]
-    out.offset = pending[1]
-    out.commit_timestamp = pending[2]
-    out.expire_timestamp = pending[3]
-    out.leader_epoch = pending[4]
-    out.metadata = metadata
-    out.metadata_size = <int32_t>len(metadata)
-    return metadata
 
 
 cdef bytes canonical(bytes name):

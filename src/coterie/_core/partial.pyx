@@ -12,9 +12,11 @@ from coterie._core.keytable cimport (
     Entry, Table, Value, coterie_keyhash, own_metadata, put, remove_plain, set_if_newer,
     table_intern)
 
+from coterie._core.producers cimport unpack_value
+
 import numpy as np
 
-from coterie._core.fold import Producer
+from coterie._core.producers import Producer
 
 cdef enum:
     PRESENT = 1
@@ -50,19 +52,14 @@ cdef int settle(PartitionFold fold, object left_open, object producer, list inde
     """Decide what the earlier piece left open by the later one's first marker."""
     cdef Value value
     cdef Entry* entry
-    cdef bytes metadata
+    cdef bytes _metadata      # keeps alive what `value` points into
     before = {index_of[index] for index in producer.before}
     if not producer.first_committed:
         return 0
     for index, pending in left_open.items():
         if pending is None or index in before:
             continue
-        metadata = pending[5]
-        value.position, value.offset = pending[0], pending[1]
-        value.commit_timestamp, value.expire_timestamp = pending[2], pending[3]
-        value.leader_epoch = pending[4]
-        value.metadata = metadata
-        value.metadata_size = <int32_t>len(metadata)
+        _metadata = unpack_value(pending, &value)
         entry = &fold.table.entries[<int64_t>index]
         if set_if_newer(entry, &value, producer.first_seq + shift) and own_metadata(entry) != 0:
             raise MemoryError

@@ -7,7 +7,7 @@ pass of its own, and are put in the order they came. What waits borrows from the
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
-from coterie._core.batch cimport Batch, Record
+from coterie._core.batch cimport AHEAD, V2_HEADER, Batch, Record
 from coterie._core.commit cimport (
     KEY_OFFSET_MAX, Commit, read_commit_key, read_commit_value)
 from coterie._core.cursor cimport OK, Cursor, load_i16
@@ -18,8 +18,6 @@ from coterie._core.record cimport record_v2
 
 cdef enum:
     FULL = 96                    # enough to hide the memory, few enough to stay in the L1 cache
-    AHEAD = 8192                 # bytes of the log to prefetch: less gains less, more no more
-    V2_HEADER = 61
 
 cdef struct Waiting:
     const uint8_t* key           # after its version
