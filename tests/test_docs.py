@@ -1,10 +1,14 @@
 """The examples of the documentation run, and say what they say."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from broker_session import REQUESTS, SERVER, made_log
 
+import golden_data
+from commandline import coterie
 from coterie import run_trace
 from coterie.requests import OPS
 
@@ -35,3 +39,27 @@ def test_the_example_trace_ends_as_the_page_says():
 def test_the_page_on_traces_names_every_op():
     text = (DOCS / "traces.md").read_text(encoding="utf-8")
     assert not [op for op in OPS if f"`{op}`" not in text]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """What the pages of questions name: ``copy``, ``broker`` and a broker's logs."""
+    found = tmp_path_factory.mktemp("docs")
+    (found / "copy").symlink_to(golden_data.log("basic"))
+    made_log(found).rename(found / "broker")
+    for path in (REQUESTS, SERVER):
+        (found / path.name).symlink_to(path)
+    return found
+
+
+QUESTIONS = ["explain.md", "undo.md"]
+CONSOLE = [(page, block) for page in QUESTIONS for block in blocks(page, "console")]
+
+
+@pytest.mark.parametrize(("page", "block"), CONSOLE)
+def test_a_page_on_a_question_shows_what_its_command_prints(page, block, folder):
+    command, _, shown = block.removeprefix("$ coterie ").partition("\n")
+    told = coterie(*shlex.split(command), cwd=folder)
+    assert (told.stdout + told.stderr).strip("\n") == shown.strip("\n")
+    if " -o " in command:
+        assert [(folder / "back.csv").read_text()] == blocks(page, "csv")

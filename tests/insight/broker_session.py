@@ -78,6 +78,7 @@ class Session:
                 "metadata": asked["protocols"][0]["metadata"],
             }
             self.members.setdefault(group, {})[answer["memberId"]] = who
+            self.replace(at_ms, group, who["instance"], answer)
             if answer["members"]:
                 ids = [one["memberId"] for one in answer["members"]]
                 place = answer["generationId"], answer["protocolName"], answer["leader"], ids
@@ -86,7 +87,19 @@ class Session:
             self.assigned[group] = {
                 one["memberId"]: base64.b64decode(one["assignment"]) for one in asked["assignments"]
             }
-            self.write(at_ms, group, {})
+            self.write(at_ms, group)
+
+    def replace(self, at_ms, group, instance, answer):
+        """A static member that comes back under a new id is written in the same generation."""
+        generation, *_, ids = self.head.get(group, (None, []))
+        known, new = self.members[group], answer["memberId"]
+        if instance is None or generation != answer["generationId"] or new in ids:
+            return
+        (old,) = [one for one in ids if known[one]["instance"] == instance]
+        ids[ids.index(old)] = new
+        known[new]["client"] = known[old]["client"]  # a member's client stays the first one's
+        self.assigned[group][new] = self.assigned[group].pop(old)
+        self.write(at_ms, group)
 
     def said(self, at_ms, line):
         empty = re.search(r"Group (\S+) with generation (\d+) is now empty", line)
@@ -94,7 +107,7 @@ class Session:
             made = value(int(empty[2]), at_ms, None, None, [])
             self.records.append((at_ms, empty[1], made))
 
-    def write(self, at_ms, group, became):
+    def write(self, at_ms, group):
         generation, protocol, leader, ids = self.head[group]
         parts = [
             member(one, self.members[group][one], self.assigned[group].get(one, b"")) for one in ids

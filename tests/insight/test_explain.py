@@ -247,6 +247,7 @@ def test_the_server_log_tells_who_left_and_who_was_evicted(session):
     assert (rows[2]["duration_ms"], rows[2]["duration_source"]) == (206, "server log")
     rows, _ = asked(session, "pay", "--server-log", SERVER)
     assert "re-joining group during Stable" in rows[3]["reason"]
+    assert gone(rows[4]) == [("p2", "evicted", "server log")]
     assert gone(rows[5]) == [("p1", "evicted", "server log")]
 
 
@@ -254,7 +255,9 @@ def test_the_request_log_tells_who_sent_a_leave_group_and_who_did_not(session):
     rows, _ = asked(session, "orders-app", "--request-log", REQUESTS)
     assert gone(rows[4]) == [("o3", "evicted", "request log")]
     assert gone(rows[5]) == [("o2", "left", "request log")]
-    rows, _ = asked(session, "pay", "--request-log", REQUESTS)
+    rows, everything = asked(session, "pay", "--request-log", REQUESTS)
+    (back,) = of_kind(everything, "static_replacement")  # README: dies, and comes back
+    assert [cause["group_instance_id"] for cause in back["causes"]] == ["pay-2"]
     first = [cause for cause in rows[3]["causes"] if cause["what"] == "rejoined_first"]
     # It tells nothing of the time after its last request of the group: no eviction is claimed.
     assert gone(rows[5]) == [("p1", "left_or_evicted", "records")]

@@ -35,6 +35,11 @@ HEADINGS = ("TIME", "GEN", "MEMBERS", "EVENT", "CAUSE", "NO ASSIGNMENT")
 SUMS = ("flapping", "client", "summary")
 ZONE = re.compile(r"Z|[+-]\d\d:?\d\d")
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+# What a coordinator says beside its reason: the random part of a member id, and what is not there.
+UNSAID = re.compile(
+    r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    r"|; client reason: not provided| with group instance id None"
+)
 Reading = Callable[[Iterable[str], str], Iterator[brokerlog.Told]]
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -153,7 +158,7 @@ def cause_of(row: Row) -> str:
     """Return the cause, with the coordinator's own reason and how long a time without members."""
     text: str = row["cause"]
     if row["reason"]:
-        text += f" [server log: {row['reason']}]"
+        text += f" [server log: {UNSAID.sub('', row['reason'])}]"
     if row["event"] == EMPTY and row["duration_ms"] is not None:
         text += f" for {seconds(row['duration_ms'])}"
     if row["event"] == explain.COMMITS and row["until"] != row["timestamp"]:
@@ -178,7 +183,7 @@ def sum_lines(rows: list[Row]) -> Iterator[str]:
     for row in rows:
         if row["event"] == "summary":
             text = shapes.printable(row["cause"])
-            if row["duration_ms"] is not None:
+            if row["duration_ms"]:
                 bound = "" if row["duration_source"] else "at least "
                 text += f", without an assignment for {bound}{seconds(row['duration_ms'])}"
             yield text

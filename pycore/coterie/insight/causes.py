@@ -39,7 +39,7 @@ WHATS = {  # what -> how it is said of some members, or of the group
     "recreated": "the group was made anew",
     "gap": "generations without a record",
     "cooperative_step": "second step of a cooperative rebalance",
-    "partitions_appeared": "partitions assigned for the first time",
+    "partitions_appeared": "partitions newly assigned",
     "restarted_left": "{} left and came back",
     "restarted_evicted": "{} was evicted and came back",
     "rejoined_first": "{} joined again",

@@ -174,6 +174,7 @@ def summary_text(rows: list[Row], rebalances: int, empty: list[Row]) -> str:
     if empty:
         spent = sum(row.get("duration_ms") or 0 for row in empty)
         ends = [row for row in rows if row["event"] in EVENTS[:5]]
-        still = " and at the end of the log" if ends[-1] is empty[-1] else ""
-        text.append(f"without members for {spent / 1000:.1f} s{still}")
+        when = [f"for {spent / 1000:.1f} s"] if spent else []
+        when += ["at the end of the log"] if ends[-1] is empty[-1] else []
+        text.append(f"without members {' and '.join(when)}")
     return ", ".join(text)
