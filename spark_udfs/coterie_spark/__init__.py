@@ -5,14 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie_spark.frame import replay_frame
-from coterie_spark.insight import explain, undo
+from coterie_spark.insight import explain, metrics, undo
 from coterie_spark.replay import Replay, replay
 from coterie_spark.traces import run_traces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Replay", "explain", "register", "replay", "replay_frame", "run_traces", "undo"]
+__all__ = [
+    "Replay",
+    "explain",
+    "metrics",
+    "register",
+    "replay",
+    "replay_frame",
+    "run_traces",
+    "undo",
+]
 
 
 def register(spark: SparkSession) -> None:

@@ -192,3 +192,4 @@ def question(name: str) -> Frame:
 
 explain = question("explain")
 undo = question("undo")
+metrics = question("metrics")

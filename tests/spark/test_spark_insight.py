@@ -16,6 +16,7 @@ QUESTIONS = [
     ("explain", "kip848", {}),
     ("undo", "basic", {"at_ms": RESET_CLI}),
     ("undo", "transactions", {"at_ms": RESET_CLI}),
+    ("metrics", "basic", {"group_filter": "mix"}),
 ]
 
 

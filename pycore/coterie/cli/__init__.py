@@ -17,7 +17,7 @@ import click
 
 from coterie.cli.failures import Terminated, status_of
 
-COMMANDS = ("replay", "groups", "explain", "undo", "records", "verify", "trace")
+COMMANDS = ("replay", "groups", "explain", "undo", "metrics", "records", "verify", "trace")
 
 
 class Commands(click.Group):

@@ -1,0 +1,77 @@
+"""``coterie metrics``: what an exporter would show of each group, from the log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from coterie.cli import asking
+from coterie.cli.params import at_option
+from coterie.insight import metrics, prometheus
+
+TEXT = "prometheus"
+
+
+def pattern(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Try a regular expression, or fail as wrong usage."""
+    if value is not None:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise click.BadParameter(f"{value!r} is no regular expression: {error}") from error
+    return value
+
+
+def pattern_option(flag: str, told: str) -> Callable[[Any], Any]:
+    """Return an option that takes a regular expression."""
+    return click.option(flag, metavar="REGEX", callback=pattern, help=told)
+
+
+@click.command("metrics", short_help="Offsets, commits, members as Prometheus text.")
+@asking.question_options(first=TEXT)
+@at_option
+@pattern_option("--group-filter", "Only groups in whose id REGEX is found.")
+@pattern_option("--group-exclude", "No group in whose id REGEX is found.")
+@pattern_option("--topic-filter", "Only topics in whose name REGEX is found.")
+@pattern_option("--topic-exclude", "No topic in whose name REGEX is found.")
+@click.option(
+    "--names",
+    type=click.Choice(prometheus.NAMES),
+    multiple=True,
+    default=("kafka_exporter", "braedon"),
+    show_default=True,
+    help="Whose names to give; repeatable.",
+)
+@click.option(
+    "--granularity",
+    type=click.Choice(prometheus.GRANULARITIES),
+    default=prometheus.PARTITION,
+    show_default=True,
+    help="topic: no family of single partitions; commits by topic.",
+)
+def command(
+    at_ms: int | None,
+    names: tuple[str, ...],
+    granularity: str,
+    group_filter: str | None,
+    group_exclude: str | None,
+    topic_filter: str | None,
+    topic_exclude: str | None,
+    **options: Any,
+) -> None:
+    """Give each group's offsets, commits, members and rebalances as Prometheus text.
+
+    Names are those of kafka_exporter, braedon's exporter and KMinion. Samples carry no timestamp:
+    they are of the end of the log, or of TIME. --format gives the rows behind them as data.
+    """
+    ask = metrics.Ask(group_filter, group_exclude, topic_filter, topic_exclude)
+    if options["form"] != TEXT:
+        asking.put(metrics.NAME, ask, options, at_ms=at_ms)
+        return
+    parts = asking.parts_of(metrics.NAME, ask, options, at_ms=at_ms)
+    rows = [row for part in parts for row in part.rows]
+    with asking.out_file(options) as path, asking.text_of(path) as out:
+        out.writelines(prometheus.text_lines(rows, names, granularity))

@@ -1,0 +1,166 @@
+"""What an exporter would show of each group, from the log: offsets, commits, members, rebalances.
+
+One row a group (``topic`` null), then one a partition that it has an offset of or committed to.
+Groups that are gone have no rows: a deleted group stops being scraped. ``prometheus`` puts names
+to the numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coterie.assignment import consumer_assignment
+from coterie.errors import CorruptData
+from coterie.insight.commits import COMMITTED
+from coterie.insight.facts import Life, PartitionFacts
+from coterie.rows import java_order
+
+NAME = "metrics"
+FIELDS = {
+    "group_id": "string",
+    "offsets_partition": "int32",
+    "topic": "string",  # null: the row of the group itself
+    "partition": "int32",
+    "offset": "int64",  # null: deleted or expired since
+    "commit_timestamp": "timestamp",  # the latest commit that counts
+    "commits": "int64",  # that count and that the log still has; of the group: of all partitions
+    "state": "string",
+    "protocol_type": "string",
+    "protocol": "string",
+    "generation": "int32",  # of newer groups: the epoch
+    "members": "int64",
+    "empty_members": "int64",  # members with no partition; null: a protocol of another kind
+    "rebalances": "int64",  # generations that the log still has; null: a newer group's
+}
+Key = tuple[str, str, int]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Which groups and topics: regular expressions, searched for anywhere in the name."""
+
+    group_filter: str | None = None
+    group_exclude: str | None = None
+    topic_filter: str | None = None
+    topic_exclude: str | None = None
+
+
+def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
+    """Yield the rows of each group, groups in Java's order, then topics and partitions."""
+    partitions = partitions_by_group(facts)
+    for group in sorted(facts.group_rows, key=java_order):
+        if not passes(group, ask.group_filter, ask.group_exclude):
+            continue
+        theirs = [
+            row
+            for row in partitions.get(group, ())
+            if passes(row["topic"], ask.topic_filter, ask.topic_exclude)
+        ]
+        head = head_of(facts.group_rows[group], facts.lives.get(group)) | {
+            "commits": sum(row["commits"] for row in theirs),
+            "commit_timestamp": latest(row["commit_timestamp"] for row in theirs),
+        }
+        for row in (head, *theirs):
+            yield {name: row.get(name) for name in FIELDS} | {
+                "group_id": group,
+                "offsets_partition": facts.number,
+            }
+
+
+def passes(name: str, wanted: str | None, unwanted: str | None) -> bool:
+    """Return whether a name passes a filter and is not excluded."""
+    if wanted is not None and not re.search(wanted, name):
+        return False
+    return unwanted is None or not re.search(unwanted, name)
+
+
+def latest(times: Iterable[int | None]) -> int | None:
+    """Return the last of the times that are known."""
+    return max((ms for ms in times if ms is not None), default=None)
+
+
+def partitions_by_group(facts: PartitionFacts) -> dict[str, list[Row]]:
+    """Return the rows of each group's partitions, without the group's own names."""
+    counted = commits_by_key(facts)
+    offsets = {
+        (group, row["topic"], row["partition"]): row
+        for group, whole in facts.group_rows.items()
+        for row in whole["offsets"]
+    }
+    found: dict[str, list[Row]] = {}
+    for key in sorted({*counted, *offsets}, key=_place):
+        count, timestamp = counted.get(key, (0, None))
+        now = offsets.get(key, {})
+        row = {
+            "topic": key[1],
+            "partition": key[2],
+            "offset": now.get("offset"),
+            "commit_timestamp": now.get("commit_timestamp", timestamp),
+            "commits": count,
+        }
+        found.setdefault(key[0], []).append(row)
+    return found
+
+
+def commits_by_key(facts: PartitionFacts) -> dict[Key, tuple[int, int | None]]:
+    """Return how many commits of each key count, and the time that the last one gives."""
+    commits = facts.commits
+    counts = ~commits.tombstone & (commits.outcome == COMMITTED)
+    columns = [column[counts] for column in (commits.group, commits.topic, commits.partition)]
+    times = commits.commit_timestamp[counts]
+    if not len(times):
+        return {}
+    keys, last, number = np.unique(
+        np.stack(columns)[:, ::-1], axis=1, return_index=True, return_counts=True
+    )
+    return {
+        (commits.groups[group], commits.topics[topic], partition): (count, None if ms < 0 else ms)
+        for (group, topic, partition), count, ms in zip(
+            keys.T.tolist(), number.tolist(), times[::-1][last].tolist(), strict=True
+        )
+    }
+
+
+def head_of(group: Row, life: Life | None) -> Row:
+    """Return the fields of a group itself."""
+    classic = group["type"] == "classic"
+    readable = not classic or group["protocol_type"] == "consumer"
+    return {
+        **{name: group[name] for name in ("state", "protocol_type", "protocol", "generation")},
+        "members": len(group["members"]),
+        "empty_members": sum(map(is_idle, group["members"])) if readable else None,
+        "rebalances": rebalances(life) if classic else None,
+    }
+
+
+def is_idle(member: Row) -> bool:
+    """Return whether a member has nothing assigned; bytes that do not parse are something."""
+    if "current_tasks" in member:
+        return not any(member["current_tasks"].values())
+    if "current_assignment" in member:
+        return not any(topic["partitions"] for topic in member["current_assignment"])
+    try:
+        return not consumer_assignment(member["assignment"])
+    except CorruptData:
+        return False
+
+
+def rebalances(life: Life | None) -> int:
+    """Return how many generations of a group the log has: records with a new number, not 0."""
+    if life is None:
+        return 0
+    return sum(
+        row["generation"] not in (0, row["previous_generation"])
+        for row in life.generations
+        if not row["tombstone"]
+    )
+
+
+def _place(key: Key) -> tuple[bytes, bytes, int]:
+    return java_order(key[0]), java_order(key[1]), key[2]

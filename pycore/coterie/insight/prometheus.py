@@ -1,0 +1,176 @@
+"""Rows of ``metrics`` in Prometheus' text format, under the names that exporters made known.
+
+A family is a line of the table below: whose name it is, what it says, and which rows give a value.
+Values stand as they are, whole numbers to the last digit; what is not known has no sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+Row = dict[str, Any]
+TOPIC, PARTITION = GRANULARITIES = ("topic", "partition")
+NAMES = ("kafka_exporter", "braedon", "kminion")
+STABLE = "Stable"
+
+
+class Family(NamedTuple):
+    """A metric: whose name, of what rows (``level``: "group", "topic", "partition"), which value.
+
+    ``labels`` maps a label to the field that it shows.
+    """
+
+    of: str
+    name: str
+    kind: str
+    level: str
+    labels: dict[str, str]
+    value: Callable[[Row], Any]
+    help: str
+
+
+def field(name: str) -> Callable[[Row], Any]:
+    """Return what gives a field."""
+    return lambda row: row[name]
+
+
+def seconds(name: str) -> Callable[[Row], Any]:
+    """Return what gives a time in seconds, to the millisecond."""
+
+    def value(row: Row) -> str | None:
+        ms = row[name]
+        return None if ms is None else f"{ms // 1000}.{ms % 1000:03d}"
+
+    return value
+
+
+GROUP = {"consumergroup": "group_id"}
+OF_TOPIC = {**GROUP, "topic": "topic"}
+OF_PARTITION = {**OF_TOPIC, "partition": "partition"}
+BRAEDON = {"group": "group_id", "topic": "topic"}
+KMINION = {"group_id": "group_id"}
+INFO = {**KMINION, **{name: name for name in ("protocol", "protocol_type", "state")}}
+COUNTED = "that the log still has (compaction drops superseded ones)"
+
+FAMILIES = (
+    Family(
+        *("kafka_exporter", "kafka_consumergroup_current_offset", "gauge", PARTITION),
+        *(OF_PARTITION, field("offset"), "Committed offset of a consumer group at a partition"),
+    ),
+    Family(
+        *("kafka_exporter", "kafka_consumergroup_current_offset_sum", "gauge", TOPIC),
+        *(OF_TOPIC, field("offset"), "Committed offsets of a consumer group, sum over a topic"),
+    ),
+    Family(
+        *("kafka_exporter", "kafka_consumergroup_members", "gauge", "group"),
+        *(GROUP, field("members"), "Members of a consumer group"),
+    ),
+    Family(
+        *("kafka_exporter", "kafka_consumergroup_rebalances_total", "counter", "group"),
+        *(GROUP, field("rebalances"), f"Generations of a consumer group {COUNTED}"),
+    ),
+    Family(
+        *("braedon", "kafka_consumer_group_offset", "gauge", PARTITION),
+        *({**BRAEDON, "partition": "partition"}, field("offset"), "Committed offset of a group"),
+    ),
+    Family(
+        *("braedon", "kafka_consumer_group_commits_total", "counter", "each"),
+        *(BRAEDON, field("commits"), f"Commits of a group {COUNTED}"),
+    ),
+    Family(
+        *("braedon", "kafka_consumer_group_commit_timestamp", "gauge", "each"),
+        *(BRAEDON, seconds("commit_timestamp")),
+        "When a group committed last, in seconds since January 1, 1970 UTC",
+    ),
+    Family(
+        *("kminion", "kminion_kafka_consumer_group_info", "gauge", "group"),
+        *(INFO, lambda row: int(row["state"] == STABLE)),
+        "1 where the state of a group is Stable, else 0",
+    ),
+    Family(
+        *("kminion", "kminion_kafka_consumer_group_members", "gauge", "group"),
+        *(KMINION, field("members"), "Members of a group"),
+    ),
+    Family(
+        *("kminion", "kminion_kafka_consumer_group_empty_members", "gauge", "group"),
+        *(KMINION, field("empty_members"), "Members of a group that have no partition"),
+    ),
+    Family(
+        *("kminion", "kminion_kafka_consumer_group_topic_offset_sum", "gauge", TOPIC),
+        *({**KMINION, "topic_name": "topic"}, field("offset")),
+        "Committed offsets of a group, sum over a topic",
+    ),
+    Family(
+        *("kminion", "kminion_kafka_consumer_group_offset_commits_total", "counter", "group"),
+        *(KMINION, field("commits"), f"Commits of a group {COUNTED}"),
+    ),
+)
+
+
+def text_lines(
+    rows: Sequence[Row], names: Sequence[str] = NAMES, granularity: str = PARTITION
+) -> Iterator[str]:
+    """Yield the lines of Prometheus' text format, each family under its HELP and TYPE.
+
+    Parameters
+    ----------
+    rows
+        Those of ``metrics.rows``.
+    names
+        Whose names to give, of ``NAMES``.
+    granularity
+        ``topic`` leaves out the families of single partitions, and gives commits by topic.
+    """
+    by_level = {
+        "group": [row for row in rows if row["topic"] is None],
+        TOPIC: topic_rows(rows),
+        PARTITION: [row for row in rows if row["topic"] is not None],
+    }
+    for family in FAMILIES:
+        level = granularity if family.level == "each" else family.level
+        if family.of not in names or (level == PARTITION and granularity == TOPIC):
+            continue
+        labels = dict(family.labels)
+        if family.level == "each" and level == PARTITION:
+            labels["partition"] = "partition"
+        yield f"# HELP {family.name} {family.help}\n"
+        yield f"# TYPE {family.name} {family.kind}\n"
+        for row in by_level[level]:
+            value = family.value(row)
+            if value is not None:
+                yield f"{family.name}{{{label_text(labels, row)}}} {value}\n"
+
+
+def topic_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return one row a group and topic: sums, and the last time."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        if row["topic"] is None:
+            continue
+        whole = found.setdefault(
+            (row["group_id"], row["topic"]),
+            {
+                **{name: row[name] for name in ("group_id", "topic")},
+                **{"offset": None, "commits": 0, "commit_timestamp": None},
+            },
+        )
+        if row["offset"] is not None:
+            whole["offset"] = (whole["offset"] or 0) + row["offset"]
+        whole["commits"] += row["commits"]
+        known = [
+            ms for ms in (whole["commit_timestamp"], row["commit_timestamp"]) if ms is not None
+        ]
+        whole["commit_timestamp"] = max(known, default=None)
+    return list(found.values())
+
+
+def label_text(labels: dict[str, str], row: Row) -> str:
+    """Return labels as they stand between braces."""
+    return ",".join(f'{label}="{escaped(row[name])}"' for label, name in labels.items())
+
+
+def escaped(value: Any) -> str:
+    """Return a label's value with what the format escapes; null is the empty text."""
+    text = "" if value is None else str(value)
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,244 @@
+"""Samples of ``coterie metrics`` against what Kafka's own decode of the log gives by hand."""
+
+import csv
+import json
+
+import pytest
+from models import offsets_at, times
+
+from commandline import coterie, coterie_ok, fails
+from golden_data import json_of, log, records, wide
+from log_writer import batch, commit_key, commit_value
+
+CASES = ["basic", "transactions", "compacted", "default50", "connect", "kip848"]
+OFFSET, MEMBERS = "kafka_consumergroup_current_offset", "kafka_consumergroup_members"
+COMMITS, TIMESTAMP = "kafka_consumer_group_commits", "kafka_consumer_group_commit_timestamp"
+REBALANCES = "kafka_consumergroup_rebalances"
+
+
+def samples(text):
+    """Family -> (labels in the order of their names) -> value, as Prometheus' own client reads."""
+    parser = pytest.importorskip("prometheus_client.parser")
+    found = {}
+    for family in parser.text_string_to_metric_families(text):
+        values = {tuple(sorted(one.labels.items())): one.value for one in family.samples}
+        assert len(values) == len(family.samples), f"{family.name}: two samples of one name"
+        assert family.documentation
+        found[family.name] = family.type, values
+    return found
+
+
+def metrics(*args):
+    return samples(coterie_ok("metrics", *args).stdout)
+
+
+def key_of(labels):
+    named = dict(labels)
+    group = named.get("consumergroup") or named.get("group")
+    return group, named.get("topic"), named.get("partition") and int(named["partition"])
+
+
+def commits_by_hand(case):
+    """Key -> how many commits count: those outside a transaction, and of committed ones."""
+    found, waiting = {}, {}
+    for record in records(case):
+        producer = record["partition"], record["batch"]["producer_id"]
+        if "control" in record:
+            for key in waiting.pop(producer, ()):
+                found[key] = found.get(key, 0) + (record["control"]["type"] == "COMMIT")
+        elif record["key"]["type"] == "offset_commit" and record["value"] is not None:
+            data = record["key"]["data"]
+            key = data["group"], data["topic"], data["partition"]
+            if record["batch"]["is_transactional"]:
+                waiting.setdefault(producer, []).append(key)
+            else:
+                found[key] = found.get(key, 0) + 1
+    return {key: count for key, count in found.items() if count}
+
+
+def generations_by_hand(case):
+    """Classic group -> how many of its records have another number than the one before."""
+    found, last = {}, {}
+    for record in records(case):
+        key = record.get("key") or {}
+        if key.get("type") != "group_metadata":
+            continue
+        group = key["data"]["group"]
+        generation = record["value"] and record["value"]["data"]["generation"]
+        if generation and generation != last.get(group):
+            found[group] = found.get(group, 0) + 1
+        last[group] = generation
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_offsets_commits_and_their_times_are_what_the_log_says_by_hand(case):
+    groups = {group["group_id"] for group in json_of(case, "groups.json")["groups"]}
+    found = metrics(log(case))
+    latest = offsets_at(case)
+    kind, values = found[OFFSET]
+    assert kind == "gauge"
+    assert {key_of(labels): value for labels, value in values.items()} == {
+        key: value["offset"] for key, value in latest.items()
+    }
+    kind, values = found[COMMITS]
+    assert kind == "counter"
+    counted = {key_of(labels): value for labels, value in values.items() if value}
+    assert counted == {k: n for k, n in commits_by_hand(case).items() if k[0] in groups}
+    told = {key_of(labels): value for labels, value in found[TIMESTAMP][1].items()}
+    assert {key: told[key] for key in latest} == {
+        key: value["commitTimestamp"] / 1000 for key, value in latest.items()
+    }
+
+
+@pytest.mark.parametrize("case", ["basic", "transactions", "default50", "connect", "kip848"])
+def test_members_and_states_are_those_that_kafka_loads(case):
+    groups = json_of(case, "groups.json")["groups"]
+    found = metrics(log(case), "--names", "kafka_exporter", "--names", "kminion")
+    told = {key_of(labels)[0]: value for labels, value in found[MEMBERS][1].items()}
+    newer = {
+        group for group in told if group.startswith(("share-", "streams-"))
+    }  # not listed there
+    assert {group: count for group, count in told.items() if group not in newer} == {
+        group["group_id"]: len(group["members"]) for group in groups
+    }
+    info = found["kminion_kafka_consumer_group_info"][1]
+    states = {dict(labels)["group_id"]: (dict(labels), value) for labels, value in info.items()}
+    for group in groups:
+        labels, value = states[group["group_id"]]
+        assert labels["state"] == group["state"]
+        assert value == (group["state"] == "Stable")
+
+
+@pytest.mark.parametrize("case", ["basic", "default50", "compacted"])
+def test_rebalances_are_the_generations_of_the_log(case):
+    kind, values = metrics(log(case))[REBALANCES]
+    told = {key_of(labels)[0]: value for labels, value in values.items() if value}
+    by_hand = generations_by_hand(case)
+    assert kind == "counter"
+    assert told == {group: count for group, count in by_hand.items() if group in told}
+    alive = {group["group_id"] for group in json_of(case, "groups.json")["groups"]}
+    assert set(by_hand) & alive == set(told)
+
+
+def test_members_without_a_partition_are_counted():
+    idle = {}
+    for record in records("basic"):
+        value = record["value"] and record["value"]["data"]
+        if record["key"]["type"] == "group_metadata" and value:
+            assigned = [member["assignment_decoded"] for member in value["members"]]
+            idle[record["key"]["data"]["group"]] = sum(
+                not any(topic["partitions"] for topic in one["data"]["assignedPartitions"])
+                for one in assigned
+            )
+    values = metrics(log("basic"), "--names", "kminion")
+    told = values["kminion_kafka_consumer_group_empty_members"][1]
+    found = {dict(labels)["group_id"]: value for labels, value in told.items()}
+    assert {group: n for group, n in found.items() if n} == {
+        group: n for group, n in idle.items() if n and group in found
+    }
+    assert found["grp-too-many-members"] == 2
+
+
+def test_by_topic_there_are_sums_and_nothing_of_a_partition():
+    found = metrics(log("basic"), "--granularity", "topic")
+    assert not [
+        name for name, (_, all_) in found.items() for one in all_ if "partition" in dict(one)
+    ]
+    sums, counts, last = {}, {}, {}
+    for (group, topic, _), value in offsets_at("basic").items():
+        sums[group, topic] = sums.get((group, topic), 0) + value["offset"]
+        time = value["commitTimestamp"] / 1000
+        last[group, topic] = max(time, last.get((group, topic), 0))
+    for (group, topic, _), count in commits_by_hand("basic").items():
+        counts[group, topic] = counts.get((group, topic), 0) + count
+
+    def told(name):
+        return {key_of(labels)[:2]: value for labels, value in found[name][1].items()}
+
+    assert told("kafka_consumergroup_current_offset_sum") == sums
+    assert {key: told(COMMITS)[key] for key in sums} == {key: counts[key] for key in sums}
+    assert {key: told(TIMESTAMP)[key] for key in sums} == last
+
+
+def test_the_offsets_as_of_a_time_are_those_of_then():
+    for at_ms in times("transactions", 3):
+        values = metrics(log("transactions"), "--at", at_ms)[OFFSET][1]
+        then = {key: value["offset"] for key, value in offsets_at("transactions", at_ms).items()}
+        assert {key_of(labels): value for labels, value in values.items()} == then
+
+
+@pytest.mark.parametrize(
+    ("option", "regex", "keeps"),
+    [
+        ("--group-filter", "^grp-mix", lambda key: key[0].startswith("grp-mix")),
+        ("--group-exclude", "mix|java", lambda key: "mix" not in key[0] and "java" not in key[0]),
+        ("--topic-filter", "orders$", lambda key: key[1].endswith("orders")),
+        ("--topic-exclude", "o", lambda key: "o" not in key[1]),
+    ],
+)
+def test_a_filter_keeps_what_it_says(option, regex, keeps):
+    values = metrics(log("basic"), option, regex)[OFFSET][1]
+    assert {key_of(labels) for labels in values} == {
+        key for key in offsets_at("basic") if keeps(key)
+    }
+    assert values
+
+
+def hostile_log(tmp_path, group, topic, offset):
+    folder = tmp_path / "__consumer_offsets-3"
+    folder.mkdir()
+    pair = commit_key(1, group.encode(), topic.encode(), 0), commit_value(offset, -1, b"", 1_500)
+    (folder / f"{0:020}.log").write_bytes(batch(0, [(1_500, *pair)]))
+    return tmp_path
+
+
+def test_names_with_quotes_backslashes_and_line_ends_come_back_as_they_were(tmp_path):
+    group, topic = 'a"b\\c\nd\\n', "t\\\\\u2028,é= {x"
+    values = metrics(hostile_log(tmp_path, group, topic, 7))[OFFSET][1]
+    assert {key_of(labels): value for labels, value in values.items()} == {(group, topic, 0): 7}
+
+
+def test_an_offset_beyond_what_a_double_holds_stands_to_the_last_digit(tmp_path):
+    told = coterie_ok("metrics", hostile_log(tmp_path, "g", "t", (1 << 63) - 1))
+    assert f'{OFFSET}{{consumergroup="g",topic="t",partition="0"}} {(1 << 63) - 1}\n' in told.stdout
+    stamp = f'{TIMESTAMP}{{group="g",topic="t",partition="0"}} 1.500\n'
+    assert stamp in told.stdout
+
+
+def test_the_rows_behind_come_as_data(tmp_path):
+    told = coterie_ok("metrics", log("basic"), "--format", "csv").stdout
+    rows = list(csv.DictReader(told.splitlines()))
+    offsets = {
+        (row["group_id"], row["topic"], int(row["partition"])): int(row["offset"])
+        for row in json.loads(coterie_ok("metrics", log("basic"), "--format", "json").stdout)
+        if row["offset"] is not None
+    }
+    assert offsets == {key: value["offset"] for key, value in offsets_at("basic").items()}
+    assert sum(bool(row["offset"]) for row in rows) == len(offsets)
+
+
+def test_the_file_is_whole_and_what_is_printed(tmp_path):
+    out = tmp_path / "coterie.prom"
+    coterie_ok("metrics", log("basic"), "-o", out)
+    assert out.read_text(encoding="utf-8") == coterie_ok("metrics", log("basic")).stdout
+    assert fails("metrics", log("basic"), "-o", out, says="is there already")
+
+
+def test_what_cannot_be_is_refused_in_one_line(tmp_path):
+    assert fails("metrics", log("basic"), "--group-filter", "(", status=2, says="--group-filter")
+    assert fails("metrics", log("basic"), "--names", "burrow", status=2, says="burrow")
+    assert fails("metrics", tmp_path, says=str(tmp_path))
+    assert fails("metrics", log("basic"), "--group", "none", says="no record of group 'none'")
+
+
+def test_faults_are_said_and_the_rest_is_given():
+    told = coterie("metrics", log("corrupt/flipped-crc"))
+    assert told.returncode == 0
+    assert "corrupt places were left out" in told.stderr
+    assert samples(told.stdout)[OFFSET][1]
+
+
+def test_a_log_of_a_million_records_gives_all_offsets():
+    told = coterie_ok("metrics", wide(), "--names", "kafka_exporter")
+    assert told.stdout.count(f"\n{OFFSET}{{") == 137_385  # golden/logs/README.md
