@@ -52,7 +52,7 @@ def folder(tmp_path_factory):
     return found
 
 
-QUESTIONS = ["explain.md", "metrics.md", "undo.md"]
+QUESTIONS = ["expire.md", "explain.md", "metrics.md", "undo.md"]
 CONSOLE = [(page, block) for page in QUESTIONS for block in blocks(page, "console")]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.times import format_time, parse_time
+from coterie.times import format_duration, format_time, parse_duration, parse_time
 
 FIRST, LAST = datetime(1970, 1, 1), datetime(9999, 12, 30)  # noqa: DTZ001
 MOMENTS = st.datetimes(min_value=FIRST, max_value=LAST)
@@ -47,3 +47,26 @@ def test_each_form(text, epoch_ms):
 def test_any_other_text_is_refused_with_the_forms(text):
     with pytest.raises(ValueError, match="epoch milliseconds"):
         parse_time(text)
+
+
+@given(st.integers(0, 400), st.integers(0, 23), st.integers(0, 59), st.integers(0, 999))
+def test_a_length_of_time_is_the_sum_of_its_units(days, hours, minutes, ms):
+    length = timedelta(days=days, hours=hours, minutes=minutes, milliseconds=ms)
+    expected = length // timedelta(milliseconds=1)
+    assert parse_duration(f"{days}d{hours}h{minutes}m{ms}ms") == expected
+    assert parse_duration(f"{expected}ms") == expected
+
+
+@pytest.mark.parametrize("text", ["", "7", "7 days", "-1d", "1m1h", "d", "1.5h", "9" * 20 + "d"])
+def test_what_is_no_length_of_time_is_refused(text):
+    with pytest.raises(ValueError, match="write 7d"):
+        parse_duration(text)
+
+
+def test_a_length_is_shown_in_its_two_greatest_units():
+    day = 86_400_000
+    assert format_duration(7 * day) == "7d"
+    assert format_duration(6 * day + 3_600_000 + 59) == "6d1h"
+    assert format_duration(-61_000) == "-1m1s"
+    assert format_duration(0) == "0s"
+    assert format_duration(day + 5) == "1d"

@@ -59,3 +59,42 @@ def format_time(epoch_ms: int) -> str:
     except OverflowError:
         return f"{epoch_ms} ms"
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{epoch_ms % 1000:03d}Z"
+
+
+UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?")
+
+
+def parse_duration(text: str) -> int:
+    """Return a length of time such as ``7d``, ``1h30m`` or ``250ms`` in ms.
+
+    Raises
+    ------
+    ValueError
+        It is none, or too long; the message says how to write it.
+    """
+    match = DURATION.fullmatch(text.strip())
+    if not match or not any(match.groups()):
+        raise ValueError(f"{text!r} is no duration; write 7d, 1h30m, 10s or 250ms")
+    units = ("d", "h", "m", "s", "ms")
+    length = sum(int(n or 0) * UNITS_MS[u] for n, u in zip(match.groups(), units, strict=True))
+    if length > MAX_MS:
+        raise ValueError(f"{text!r} is longer than any time; write 7d or 1h30m")
+    return length
+
+
+def format_duration(length_ms: int) -> str:
+    """Return ms as its two greatest units, the rest cut off: ``6d4h``; ``-`` before what is past.
+
+    :func:`parse_duration` of one or two whole units gives it back.
+    """
+    left, parts = abs(length_ms), []
+    for unit in ("d", "h", "m", "s", "ms"):
+        count, left = divmod(left, UNITS_MS[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return ("-" if length_ms < 0 else "") + ("".join(parts) or "0s")

@@ -190,6 +190,7 @@ def question(name: str) -> Frame:
     return ask
 
 
+expire = question("expire")
 explain = question("explain")
 undo = question("undo")
 metrics = question("metrics")

@@ -12,6 +12,7 @@ from golden_data import log
 
 RESET_CLI = 1795237385000
 QUESTIONS = [
+    ("expire", "transactions", {"now_ms": RESET_CLI, "what_if_ms": (5000,)}),
     ("explain", "basic", {"flap_count": 2}),
     ("explain", "kip848", {}),
     ("undo", "basic", {"at_ms": RESET_CLI}),

@@ -111,6 +111,31 @@ class OffsetMap:
             Topics that do not expire.
         """
 
+def expiry_rule(
+    protocol_type: str | None, empty: bool, stable: bool, since_ms: int, topics_known: bool
+) -> str | None:
+    """Return by which rule a group's offsets expire; None: none of them does.
+
+    Parameters
+    ----------
+    protocol_type
+        None: no member was ever added.
+    empty, stable
+        Whether the group is in that state.
+    since_ms
+        When it came into its state, -1: the log does not say.
+    topics_known
+        Whether it is known what the group is subscribed to.
+
+    Returns
+    -------
+    str or None
+        ``standalone``: since each commit; ``empty_since``: all of them since ``since_ms``;
+        ``empty_commit``: since each commit, as ``since_ms`` is unknown; ``not_subscribed``: since
+        each commit, those of topics that are not subscribed to. Where it is None, not even an
+        expiry that a commit carries itself counts. Source: GroupMetadata.removeExpiredOffsets.
+    """
+
 def expired(
     commit_ms: npt.ArrayLike,
     expire_ms: npt.ArrayLike | None,

@@ -17,7 +17,10 @@ import click
 
 from coterie.cli.failures import Terminated, status_of
 
-COMMANDS = ("replay", "groups", "explain", "undo", "metrics", "records", "verify", "trace")
+COMMANDS = (
+    *("replay", "groups", "explain", "undo", "expire", "metrics"),
+    *("records", "verify", "trace"),
+)
 
 
 class Commands(click.Group):

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from coterie.cli import asking
 from coterie.cli.failures import Failed
-from coterie.cli.params import at_option
+from coterie.cli.params import DURATION, at_option
 from coterie.errors import CoterieError
 from coterie.insight import brokerlog, explain, shapes
 from coterie.insight.asking import Row
@@ -34,14 +34,12 @@ SHOWN = {
 HEADINGS = ("TIME", "GEN", "MEMBERS", "EVENT", "CAUSE", "NO ASSIGNMENT")
 SUMS = ("flapping", "client", "summary")
 ZONE = re.compile(r"Z|[+-]\d\d:?\d\d")
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 # What a coordinator says beside its reason: the random part of a member id, and what is not there.
 UNSAID = re.compile(
     r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
     r"|; client reason: not provided| with group instance id None"
 )
 Reading = Callable[[Iterable[str], str], Iterator[brokerlog.Told]]
-UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def zone_of(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -49,14 +47,6 @@ def zone_of(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if not ZONE.fullmatch(value):
         raise click.BadParameter(f"{value!r} is no zone; write +02:00 or Z", ctx, param)
     return value
-
-
-def duration_of(ctx: click.Context, param: click.Parameter, value: str) -> int:
-    """Return a duration in ms, or fail as wrong usage."""
-    match = DURATION.fullmatch(value)
-    if match is None:
-        raise click.BadParameter(f"{value!r} is no duration; write 90s, 10m or 2h", ctx, param)
-    return int(float(match[1]) * UNITS_MS[match[2]])
 
 
 @click.command("explain", short_help="A group's life: each generation with its cause.")
@@ -91,7 +81,7 @@ def duration_of(ctx: click.Context, param: click.Parameter, value: str) -> int:
     show_default=True,
     help="A client that joins and leaves so often within --flap-window is flapping.",
 )
-@click.option("--flap-window", default="10m", show_default=True, callback=duration_of)
+@click.option("--flap-window", type=DURATION, default="10m", show_default=True)
 def command(
     at_ms: int | None,
     server_logs: tuple[str, ...],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coterie.times import parse_time
+from coterie.times import parse_duration, parse_time
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -33,7 +33,23 @@ class Time(IntType):
             self.fail(str(error), param, ctx)
 
 
+class Duration(IntType):
+    """DURATION: ``7d``, ``1h30m``, ``250ms``; an int of ms."""
+
+    name = "DURATION"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse, or fail as wrong usage."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 TIME = Time()
+DURATION = Duration()
 
 
 def logs_argument(command: Decorated) -> Decorated:

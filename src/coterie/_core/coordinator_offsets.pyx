@@ -20,7 +20,7 @@ from coterie._core.group_records cimport group_key, offset_key, offset_value
 from coterie._core.group cimport (
     COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, STATE_NAMES, GroupMetadata, MemberMetadata,
     Request)
-from coterie._core.offsets cimport Offset, make_offset
+from coterie._core.offsets cimport Offset, expiry_rule, make_offset
 
 from coterie.values import GroupOverview, GroupSummary
 
@@ -226,17 +226,16 @@ cdef class Offsets(Members):
 
     cdef list expired_of(self, GroupMetadata group):
         """Take out of the group what has expired by its protocol type and state."""
-        cdef int64_t now_ms = self.wheel.clock_ms, since_ms = group.current_state_timestamp
-        if group.protocol_type is None:
-            return group.offsets.expire_all(now_ms, self.retention_ms, False, 0, None)
-        if group.state == EMPTY:
-            return group.offsets.expire_all(now_ms, self.retention_ms, since_ms != -1, since_ms,
-                                            None)
-        if (group.protocol_type == "consumer" and group.subscribed_topics is not None
-                and (group.state == STABLE or self.behaviour_24)):
-            return group.offsets.expire_all(now_ms, self.retention_ms, False, 0,
-                                            group.subscribed_topics)
-        return []
+        cdef str rule = expiry_rule(group.protocol_type, group.state == EMPTY,
+                                    group.state == STABLE or self.behaviour_24,
+                                    group.current_state_timestamp,
+                                    group.subscribed_topics is not None)
+        if rule is None:
+            return []
+        return group.offsets.expire_all(
+            self.wheel.clock_ms, self.retention_ms, rule == "empty_since",
+            group.current_state_timestamp,
+            group.subscribed_topics if rule == "not_subscribed" else None)
 
     cdef int bury(self, GroupMetadata group, list removed) except -1:
         """The end of every clean-up: tombstones for what was removed, and for a group that ends."""

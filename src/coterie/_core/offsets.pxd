@@ -18,6 +18,9 @@ cdef class Offset:
 cdef Offset make_offset(int64_t offset, int32_t leader_epoch, str metadata,
                         int64_t commit_timestamp, int64_t expire_timestamp, int64_t position)
 
+cpdef str expiry_rule(str protocol_type, bint empty, bint stable, int64_t since_ms,
+                      bint topics_known)
+
 cdef class OffsetMap:
     cdef dict topics                          # topic -> {partition: Offset}: what readers see
     cdef readonly Py_ssize_t count            # offsets in them

@@ -71,6 +71,15 @@ cdef Offset make_offset(int64_t offset, int32_t leader_epoch, str metadata,
     return made
 
 
+cpdef str expiry_rule(str protocol_type, bint empty, bint stable, int64_t since_ms,
+                      bint topics_known):
+    if protocol_type is None:
+        return "standalone"
+    if empty:
+        return "empty_commit" if since_ms == -1 else "empty_since"
+    return "not_subscribed" if protocol_type == "consumer" and stable and topics_known else None
+
+
 cdef inline bint is_expired(int64_t expire_ms, int64_t base_ms, int64_t now_ms,
                             int64_t retention_ms) noexcept nogil:
     if expire_ms >= 0:

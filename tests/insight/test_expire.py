@@ -1,0 +1,271 @@
+"""Expiry against Kafka's own tombstones, and against a coordinator that loads the log and looks."""
+
+import json
+
+import pytest
+from models import offsets_at
+
+import golden_data
+from commandline import coterie, coterie_ok, fails, folder_of
+from coterie import GroupCoordinator
+from coterie._core.schema import decode_key
+from coterie.batches import read_log
+from coterie.insight import expire
+from coterie.insight.facts import read_facts
+from golden_data import json_of, log, records, segments, wide
+from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
+
+MINUTE = 60_000
+DAY = 86_400_000
+CASES = ["basic", "connect", "default50", "old-formats", "transactions"]
+CHECK_MS = 5000  # the broker that wrote `compacted` looked at least so often
+
+
+def answer(case, **asked):
+    ask = expire.Ask(**asked)
+    return [row for facts in read_facts([log(case)]) for row in expire.rows(facts, ask)]
+
+
+def key_of(row):
+    return row["group_id"], row["topic"], row["partition"]
+
+
+def tombstones_of_a_coordinator(case, now_ms, minutes):
+    """Keys that a coordinator which loads the log at a time buries at its first look."""
+    batches = {}
+    for segment in segments(case):
+        batches.setdefault(segment.parent.name, []).extend(read_log(segment))
+    gone = set()
+    for held in batches.values():
+        coordinator = GroupCoordinator(
+            {"offsets.retention.minutes": minutes}, now_ms=now_ms, log=held
+        )
+        assert coordinator.load_error is None
+        before = len(coordinator.log)
+        coordinator.cleanup()
+        for appended in list(coordinator.log)[before:]:
+            for key, value in appended.records:
+                data = decode_key(key)["data"]
+                assert value is None
+                gone.add((data["group"], data.get("topic"), data.get("partition")))
+    return gone
+
+
+@pytest.mark.parametrize("minutes", [1, 1440])
+@pytest.mark.parametrize("case", CASES)
+def test_what_has_expired_is_what_a_coordinator_buries(case, minutes):
+    last = max(record["timestamp"] for record in records(case))
+    for now_ms in [last, last + minutes * MINUTE - 9000, last + minutes * MINUTE]:
+        rows = answer(case, now_ms=now_ms, retention_ms=minutes * MINUTE)
+        expired = {
+            key_of(row) for row in rows if row["status"] == "expired" and row["topic"] is not None
+        }
+        buried = tombstones_of_a_coordinator(case, now_ms, minutes)
+        assert expired == {key for key in buried if key[1] is not None}
+        assert now_ms < last + minutes * MINUTE or expired
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "old-formats"])
+def test_an_offset_goes_at_the_millisecond_that_is_told(case):
+    last = max(record["timestamp"] for record in records(case))
+    rows = answer(case, now_ms=last, retention_ms=DAY)
+    times = {
+        key_of(row): row["expires_at"]
+        for row in rows
+        if row["status"] != "removed" and row["expires_at"] is not None
+    }
+    for at_ms in sorted(at_ms for at_ms in set(times.values()) if at_ms > last)[:3]:
+        gone = {key for key in tombstones_of_a_coordinator(case, at_ms, 1440) if key[1] is not None}
+        assert gone == {key for key, ms in times.items() if ms <= at_ms}
+        before = tombstones_of_a_coordinator(case, at_ms - 1, 1440)
+        assert not before & {key for key, ms in times.items() if ms == at_ms}
+
+
+@pytest.mark.parametrize("case", golden_data.cases())
+def test_every_offset_that_the_log_holds_has_a_row(case):
+    rows = answer(case, now_ms=2**40)
+    held = [key_of(row) for row in rows if row["status"] != "removed" and row["topic"] is not None]
+    if case != "old-formats":  # one group id lies there in several partitions
+        assert len(set(held)) == len(held)
+        assert set(held) == set(offsets_at(case))
+    assert all(list(row) == list(expire.FIELDS) for row in rows)
+    assert {row["rule"] for row in rows} <= set(expire.RULES)
+
+
+def test_a_real_broker_removed_offsets_when_their_rule_says():
+    """The broker of `compacted` ran with a retention of one minute."""
+    rows = answer("compacted", now_ms=1795239936356, retention_ms=MINUTE)
+    gone = [row for row in rows if row["status"] == "removed" and row["rule"] != "unknown"]
+    assert {row["rule"] for row in gone} == {"empty_since", "standalone"}
+    for row in gone:
+        assert 0 <= row["removed_at"] - row["expires_at"] < CHECK_MS
+    assert not [row for row in rows if row["status"] == "expired" and row["topic"] is not None]
+
+
+def test_offsets_that_someone_deleted_are_not_said_to_have_expired():
+    gone = [r for r in answer("basic", now_ms=1795237397237) if r["status"] == "removed"]
+    tombstones, last = {}, {}
+    for record in records("basic"):
+        if record["key"]["type"] == "offset_commit":
+            data = record["key"]["data"]
+            key = data["group"], data["topic"], data["partition"]
+            if record["value"] is None:
+                tombstones[key] = record["timestamp"]
+            else:
+                tombstones.pop(key, None)
+                last[key] = record["value"]["data"]["offset"]
+    assert {key_of(row): row["removed_at"] for row in gone} == tombstones
+    assert {key_of(row): row["offset"] for row in gone} == {key: last[key] for key in tombstones}
+    assert {row["rule"] for row in gone} == {"deleted"}
+
+
+def test_rules_are_those_of_the_groups_that_kafka_loads():
+    groups = {group["group_id"]: group for group in json_of("basic", "groups.json")["groups"]}
+    for row in answer("basic", now_ms=1795237397237):
+        group = groups.get(row["group_id"])
+        if row["status"] == "removed" or row["topic"] is None:
+            continue
+        if group["protocol_type"] is None:
+            assert (row["rule"], row["since"]) == ("standalone", row["commit_timestamp"])
+        elif group["state"] == "Empty":
+            since = group["current_state_timestamp"]
+            assert (row["rule"], row["since"], row["idle_since"]) == ("empty_since", since, since)
+        else:
+            kept = row["topic"] in group["subscribed_topics"]
+            assert row["rule"] == ("subscribed" if kept else "not_subscribed")
+            assert row["idle_since"] is None
+
+
+def test_another_retention_is_compared():
+    now_ms = 1795237397237
+    (asked,) = [answer("basic", now_ms=now_ms, retention_ms=DAY, what_if_ms=(5000, 7 * DAY))]
+    others = {ms: answer("basic", now_ms=now_ms, retention_ms=ms) for ms in (5000, 7 * DAY)}
+    for index, ms in enumerate((5000, 7 * DAY)):
+        for row, other in zip(asked, others[ms], strict=True):
+            if row["topic"] is None:
+                continue
+            told = row["what_if"][index]
+            assert told["expires_at"] == other["expires_at"]
+            if row["status"] != "removed":
+                assert told["expired"] == (other["status"] == "expired")
+
+
+def made_log(folder):
+    """Group `g` Empty since 1000; `s` never had members, with a commit that a transaction holds."""
+    folder = folder / "__consumer_offsets-0"
+    folder.mkdir()
+
+    def commit(group, partition, time):
+        return time, commit_key(1, group, b"t", partition), commit_value(7, -1, b"", time)
+
+    parts = [
+        batch(0, [commit(b"g", 0, 900), commit(b"s", 0, 5000)]),
+        batch(2, [(1000, group_key(b"g"), group_value(3, []))]),
+        batch(3, [commit(b"g", 1, 3000)]),
+        batch(4, [commit(b"s", 0, 6000)], producer_id=5, transactional=True),
+        batch(5, [(6000, group_key(b"e"), group_value(1, []))]),
+        marker(6, 9, 7000, commit=True),
+    ]
+    (folder / f"{0:020}.log").write_bytes(b"".join(parts))
+    return folder.parent
+
+
+def test_a_commit_to_an_empty_group_does_not_renew_its_clock(tmp_path):
+    told = coterie_ok(
+        "expire", made_log(tmp_path), "--now", 10_000, "--retention", "9s", "--format", "json"
+    )
+    rows = {(row["group_id"], row["partition"]): row for row in json.loads(told.stdout)}
+    assert rows["g", 1]["status"] == rows["g", 0]["status"] == "expired"
+    assert rows["g", 1]["expires_at"] == 10_000
+    assert (rows["s", 0]["status"], rows["s", 0]["remaining_ms"]) == ("due", 4000)
+    assert rows["s", 0]["pending"]
+    assert (rows["e", None]["rule"], rows["e", None]["idle_since"]) == ("no_offsets", 1000)
+    assert told.stderr == ""
+
+
+def test_now_is_the_newest_record_and_retention_kafkas_unless_given(tmp_path):
+    told = coterie_ok("expire", made_log(tmp_path), "--format", "json")
+    assert "now is 1970-01-01T00:00:07.000Z" in told.stderr
+    assert "retention is 7d" in told.stderr
+    by_key = {(row["group_id"], row["partition"]): row for row in json.loads(told.stdout)}
+    assert by_key["s", 0]["expires_at"] == 5000 + 7 * DAY
+    assert by_key["s", 0]["remaining_ms"] == 7 * DAY - 2000
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_both_engines_give_the_same_rows(engine):
+    if engine == "spark":
+        pytest.importorskip("pyspark")
+    asked = ("--now", 1795237397237, "--retention", "1d", "--what-if", "5s", "--engine", engine)
+    told = coterie_ok("expire", log("basic"), *asked, "--format", "json")
+    ask = {"now_ms": 1795237397237, "retention_ms": DAY, "what_if_ms": (5000,)}
+    assert json.loads(told.stdout) == answer("basic", **ask)
+
+
+def test_what_is_shown_can_be_chosen(tmp_path):
+    folder = made_log(tmp_path)
+    asked = ("expire", folder, "--now", 10_000, "--retention", "9s", "--format", "json")
+
+    def groups(*options):
+        return [row["group_id"] for row in json.loads(coterie_ok(*asked, *options).stdout)]
+
+    assert groups() == ["e", "g", "g", "s"]
+    assert groups("--status", "due") == ["s"]
+    assert groups("--within", "1s") == ["e", "g", "g"]
+    assert groups("--group", "s") == ["s"]
+    assert groups("--idle", "--status", "expired") == ["e", "g", "g"]
+
+
+def test_the_tables_name_each_group_and_each_offset(tmp_path):
+    asked = ("expire", made_log(tmp_path), "--now", 10_000, "--retention", "9s", "--what-if", "1d")
+    told = coterie_ok(*asked).stdout.splitlines()
+    (line,) = [line.split() for line in told if line.startswith(" g ")]
+    assert line[3:8] == ["2", "0", "2", "0", "0"]
+    assert line[-2:] == ["empty_since", "0"]
+    told = coterie_ok(*asked, "--offsets").stdout
+    assert "group g: Empty, idle since 1970-01-01T00:00:01.000Z" in told
+    assert "1970-01-02T00:00:01.000Z" in told  # under a day's retention
+
+
+def test_as_parquet_it_comes_whole(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    out = tmp_path / "out.parquet"
+    asked = ("--now", 1795237397237, "--what-if", "5s", "--format", "parquet", "--out", out)
+    coterie_ok("expire", log("basic"), *asked)
+    rows = answer("basic", now_ms=1795237397237, what_if_ms=(5000,))
+    table = pq.read_table(out)
+    assert table.column_names == list(expire.FIELDS)
+    assert table.column("rule").to_pylist() == [row["rule"] for row in rows]
+    assert folder_of(tmp_path) == ["out.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "says"),
+    [
+        (("--now", "yesterday"), 2, "is not a time"),
+        (("--now", "2026-01-01T00:00:00"), 2, "no zone"),
+        (("--retention", "7"), 2, "is no duration"),
+        (("--retention", "7 days"), 2, "is no duration"),
+        (("--what-if", "-1d"), 2, "is no duration"),
+        (("--status", "lost"), 2, "lost"),
+        (("--format", "parquet"), 2, "--out FILE"),
+        (("--group", "nobody"), 1, "no record of group 'nobody'"),
+        (("--group", "nobody", "--now", "5"), 1, "no record of group 'nobody'"),
+    ],
+)
+def test_wrong_usage_and_bad_input_are_told_in_one_line(options, status, says, tmp_path):
+    fails("expire", made_log(tmp_path), *options, status=status, says=says)
+
+
+def test_a_log_that_cannot_be_read_is_told_in_one_line(tmp_path):
+    fails("expire", tmp_path / "none", says="no such file or folder")
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(b"")
+    fails("expire", tmp_path, says="give --now TIME")
+    assert coterie("expire", tmp_path, "--now", 5).returncode == 0
+
+
+def test_a_log_of_a_million_records_is_judged_whole():
+    told = coterie_ok("expire", wide(), "--retention", "1s", "--format", "json")
+    assert told.stdout.count('"offset":') == 137_385  # golden/logs/README.md
