@@ -16,6 +16,7 @@ from typing import Any, TextIO, TypeVar
 
 import click
 from rich.console import Console, RenderableType
+from rich.measure import Measurement
 
 from coterie.cli.failures import say
 from coterie.cli.outfile import whole_file
@@ -223,10 +224,15 @@ def text_of(path: Path | None) -> Iterator[TextIO]:
 
 
 def show_table(drawn: Iterable[RenderableType], out: TextIO, to_terminal: bool = True) -> None:
-    """Print what was drawn: as wide as the terminal, or unbroken where there is none."""
+    """Print what was drawn: as wide as the terminal, or unbroken where there is none.
+
+    On a terminal that is too narrow for numbers and times, lines are as long as those need.
+    """
     if to_terminal and out.isatty():
-        console = Console(file=out, highlight=False)
         for piece in drawn:
+            console = Console(file=out, highlight=False)
+            needed = Measurement.get(console, console.options.update(width=PLAIN_WIDTH), piece)
+            console.width = max(console.width, needed.minimum)
             console.print(piece)
         return
     for piece in drawn:

@@ -29,7 +29,7 @@ SHOWN = {
     "member_count": "int32",
     "event": "string",
     "cause": "string",
-    "duration": "string",
+    "duration": "int64",  # drawn as one
 }
 HEADINGS = ("TIME", "GEN", "MEMBERS", "EVENT", "CAUSE", "NO ASSIGNMENT")
 SUMS = ("flapping", "client", "summary")
@@ -135,9 +135,8 @@ def draw(rows: list[Row]) -> Iterator[RenderableType]:
 def table_of(group: str, rows: list[Row]) -> RenderableType:
     """Return the timeline of a group."""
     table = shapes.plain_table(f"group {shapes.printable(group)}")
-    for heading in HEADINGS:
-        right = heading in ("GEN", "MEMBERS", "NO ASSIGNMENT")
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for heading, kind in zip(HEADINGS, SHOWN.values(), strict=True):
+        shapes.add_column(table, heading, kind)
     for row in rows:
         cells = {**row, "cause": cause_of(row), "duration": waited(row)}
         table.add_row(*(Text(shapes.cell(cells[name], kind)) for name, kind in SHOWN.items()))

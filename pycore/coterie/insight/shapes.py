@@ -62,11 +62,21 @@ def table(fields: Fields, rows: Iterable[Row], title: str | None = None) -> Tabl
     """
     drawn = plain_table(title)
     for name, kind in fields.items():
-        right = "right" if kind in NUMBERS else "left"
-        drawn.add_column(heading(name), justify=right, overflow="fold")  # type: ignore[arg-type]
+        add_column(drawn, heading(name), kind)
     for row in rows:
         drawn.add_row(*(Text(cell(row[name], kind)) for name, kind in fields.items()))
     return drawn
+
+
+def add_column(drawn: Table, title: str, kind: Any) -> None:
+    """Add a column: numbers stand right; they and times are never broken."""
+    number = kind in NUMBERS
+    drawn.add_column(
+        title,
+        justify="right" if number else "left",
+        overflow="fold",
+        no_wrap=number or kind in ("timestamp", "bool"),
+    )
 
 
 def plain_table(title: str | None = None) -> Table:

@@ -1,0 +1,58 @@
+"""What every question's command does with its rows."""
+
+import io
+
+from coterie.cli.asking import show_table
+from coterie.insight.shapes import csv_lines, json_lines, table
+
+FIELDS = {
+    "group_id": "string",
+    "at": "timestamp",
+    "count": "int64",
+    "sure": "bool",
+    "all": ["int32"],
+}
+ROW = {"group_id": "a group of a long name", "at": 0, "count": 7, "sure": True, "all": [1, 2]}
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def drawn(out):
+    show_table([table(FIELDS, [ROW])], out)
+    return out.getvalue()
+
+
+def test_on_a_narrow_terminal_times_and_numbers_stay_whole_and_texts_go_on_below(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    text = drawn(Terminal())
+    assert "1970-01-01T00:00:00.000Z" in text
+    assert "a group of a long name" not in text
+    assert "…" not in text
+
+
+def test_where_there_is_no_terminal_no_line_is_broken_and_none_ends_in_blanks():
+    lines = drawn(io.StringIO()).splitlines()
+    assert any("a group of a long name" in line and "00.000Z" in line for line in lines)
+    assert lines == [line.rstrip() for line in lines]
+
+
+def test_control_characters_of_a_name_do_not_reach_the_terminal():
+    row = {**ROW, "group_id": "a\x1b[2Jb\nc"}
+    out = io.StringIO()
+    show_table([table(FIELDS, [row])], out)
+    assert "a\\x1b[2Jb\\nc" in out.getvalue()
+
+
+def test_no_rows_are_an_empty_array_and_a_heading():
+    assert "".join(json_lines([])) == "[\n]\n"
+    assert "".join(csv_lines(FIELDS, [])) == "group_id,at,count,sure,all\n"
+
+
+def test_rows_as_csv_leave_out_what_is_not_known():
+    row = {**ROW, "at": None, "group_id": 'a,"b"'}
+    (_, line) = "".join(csv_lines(FIELDS, [row])).splitlines()
+    assert line == '"a,""b""",,7,true,"[1, 2]"'
