@@ -1,5 +1,7 @@
 """The offsets of one group: the worked cases of the rules, and columns against single offsets."""
 
+import gc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -137,3 +139,15 @@ def test_columns_of_the_wrong_kind_are_refused(columns):
         expired(*columns, 0, 0)
     with pytest.raises(ValueError, match="keep"):
         expired([1], [1], 0, 0, keep=[1])
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_expiry_leaves_the_garbage_collector_as_it_was(enabled):
+    offsets = OffsetMap()
+    offsets.commit({("t", 0): Offset(1, commit_timestamp=0)}, 1)
+    try:
+        (gc.enable if enabled else gc.disable)()
+        assert offsets.expire(10, 5) == [("t", 0)]
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()

@@ -9,6 +9,7 @@ from coterie import CoterieError, select_protocol, select_protocols
 from coterie._core.votes import ProtocolCounts
 
 LISTS = st.lists(st.permutations("abcde").flatmap(lambda p: st.integers(0, 5).map(lambda n: p[:n])))
+TWICE = st.lists(st.text("abc", max_size=3))
 
 
 def voted(lists):
@@ -52,16 +53,17 @@ def test_one_group_votes_by_the_rule(lists):
         assert select_protocol(lists) == expected[0]
 
 
-@given(st.lists(LISTS))
-def test_columns_of_groups_vote_as_each_group_alone(groups):
+@given(st.lists(TWICE | LISTS), st.sampled_from([0, 40, 1000]))
+def test_columns_of_groups_vote_as_each_group_alone(groups, lowest):
+    """Ids below 64 are counted as bits, others and lists with a name twice by counters."""
     members = [names for lists in groups for names in lists]
-    names = [ord(name) - 97 for each in members for name in each]
+    names = [ord(name) - 97 + lowest for each in members for name in each]
     member_start = np.cumsum([0, *map(len, members)])
     group_start = np.cumsum([0, *map(len, groups)])
     winner, votes = select_protocols(names, member_start, group_start)
     expected = [voted(lists) for lists in groups]
     assert winner.dtype == votes.dtype == np.int32
-    assert winner.tolist() == [-1 if e is None else ord(e[0]) - 97 for e in expected]
+    assert winner.tolist() == [-1 if e is None else ord(e[0]) - 97 + lowest for e in expected]
     assert votes.tolist() == [0 if e is None else e[1] for e in expected]
 
 

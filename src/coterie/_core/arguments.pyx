@@ -3,6 +3,7 @@
 A float is refused, for it would lose its fraction without a word; numpy's integers are taken.
 Knows no rule of what a number means. Cost: a call a number, nothing an element of a column.
 """
+cimport numpy as cnp
 from cpython.long cimport PyLong_CheckExact
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from libc.stdint cimport int32_t, int64_t
@@ -10,6 +11,8 @@ from libc.stdint cimport int32_t, int64_t
 import numpy as np
 
 from coterie.errors import ArgumentError
+
+cnp.import_array()
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
@@ -44,8 +47,12 @@ cdef object whole(object value, str name):
     raise ArgumentError(f"{name} must be an integer, not {value!r:.60}")
 
 
-cdef object column_of(object values, str name, object dtype):
-    """A contiguous column of integers of that type; anything that would be changed is refused."""
+cdef object column_of(object values, str name, int type_number):
+    """A contiguous column of that type (NPY_INT64); anything that would be changed is refused."""
+    if cnp.PyArray_CheckExact(values) and cnp.PyArray_NDIM(values) == 1 and (
+            cnp.PyArray_TYPE(values) == type_number and cnp.PyArray_ISCARRAY_RO(values)):
+        return values
+    cdef object dtype = cnp.PyArray_DescrFromType(type_number)
     try:
         column = np.asarray(values)
     except (TypeError, ValueError) as error:

@@ -46,3 +46,5 @@ cdef class OffsetMap:
     cdef list drop(self, keys)
     cdef list expire_all(self, int64_t now_ms, int64_t retention_ms, bint has_base,
                          int64_t base_ms, keep)
+    cdef list take_expired(self, int64_t now_ms, int64_t retention_ms, bint has_base,
+                           int64_t base_ms, keep)

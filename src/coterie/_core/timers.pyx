@@ -75,8 +75,8 @@ cdef class TimerWheel:
         return self.drop(int64_of(handle, "handle"))
 
     def add_many(self, deadlines_ms, keys):
-        cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", np.int64)
-        cdef const int64_t[::1] names = column_of(keys, "keys", np.int64)
+        cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", cnp.NPY_INT64)
+        cdef const int64_t[::1] names = column_of(keys, "keys", cnp.NPY_INT64)
         cdef Py_ssize_t n, count = deadlines.shape[0]
         if names.shape[0] != count:
             raise ArgumentError(f"{count} deadlines_ms, but {names.shape[0]} keys")
@@ -88,8 +88,8 @@ cdef class TimerWheel:
         return handles
 
     def rearm_many(self, handles, deadlines_ms):
-        cdef const int64_t[::1] which = column_of(handles, "handles", np.int64)
-        cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", np.int64)
+        cdef const int64_t[::1] which = column_of(handles, "handles", cnp.NPY_INT64)
+        cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", cnp.NPY_INT64)
         cdef Py_ssize_t n, count = which.shape[0]
         if deadlines.shape[0] != count:
             raise ArgumentError(f"{count} handles, but {deadlines.shape[0]} deadlines_ms")
@@ -103,7 +103,7 @@ cdef class TimerWheel:
         return armed
 
     def cancel_many(self, handles):
-        cdef const int64_t[::1] which = column_of(handles, "handles", np.int64)
+        cdef const int64_t[::1] which = column_of(handles, "handles", cnp.NPY_INT64)
         cdef Py_ssize_t n, count = which.shape[0]
         armed = np.empty(count, dtype=np.bool_)
         cdef uint8_t[::1] out = armed.view(np.uint8)

@@ -6,15 +6,24 @@ was cast first, in member order (Kafka: a hash map's order; trace-format fixes i
 Source: GroupMetadata.scala (candidateProtocols, selectProtocol). Cost: O(list entries).
 """
 cimport cython
+cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from coterie._core.arguments cimport column_of, items_of, text_of
 
-import numpy as np
-
 from coterie.errors import ArgumentError, CoterieError
+
+cnp.import_array()
+
+cdef extern from "votes.h" nogil:
+    int COTERIE_NARROW
+    int COTERIE_VOTES_WIDE
+    int32_t coterie_vote_narrow(const int32_t* names, const int64_t* start, int64_t first,
+                                int64_t last, int32_t width, int32_t* winner)
+    bint coterie_falls(const int64_t* starts, size_t count)
+    uint32_t coterie_bits(const int32_t* names, size_t count)
 
 cdef enum:
     NO_CANDIDATE = -1
@@ -126,10 +135,39 @@ def select_protocol(protocols):
     return max(votes, key=votes.get)     # the first of equals, in order of first votes
 
 
-@cython.boundscheck(False)   # the caller's checks bound every index
-cdef int tally(const int32_t[::1] names, const int64_t[::1] member_start, int64_t first,
-               int64_t last, int32_t* counts, int32_t* votes, int32_t* order,
-               int32_t* winner) noexcept nogil:
+@cython.final
+cdef class Counters:
+    """The votes of groups by counters, whatever their names' ids: made where one asks for it."""
+    cdef int32_t* counts           # by name: entries, votes; then the names in order of first votes
+    cdef int64_t width
+
+    def __cinit__(self, int64_t width):
+        self.width = width
+
+    def __dealloc__(self):
+        free(self.counts)
+
+    cdef int32_t tally(self, const int32_t* names, const int64_t* member_start,
+                       int64_t first, int64_t last, int32_t* winner) except -1:
+        cdef int64_t at, start = member_start[first], end = member_start[last]
+        cdef int32_t best
+        if self.counts == NULL:
+            self.counts = <int32_t*>calloc(3 * self.width, sizeof(int32_t))
+            if self.counts == NULL:
+                raise MemoryError
+        best = tally(names, member_start, first, last, self.counts, self.counts + self.width,
+                     self.counts + 2 * self.width, winner)
+        if self.width <= end - start:
+            memset(self.counts, 0, 2 * self.width * sizeof(int32_t))
+        else:
+            for at in range(start, end):
+                self.counts[names[at]] = 0
+                self.counts[self.width + names[at]] = 0
+        return best
+
+
+cdef int tally(const int32_t* names, const int64_t* member_start, int64_t first, int64_t last,
+               int32_t* counts, int32_t* votes, int32_t* order, int32_t* winner) noexcept nogil:
     """The votes of one group; `counts` and `votes` are zero before, and used after."""
     cdef int64_t at, member, voted = 0
     cdef int32_t name, best = 0, total = <int32_t>(last - first)
@@ -155,65 +193,58 @@ cdef int tally(const int32_t[::1] names, const int64_t[::1] member_start, int64_
     return best
 
 
-@cython.boundscheck(False)   # every index is below the length
-cdef int check_starts(const int64_t[::1] starts, str name, Py_ssize_t end) except -1:
+cdef int check_starts(const int64_t* starts, Py_ssize_t count, str name, Py_ssize_t end) except -1:
     """Row offsets of a CSR column start at 0, never fall, and end with the rows."""
-    cdef Py_ssize_t n, count = starts.shape[0]
-    cdef bint falls = False
     if count == 0 or starts[0] != 0 or starts[count - 1] != end:
         raise ArgumentError(f"{name} must start with 0 and end with {end}")
-    for n in range(1, count):
-        falls |= starts[n] < starts[n - 1]
-    if falls:
+    if coterie_falls(starts, count):
         raise ArgumentError(f"{name} must not fall")
     return 0
 
 
-@cython.boundscheck(False)   # as above
-cdef int64_t width_of(const int32_t[::1] names) except -1:
-    """How many ids a table needs room for."""
+cdef int64_t width_of(const int32_t* names, Py_ssize_t count) except -1:
+    """How many ids a table needs room for; some more where there are few."""
     cdef Py_ssize_t n
-    cdef int32_t highest = 0, lowest = 0
-    for n in range(names.shape[0]):
+    cdef uint32_t bits = coterie_bits(names, count)
+    cdef int32_t highest = 0
+    if bits < <uint32_t>COTERIE_NARROW:
+        return <int64_t>bits + 1
+    if bits > <uint32_t>0x7FFFFFFF:
+        raise ArgumentError(f"names must be ids from 0 to {WIDEST - 1}")
+    for n in range(count):
         highest = max(highest, names[n])
-        lowest = min(lowest, names[n])
-    if lowest < 0 or highest >= WIDEST:
+    if highest >= WIDEST:
         raise ArgumentError(f"names must be ids from 0 to {WIDEST - 1}")
     return <int64_t>highest + 1
 
 
-@cython.boundscheck(False)   # check_starts and width_of bound every index
 def select_protocols(names, member_start, group_start):
-    cdef const int32_t[::1] ids = column_of(names, "names", np.int32)
-    cdef const int64_t[::1] member_at = column_of(member_start, "member_start", np.int64)
-    cdef const int64_t[::1] group_at = column_of(group_start, "group_start", np.int64)
-    check_starts(member_at, "member_start", ids.shape[0])
-    check_starts(group_at, "group_start", member_at.shape[0] - 1)
-    cdef int64_t width = width_of(ids)
-    cdef Py_ssize_t g, count = group_at.shape[0] - 1
-    winners = np.empty(count, dtype=np.int32)
-    most = np.empty(count, dtype=np.int32)
-    cdef int32_t[::1] winner = winners, votes = most
-    cdef int32_t* table = <int32_t*>calloc(3 * width, sizeof(int32_t))
-    cdef int64_t at, first, last
-    if table == NULL:
-        raise MemoryError
+    cdef object held = (column_of(names, "names", cnp.NPY_INT32),
+                        column_of(member_start, "member_start", cnp.NPY_INT64),
+                        column_of(group_start, "group_start", cnp.NPY_INT64))
+    cdef const int32_t* ids = <const int32_t*>cnp.PyArray_DATA(held[0])
+    cdef const int64_t* member_at = <const int64_t*>cnp.PyArray_DATA(held[1])
+    cdef const int64_t* group_at = <const int64_t*>cnp.PyArray_DATA(held[2])
+    cdef Py_ssize_t g, count = cnp.PyArray_SIZE(held[2]) - 1
+    check_starts(member_at, cnp.PyArray_SIZE(held[1]), "member_start", cnp.PyArray_SIZE(held[0]))
+    check_starts(group_at, count + 1, "group_start", cnp.PyArray_SIZE(held[1]) - 1)
+    # From here on every index is within its column.
+    cdef int64_t width = width_of(ids, cnp.PyArray_SIZE(held[0]))
+    cdef cnp.npy_intp shape = count
+    winners = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_INT32, 0)
+    most = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_INT32, 0)
+    cdef int32_t* winner = <int32_t*>cnp.PyArray_DATA(winners)
+    cdef int32_t* votes = <int32_t*>cnp.PyArray_DATA(most)
+    cdef Counters counters = Counters.__new__(Counters, width)
     for g in range(count):
-        first = group_at[g]
-        last = group_at[g + 1]
-        if first == last:
+        if group_at[g] == group_at[g + 1]:
             winner[g] = NO_CANDIDATE
             votes[g] = 0
             continue
-        votes[g] = tally(ids, member_at, first, last, table, table + width,
-                         table + 2 * width, &winner[g])
-        if g + 1 == count:
-            break
-        if width <= member_at[last] - member_at[first]:
-            memset(table, 0, 2 * width * sizeof(int32_t))
-        else:
-            for at in range(member_at[first], member_at[last]):
-                table[ids[at]] = 0
-                table[width + ids[at]] = 0
-    free(table)
+        votes[g] = COTERIE_VOTES_WIDE
+        if width <= COTERIE_NARROW:
+            votes[g] = coterie_vote_narrow(ids, member_at, group_at[g], group_at[g + 1],
+                                           <int32_t>width, &winner[g])
+        if votes[g] == COTERIE_VOTES_WIDE:
+            votes[g] = counters.tally(ids, member_at, group_at[g], group_at[g + 1], &winner[g])
     return winners, most
