@@ -200,3 +200,15 @@ def test_time_runs_forward_only():
 def test_columns_that_are_no_integers_or_differ_in_length_are_refused(columns):
     with pytest.raises(ValueError, match="deadlines_ms"):
         TimerWheel().add_many(*columns)
+
+
+@pytest.mark.parametrize("count", [0, 1, 255, 256, 511, 512, 513, 1024, 5000])
+@pytest.mark.parametrize("later", [0, 3, 20_000])
+def test_as_many_fire_as_are_due_whatever_the_room_for_their_keys(count, later):
+    wheel = TimerWheel()
+    wheel.add_many(np.full(count + later, 5), np.arange(count + later))
+    wheel.add_many(np.full(later, 50), np.arange(later))
+    handles = wheel.add_many(np.full(later, 5), np.arange(later))
+    wheel.cancel_many(handles)
+    assert wheel.advance(5).tolist() == list(range(count + later))
+    assert wheel.advance(50).tolist() == list(range(later))

@@ -24,6 +24,7 @@ cnp.import_array()
 
 cdef enum:
     AHEAD = 12                     # how far bulk loops look ahead of themselves, in nodes
+    FEW = 512                      # keys that fire without an array to grow
     SMALL = 24                     # up to here insertion beats a general sort
     STALE_SLACK = 4096
 
@@ -35,11 +36,13 @@ cdef int by_deadline(const void* a, const void* b) noexcept nogil:
     return (x.seq > y.seq) - (x.seq < y.seq)
 
 
-cdef int64_t* grow(int64_t* items, int64_t capacity) except NULL:
-    cdef int64_t* larger = <int64_t*>realloc(items, capacity * sizeof(int64_t))
-    if larger == NULL:
-        raise MemoryError
-    return larger
+cdef object int64_array(const int64_t* items, int64_t count, int64_t capacity):
+    """An array with room for `capacity`, of which the first `count` are written."""
+    cdef cnp.npy_intp shape = capacity
+    array = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_INT64, 0)
+    if count:
+        memcpy(cnp.PyArray_DATA(array), items, count * sizeof(int64_t))
+    return array
 
 
 @cython.final
@@ -119,42 +122,40 @@ cdef class TimerWheel:
         return self.fire_until(int64_of(now_ms, "now_ms"))
 
     cdef object fire_until(self, int64_t now_ms):
-        cdef int64_t* keys = NULL
-        cdef int64_t count = 0, capacity = 0, i
+        cdef int64_t few[FEW]
+        cdef int64_t* keys = few
+        cdef int64_t count = 0, capacity = FEW, i
         cdef Due* due
-        cdef cnp.npy_intp shape = 0
+        cdef object fired = None
         if now_ms < self.clock_ms:
             raise ArgumentError(f"time runs forward only: now_ms {now_ms} < {self.clock_ms}")
-        try:
-            while True:
-                self.sort_due()
-                while self.due_head < self.due_count:
-                    due = &self.due[self.due_head]
-                    self.due_head += 1
-                    i = due.entry.node
-                    if not self.live(due.entry):
-                        self.stale -= 1
-                        continue
-                    if self.nodes[i].deadline_ms > self.clock_ms:
-                        self.file(<int32_t>i)
-                        continue
-                    if count == capacity:
-                        capacity = 2 * capacity + 64
-                        keys = grow(keys, capacity)
-                    keys[count] = self.nodes[i].key
-                    count += 1
-                    self.release(i)
-                self.due_head = self.due_count = 0
-                if not self.step(now_ms):
-                    break
-            self.clock_ms = now_ms
-            shape = count
-            fired = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_INT64, 0)
-            if count:
-                memcpy(cnp.PyArray_DATA(fired), keys, count * sizeof(int64_t))
-        finally:
-            free(keys)
-        return fired
+        while True:
+            self.sort_due()
+            while self.due_head < self.due_count:
+                due = &self.due[self.due_head]
+                self.due_head += 1
+                i = due.entry.node
+                if not self.live(due.entry):
+                    self.stale -= 1
+                    continue
+                if self.nodes[i].deadline_ms > self.clock_ms:
+                    self.file(<int32_t>i)
+                    continue
+                if count == capacity:
+                    # No more than these can follow, and what is not written to costs nothing.
+                    capacity = count + self.size
+                    fired = int64_array(keys, count, capacity)
+                    keys = <int64_t*>cnp.PyArray_DATA(fired)
+                keys[count] = self.nodes[i].key
+                count += 1
+                self.release(i)
+            self.due_head = self.due_count = 0
+            if not self.step(now_ms):
+                break
+        self.clock_ms = now_ms
+        if fired is None or 2 * count < capacity:      # hold no more than twice what fired
+            return int64_array(keys, count, count)
+        return fired[:count]
 
     cdef int64_t arm(self, int64_t deadline_ms, int64_t key) except -1:
         cdef int64_t i
