@@ -49,7 +49,7 @@ static inline int32_t coterie_vote_narrow(const int32_t *names, const int64_t *s
     for (member = first; member < last; member++) {
         uint64_t list = 0, bit;
         end = start[member + 1];
-        if (end - at == 3) { /* what a consumer of today sends at most: no loop to guess the end of */
+        if (end - at == 3) { /* a common length: no loop whose end must be guessed */
             uint64_t one = 1ull << names[at], two = 1ull << names[at + 1];
             bit = 1ull << names[at + 2];
             list = one | two | bit;
