@@ -46,13 +46,14 @@ def folder(tmp_path_factory):
     """What the pages of questions name: ``copy``, ``broker`` and a broker's logs."""
     found = tmp_path_factory.mktemp("docs")
     (found / "copy").symlink_to(golden_data.log("basic"))
+    (found / "compacted").symlink_to(golden_data.log("compacted"))
     made_log(found).rename(found / "broker")
     for path in (REQUESTS, SERVER):
         (found / path.name).symlink_to(path)
     return found
 
 
-QUESTIONS = ["expire.md", "explain.md", "metrics.md", "undo.md"]
+QUESTIONS = ["expire.md", "explain.md", "growth.md", "metrics.md", "undo.md"]
 CONSOLE = [(page, block) for page in QUESTIONS for block in blocks(page, "console")]
 
 

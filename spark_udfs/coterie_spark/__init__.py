@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie_spark.frame import replay_frame
-from coterie_spark.insight import expire, explain, metrics, undo
+from coterie_spark.insight import expire, explain, growth, metrics, undo
 from coterie_spark.replay import Replay, replay
 from coterie_spark.traces import run_traces
 
@@ -16,6 +16,7 @@ __all__ = [
     "Replay",
     "expire",
     "explain",
+    "growth",
     "metrics",
     "register",
     "replay",

@@ -192,5 +192,6 @@ def question(name: str) -> Frame:
 
 expire = question("expire")
 explain = question("explain")
+growth = question("growth")
 undo = question("undo")
 metrics = question("metrics")

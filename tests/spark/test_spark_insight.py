@@ -15,6 +15,7 @@ QUESTIONS = [
     ("expire", "transactions", {"now_ms": RESET_CLI, "what_if_ms": (5000,)}),
     ("explain", "basic", {"flap_count": 2}),
     ("explain", "kip848", {}),
+    ("growth", "compacted", {"every_ms": 10_000}),
     ("undo", "basic", {"at_ms": RESET_CLI}),
     ("undo", "transactions", {"at_ms": RESET_CLI}),
     ("metrics", "basic", {"group_filter": "mix"}),

@@ -1,0 +1,291 @@
+"""Bytes and records of each group against Kafka's own decode, counted by plain Python."""
+
+import json
+from collections import Counter, defaultdict
+from fractions import Fraction
+
+import pytest
+
+from commandline import coterie_ok, fails
+from coterie._core.reader import LogReader
+from coterie.insight import growth
+from coterie.insight.facts import read_facts
+from golden_data import cases, lines_of, log, records, segments, wide
+from log_writer import batch, commit_key, commit_value, marker
+
+SUMS = ("superseded", "free", "held_transaction", "held_active")
+
+
+def answer(case, groups=None, **asked):
+    ask = growth.Ask(**asked)
+    return [
+        row for facts in read_facts([log(case)], groups=groups) for row in growth.rows(facts, ask)
+    ]
+
+
+def place_of(row):
+    return row["offsets_partition"], row["group_id"], row["topic"], row["kind"]
+
+
+def owner(record):
+    """(partition, group, topic, kind) of a record, from Kafka's decode."""
+    if "control" in record:
+        return record["partition"], None, None, "marker"
+    key = record["key"]
+    if "data" not in key:
+        return record["partition"], None, None, "unknown"
+    data = key["data"]
+    if key["type"] == "offset_commit":
+        return record["partition"], data["group"], data["topic"], "commits"
+    kind = "group" if key["type"] == "group_metadata" else "newer"
+    return record["partition"], data.get("group", data.get("groupId")), None, kind
+
+
+def shares(case):
+    """(partition, segment, offset) -> the record's part of its batch on disk, exactly."""
+    found = {}
+    for path in segments(case):
+        number = int(path.parent.name.rpartition("-")[2])
+        for held in LogReader(path.read_bytes()):
+            weights = [max(len(r.key or b"") + len(r.value or b""), 1) for r in held.records]
+            for record, weight in zip(held.records, weights, strict=True):
+                share = Fraction(held.size * weight, sum(weights))
+                found[number, path.name, record.offset] = share
+    return found
+
+
+def outcomes(found):
+    """Index of each transactional record -> its producer's next marker, None: undecided."""
+    ends, waiting = {}, defaultdict(list)
+    for index, record in enumerate(found):
+        producer = record["partition"], record["batch"]["producer_id"]
+        if "control" in record:
+            for one in waiting.pop(producer, ()):
+                ends[one] = record["control"]["type"]
+        elif record["batch"]["is_transactional"]:
+            waiting[producer].append(index)
+            ends[index] = None
+    return ends
+
+
+def by_hand(case):
+    """Counts by owner, as the cleaner would: a loop over the records of one partition."""
+    found, weight = list(records(case)), shares(case)
+    ends = outcomes(found)
+    counts = defaultdict(Counter)
+    for number in {record["partition"] for record in found}:
+        mine = [i for i, record in enumerate(found) if record["partition"] == number]
+        last = [p.name for p in segments(case) if p.parent.name.endswith(f"-{number}")][-1]
+        active = next((i for i in mine if found[i]["segment"] == last), mine[-1] + 1)
+        undecided = next((i for i in mine if i in ends and ends[i] is None), mine[-1] + 1)
+
+        def dead(bound, mine=mine):
+            """What a cleaner that may read up to `bound` throws away."""
+            newest, gone = {}, set()
+            for i in mine:
+                if i >= bound or "control" in found[i] or "data" not in found[i]["key"]:
+                    continue
+                if ends.get(i, "COMMIT") == "COMMIT":
+                    key = json.dumps([found[i]["key"]["type"], found[i]["key"]["data"]])
+                    gone |= {newest[key]} if key in newest else set()
+                    newest[key] = i
+                elif ends[i] == "ABORT":
+                    gone.add(i)
+            return gone
+
+        every, closed, now = dead(mine[-1] + 1), dead(active), dead(min(active, undecided))
+        for i in mine:
+            count = counts[owner(found[i])]
+            count["records"] += 1
+            where = number, found[i]["segment"], found[i]["offset"]
+            count["bytes"] += weight[where]
+            count["tombstones"] += found[i].get("key") is not None and found[i]["value"] is None
+            count["superseded_records"] += i in every
+            count["superseded_bytes"] += weight[where] * (i in every)
+            count["free_bytes"] += weight[where] * (i in now)
+            count["held_transaction_bytes"] += weight[where] * (i in closed - now)
+            count["held_active_bytes"] += weight[where] * (i in every - closed)
+    return counts
+
+
+WHOLE = [case for case in cases() if case != "old-formats"]  # there a wrapper is one batch of many
+
+
+@pytest.mark.parametrize("case", WHOLE)
+def test_each_group_and_topic_has_what_the_records_say(case):
+    expected = by_hand(case)
+    rows = {place_of(row): row for row in answer(case) if row["kind"] != "empty_batch"}
+    assert set(rows) == set(expected)
+    for place, row in rows.items():
+        assert list(row) == list(growth.FIELDS)
+        for name, count in expected[place].items():
+            if name.endswith("_bytes") or name == "bytes":
+                assert abs(row[name] - count) <= row["records"]  # whole bytes
+            else:
+                assert row[name] == count, (place, name)
+        parts = ("free_bytes", "held_transaction_bytes", "held_active_bytes")
+        assert row["superseded_bytes"] == sum(row[name] for name in parts)
+
+
+def test_the_golden_logs_show_each_thing_that_holds_compaction():
+    rows = answer("compacted")
+    for name in ("free_bytes", "held_transaction_bytes", "held_active_bytes"):
+        assert sum(row[name] for row in rows) > 0
+
+
+@pytest.mark.parametrize("case", cases())
+def test_all_bytes_are_those_of_the_batches_on_disk(case):
+    size, count = Counter(), Counter()
+    for line in lines_of(case, "batches.jsonl.gz"):
+        size[line["partition"]] += line["size"]
+        count[line["partition"]] += line.get("count", 1) > 0
+    found, requests = Counter(), Counter()
+    for row in answer(case):
+        found[row["offsets_partition"]] += row["bytes"]
+        requests[row["offsets_partition"]] += row["requests"]
+    assert +found == size
+    if case != "compacted":  # count there is that of the header, before the cleaning
+        assert sum(requests.values()) == sum(count.values())
+
+
+def test_a_groups_share_is_the_same_whether_it_is_asked_for_alone():
+    everything = answer("compacted")
+    for group in ("c-hot1", "c-tx4"):
+        assert answer("compacted", {group}) == [r for r in everything if r["group_id"] == group]
+
+
+def test_an_open_transaction_is_named_by_its_first_record():
+    (held,) = [row for row in answer("compacted") if row["open_transactions"]]
+    first = {}
+    found = list(records("compacted"))
+    for index, end in outcomes(found).items():
+        if end is None:
+            first.setdefault(found[index]["batch"]["producer_id"], found[index])
+    assert held["group_id"] == "c-tx4"
+    for one in held["open_transactions"]:
+        record = first.pop(one["producer_id"])
+        assert one["log_offset"] == record["offset"]
+        assert one["timestamp"] == record["timestamp"]
+        assert one["position"] == record["batch"]["position"]
+        assert one["file"].endswith(f"-{record['partition']}/{record['segment']}")
+    assert not first
+
+
+@pytest.mark.parametrize("case", ["basic", "default50", "transactions"])
+def test_how_often_a_group_commits_is_the_mean_over_its_partitions(case):
+    times = defaultdict(list)
+    for record in records(case):
+        if "control" not in record and record["value"] and owner(record)[3] == "commits":
+            times[(*owner(record), record["key"]["data"]["partition"])].append(record["timestamp"])
+    passed, count = Counter(), Counter()
+    for (*place, _), held in times.items():
+        passed[tuple(place)] += held[-1] - held[0]
+        count[tuple(place)] += len(held) - 1
+    for row in answer(case, interval_ms=500):
+        place = place_of(row)
+        expected = passed[place] / count[place] if count[place] else None
+        assert row["interval_ms"] == (None if expected is None else pytest.approx(expected))
+        assert row["too_often"] == (count[place] >= 10 and expected < 500)
+    assert any(row["too_often"] for row in answer("basic", interval_ms=60_000))
+
+
+def test_over_time_the_spans_add_up():
+    whole = {place_of(row): row for row in answer("basic")}
+    sums = defaultdict(Counter)
+    for row in answer("basic", every_ms=5000):
+        if row["time"] is not None:
+            assert row["time"] % 5000 == 0
+            assert row["time"] <= row["first_timestamp"] <= row["last_timestamp"]
+            assert row["last_timestamp"] < row["time"] + 5000
+        sums[place_of(row)].update({name: row[name] for name in ("records", "bytes", "requests")})
+    assert set(sums) == set(whole)
+    for place, count in sums.items():
+        assert dict(count) == {name: whole[place][name] for name in count}
+
+
+def made_log(folder):
+    """Two segments: the first has a superseded commit, an aborted one, an undecided one."""
+    folder = folder / "__consumer_offsets-0"
+    folder.mkdir()
+
+    def commit(partition, time):
+        return time, commit_key(1, b"g", b"t", partition), commit_value(7, -1, b"", time)
+
+    first = [
+        batch(0, [commit(0, 100)]),
+        batch(1, [commit(1, 100)], producer_id=4, transactional=True),
+        marker(2, 4, 110, commit=False),
+        batch(3, [commit(0, 120)]),
+        batch(4, [commit(2, 130)], producer_id=5, transactional=True),
+        batch(5, [commit(0, 140)]),
+    ]
+    second = [batch(6, [commit(0, 150)])]
+    (folder / f"{0:020}.log").write_bytes(b"".join(first))
+    (folder / f"{6:020}.log").write_bytes(b"".join(second))
+    return folder.parent, [len(part) for part in (*first, *second)]
+
+
+def test_what_is_superseded_is_freed_only_where_the_cleaner_may_go(tmp_path):
+    folder, sizes = made_log(tmp_path)
+    told = coterie_ok("growth", folder, "--group", "g", "--format", "json")
+    (row,) = json.loads(told.stdout)
+    assert row["superseded_records"] == 4  # 0, the aborted 1, 3 and 5
+    assert row["free_bytes"] == sizes[0] + sizes[1]  # 3 comes after 0, before the undecided 4
+    assert row["held_transaction_bytes"] == sizes[3]  # superseded by 5, which comes after 4
+    assert row["held_active_bytes"] == sizes[5]  # superseded by 6, in the active segment
+    assert [one["log_offset"] for one in row["open_transactions"]] == [4]
+
+
+def test_the_tables_say_the_whole_the_biggest_and_what_is_open(tmp_path):
+    folder, sizes = made_log(tmp_path)
+    told = coterie_ok("growth", folder).stdout
+    assert f"{sum(sizes):,} bytes, 7 records in 7 batches" in told
+    assert f"would free {sizes[0] + sizes[1]:,} bytes now" in told
+    assert "open transactions: nothing after them is compacted" in told
+    assert "(no group)" in told
+    assert "the biggest 1 of 2" in coterie_ok("growth", folder, "--top", 1).stdout
+    over_time = coterie_ok("growth", log("basic"), "--every", "10s").stdout
+    assert over_time.count("2026-11-21T05:0") == 4
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_both_engines_give_the_same_rows(engine):
+    if engine == "spark":
+        pytest.importorskip("pyspark")
+    told = coterie_ok("growth", log("transactions"), "--format", "json", "--engine", engine)
+    for row, expected in zip(json.loads(told.stdout), answer("transactions"), strict=True):
+        for one in (*row["open_transactions"], *expected["open_transactions"]):
+            del one["file"]
+        assert row == expected
+
+
+def test_only_groups_that_commit_too_often_are_shown_where_that_is_asked():
+    told = coterie_ok("growth", log("basic"), "--too-often", "--interval", "3s", "--format", "json")
+    found = [place_of(row) for row in json.loads(told.stdout)]
+    assert found == [place_of(row) for row in answer("basic", interval_ms=3000) if row["too_often"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "says"),
+    [
+        (("--every", "0s"), 2, "above 0"),
+        (("--every", "often"), 2, "is no duration"),
+        (("--interval", "5"), 2, "is no duration"),
+        (("--top", "-1"), 2, "--top"),
+        (("--by", "size"), 2, "--by"),
+        (("--group", "nobody"), 1, "no record of group 'nobody'"),
+    ],
+)
+def test_wrong_usage_and_bad_input_are_told_in_one_line(options, status, says, tmp_path):
+    fails("growth", made_log(tmp_path)[0], *options, status=status, says=says)
+
+
+def test_a_log_that_cannot_be_read_is_told_in_one_line(tmp_path):
+    fails("growth", tmp_path / "none", says="no such file or folder")
+
+
+def test_a_log_of_a_million_records_is_counted_whole():
+    told = coterie_ok("growth", wide(), "--format", "json")
+    rows = json.loads(told.stdout)
+    assert sum(row["records"] for row in rows) == 1_182_263  # golden/logs/README.md
+    assert sum(row["requests"] for row in rows) == 48_984
