@@ -57,8 +57,8 @@ final class Groups {
         return new Rounds.Result(seconds, "\"" + winner + "\"");
     }
 
-    /** Every second offset was committed two days ago, the others now; a day of retention. */
-    static Rounds.Result expire(int size) {
+    /** Every second offset was committed two days ago, the others now. */
+    static GroupMetadata ofOffsets(int size) {
         GroupMetadata group = empty("offsets");
         HashMap<TopicPartition, CommitRecordMetadataAndOffset> offsets = new HashMap<>();
         long now = 10 * DAY_MS;
@@ -69,6 +69,13 @@ final class Groups {
                     i, Optional.empty(), "", commit, Option.empty())));
         }
         group.initializeOffsets(offsets, scala.collection.immutable.Map$.MODULE$.empty());
+        return group;
+    }
+
+    /** A day of retention. */
+    static Rounds.Result expire(int size) {
+        GroupMetadata group = ofOffsets(size);
+        long now = 10 * DAY_MS;
         long began = Rounds.now();
         int removed = group.removeExpiredOffsets(now, DAY_MS).size();
         double seconds = (Rounds.now() - began) * 1e-9;

@@ -48,6 +48,12 @@ public final class Main {
                 return trace::play;
             case "dump":
                 return () -> Logs.dump(files);
+            case "memory-timers":
+                return () -> Memory.of(() -> Timers.armed(size));
+            case "memory-members":
+                return () -> Memory.of(() -> Groups.ofMembers(size));
+            case "memory-offsets":
+                return () -> Memory.of(() -> Groups.ofOffsets(size));
             default:
                 throw new IllegalArgumentException("no work is called " + work);
         }

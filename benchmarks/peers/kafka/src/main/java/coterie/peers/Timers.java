@@ -41,6 +41,12 @@ final class Timers {
         return tasks;
     }
 
+    /** A timer with so many tasks, to be weighed. */
+    static Object armed(int size) {
+        VirtualTimer timer = new VirtualTimer(0);
+        return new Object[] {timer, arm(timer, size, new long[2])};
+    }
+
     /** step: 1 in order of arming; another, prime to the size: all over the memory. */
     static Rounds.Result rearm(int size, long step) {
         long[] sums = new long[2];
