@@ -19,7 +19,13 @@ import golden_data
 from commandline import COTERIE, coterie, coterie_ok, fails, folder_of
 
 NOBODY = 65534
-COMMANDS = [("verify",), ("replay", "--engine", "local", "--format", "json", "--out", "{out}")]
+COMMANDS = [
+    ("verify",),
+    ("records",),
+    ("groups", "--list"),
+    ("explain",),
+    ("replay", "--engine", "local", "--format", "json", "--out", "{out}"),
+]
 
 
 @pytest.fixture(params=COMMANDS, ids=lambda command: command[0])
