@@ -46,14 +46,15 @@ def folder(tmp_path_factory):
     """What the pages of questions name: ``copy``, ``broker`` and a broker's logs."""
     found = tmp_path_factory.mktemp("docs")
     (found / "copy").symlink_to(golden_data.log("basic"))
-    (found / "compacted").symlink_to(golden_data.log("compacted"))
+    for case in ("compacted", "compression-snappy"):
+        (found / case).symlink_to(golden_data.log(case))
     made_log(found).rename(found / "broker")
     for path in (REQUESTS, SERVER):
         (found / path.name).symlink_to(path)
     return found
 
 
-QUESTIONS = ["expire.md", "explain.md", "growth.md", "metrics.md", "undo.md"]
+QUESTIONS = ["audit.md", "expire.md", "explain.md", "growth.md", "metrics.md", "undo.md"]
 CONSOLE = [(page, block) for page in QUESTIONS for block in blocks(page, "console")]
 
 

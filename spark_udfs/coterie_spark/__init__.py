@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie_spark.frame import replay_frame
-from coterie_spark.insight import expire, explain, growth, metrics, undo
+from coterie_spark.insight import audit, expire, explain, growth, metrics, undo
 from coterie_spark.replay import Replay, replay
 from coterie_spark.traces import run_traces
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Replay",
+    "audit",
     "expire",
     "explain",
     "growth",

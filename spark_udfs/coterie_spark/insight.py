@@ -190,6 +190,7 @@ def question(name: str) -> Frame:
     return ask
 
 
+audit = question("audit")
 expire = question("expire")
 explain = question("explain")
 growth = question("growth")

@@ -16,6 +16,7 @@ QUESTIONS = [
     ("explain", "basic", {"flap_count": 2}),
     ("explain", "kip848", {}),
     ("growth", "compacted", {"every_ms": 10_000}),
+    ("audit", "basic", {"no_progress": 5}),
     ("undo", "basic", {"at_ms": RESET_CLI}),
     ("undo", "transactions", {"at_ms": RESET_CLI}),
     ("metrics", "basic", {"group_filter": "mix"}),

@@ -1,0 +1,143 @@
+"""``coterie audit``: what looks wrong in a log, each finding with the record that shows it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+
+from coterie.cli import asking
+from coterie.cli.failures import say
+from coterie.cli.params import DURATION
+from coterie.insight import audit, shapes
+from coterie.insight.asking import Row
+from coterie.insight.divergence import Live, read_live
+from coterie.logdir import find_segments
+from coterie.times import format_time
+
+SHOWN = (
+    *("kind", "group_id", "topic", "partition", "detail", "timestamp"),
+    *("offsets_partition", "log_offset", "file", "position"),
+)
+DEFAULT = audit.Ask()
+
+
+@click.command(
+    "audit", short_help="What looks wrong, with the record that shows it; exit 1 if any."
+)
+@asking.question_options()
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(list(audit.KINDS)),
+    help="Look for this alone; repeatable.",
+)
+@click.option(
+    "--except",
+    "except_",
+    multiple=True,
+    type=click.Choice(list(audit.KINDS)),
+    help="Do not look for this; repeatable.",
+)
+@click.option(
+    "--rewind-by",
+    type=click.IntRange(min=1),
+    default=DEFAULT.rewind_by,
+    show_default=True,
+    help="A rewind goes back by so many offsets at least.",
+)
+@click.option(
+    "--no-progress",
+    type=click.IntRange(min=2),
+    default=DEFAULT.no_progress,
+    show_default=True,
+    help="So many commits of one offset, one after another.",
+)
+@click.option(
+    "--metadata-bytes",
+    type=click.IntRange(min=0),
+    default=DEFAULT.metadata_bytes,
+    show_default=True,
+    help="Metadata above this is large.",
+)
+@click.option(
+    "--takeovers",
+    type=click.IntRange(min=2),
+    default=DEFAULT.takeovers,
+    show_default=True,
+    help="A static id that is taken over so often within --window is fought over.",
+)
+@click.option("--window", "window_ms", type=DURATION, default="10m", show_default=True)
+@click.option(
+    "--live",
+    "live_file",
+    metavar="FILE",
+    help="JSON of what the Admin client tells: compare with the log (docs/audit.md).",
+)
+def command(
+    only: tuple[str, ...],
+    except_: tuple[str, ...],
+    live_file: str | None,
+    **options: Any,
+) -> None:
+    """Look for what is wrong in a log; exit 1 where anything is found.
+
+    Commits that go back or do not go on, large metadata, generations without a record, static
+    members that fence each other, a group id that several protocols share, and, with --live,
+    where a live state is not the log's.
+    """
+    asking.check(options)
+    if audit.DIVERGENCE in only and live_file is None:
+        raise click.UsageError("--only divergence needs --live FILE")
+    limits = {
+        name: options.pop(name)
+        for name in ("rewind_by", "no_progress", "metadata_bytes", "takeovers", "window_ms")
+    }
+    kinds = tuple(kind for kind in only or audit.KINDS if kind not in except_)
+    if not kinds:
+        raise click.UsageError("--except leaves nothing of --only")
+    live = None if live_file is None else live_of(live_file, options)
+    ask = audit.Ask(only=kinds, live=live, **limits)
+    parts = asking.parts_of(audit.NAME, ask, options)
+    rows = itertools.chain.from_iterable(part.rows for part in parts)
+    found = asking.show(audit.FIELDS, rows, options, draw=draw)
+    if live is not None and live.partition_count is None:
+        say(
+            "coterie: the log has not all partitions of the topic, so a live group without any "
+            "record is not told"
+        )
+    if found:
+        raise click.exceptions.Exit(1)
+
+
+def live_of(file: str, options: dict[str, Any]) -> Live:
+    """Read the live state; see whether the log has all partitions of the topic."""
+    groups = read_live(file)
+    numbers = list(find_segments(options["logs"]).partitions())
+    whole = numbers == list(range(len(numbers)))
+    return Live(groups, len(numbers) if whole else None)
+
+
+def draw(rows: list[Row]) -> Iterator[RenderableType]:
+    """Yield what was found in numbers, one by one, and where a live state begins to differ."""
+    if not rows:
+        yield Text("nothing found")
+        return
+    counts = Counter(row["kind"] for row in rows)
+    told = ", ".join(f"{counts[kind]} {kind}" for kind in audit.KINDS if counts[kind])
+    yield shapes.table({name: audit.FIELDS[name] for name in SHOWN}, rows, told)
+    differing = [
+        row for row in rows if row["kind"] == audit.DIVERGENCE and row["log_offset"] is not None
+    ]
+    if differing:
+        first = min(differing, key=lambda row: (row["timestamp"] or 0, row["log_offset"]))
+        time = "-" if first["timestamp"] is None else format_time(first["timestamp"])
+        yield Text(
+            f"first differing record: {first['file']}, byte {first['position']}, "
+            f"offset {first['log_offset']}, {time}"
+        )

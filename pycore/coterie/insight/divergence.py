@@ -1,0 +1,265 @@
+"""Where a live state is not what the log says, and the first record from which on it is so.
+
+The live state is what the Admin client told (``describeConsumerGroups`` and
+``listConsumerGroupOffsets``), as JSON: see :func:`read_live`. A group of the log that the Admin
+client does not list (another protocol type, share, streams) is not looked for there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coterie._core.checksum import partition_for
+from coterie.errors import CoterieError
+from coterie.insight.commits import COMMITTED
+from coterie.insight.facts import PartitionFacts
+from coterie.rows import java_order
+from coterie.views import assignments
+
+DIVERGENCE = "divergence"
+Row = dict[str, Any]
+OFFSET_FIELDS = ("offset", "leader_epoch", "metadata")
+MEMBER_FIELDS = ("group_instance_id", "client_id", "client_host")
+
+
+@dataclass(frozen=True)
+class Live:
+    """A live state.
+
+    Attributes
+    ----------
+    groups : dict
+        What was told of each group, by id.
+    partition_count : int or None
+        Of the offsets topic, if the log has all of them: then a group without any record is one
+        that the log should have. None: not known.
+    """
+
+    groups: dict[str, Row]
+    partition_count: int | None = None
+
+
+def read_live(path: str | os.PathLike[str]) -> dict[str, Row]:
+    """Read ``{"groups": [{"group_id", "state", "protocol", "members", "offsets"}]}``.
+
+    Members have ``member_id``, ``group_instance_id``, ``client_id``, ``client_host`` and
+    ``assignment`` (``"topic:partition"``), offsets ``topic``, ``partition``, ``offset``,
+    ``leader_epoch`` and ``metadata``. A field that is absent is not compared.
+
+    Raises
+    ------
+    CoterieError
+        It cannot be read, or is not that.
+    """
+    name = os.fspath(path)
+    try:
+        with open(name, encoding="utf-8") as file:
+            told = json.load(file)
+    except OSError as error:
+        raise CoterieError(f"{name}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise CoterieError(f"{name}: not JSON: {error}") from error
+    groups = told.get("groups") if isinstance(told, dict) else None
+    if not isinstance(groups, list):
+        raise CoterieError(f'{name}: no live state: {{"groups": [...]}} is wanted')
+    found: dict[str, Row] = {}
+    for number, group in enumerate(groups):
+        if problem := _wrong(group):
+            raise CoterieError(f"{name}: group {number}: {problem}")
+        found[group["group_id"]] = group
+    return found
+
+
+def _wrong(group: Any) -> str | None:
+    """Return what makes it no group; None: nothing."""
+    if not isinstance(group, dict) or not isinstance(group.get("group_id"), str):
+        return 'an object with "group_id" is wanted'
+    wanted = {"members": ("member_id",), "offsets": ("topic", "partition", "offset")}
+    for name, fields in wanted.items():
+        rows = group.get(name, [])
+        if not isinstance(rows, list):
+            return f"{name} must be a list"
+        for row in rows:
+            if not isinstance(row, dict) or any(field not in row for field in fields):
+                return f"one of its {name} lacks {' or '.join(fields)}"
+    return None
+
+
+def divergences(facts: PartitionFacts, live: Live) -> Iterator[Row]:
+    """Yield each difference, with the first record that the live state does not follow."""
+    for group, row in facts.group_rows.items():
+        if group in live.groups:
+            yield from of_group(facts, row, live.groups[group])
+            yield from of_offsets(facts, row, live.groups[group])
+        elif row["type"] in ("classic", "consumer") and row["protocol_type"] in (None, "consumer"):
+            yield _found(group, "in the log, not in the live state") | last_record(facts, group)
+    if live.partition_count is None:
+        return
+    for group in sorted(live.groups.keys() - facts.group_rows.keys(), key=java_order):
+        here = partition_for(group, live.partition_count) == facts.number
+        asked = facts.groups is None or group in facts.groups
+        if here and asked:
+            state = live.groups[group].get("state", "there")
+            yield _found(group, f"live and {state}, the log has no record of it")
+
+
+def _found(group: str, detail: str) -> Row:
+    return {"kind": DIVERGENCE, "group_id": group, "detail": detail}
+
+
+def of_group(facts: PartitionFacts, row: Row, live: Row) -> Iterator[Row]:
+    """Yield what differs in state, protocol and members."""
+    group = row["group_id"]
+    if "describe_error" in live:
+        return
+    told = [
+        f"{name}: {ours or 'none'} in the log, {theirs or 'none'} live"
+        for name, ours, theirs in (
+            ("type", row["type"], str(live.get("type", row["type"])).lower()),
+            ("state", row["state"], live.get("state", row["state"])),
+        )
+        if ours != theirs
+    ]
+    if (
+        not told
+        and row["state"] == "Stable"
+        and (row["protocol"] or "") != live.get("protocol", row["protocol"] or "")
+    ):
+        told.append(f"protocol: {row['protocol']} in the log, {live['protocol']} live")
+    if "members" in live:
+        told += _members(row, {member["member_id"]: member for member in live["members"]})
+    if told:
+        evidence = first_differing_record(facts, group, live)
+        for detail in told:
+            yield _found(group, detail) | evidence
+
+
+def _members(row: Row, live: dict[str, Row]) -> Iterator[str]:
+    ours = {member["member_id"]: member for member in row["members"]}
+    held = assignments(row)
+    for member_id in sorted(ours.keys() | live.keys(), key=java_order):
+        if member_id not in live:
+            yield f"member {member_id} in the log, not live"
+        elif member_id not in ours:
+            yield f"member {member_id} live, not in the log"
+        else:
+            mine, theirs = ours[member_id], live[member_id]
+            for name in MEMBER_FIELDS:
+                if name in theirs and mine[name] != theirs[name]:
+                    yield f"member {member_id}: {name} {mine[name]} in the log, {theirs[name]} live"
+            if "assignment" in theirs and not _same_assignment(mine, *held[member_id], theirs):
+                yield f"member {member_id}: another assignment"
+
+
+def _same_assignment(
+    mine: Row, partitions: dict[str, list[int]], unreadable: str | None, theirs: Row
+) -> bool:
+    """Whether two assignments agree as far as the log tells: it may not name a topic's id."""
+    if unreadable is not None:
+        return True
+    told = [text.rpartition(":")[::2] for text in theirs["assignment"]]
+    held = [(topic, str(number)) for topic, numbers in partitions.items() for number in numbers]
+    if any(topic["topic"] is None for topic in mine.get("current_assignment") or ()):
+        return sorted(number for _, number in told) == sorted(number for _, number in held)
+    return sorted(told) == sorted(held)
+
+
+def first_differing_record(facts: PartitionFacts, group: str, live: Row) -> Row:
+    """Return the metadata record after the last one that gives the live members; else the last."""
+    life = facts.lives.get(group)
+    if life is None or not life.records:
+        return last_record(facts, group)
+    members = {member["member_id"] for member in live.get("members", ())}
+    index = len(life.records) - 1
+    for number in range(len(life.records) - 2, -1, -1):
+        state = life.state(number)
+        if state is not None and {member["member_id"] for member in state["members"]} == members:
+            index = number + 1
+            break
+    record = life.records[index]
+    return _record(record.timestamp, record.log_offset, record.file, record.position)
+
+
+def last_record(facts: PartitionFacts, group: str) -> Row:
+    """Return the last record of a group, of any kind."""
+    records = facts.records
+    rows = np.flatnonzero(records.group == records.groups.index(group))
+    return _commit_record(records, int(rows[-1])) if len(rows) else {}
+
+
+def of_offsets(facts: PartitionFacts, row: Row, live: Row) -> Iterator[Row]:
+    """Yield each partition of a topic whose offset differs."""
+    if "offsets" not in live:
+        return
+    ours = {(one["topic"], one["partition"]): one for one in row["offsets"]}
+    theirs = {(one["topic"], one["partition"]): one for one in live["offsets"]}
+    for key in sorted(ours.keys() | theirs.keys(), key=lambda key: (java_order(key[0]), key[1])):
+        mine, told = ours.get(key), theirs.get(key)
+        detail = _difference(mine, told)
+        if detail is not None:
+            yield {
+                **_found(row["group_id"], detail),
+                "topic": key[0],
+                "partition": key[1],
+                "offset": None if mine is None else mine["offset"],
+                "previous_offset": None if told is None else told["offset"],
+                **first_differing_commit(facts, row["group_id"], key, told),
+            }
+
+
+def _difference(mine: Row | None, told: Row | None) -> str | None:
+    if told is None:
+        return "an offset in the log, none live"
+    if mine is None:
+        return "an offset live, none in the log"
+    for name in OFFSET_FIELDS:
+        if name in told and mine[name] != told[name]:
+            return f"{name}: {mine[name]!r} in the log, {told[name]!r} live"
+    return None
+
+
+def first_differing_commit(
+    facts: PartitionFacts, group: str, key: tuple[str, int], told: Row | None
+) -> Row:
+    """Return the commit after the last one that gives the live offset; else the last.
+
+    Where the live state has none, a tombstone is what gives it.
+    """
+    commits = facts.commits
+    if group not in commits.groups or key[0] not in commits.topics:
+        return {}
+    rows = np.flatnonzero(
+        (commits.group == commits.groups.index(group))
+        & (commits.topic == commits.topics.index(key[0]))
+        & (commits.partition == key[1])
+        & (commits.outcome == COMMITTED)
+    )
+    if not len(rows):
+        return {}
+    same = commits.tombstone[rows]
+    if told is not None:
+        same = ~same & (commits.offset[rows] == told["offset"])
+    at = np.flatnonzero(same)
+    following = min(int(at[-1]) + 1, len(rows) - 1) if len(at) else len(rows) - 1
+    return _commit_record(commits, int(rows[following]))
+
+
+def _commit_record(commits: Any, row: int) -> Row:
+    file = commits.files[commits.file[row]]
+    place = int(commits.log_offset[row]), file, int(commits.position[row])
+    return _record(int(commits.timestamp[row]), *place)
+
+
+def _record(timestamp: int, log_offset: int, file: str, position: int) -> Row:
+    return {
+        "timestamp": None if timestamp < 0 else timestamp,
+        "log_offset": log_offset,
+        "file": file,
+        "position": position,
+    }

@@ -1,0 +1,366 @@
+"""Findings against what plain Python finds in Kafka's own decode, and against live brokers."""
+
+import json
+from collections import defaultdict
+from itertools import pairwise
+
+import pytest
+
+from commandline import coterie, coterie_ok, fails
+from coterie.insight import audit
+from coterie.insight.divergence import Live, read_live
+from coterie.insight.facts import read_facts
+from golden_data import json_of, log, records, wide
+from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
+
+CASES = ["basic", "transactions", "compacted", "default50", "kip848", "compression-lz4"]
+LIVE = ["basic", "transactions", "compacted", "default50", "connect", "kip848"]
+LIVE += [f"compression-{codec}" for codec in ("gzip", "snappy", "lz4", "zstd")]
+
+
+def answer(case, groups=None, **asked):
+    ask = audit.Ask(**asked)
+    return [
+        row for facts in read_facts([log(case)], groups=groups) for row in audit.rows(facts, ask)
+    ]
+
+
+def committed(case):
+    """Key -> its commits and tombstones in log order, without what was aborted or is open."""
+    found, waiting, outcome = list(records(case)), defaultdict(list), {}
+    for index, record in enumerate(found):
+        producer = record["partition"], record["batch"]["producer_id"]
+        if "control" in record:
+            for one in waiting.pop(producer, ()):
+                outcome[one] = record["control"]["type"]
+        elif record["batch"]["is_transactional"]:
+            waiting[producer].append(index)
+            outcome[index] = "OPEN"
+    keys = defaultdict(list)
+    for index, record in enumerate(found):
+        counts = outcome.get(index, "COMMIT") == "COMMIT" and "control" not in record
+        if counts and record["key"]["type"] == "offset_commit":
+            data = record["key"]["data"]
+            keys[data["group"], data["topic"], data["partition"]].append(record)
+    return keys
+
+
+def offset_of(record):
+    return record["value"] and record["value"]["data"]["offset"]
+
+
+@pytest.mark.parametrize("least", [1, 5])
+@pytest.mark.parametrize("case", CASES)
+def test_rewinds_are_the_commits_below_the_one_before(case, least):
+    expected = set()
+    for key, held in committed(case).items():
+        for before, record in pairwise(held):
+            was, now = offset_of(before), offset_of(record)
+            if was is not None and now is not None and was - now >= least:
+                expected.add((*key, was, now, before["offset"], record["offset"]))
+    found = {
+        (
+            *(row["group_id"], row["topic"], row["partition"]),
+            *(row["previous_offset"], row["offset"]),
+            *(row["previous_log_offset"], row["log_offset"]),
+        )
+        for row in answer(case, only=("rewind",), rewind_by=least)
+    }
+    assert found == expected
+
+
+def test_the_reset_that_kafkas_tool_made_is_found_with_its_record():
+    rows = answer("basic", {"grp-reset-cli"}, only=("rewind",))
+    assert sorted((row["topic"], row["partition"], row["offset"]) for row in rows) == [
+        ("orders", partition, 0) for partition in range(6)
+    ]
+    for row in rows:
+        (record,) = [
+            record
+            for record in records("basic")
+            if record["partition"] == row["offsets_partition"]
+            and record["offset"] == row["log_offset"]
+        ]
+        assert record["key"]["data"]["group"] == "grp-reset-cli"
+        assert record["timestamp"] == row["timestamp"]
+        assert record["batch"]["position"] == row["position"]
+        assert row["file"].endswith(f"-{record['partition']}/{record['segment']}")
+
+
+@pytest.mark.parametrize("fewest", [2, 5, 10])
+@pytest.mark.parametrize("case", CASES)
+def test_commits_without_progress_are_runs_of_one_offset(case, fewest):
+    expected = set()
+    for key, held in committed(case).items():
+        run = []
+        for record in [*held, None]:
+            if run and (record is None or offset_of(record) != offset_of(run[-1])):
+                if len(run) >= fewest:
+                    expected.add((*key, len(run), run[0]["offset"], run[-1]["offset"]))
+                run = []
+            if record is not None and record["value"] is not None:
+                run.append(record)
+    found = {
+        (
+            *(row["group_id"], row["topic"], row["partition"], row["count"]),
+            *(row["previous_log_offset"], row["log_offset"]),
+        )
+        for row in answer(case, only=("no_progress",), no_progress=fewest)
+    }
+    assert found == expected
+
+
+@pytest.mark.parametrize("limit", [0, 3, 20])
+@pytest.mark.parametrize("case", ["basic", "transactions", "connect"])
+def test_large_metadata_is_counted_by_partition_in_bytes(case, limit):
+    expected = {}
+    for record in records(case):
+        if record.get("key") and record["key"]["type"] == "offset_commit" and record["value"]:
+            data = record["key"]["data"]
+            size = len(record["value"]["data"]["metadata"].encode("utf-8", "surrogatepass"))
+            if size > limit:
+                key = data["group"], data["topic"], data["partition"]
+                expected.setdefault(key, []).append((size, -record["offset"]))
+    rows = answer(case, only=("large_metadata",), metadata_bytes=limit)
+    found = {(row["group_id"], row["topic"], row["partition"]): row for row in rows}
+    assert set(found) == set(expected)
+    for key, row in found.items():
+        assert row["count"] == len(expected[key])
+        assert row["log_offset"] == -max(expected[key])[1]
+        assert row["detail"].startswith(f"{max(expected[key])[0]} bytes")
+
+
+@pytest.mark.parametrize("case", ["basic", "default50", "transactions", "connect", "kip848"])
+def test_generation_gaps_are_the_numbers_that_no_record_has(case):
+    lives = defaultdict(list)
+    for record in records(case):
+        if "control" not in record and record["key"]["type"] == "group_metadata":
+            lives[record["key"]["data"]["group"]].append(record)
+    expected = set()
+    for group, held in lives.items():
+        for before, record in pairwise(held):
+            if before["value"] and record["value"]:
+                was, now = (r["value"]["data"]["generation"] for r in (before, record))
+                if now > was + 1 or now < was:
+                    expected.add((group, before["offset"], record["offset"]))
+    rows = answer(case, only=("generation_gap",))
+    assert {(r["group_id"], r["previous_log_offset"], r["log_offset"]) for r in rows} == expected
+    assert case != "basic" or expected
+
+
+def test_a_group_id_that_two_protocol_types_share_is_found():
+    (row,) = answer("connect", only=("protocols",))
+    types = [
+        (record["value"]["data"]["protocolType"], record["offset"])
+        for record in records("connect")
+        if record["key"]["data"] == {"group": row["group_id"]} and record["value"]
+    ]
+    first = next(offset for kind, offset in types if kind != types[0][0])
+    assert row["group_id"] == "typed-then-left"
+    assert row["log_offset"] == first
+    assert row["detail"] == "leaver/p, then connect/p"
+    assert [row["group_id"] for row in answer("kip848", only=("protocols",))] == ["downgraded"]
+    # grp-del-again was deleted before it came back with another assignor.
+    assert not answer("basic", only=("protocols",))
+
+
+EXPECTED = {  # golden/logs/README.md: where the live brokers were not what the log says
+    "basic": {"grp-kp-roundrobin"},
+    "transactions": {"tx-timed-out"},
+    "compression-snappy": {"mirror-009"},
+}
+
+
+def live_of(case):
+    count = len({record["partition"] for record in records(case)})
+    partitions = len(list(log(case).glob("__consumer_offsets-*")))
+    assert count <= partitions
+    return Live(read_live(log(case) / "live" / "admin.json"), partitions)
+
+
+@pytest.mark.parametrize("case", LIVE)
+def test_a_live_broker_differs_where_the_golden_data_say_and_nowhere_else(case):
+    rows = answer(case, only=("divergence",), live=live_of(case))
+    assert {row["group_id"] for row in rows} == EXPECTED.get(case, set())
+
+
+def changed(case, group, **fields):
+    groups = {g["group_id"]: dict(g) for g in json_of(case, "live/admin.json")["groups"]}
+    groups[group] |= fields
+    return Live(groups, None)
+
+
+def test_the_first_record_that_a_live_offset_does_not_follow_is_named():
+    held = committed("basic")["grp-reset-cli", "orders", 3]
+    offsets = json_of("basic", "live/admin.json")["groups"]
+    (offsets,) = [g["offsets"] for g in offsets if g["group_id"] == "grp-reset-cli"]
+    behind = [
+        one | ({"offset": 43} if (one["topic"], one["partition"]) == ("orders", 3) else {})
+        for one in offsets
+    ]
+    live = changed("basic", "grp-reset-cli", offsets=behind)
+    (row,) = answer("basic", {"grp-reset-cli"}, only=("divergence",), live=live)
+    assert (row["offset"], row["previous_offset"]) == (0, 43)
+    assert [offset_of(record) for record in held[-2:]] == [43, 0]
+    assert row["log_offset"] == held[-1]["offset"]
+    without = [one for one in offsets if (one["topic"], one["partition"]) != ("orders", 3)]
+    live = changed("basic", "grp-reset-cli", offsets=without)
+    (row,) = answer("basic", {"grp-reset-cli"}, only=("divergence",), live=live)
+    assert row["detail"] == "an offset in the log, none live"
+
+
+def test_a_member_that_is_gone_live_is_named_with_the_record_that_brought_it():
+    group = "grp-java-range"
+    (told,) = [g for g in json_of("basic", "live/admin.json")["groups"] if g["group_id"] == group]
+    gone = told["members"][0]["member_id"]
+    live = changed("basic", group, members=told["members"][1:])
+    (row,) = answer("basic", {group}, only=("divergence",), live=live)
+    assert row["detail"] == f"member {gone} in the log, not live"
+    last = [
+        record["offset"]
+        for record in records("basic")
+        if record["key"]["data"] == {"group": group} and record["key"]["type"] == "group_metadata"
+    ][-1]
+    assert row["log_offset"] <= last
+    host = [told["members"][0] | {"client_host": "/10.0.0.1"}, *told["members"][1:]]
+    (row,) = answer(
+        "basic", {group}, only=("divergence",), live=changed("basic", group, members=host)
+    )
+    assert "client_host /127.0.0.1 in the log, /10.0.0.1 live" in row["detail"]
+
+
+def static_value(generation, member_id):
+    """As `group_value`, its one member static: instance `i`."""
+    value = group_value(generation, [member_id])
+    at = value.rindex(member_id) + len(member_id)
+    assert value[at : at + 2] == b"\xff\xff"
+    return value[:at] + b"\0\1i" + value[at + 2 :]
+
+
+def made_log(folder, times=(1000, 2000, 3000, 4000)):
+    """Group `s`, whose static member is taken over at each time; `g` goes back and stays there."""
+    folder = folder / "__consumer_offsets-0"
+    folder.mkdir()
+
+    def commit(time, offset):
+        return time, commit_key(1, b"g", b"t", 0), commit_value(offset, -1, b"m" * 9, time)
+
+    parts = [
+        batch(i, [(time, group_key(b"s"), static_value(1, b"m%d" % i))])
+        for i, time in enumerate(times)
+    ]
+    at = len(parts)
+    parts += [
+        batch(at, [commit(100, 9), commit(110, 9), commit(120, 9)]),
+        batch(at + 3, [commit(130, 3)], producer_id=5, transactional=True),
+        marker(at + 4, 5, 140, commit=False),
+        batch(at + 5, [(150, commit_key(1, b"g", b"t", 0), None), commit(160, 2), commit(170, 1)]),
+    ]
+    (folder / f"{0:020}.log").write_bytes(b"".join(parts))
+    return folder.parent
+
+
+def test_a_static_id_is_fought_over_if_it_changes_hands_within_the_window(tmp_path):
+    folder = made_log(tmp_path)
+    asked = ("audit", folder, "--only", "static_fight", "--format", "json")
+    (row,) = json.loads(coterie(*asked).stdout)
+    assert (row["group_instance_id"], row["count"], row["log_offset"]) == ("i", 3, 3)
+    assert row["previous_log_offset"] == 1  # the first of the takeovers that make it so
+    assert json.loads(coterie_ok(*asked, "--window", "1999ms").stdout) == []
+    assert json.loads(coterie_ok(*asked, "--takeovers", 4).stdout) == []
+    assert coterie(*asked, "--window", "2s").returncode == 1
+
+
+def test_an_aborted_commit_is_no_rewind_and_a_tombstone_ends_what_was_before(tmp_path):
+    told = coterie("audit", made_log(tmp_path), "--group", "g", "--format", "json")
+    (row,) = json.loads(told.stdout)
+    assert (row["kind"], row["previous_offset"], row["offset"]) == ("rewind", 2, 1)
+
+
+def test_exit_status_1_means_that_something_was_found(tmp_path):
+    folder = made_log(tmp_path)
+    told = coterie("audit", folder)
+    assert told.returncode == 1
+    assert told.stdout.startswith("1 rewind, 1 static_fight\n")
+    assert told.stderr == ""
+    told = coterie_ok("audit", folder, "--except", "rewind", "--except", "static_fight")
+    assert told.stdout == "nothing found\n"
+    assert coterie("audit", folder, "--group", "g", "--no-progress", 3).stdout.count("no_progress")
+    assert "8 bytes" not in coterie("audit", folder, "--metadata-bytes", 9).stdout
+    assert coterie("audit", folder, "--metadata-bytes", 8).stdout.count("large_metadata") == 2
+
+
+def test_a_live_state_is_compared_through_the_process(tmp_path):
+    case, out = "compression-snappy", tmp_path / "out.csv"
+    live = log(case) / "live" / "admin.json"
+    told = coterie("audit", log(case), "--live", live, "--only", "divergence")
+    assert told.returncode == 1
+    assert "state: Stable in the log, PreparingRebalance live" in told.stdout
+    assert "first differing record:" in told.stdout
+    one = next(log(case).glob("__consumer_offsets-1"))
+    told = coterie(
+        "audit", one, "--live", live, "--only", "divergence", "--format", "csv", "-o", out
+    )
+    assert told.returncode == 1
+    assert "not all partitions" in told.stderr
+    assert out.read_text().count("mirror-009") == 4
+    gzip = log("compression-gzip")
+    coterie_ok("audit", gzip, "--live", gzip / "live" / "admin.json", "--only", "divergence")
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_both_engines_give_the_same_rows(engine):
+    if engine == "spark":
+        pytest.importorskip("pyspark")
+    live = log("basic") / "live" / "admin.json"
+    told = coterie("audit", log("basic"), "--live", live, "--format", "json", "--engine", engine)
+    expected = answer("basic", live=live_of("basic"))
+    for row in (found := json.loads(told.stdout)):
+        row["file"] = row["file"] and row["file"].rpartition("basic/")[2]
+    for row in expected:
+        row["file"] = row["file"] and row["file"].rpartition("basic/")[2]
+    assert found == expected
+    assert list(found[0]) == list(audit.FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "says"),
+    [
+        (("--only", "rewinds"), 2, "--only"),
+        (("--only", "divergence"), 2, "needs --live FILE"),
+        (("--only", "rewind", "--except", "rewind"), 2, "leaves nothing"),
+        (("--rewind-by", "0"), 2, "--rewind-by"),
+        (("--window", "long"), 2, "is no duration"),
+        (("--live", "nowhere.json"), 1, "nowhere.json: cannot be read"),
+        (("--group", "nobody"), 1, "no record of group 'nobody'"),
+    ],
+)
+def test_wrong_usage_and_bad_input_are_told_in_one_line(options, status, says, tmp_path):
+    fails("audit", made_log(tmp_path), *options, status=status, says=says)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "not JSON"),
+        ("[]", "no live state"),
+        ('{"groups": {}}', "no live state"),
+        ('{"groups": [{"group_id": "a"}, {"id": "g"}]}', "group 1"),
+        ('{"groups": [{"group_id": "g", "members": 5}]}', "members must be a list"),
+        ('{"groups": [{"group_id": "g", "offsets": [{"topic": "t"}]}]}', "lacks"),
+    ],
+)
+def test_a_live_file_that_is_none_is_told_in_one_line(text, says, tmp_path):
+    file = tmp_path / "live.json"
+    file.write_text(text)
+    fails("audit", made_log(tmp_path), "--live", file, says=(file, says))
+
+
+def test_a_log_that_cannot_be_read_is_told_in_one_line(tmp_path):
+    fails("audit", tmp_path / "none", says="no such file or folder")
+
+
+def test_a_log_of_a_million_records_is_gone_through():
+    told = coterie("audit", wide(), "--format", "json")
+    assert told.returncode == 1
+    assert {row["kind"] for row in json.loads(told.stdout)} == {"rewind"}
