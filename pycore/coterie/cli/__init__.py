@@ -19,6 +19,7 @@ from coterie.cli.failures import Terminated, status_of
 
 COMMANDS = (
     *("replay", "groups", "explain", "undo", "expire", "growth", "audit", "metrics"),
+    "report",
     *("records", "verify", "trace"),
 )
 

@@ -1,0 +1,72 @@
+"""``coterie report``: one self-contained page about the groups of a log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from coterie.cli import asking
+from coterie.cli.expire import newest
+from coterie.cli.failures import Failed
+from coterie.cli.params import DURATION, TIME, at_option, group_option, logs_argument
+from coterie.cli.progress import TerminalProgress
+from coterie.insight.asking import missing_groups
+from coterie.insight.facts import read_facts
+from coterie.logdir import find_segments
+from coterie.report.gather import gather
+from coterie.report.page import render
+from coterie.report.sections import Basis
+
+
+@click.command("report", short_help="One self-contained HTML page about the groups.")
+@logs_argument
+@group_option
+@click.option("-o", "--out", metavar="FILE", required=True, help="The page to write.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it is there.")
+@at_option
+@click.option(
+    "--now", "now_ms", type=TIME, help="Judge expiry as of TIME; by default the newest record's."
+)
+@click.option(
+    "--retention",
+    "retention_ms",
+    type=DURATION,
+    default="7d",
+    show_default=True,
+    help="The broker's offsets.retention.minutes, for expiry.",
+)
+@click.option("--title", default="Consumer groups", show_default=True, help="The page's heading.")
+def command(
+    at_ms: int | None, now_ms: int | None, retention_ms: int, title: str, **options: Any
+) -> None:
+    """Write one HTML page about the groups of a log, which needs no network.
+
+    An overview with search, and a page for each group: who owned which partitions when, commits
+    and offsets over time, rebalances with their causes. FILE#group=ID opens a group.
+    """
+    basis = Basis(now_of(options, now_ms, at_ms), retention_ms)
+    listing = find_segments(options["logs"])
+    groups = frozenset(options["groups"]) or None
+    with TerminalProgress() as progress:
+        facts = read_facts(options["logs"], groups=groups, at_ms=at_ms, progress=progress)
+        whole = gather(facts, basis)
+    missing = missing_groups(groups, frozenset(whole.found))
+    if missing is not None:
+        raise missing
+    subtitle = "From " + ", ".join(options["logs"])
+    with asking.out_file(options) as path, asking.text_of(path) as out:
+        out.writelines(render(whole, title, subtitle, basis))
+    asking.say_left_out(listing, whole.faults)
+
+
+def now_of(options: dict[str, Any], now_ms: int | None, at_ms: int | None) -> int:
+    """Return when to judge expiry: as said, as of ``--at``, or the newest record's time."""
+    if now_ms is not None:
+        return now_ms
+    if at_ms is not None:
+        return at_ms
+    try:
+        return newest({"logs": options["logs"], "engine": "local", "master": None})
+    except Failed:  # no record has a time, so nothing of it expires
+        return 0

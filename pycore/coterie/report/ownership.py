@@ -1,0 +1,151 @@
+"""Who owned which partitions when: bars from one record of a group to the next.
+
+Of a classic group each metadata record has all members with their assignments; they hold from its
+time to that of the next record. Of a newer group each member has records of its own. What is too
+much for a page is left out by ``GENERATIONS`` and ``MEMBERS``, and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from coterie._core.schema import decode_key, decode_value
+from coterie.assignment import consumer_assignment
+from coterie.errors import CorruptData
+from coterie.insight.commits import GroupRecord
+from coterie.insight.facts import Life
+from coterie.newer import PROTOCOLS
+
+GENERATIONS = 400  # the last ones are kept
+MEMBERS = 150  # those that were there longest are kept
+Row = dict[str, Any]
+Assigned = dict[str, list[int]]
+
+
+class Bar(NamedTuple):
+    """What a member held from ``start_ms`` to ``end_ms``; None: not an assignment of topics."""
+
+    member_id: str
+    start_ms: int
+    end_ms: int
+    generation: int | None
+    assigned: Assigned | None
+
+
+def timeline(bars: list[Bar], clients: Mapping[str, Sequence[Any]], left_out: int) -> Row:
+    """Return bars as data: members in order of their first bar, assignments written once.
+
+    ``members`` are (client id, host, static id, member id), ``assignments`` (number of
+    partitions, text), ``bars`` (member, start, end, generation, assignment).
+    """
+    spent: dict[str, int] = {}
+    for bar in bars:
+        spent[bar.member_id] = spent.get(bar.member_id, 0) + bar.end_ms - bar.start_ms
+    kept = set(sorted(spent, key=lambda member: -spent[member])[:MEMBERS])
+    shown = [member for member in spent if member in kept]
+    places = {member: place for place, member in enumerate(shown)}
+    texts: dict[tuple[int | None, str], int] = {}
+    drawn = [
+        [
+            *(places[bar.member_id], bar.start_ms, bar.end_ms, bar.generation),
+            texts.setdefault(told(bar.assigned), len(texts)),
+        ]
+        for bar in bars
+        if bar.member_id in kept
+    ]
+    return {
+        "members": [[*clients.get(member, (None, None, None)), member] for member in shown],
+        "assignments": list(texts),
+        "bars": drawn,
+        "left_out": {"generations": left_out, "members": len(spent) - len(kept)},
+    }
+
+
+def told(assigned: Assigned | None) -> tuple[int | None, str]:
+    """Return how many partitions, and which, in words."""
+    if assigned is None:
+        return None, ""
+    words = [f"{topic}: {ranges(numbers)}" for topic, numbers in sorted(assigned.items())]
+    return sum(map(len, assigned.values())), "; ".join(words)
+
+
+def ranges(numbers: list[int]) -> str:
+    """Return rising numbers in words: 0-2, 5."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def classic_bars(life: Life, end_ms: int) -> Iterator[Bar]:
+    """Yield the bars of a classic group's last ``GENERATIONS`` records; ``end_ms``: of the log."""
+    first = max(len(life.records) - GENERATIONS, 0)
+    times = [record.timestamp for record in life.records]
+    for index in range(first, len(life.records)):
+        state = life.state(index)
+        if state is None or times[index] < 0:
+            continue
+        later = times[index + 1] if index + 1 < len(times) else end_ms
+        is_consumer = state["protocol_type"] == "consumer"
+        for member in state["members"]:
+            assigned = assigned_of(member["assignment"]) if is_consumer else None
+            bounds = times[index], max(later, times[index])
+            yield Bar(member["member_id"], *bounds, state["generation"], assigned)
+
+
+def assigned_of(data: bytes) -> Assigned | None:
+    """Return an assignment; None where the bytes are none."""
+    try:
+        return consumer_assignment(data)
+    except CorruptData:
+        return None
+
+
+def newer_bars(records: Iterable[GroupRecord], names: dict[str, str], end_ms: int) -> Iterator[Bar]:
+    """Yield the bars of a newer group; ``names``: topic id -> name, as far as known."""
+    open_bars: dict[str, tuple[int, int, Assigned]] = {}
+    current = {protocol.current for protocol in PROTOCOLS.values()}
+    for record in records:
+        if record.version not in current or record.timestamp < 0:
+            continue
+        member, value = _decoded(record)
+        if member in open_bars:
+            start_ms, epoch, assigned = open_bars.pop(member)
+            if record.timestamp > start_ms:
+                yield Bar(member, start_ms, record.timestamp, epoch, assigned)
+        if value is not None and "assignedPartitions" in value:
+            assigned = {
+                names.get(topic["topicId"], topic["topicId"]): sorted(topic["partitions"])
+                for topic in value["assignedPartitions"]
+            }
+            open_bars[member] = record.timestamp, value["memberEpoch"], assigned
+    for member, (start_ms, epoch, assigned) in open_bars.items():
+        yield Bar(member, start_ms, max(end_ms, start_ms), epoch, assigned)
+
+
+def newer_clients(records: Iterable[GroupRecord]) -> dict[str, tuple[Any, ...]]:
+    """Return member id -> (client id, host, static id) of a newer group."""
+    member_versions = {protocol.member for protocol in PROTOCOLS.values()}
+    found: dict[str, tuple[Any, ...]] = {}
+    for record in records:
+        if record.version in member_versions:
+            member, value = _decoded(record)
+            if value is not None:
+                names = ("clientId", "clientHost", "instanceId")
+                found[member] = tuple(value.get(name) for name in names)
+    return found
+
+
+def _decoded(record: GroupRecord) -> tuple[str, Row | None]:
+    member: str = decode_key(record.key)["data"]["memberId"]
+    if record.value is None:
+        return member, None
+    try:
+        value: Row = decode_value(record.version, record.value)["data"]
+    except CorruptData:
+        return member, None
+    return member, value

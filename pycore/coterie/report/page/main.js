@@ -1,0 +1,57 @@
+"use strict";
+// What the address names is shown: "#group=ID" a group, anything else the overview.
+
+const MAIN = document.getElementById("main");
+const THEME = document.getElementById("theme");
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+
+function remembered() {  // a page from a file may have no storage
+  try { return localStorage.getItem("coterie-theme"); } catch { return null; }
+}
+
+function setTheme(name, keep) {
+  document.documentElement.dataset.theme = name;
+  THEME.setAttribute("aria-pressed", String(name === "dark"));
+  if (keep) { try { localStorage.setItem("coterie-theme", name); } catch { /* as before, then */ } }
+  redrawCharts();
+}
+
+THEME.addEventListener("click", () =>
+  setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark", true));
+dark.addEventListener("change", () => { if (!remembered()) setTheme(dark.matches ? "dark" : "light"); });
+setTheme(remembered() || (dark.matches ? "dark" : "light"));
+
+function wanted() {
+  const match = /^#group=(.*)$/s.exec(location.hash);
+  if (!match) return GROUPS.length === 1 ? GROUPS[0][COLUMN.group] : null;
+  try { return decodeURIComponent(match[1]); } catch { return match[1]; }
+}
+
+let turn = 0;
+
+async function show(first) {
+  const name = wanted(), mine = ++turn;
+  let detail = null, failed = null;
+  if (name !== null && NUMBER_OF.has(name)) {
+    try { detail = await detailOf(NUMBER_OF.get(name)); } catch (error) { failed = error; }
+    if (mine !== turn) return;
+  }
+  forgetCharts();
+  window.scrollTo(0, 0);
+  document.title = name === null ? DATA.title : visible(name) + " – " + DATA.title;
+  if (detail) group(MAIN, detail);
+  else if (name === null) overview(MAIN);
+  else MAIN.replaceChildren(el("p", { role: "alert" }, failed
+    ? "This browser cannot unpack the group (" + failed.name + "); a newer one can."
+    : "This report has no group " + visible(name) + "."), el("p", {}, el("a", { href: "#" }, "← All groups")));
+  const heading = MAIN.querySelector("h2");
+  if (!first && heading) heading.focus({ preventScroll: true });
+  document.documentElement.dataset.shown = name === null ? "" : name;
+}
+
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  MAIN.focus();
+});
+window.addEventListener("hashchange", () => show(false));
+show(true);

@@ -1,0 +1,87 @@
+"use strict";
+// All groups: what the log holds, a search, and a table that opens them.
+
+function logFacts() {
+  const log = DATA.log, states = new Map();
+  GROUPS.forEach((row) => states.set(row[COLUMN.state], (states.get(row[COLUMN.state]) || 0) + 1));
+  const told = [...states].map(([state, count]) => formatNumber(count) + " " + state).join(", ");
+  return facts([["Groups", formatNumber(GROUPS.length) + " (" + told + ")"], ["Records", formatNumber(log.records)],
+    ["Partitions read", formatNumber(log.partitions)], ["From (UTC)", formatTime(log.from_ms)],
+    ["Until (UTC)", formatTime(log.until_ms)]]);
+}
+
+function warnings() {
+  const log = DATA.log, lines = [];
+  if (log.trusted_from_ms !== null) lines.push("The log was compacted: before "
+    + formatTime(log.trusted_from_ms) + " it may lack records, so earlier counts are too low.");
+  if (log.faults) lines.push(plural(log.faults, "corrupt place") + " left out; coterie verify lists them.");
+  return lines.map((line) => el("p", { class: "warn" }, line));
+}
+
+function stateOf(row) {
+  const state = row[COLUMN.state];
+  return el("span", { class: "state " + (/^\w+$/.test(state) ? state : "") }, state);
+}
+
+function address(group) {
+  return "#group=" + encodeURIComponent(group);
+}
+
+function groupColumns() {
+  const column = (name, label, kind) => ({ label, kind, value: (row) => row[COLUMN[name]] });
+  return [
+    { ...column("group", "Group", "text"), header: true, node: (row) =>
+      el("a", { href: address(row[COLUMN.group]), title: row[COLUMN.group].length > 60 ? visible(row[COLUMN.group]) : null }, visible(row[COLUMN.group]) || "(empty id)") },
+    { ...column("state", "State", "text"), node: stateOf },
+    column("protocol", "Protocol", "text"),
+    column("members", "Members", "number"), column("partitions", "Partitions", "number"),
+    column("commits", "Commits", "number"), column("rebalances", "Rebalances", "number"),
+    column("last_commit", "Last commit (UTC)", "second"),
+    ...DATA.counted.map(({ name, label, kind }) => column(name, label, kind)),
+  ];
+}
+
+const search = { text: "", state: "", sorted: [0, false] };  // kept while groups are looked at
+
+function wantedGroups(names) {
+  const text = search.text.toLowerCase();
+  const topics = new Set(DATA.topics.flatMap((topic, number) =>
+    text && topic.toLowerCase().includes(text) ? [number] : []));
+  return GROUPS.filter((row, number) => (!search.state || row[COLUMN.state] === search.state)
+    && (!text || names[number].includes(text) || row[COLUMN.topics].some((topic) => topics.has(topic))));
+}
+
+function overview(main) {
+  const names = GROUPS.map((row) => row[COLUMN.group].toLowerCase());
+  const states = [...new Set(GROUPS.map((row) => row[COLUMN.state]))].sort();
+  const input = el("input", { type: "search", id: "search", autocomplete: "off", value: search.text,
+    "aria-describedby": "found" });
+  const select = el("select", { id: "state" }, el("option", { value: "" }, "Any"),
+    ...states.map((state) => el("option", { selected: state === search.state }, state)));
+  const found = el("span", { role: "status", id: "found", class: "quiet" });
+  const table = new DataTable({ caption: "Groups", columns: groupColumns(), rows: wantedGroups(names),
+    size: 100, sorted: search.sorted });
+  const refresh = () => {
+    Object.assign(search, { text: input.value.trim(), state: select.value });
+    const rows = wantedGroups(names);
+    table.setRows(rows);
+    found.textContent = formatNumber(rows.length) + " of " + plural(GROUPS.length, "group");
+  };
+  input.addEventListener("input", refresh);
+  select.addEventListener("change", refresh);
+  refresh();
+  const extent = spread([DATA.log.from_ms, DATA.log.until_ms], DATA.commits.span_ms);
+  const charts = [
+    countsFigure({ title: "Commits", what: "commits", counts: DATA.commits, extent,
+      look: { slider: true } }),
+    countsFigure({ title: "Rebalances of classic groups", what: "rebalances", counts: DATA.rebalances, extent, tint: 1,
+      look: { slider: true } })];
+  main.replaceChildren(logFacts(), ...warnings(), el("div", { class: "pair" }, ...charts),
+    el("h2", { tabindex: "-1" }, "Groups"), el("div", { class: "tools", role: "search" },
+      el("label", { for: "search" }, "Find by group or topic", input),
+      el("label", { for: "state" }, "State", select), found),
+    table.element);
+  charts.forEach((chart) => chart.start("overview"));
+  echarts.connect("overview");
+  window.addEventListener("hashchange", () => { search.sorted = table.sorted; }, { once: true });
+}

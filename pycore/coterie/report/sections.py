@@ -1,0 +1,169 @@
+"""The questions of ``coterie.insight`` that a group's page shows as tables: one registry.
+
+A section puts one question to a partition's facts and keeps some of its rows and fields. Its rows
+are data, not HTML; the page draws any section alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coterie.insight import expire, explain
+from coterie.insight.asking import find_question
+from coterie.insight.facts import PartitionFacts
+
+EXACT = 1 << 53  # JavaScript's numbers are doubles
+ROWS = 500  # of a section on a group's page; the last ones are kept
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What questions are asked with: when now is, and a broker's retention; ms."""
+
+    now_ms: int
+    retention_ms: int
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the overview that a section fills: ``kind`` as the page formats it."""
+
+    name: str
+    label: str
+    kind: str
+    of: Callable[[list[Row]], Any]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table on a group's page.
+
+    Attributes
+    ----------
+    name : str
+        In the page's data and addresses.
+    title, told : str
+        Its heading, and a sentence under it; ``{now}`` and ``{retention}`` are filled in.
+    question : str
+        The module of ``coterie.insight``.
+    ask : callable
+        Makes its ``Ask`` from the basis.
+    fields : dict
+        Field -> heading, in order.
+    keep : callable
+        Says of a row whether it is shown.
+    nothing : str
+        What stands there where no row is.
+    words : dict
+        Field -> what its values stand for.
+    column : Column or None
+        In the overview, from a group's rows.
+    """
+
+    name: str
+    title: str
+    told: str
+    question: str
+    ask: Callable[[Basis], Any]
+    fields: dict[str, str]
+    keep: Callable[[Row], bool]
+    nothing: str = "Nothing of that in the log."
+    words: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    column: Column | None = None
+
+
+OF_MANY = ("flapping", "client", "summary")
+
+
+def next_expiry(rows: list[Row]) -> int | None:
+    """Return when the first offset of a group goes, ms; None: none will, as things stand."""
+    times = [row["expires_at"] for row in rows if row["status"] != expire.REMOVED]
+    return min((ms for ms in times if ms is not None), default=None)
+
+
+SECTIONS = (
+    Section(
+        "causes",
+        "Rebalances and their causes",
+        "A line a record of the group, as far as the records tell, and the commits between.",
+        "explain",
+        lambda basis: explain.Ask(),
+        {
+            "timestamp": "Time",
+            "generation": "Generation",
+            "member_count": "Members",
+            "event": "Event",
+            "cause": "Cause",
+            "duration_ms": "No assignment for at least",
+        },
+        lambda row: row["event"] not in OF_MANY,
+    ),
+    Section(
+        "clients",
+        "Who has a part in them",
+        "Clients that joined and left, and what comes back again and again.",
+        "explain",
+        lambda basis: explain.Ask(),
+        {"event": "What", "timestamp": "From", "until": "Until", "count": "Count", "cause": "Told"},
+        lambda row: row["event"] in OF_MANY,
+    ),
+    Section(
+        "expiry",
+        "Expiry of offsets",
+        "Judged at {now} UTC under a retention of {retention}. A broker looks every ten minutes.",
+        "expire",
+        lambda basis: expire.Ask(basis.now_ms, basis.retention_ms),
+        {
+            "topic": "Topic",
+            "partition": "Partition",
+            "status": "Status",
+            "rule": "Rule",
+            "since": "Counted from",
+            "expires_at": "Expires",
+            "remaining_ms": "In",
+            "removed_at": "Removed",
+        },
+        lambda row: True,
+        words={"rule": expire.RULES},
+        column=Column("next_expiry", "Next expiry (UTC)", "second", next_expiry),
+    ),
+)
+
+
+def exact(value: Any) -> Any:
+    """Return a number that a double cannot hold as text, anything else as it is."""
+    return str(value) if isinstance(value, int) and abs(value) > EXACT else value
+
+
+def tables_of(facts: PartitionFacts, basis: Basis) -> dict[str, dict[str, Row]]:
+    """Return group -> section -> its rows as lists, and how many there were.
+
+    A question that several sections share is put once.
+    """
+    answers: dict[str, list[Row]] = {}
+    found: dict[str, dict[str, Row]] = {}
+    for section in SECTIONS:
+        if section.question not in answers:
+            question = find_question(section.question)
+            answers[section.question] = list(question.rows(facts, section.ask(basis)))
+        by_group: dict[str, list[Row]] = {}
+        for row in filter(section.keep, answers[section.question]):
+            by_group.setdefault(row["group_id"], []).append(row)
+        for group, rows in by_group.items():
+            shown = [shown_row(section, row) for row in rows[-ROWS:]]
+            table: Row = {"rows": shown, "count": len(rows)}
+            if section.column is not None:
+                table["overview"] = section.column.of(rows)
+            found.setdefault(group, {})[section.name] = table
+    return found
+
+
+def shown_row(section: Section, row: Row) -> list[Any]:
+    """Return a row's fields as the page gets them."""
+    return [
+        section.words[name].get(row[name], row[name]) if name in section.words else exact(row[name])
+        for name in section.fields
+    ]

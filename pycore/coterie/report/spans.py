@@ -1,0 +1,101 @@
+"""What happened over time, in so many points: counts by span, and the last value of each span.
+
+A span is one of ``LADDER``, begins at a multiple of itself since 1970, and is the shortest that
+gives no more points than asked for. Each is a multiple of the one before, so counts by a shorter
+span add up to those by a longer one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from coterie.insight.commits import Array
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+LADDER = (
+    *(100, 500, SECOND, 5 * SECOND, 10 * SECOND, 30 * SECOND),
+    *(MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY),
+    *(70 * DAY, 700 * DAY, 7_000 * DAY, 70_000 * DAY),
+)
+POINTS = 240
+
+
+def span_of(start_ms: int, end_ms: int, points: int = POINTS) -> int:
+    """Return the span that gives at most so many points from start to end, ms."""
+    for span_ms in LADDER:
+        if end_ms // span_ms - start_ms // span_ms < points:
+            return span_ms
+    return LADDER[-1]
+
+
+class Counts:
+    """How often something happened by span, of any number of times, in little room.
+
+    Begins with the shortest span, and goes to longer ones as the times spread.
+    """
+
+    def __init__(self, points: int = POINTS) -> None:
+        self.points = points
+        self.span_ms = LADDER[0]
+        self.counts: dict[int, int] = {}
+
+    def add(self, times_ms: Array) -> None:
+        """Count these times (int64, ms); those below 0 stand for none."""
+        known = times_ms[times_ms >= 0]
+        if not len(known):
+            return
+        numbers = known // self.span_ms
+        ends = [int(numbers.min()), int(numbers.max()), *self._ends()]
+        span_ms = span_of(min(ends) * self.span_ms, max(ends) * self.span_ms, self.points)
+        if span_ms > self.span_ms:
+            self._widen(span_ms)
+            numbers = known // span_ms
+        for number, count in zip(*map(np.ndarray.tolist, _counted(numbers)), strict=True):
+            self.counts[number] = self.counts.get(number, 0) + count
+
+    def _ends(self) -> list[int]:
+        return [min(self.counts), max(self.counts)] if self.counts else []
+
+    def _widen(self, span_ms: int) -> None:
+        factor, wider = span_ms // self.span_ms, dict[int, int]()
+        for number, count in self.counts.items():
+            wider[number // factor] = wider.get(number // factor, 0) + count
+        self.span_ms, self.counts = span_ms, wider
+
+    def as_data(self, span_ms: int | None = None) -> dict[str, Any]:
+        """Return ``span_ms``, and ``at`` (starts of spans, ms) with ``count``; empty spans are not.
+
+        ``span_ms`` widens it, so that two can be drawn over the same spans.
+        """
+        if span_ms is not None and span_ms > self.span_ms:
+            self._widen(span_ms)
+        numbers = sorted(self.counts)
+        return {
+            "span_ms": self.span_ms,
+            "at": [number * self.span_ms for number in numbers],
+            "count": [self.counts[number] for number in numbers],
+        }
+
+
+def _counted(numbers: Array) -> tuple[Array, Array]:
+    found, counts = np.unique(numbers, return_counts=True)
+    return found, counts
+
+
+def line_of(times_ms: Array, values: Array, span_ms: int, points: int = POINTS) -> dict[str, Any]:
+    """Return values over time, in log order: all of them, or the last of each span if too many.
+
+    ``sampled`` says which; ``at`` is the value's own time (ms), not the span's.
+    """
+    sampled = len(times_ms) > points
+    rows = last_of_span(times_ms // span_ms) if sampled else np.arange(len(times_ms))
+    return {"at": times_ms[rows].tolist(), "value": values[rows].tolist(), "sampled": sampled}
+
+
+def last_of_span(numbers: Array) -> Array:
+    """Return the rows that stand last of their span, spans in rising order."""
+    _, first_from_end = np.unique(numbers[::-1], return_index=True)
+    rows: Array = len(numbers) - 1 - first_from_end
+    return rows

@@ -1,0 +1,291 @@
+"""The page in a real browser: it loads, searches, sorts, opens groups, draws, turns dark."""
+
+import pytest
+from browser import Browser, start
+from pages import report
+from test_report_page import HOSTILE, hostile_log
+
+from coterie import messages
+from golden_data import log
+
+pytest.importorskip("jinja2")
+GROUP = "grp-java-cooperative-sticky"
+LOCAL = ("file:", "data:", "about:", "chrome:")  # the last: the tab that the browser begins with
+LINKS = "tbody th a"
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    held = start(tmp_path_factory.mktemp("profile"))
+    yield held
+    held.quit()
+
+
+@pytest.fixture
+def browser(driver):
+    found = Browser(driver)
+    found.emulate("light")
+    return found
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("basic")
+    page = report(folder, log("basic"))
+    return folder / "report.html", page
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A log of 5,000 groups, each with two commits."""
+    folder = tmp_path_factory.mktemp("many")
+    place = folder / "__consumer_offsets-0"
+    place.mkdir()
+    batches = []
+    for number in range(5_000):
+        data = {"group": f"team-{number % 7}.app-{number}", "topic": f"topic-{number % 50}"}
+        key = messages.encode_key({"version": 1, "data": data | {"partition": 0}})
+        value = {"offset": number, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 1000}
+        body = messages.encode_value(1, {"version": 3, "data": value})
+        pairs = [(0, 1_000 + number, key, body), (1, 90_000 + number, key, body)]
+        batches.append(messages.encode_batch(pairs, base_sequence=2 * number))
+    (place / f"{0:020}.log").write_bytes(b"".join(batches))
+    report(folder, folder)
+    return folder / "report.html"
+
+
+def keys():
+    return pytest.importorskip("selenium.webdriver").Keys
+
+
+def test_the_overview_loads_without_a_message_and_without_network(browser, made):
+    path, page = made
+    browser.open(path)
+    assert sorted(browser.texts(LINKS)) == sorted(
+        group for group in page.overview if group.isprintable()
+    )
+    assert all(marks > 20 and ink > 3 for marks, ink in browser.marks())
+    assert len(browser.marks()) == 2
+    assert browser.messages() == []
+    asked = browser.requests()
+    assert path.as_uri() in asked
+    assert not [url for url in asked if not url.startswith(LOCAL)]
+
+
+def test_a_group_loads_with_marks_in_each_chart(browser, made):
+    path, _ = made
+    browser.open(path, GROUP)
+    assert browser.shown() == GROUP
+    assert browser.texts("h2") == [f"Group {GROUP}"]
+    titles = browser.texts("figcaption h3")
+    assert titles == ["Members and their partitions", "Commit rate", "Committed offsets"]
+    assert all(marks > 20 and ink > 3 for marks, ink in browser.marks())
+    assert browser.messages() == []
+    assert not [url for url in browser.requests() if url.startswith("http")]
+
+
+def test_every_group_of_every_kind_of_log_opens_without_a_message(browser, tmp_path):
+    for case in ("kip848", "transactions", "connect", "old-formats", "compacted"):
+        page = report(tmp_path, log(case))
+        browser.open(tmp_path / "report.html")
+        for group in page.overview:
+            browser.script("location.hash = 'group=' + encodeURIComponent(arguments[0])", group)
+            browser.wait("return document.documentElement.dataset.shown === arguments[0]", group)
+            assert not browser.all("[role=alert]")
+        assert browser.messages() == []
+
+
+def test_search_narrows_by_group_and_by_topic(browser, made):
+    path, page = made
+    browser.open(path)
+    browser.one("#search").send_keys("MIX")
+    expected = sorted(group for group in page.overview if "mix" in group)
+    assert sorted(browser.texts(LINKS)) == expected
+    assert f"{len(expected)} of " in browser.one("#found").text
+    browser.one("#search").clear()
+    browser.one("#search").send_keys("audit")
+    number = page.data["topics"].index("audit")
+    by_topic = {group for group, row in page.overview.items() if number in row["topics"]}
+    assert set(browser.texts(LINKS)) == by_topic
+    assert 0 < len(by_topic) < len(page.overview)
+    browser.one("#search").send_keys("no such")
+    assert browser.texts(LINKS) == []
+
+
+def test_the_state_narrows_too(browser, made):
+    path, page = made
+    browser.open(path)
+    browser.one("#state option:last-child").click()
+    state = browser.one("#state option:last-child").text
+    expected = {group for group, row in page.overview.items() if row["state"] == state}
+    assert set(browser.texts(LINKS)) == expected
+
+
+def test_headings_sort_both_ways_and_say_so(browser, made):
+    path, page = made
+    browser.open(path)
+    (head,) = [one for one in browser.all("thead th") if one.text.startswith("Commits")]
+    button = head.find_element("css selector", "button")
+    counts = sorted((row["commits"] for row in page.overview.values()), reverse=True)
+    place = browser.texts("thead th").index("Commits") + 1
+    column = f"tbody tr > :nth-child({place})"
+    for order, expected in (("descending", counts), ("ascending", counts[::-1])):
+        button.send_keys(keys().ENTER)
+        assert head.get_attribute("aria-sort") == order
+        told = [int(text.replace(",", "")) for text in browser.texts(column)]
+        assert told == expected
+    assert len(browser.all("th[aria-sort]")) == 1
+
+
+def test_the_keyboard_alone_finds_and_opens_a_group_and_comes_back(browser, made):
+    path, _ = made
+    browser.open(path)
+    focused = "return document.activeElement.matches(arguments[0])"
+    for _ in range(40):
+        browser.press(keys().TAB)
+        if browser.script(focused, "#search"):
+            break
+    browser.press(GROUP)
+    for _ in range(40):
+        browser.press(keys().TAB)
+        if browser.script(focused, LINKS):
+            break
+    assert browser.script("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    browser.press(keys().ENTER)
+    browser.wait("return document.documentElement.dataset.shown === arguments[0]", GROUP)
+    assert browser.script(focused, "h2")  # what a screen reader says next
+    assert GROUP in browser.driver.title
+    browser.press(keys().TAB)
+    browser.driver.back()
+    browser.wait("return document.documentElement.dataset.shown === ''")
+    assert browser.one("#search").get_attribute("value") == GROUP
+
+
+def test_each_chart_has_its_numbers_as_a_table(browser, made):
+    path, page = made
+    browser.open(path, GROUP)
+    timeline = page.detail(GROUP)["timeline"]
+    figure = browser.all("figure")[0]
+    figure.find_element("css selector", "summary").send_keys(keys().ENTER)
+    browser.wait("return document.querySelector('figure table') !== null")
+    assert len(figure.find_elements("css selector", "tbody tr")) == len(timeline["bars"])
+    for chart in browser.all(".chart"):
+        assert chart.get_attribute("role") == "img"
+        assert len(chart.get_attribute("aria-label")) > 30
+
+
+def test_the_page_has_landmarks_one_first_heading_and_named_tables(browser, made):
+    path, _ = made
+    for group in (None, GROUP):
+        browser.open(path, group)
+        assert [len(browser.all(tag)) for tag in ("header", "main", "footer", "h1")] == [1] * 4
+        tables = len(browser.all("table"))
+        assert len([text for text in browser.texts("table caption") if text]) == tables
+        assert len(browser.all("tbody tr")) == len(browser.all("tbody th[scope=row]")) or group
+        unnamed = (
+            "return [...document.querySelectorAll('button, input, select, a')].filter((one) =>"
+        )
+        unnamed += " !one.textContent.trim() && !(one.labels && one.labels.length)).length"
+        assert browser.script(unnamed) == 0
+
+
+def test_one_partition_of_the_offsets_can_be_looked_at(browser, made):
+    path, page = made
+    browser.open(path, GROUP)
+    lines = page.detail(GROUP)["lines"]["lines"]
+    options = browser.texts("#partition option")
+    assert len(options) == 1 + len(lines) + len({line["topic"] for line in lines})
+    line = lines[-1]
+    chosen = f"{line['topic']}-{line['partition']}"
+    browser.all("#partition option")[options.index(chosen)].click()
+    told = browser.texts("figure:last-of-type figcaption p")
+    assert told[0].startswith(f"1 partition, {line['commits']} commit")
+
+
+def test_an_unknown_group_is_said_and_leads_back(browser, made):
+    path, _ = made
+    browser.open(path, "no such <b>group</b>")
+    assert "no such <b>group</b>" in browser.one("[role=alert]").text
+    assert browser.messages() == []
+    browser.one("main a").click()
+    browser.wait("return document.documentElement.dataset.shown === ''")
+
+
+def background(browser):
+    return browser.script("return getComputedStyle(document.body).backgroundColor")
+
+
+def test_it_is_dark_where_the_system_is_and_where_the_button_says_so(browser, made):
+    path, _ = made
+    browser.emulate("dark")
+    browser.open(path, GROUP)
+    dark = background(browser)
+    button = browser.one("#theme")
+    assert button.get_attribute("aria-pressed") == "true"
+    browser.emulate("light")
+    browser.wait("return document.documentElement.dataset.theme === 'light'")
+    light = background(browser)
+    assert sum(map(int, light[4:-1].split(","))) > 600 > 200 > sum(map(int, dark[4:-1].split(",")))
+    button.send_keys(keys().ENTER)
+    assert background(browser) == dark
+    assert all(ink > 3 for _, ink in browser.marks())
+    button.send_keys(keys().ENTER)
+    browser.script("localStorage.clear()")
+
+
+def test_what_a_log_holds_is_text_and_nothing_else(browser, tmp_path):
+    report(hostile_log(tmp_path), tmp_path)
+    browser.open(tmp_path / "report.html")
+    assert len(browser.texts(LINKS)) == len(HOSTILE)
+    for name in HOSTILE:
+        browser.open(tmp_path / "report.html", name)
+        assert browser.shown() == name
+        assert not browser.all("main img")
+        for summary in browser.all("summary"):
+            summary.click()
+        assert browser.script("return window.pwned === undefined")
+        assert browser.messages() == []
+    assert "\\u202eevil\\u0000" in browser.texts("h2")[0]
+
+
+def test_tooltips_are_text_too(browser, tmp_path):
+    report(hostile_log(tmp_path), tmp_path)
+    for name in HOSTILE[::3]:
+        browser.open(tmp_path / "report.html", name)
+        code = "echarts.getInstanceByDom(arguments[0]).dispatchAction({type: 'showTip', "
+        code += "seriesIndex: 0, dataIndex: 1})"
+        browser.script(code, browser.all(".chart")[0])
+        assert browser.script("return window.pwned === undefined && !document.images.length")
+
+
+def test_five_thousand_groups_are_drawn_as_they_are_wanted(browser, many):
+    browser.open(many)
+    assert len(browser.all(LINKS)) == 100
+    assert browser.one("#found").text == "5,000 of 5,000 groups"
+    browser.one("#search").send_keys("app-4321")
+    assert browser.texts(LINKS) == ["team-2.app-4321"]
+    browser.one(LINKS).click()
+    browser.wait("return document.documentElement.dataset.shown === 'team-2.app-4321'")
+    assert "4,321" in browser.texts("main table:last-of-type tbody td")
+    browser.driver.back()
+    browser.wait("return document.documentElement.dataset.shown === ''")
+    browser.one("#search").clear()
+    browser.one("#search").send_keys("-")
+    assert len(browser.all(LINKS)) == 100
+    browser.all(".more button")[-1].click()
+    assert len(browser.all(LINKS)) == 5_000
+    assert browser.messages() == []
+
+
+def test_nothing_is_wider_than_a_narrow_window(browser, made):
+    path, _ = made
+    browser.driver.set_window_size(500, 900)
+    try:
+        for group in (None, GROUP):
+            browser.open(path, group)
+            wide = (
+                "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            assert browser.script(wide) == 0
+    finally:
+        browser.driver.set_window_size(1280, 900)
