@@ -34,13 +34,13 @@ def big_endian(data: np.ndarray, at: np.ndarray, width: int) -> np.ndarray:
 
 
 def write_partition(segments: list[Segment], folder: Path, size_bytes: int) -> int:
-    """Write about ``size_bytes`` of copies and return how many bytes they are."""
+    """Write copies up to ``size_bytes`` and a piece; return how many bytes they are."""
     data = np.concatenate([np.frombuffer(read_segment(s), dtype=np.uint8) for s in segments])
     starts = batch_starts(data)
     bases = big_endian(data, starts, 8)
     span = int(bases[-1] + big_endian(data, starts[-1:] + LAST_OFFSET_DELTA_AT, 4)[0]) + 1
     header = starts[:, None] + np.arange(8)
-    cuts = cut_points(data, SEGMENT_BYTES)
+    cuts = cut_points(data, min(SEGMENT_BYTES, size_bytes))
     base_at = dict(zip(starts.tolist(), bases.tolist(), strict=True))
     folder.mkdir(parents=True)
     written, file, in_file = 0, None, 0
@@ -49,6 +49,8 @@ def write_partition(segments: list[Segment], folder: Path, size_bytes: int) -> i
             break
         data[header] = (bases + copy * span).astype(">i8").view(np.uint8).reshape(-1, 8)
         for start, end in itertools.pairwise(cuts):
+            if written >= size_bytes:
+                break
             if file is None or in_file + end - start > SEGMENT_BYTES:
                 if file is not None:
                     file.close()
@@ -57,7 +59,7 @@ def write_partition(segments: list[Segment], folder: Path, size_bytes: int) -> i
                 in_file = 0
             file.write(data[start:end])
             in_file += end - start
-        written += len(data)
+            written += end - start
     if file is not None:
         file.close()
     return written
