@@ -13,6 +13,7 @@ from coterie import run_trace
 from coterie.requests import OPS
 
 DOCS = Path(__file__).parents[1] / "docs"
+ENDS = Path(__file__).with_name("insight") / "ends"
 
 
 def blocks(page, language):
@@ -49,12 +50,12 @@ def folder(tmp_path_factory):
     for case in ("compacted", "compression-snappy"):
         (found / case).symlink_to(golden_data.log(case))
     made_log(found).rename(found / "broker")
-    for path in (REQUESTS, SERVER):
+    for path in (REQUESTS, SERVER, ENDS / "ends.csv", ENDS / "ends.txt"):
         (found / path.name).symlink_to(path)
     return found
 
 
-QUESTIONS = ["audit.md", "expire.md", "explain.md", "growth.md", "metrics.md", "undo.md"]
+QUESTIONS = ["audit.md", "expire.md", "explain.md", "growth.md", "lag.md", "metrics.md", "undo.md"]
 CONSOLE = [(page, block) for page in QUESTIONS for block in blocks(page, "console")]
 
 

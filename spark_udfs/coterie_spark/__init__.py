@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie_spark.frame import replay_frame
-from coterie_spark.insight import audit, expire, explain, growth, metrics, undo
+from coterie_spark.insight import audit, expire, explain, growth, lag, metrics, undo
 from coterie_spark.replay import Replay, replay
 from coterie_spark.traces import run_traces
 
@@ -18,6 +18,7 @@ __all__ = [
     "expire",
     "explain",
     "growth",
+    "lag",
     "metrics",
     "register",
     "replay",

@@ -5,6 +5,7 @@ import pytest
 import coterie_spark
 from coterie.errors import CoterieError
 from coterie.insight.asking import find_question
+from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import read_facts
 from coterie.insight.fields import arrow_schema, arrow_table
 from coterie_spark.arrow import spark_schema, to_spark
@@ -17,6 +18,7 @@ QUESTIONS = [
     ("explain", "kip848", {}),
     ("growth", "compacted", {"every_ms": 10_000}),
     ("audit", "basic", {"no_progress": 5}),
+    ("lag", "transactions", {"ends": EndOffsets(False, {("in", 0): (Sample(None, 9000),)})}),
     ("undo", "basic", {"at_ms": RESET_CLI}),
     ("undo", "transactions", {"at_ms": RESET_CLI}),
     ("metrics", "basic", {"group_filter": "mix"}),

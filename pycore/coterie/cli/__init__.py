@@ -18,7 +18,7 @@ import click
 from coterie.cli.failures import Terminated, status_of
 
 COMMANDS = (
-    *("replay", "groups", "explain", "undo", "expire", "growth", "audit", "metrics"),
+    *("replay", "groups", "explain", "undo", "expire", "growth", "audit", "lag", "metrics"),
     "report",
     *("records", "verify", "trace"),
 )

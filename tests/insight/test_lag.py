@@ -1,0 +1,267 @@
+"""Lag against Kafka's own tool and a model; what is not known is said to be so."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from models import offsets_at, times
+
+from commandline import coterie_ok, fails
+from coterie.errors import CoterieError
+from coterie.insight import lag
+from coterie.insight.endoffsets import EndOffsets, Sample, read_end_offsets
+from coterie.insight.facts import read_facts
+from golden_data import live, log, records, wide
+from log_writer import batch, commit_key, commit_value, marker
+
+ENDS = Path(__file__).with_name("ends")
+CASES = ["basic", "transactions", "compacted", "default50"]
+
+
+def answer(case, ends, groups=None, **asked):
+    ask = lag.Ask(ends, **asked)
+    return [row for facts in read_facts([log(case)], groups=groups) for row in lag.rows(facts, ask)]
+
+
+def key_of(row):
+    return row["group_id"], row["topic"], row["partition"]
+
+
+def kafkas_lags(case):
+    """Key -> (current offset, log end offset, lag), as Kafka's tool prints them."""
+    found = {}
+    for line in live(case, "offsets.txt").splitlines():
+        cells = line.split()
+        if len(cells) >= 9 and cells[0] != "GROUP":
+            group, topic, partition, *numbers = cells[:6]
+            told = [None if text == "-" else int(text) for text in numbers]
+            found[group, topic, int(partition)] = tuple(told)
+    return found
+
+
+@pytest.mark.parametrize("case", ["basic", "default50", "compacted", "compression-gzip"])
+def test_a_lag_is_that_of_kafkas_own_tool_except_where_that_is_negative(case):
+    told = kafkas_lags(case)
+    samples = {key[1:]: (Sample(None, end),) for key, (_, end, _) in told.items()}
+    found = {key_of(row): row for row in answer(case, EndOffsets(False, samples))}
+    compared = 0
+    for key, (offset, end, expected) in told.items():
+        if key not in found:  # a group whose state the log does not have
+            assert case == "basic"
+            assert key[0] == "grp-kp-roundrobin"
+            continue
+        row = found[key]
+        assert (row["offset"], row["end_offset"]) == (offset, end)
+        if expected is None:
+            assert row["status"] in ("no_commit", "no_end_offset")
+        elif expected < 0:
+            assert (row["status"], row["lag"]) == ("ahead", None)
+        else:
+            assert (row["status"], row["lag"]) == ("ok", expected)
+        compared += 1
+    assert compared > 50
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_offset_is_the_one_that_readers_saw_at_the_samples_time(case):
+    moments = times(case, 10)
+    keys = set(offsets_at(case))
+    ends = {key[1:]: tuple(Sample(ms, 10**9) for ms in moments) for key in keys}
+    rows = answer(case, EndOffsets(True, ends))
+    for ms in moments:
+        expected = {
+            key: value["offset"] for key, value in offsets_at(case, ms).items() if key[1:] in ends
+        }
+        at = [row for row in rows if row["time"] == ms]
+        assert {key_of(r): r["offset"] for r in at if r["offset"] is not None} == expected
+        for row in at:
+            known = row["offset"] is not None and row["offset"] <= 10**9
+            assert row["lag"] == (10**9 - row["offset"] if known else None)
+    (alone,) = {
+        row["group_id"] for row in answer(case, EndOffsets(True, ends), {rows[0]["group_id"]})
+    }
+    assert answer(case, EndOffsets(True, ends), {alone}) == [
+        row for row in rows if row["group_id"] == alone
+    ]
+
+
+def test_offsets_as_of_a_time_stand_beside_ends_without_one():
+    (ms,) = [1795237385000]
+    for row in answer("basic", EndOffsets(False), at_ms=ms):
+        value = offsets_at("basic", ms).get(key_of(row))
+        assert row["offset"] == (value and value["offset"])
+        assert row["status"] == ("no_commit" if value is None else "no_end_offset")
+
+
+def made_log(folder):
+    """10 at 1000, 20 at 3000; 15 in a transaction from 2000 that ends at 5000; gone at 9000."""
+    folder = folder / "__consumer_offsets-0"
+    folder.mkdir()
+
+    def commit(partition, time, offset):
+        return time, commit_key(1, b"g", b"t", partition), commit_value(offset, -1, b"", time)
+
+    parts = [
+        batch(0, [commit(0, 1000, 10), commit(1, 1000, 10)]),
+        batch(2, [commit(0, 2000, 15), commit(1, 2000, 15)], producer_id=5, transactional=True),
+        batch(4, [commit(0, 3000, 20)]),
+        marker(5, 5, 5000, commit=True),
+        batch(6, [(9000, commit_key(1, b"g", b"t", 0), None)]),
+    ]
+    (folder / f"{0:020}.log").write_bytes(b"".join(parts))
+    return folder.parent
+
+
+def asked(tmp_path, text, *options):
+    """Rows of the made log as data, with these end offsets."""
+    file = tmp_path / "ends"
+    file.write_text(text)
+    folder = tmp_path / "log"
+    if not folder.exists():
+        folder.mkdir()
+        made_log(folder)
+    told = coterie_ok("lag", folder, "--end-offsets", file, "--format", "json", *options)
+    return json.loads(told.stdout), told.stderr
+
+
+def test_a_transactions_offset_is_seen_from_its_marker_on_and_not_over_a_later_commit(tmp_path):
+    text = "time,topic,partition,offset\n" + "".join(
+        f"{ms},t,{partition},100\n" for ms in (500, 2500, 4000, 5000, 9000) for partition in (0, 1)
+    )
+    rows, _ = asked(tmp_path, text)
+    assert [row["lag"] for row in rows if row["partition"] == 0] == [None, 90, 80, 80, None]
+    assert [row["lag"] for row in rows if row["partition"] == 1] == [None, 90, 90, 85, 85]
+    assert [row["status"] for row in rows][:5] == ["no_commit", "ok", "ok", "ok", "no_commit"]
+
+
+def test_nothing_is_made_up_where_no_sample_is(tmp_path):
+    rows, told = asked(tmp_path, "timestamp,topic,partition,end_offset\n4000,t,1,9\n5000,t,1,\n")
+    assert [(row["partition"], row["time"]) for row in rows] == [(0, None), (1, 4000), (1, 5000)]
+    assert [row["status"] for row in rows] == ["no_commit", "ahead", "no_end_offset"]
+    assert [row["lag"] for row in rows] == [None] * 3
+    assert "3 of 3 lags are not known: 1 no_end_offset, 1 no_commit, 1 ahead" in told
+
+
+def test_lag_in_time_lies_between_two_samples(tmp_path):
+    heading = "time,topic,partition,offset\n"
+    first, second, third = "1500,t,1,8\n", "2000,t,1,10\n", "3000,t,1,12\n"
+    last = "4000,t,1,30\n"
+    rows, _ = asked(tmp_path, heading + last + first + second + third)  # in any order
+    by_time = {row["time"]: row for row in rows if row["partition"] == 1}
+    # 10 is committed. Record 10 was written after 2000, when the end was 10, and by 3000.
+    assert (by_time[4000]["lag_ms_min"], by_time[4000]["lag_ms_max"]) == (1000, 2000)
+    assert (by_time[3000]["lag_ms_min"], by_time[3000]["lag_ms_max"]) == (0, 1000)
+    assert (by_time[2000]["lag_ms_min"], by_time[2000]["lag_ms_max"]) == (0, 0)
+    assert by_time[1500]["status"] == "ahead"
+    rows, _ = asked(tmp_path, heading + last)
+    assert [row["lag_ms_max"] for row in rows if row["partition"] == 1] == [None]
+    rows, _ = asked(tmp_path, heading + "1000,t,1,99\n" + last)  # ends go back: made anew
+    assert [row["lag_ms_min"] for row in rows if row["time"] == 4000] == [None]
+
+
+def test_the_latest_sample_alone_is_shown_where_that_is_asked(tmp_path):
+    text = "time,topic,partition,offset\n4000,t,1,90\n6000,t,1,95\n"
+    rows, _ = asked(tmp_path, text, "--latest")
+    assert [(row["time"], row["lag"]) for row in rows if row["partition"] == 1] == [(6000, 80)]
+
+
+def test_partitions_that_a_member_holds_without_a_commit_are_named():
+    held = {key for key, told in kafkas_lags("basic").items() if told[0] is None}
+    found = {key_of(r) for r in answer("basic", EndOffsets(False)) if r["status"] == "no_commit"}
+    deleted = {
+        (r["key"]["data"]["group"], r["key"]["data"]["topic"], r["key"]["data"]["partition"])
+        for r in records("basic")
+        if r["key"]["type"] == "offset_commit" and r["value"] is None
+    }
+    assert {key for key in held if key[0] != "grp-kp-roundrobin"} <= found
+    assert found - deleted <= held
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_both_engines_give_the_same_rows(engine):
+    if engine == "spark":
+        pytest.importorskip("pyspark")
+    file = ENDS / "ends.csv"
+    options = ("--end-offsets", file, "--format", "json", "--engine", engine)
+    rows = json.loads(coterie_ok("lag", log("basic"), *options).stdout)
+    assert rows == answer("basic", read_end_offsets(file))
+    assert list(rows[0]) == list(lag.FIELDS)
+
+
+def test_as_csv_what_is_not_known_is_empty():
+    options = ("--group", "grp-reset-cli", "--end-offsets", ENDS / "ends.txt", "--format", "csv")
+    rows = list(csv.DictReader(coterie_ok("lag", log("basic"), *options).stdout.splitlines()))
+    assert [row["lag"] for row in rows if row["topic"] == "orders"] == [
+        *("40", "50", "41", "43", "", "60")  # reset to 0 by then
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "nothing in it"),
+        ("t:0:5\nt:x:5\n", ("line 2", "topic:partition:offset")),
+        ("t:0:5\n\nt:1:many\n", ("line 3", "topic:partition:offset")),
+        ("t:0:-7\n", ("line 1", "no offset")),
+        ("t:-1:7\n", ("line 1", "no partition")),
+        ("time,topic\n", ("line 1", "heading")),
+        ("hello\n", ("line 1", "heading")),
+        ("topic,partition,offset\nt,0,5\nt,0\n", ("line 3", "2 cells")),
+        ("topic,partition,offset\nt,zero,5\n", ("line 2", "no partition")),
+        ("topic,partition,offset\nt,0,5.5\n", ("line 2", "no offset")),
+        ("topic,partition,offset\n,0,5\n", ("line 2", "names no topic")),
+        ("topic,partition,offset\nt,0,99999999999999999999\n", ("line 2", "no offset")),
+        ("time,topic,partition,offset\n5,t,0,5\nsoon,t,0,5\n", ("line 3", "is not a time")),
+        ("time,topic,partition,offset\n2026-01-01T00:00:00,t,0,5\n", ("line 2", "no zone")),
+    ],
+)
+def test_wrong_end_offsets_are_told_with_their_line(text, says, tmp_path):
+    file = tmp_path / "ends"
+    file.write_text(text)
+    says = says if isinstance(says, tuple) else (says,)
+    with pytest.raises(CoterieError) as caught:
+        read_end_offsets(file)
+    assert all(part in str(caught.value) for part in (str(file), *says))
+
+
+def test_end_offsets_are_read_as_people_write_them(tmp_path):
+    file = tmp_path / "ends"
+    file.write_text("a.b:0:5\n\na.b:1:\na.b:2:-1\na.b:0:6\n")
+    assert read_end_offsets(file) == EndOffsets(
+        False,
+        {
+            ("a.b", 0): (Sample(None, 6),),
+            ("a.b", 1): (Sample(None, None),),
+            ("a.b", 2): (Sample(None, None),),
+        },
+    )
+    file.write_bytes(b"\xef\xbb\xbfTopic, Partition ,Time,Offset\r\nt,0,1970-01-01T00:00:01Z,5\r\n")
+    assert read_end_offsets(file) == EndOffsets(True, {("t", 0): (Sample(1000, 5),)})
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "says"),
+    [
+        ((), 2, "--end-offsets"),
+        (("--end-offsets", "nowhere"), 1, "nowhere: cannot be read"),
+        (("--end-offsets", ENDS / "ends.csv", "--at", "5"), 2, "FILE has times"),
+        (("--end-offsets", ENDS / "ends.txt", "--at", "soon"), 2, "is not a time"),
+        (("--end-offsets", ENDS / "ends.txt", "--group", "nobody"), 1, "no record of group"),
+    ],
+)
+def test_wrong_usage_and_bad_input_are_told_in_one_line(options, status, says, tmp_path):
+    fails("lag", made_log(tmp_path), *options, status=status, says=says)
+
+
+def test_a_wrong_line_and_a_log_that_is_none_are_told_in_one_line(tmp_path):
+    file = tmp_path / "ends"
+    file.write_text("t:0:5\nt:0\n")
+    fails("lag", made_log(tmp_path), "--end-offsets", file, says=(file, "line 2"))
+    fails("lag", tmp_path / "no", "--end-offsets", ENDS / "ends.txt", says="no such file or folder")
+
+
+def test_a_log_of_a_million_records_has_its_lags(tmp_path):
+    told = coterie_ok("lag", wide(), "--end-offsets", ENDS / "ends.txt", "--format", "csv")
+    rows = csv.DictReader(told.stdout.splitlines())
+    assert sum(row["offset"] != "" for row in rows) == 137_385  # golden/logs/README.md
