@@ -269,3 +269,16 @@ def test_a_log_that_cannot_be_read_is_told_in_one_line(tmp_path):
 def test_a_log_of_a_million_records_is_judged_whole():
     told = coterie_ok("expire", wide(), "--retention", "1s", "--format", "json")
     assert told.stdout.count('"offset":') == 137_385  # golden/logs/README.md
+
+
+def test_a_newer_group_goes_by_its_subscriptions_in_any_state():
+    """As OffsetMetadataManager.cleanupExpiredOffsets: an undecided commit waits."""
+    for state in ("Empty", "Assigning", "Reconciling", "Stable"):
+        head = {"type": "consumer", "state": state, "protocol_type": "consumer"}
+        head |= {"subscribed_topics": ["a"], "current_state_timestamp": None}
+        a, b = ({"topic": topic, "partition": 0, "commit_timestamp": 5} for topic in "ab")
+        a["expire_timestamp"] = b["expire_timestamp"] = None
+        assert expire.decided(head, a) == ("subscribed", -1, True)
+        assert expire.decided(head, b) == ("not_subscribed", 5, False)
+        waits = expire.standing("g", head, b, {("g", "b", 0)})
+        assert (waits.rule, waits.kept) == ("pending_transaction", True)

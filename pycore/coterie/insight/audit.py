@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -190,10 +191,16 @@ def group_findings(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
         yield from several_protocols(facts)
 
 
+def time_of(row: Row) -> int | None:
+    """Return a metadata record's own timestamp; None: it has none (message format 0)."""
+    time: int | None = row["timestamp"]
+    return None if time is None or time < 0 else time
+
+
 def record_of(row: Row, before: Row | None = None) -> Row:
     """Return the fields that name a metadata record, and the one before."""
     return {
-        "timestamp": None if row["timestamp"] < 0 else row["timestamp"],
+        "timestamp": time_of(row),
         "log_offset": row["log_offset"],
         "file": row["file"],
         "position": row["position"],
@@ -206,10 +213,10 @@ def generation_gaps(life: Life, trusted_from_ms: int | None) -> Iterator[Row]:
 
     Where the log was compacted, a record may be gone: what lies before says nothing.
     """
-    for before, row in zip(life.generations, life.generations[1:], strict=False):
+    for before, row in pairwise(life.generations):
         if row["tombstone"] or before["tombstone"]:
             continue
-        if trusted_from_ms is not None and before["timestamp"] < trusted_from_ms:
+        if trusted_from_ms is not None and (time_of(before) or 0) < trusted_from_ms:
             continue
         was, now = before["generation"], row["generation"]
         if was <= now <= was + 1:
@@ -236,7 +243,7 @@ def static_fights(life: Life, ask: Ask) -> Iterator[Row]:
         for instance, _, new in row["replaced"]:
             taken.setdefault(instance, []).append((row, new))
     for instance, takeovers in taken.items():
-        times = [row["timestamp"] for row, _ in takeovers]
+        times = [time_of(row) or 0 for row, _ in takeovers]
         spans = [
             index
             for index in range(ask.takeovers - 1, len(times))

@@ -269,7 +269,7 @@ def _row(
         "rule": rule,
         "since": None if one.kept or one.rule == "explicit" else one.base_ms,
         "expires_at": expires[0],
-        "remaining_ms": None if expires[0] is None else expires[0] - ask.now_ms,
+        "remaining_ms": None if expires[0] is None else _clamped(expires[0] - ask.now_ms),
         "removed_at": one.removed_ms,
         "pending": one.pending,
         "what_if": [
@@ -277,6 +277,10 @@ def _row(
             for (retention_ms, flag), at_ms in zip(over[1:], expires[1:], strict=True)
         ],
     }
+
+
+def _clamped(length_ms: int) -> int:
+    return max(min(length_ms, MAX_MS), -MAX_MS)
 
 
 def _expires_at(one: Held, retention_ms: int) -> int | None:
