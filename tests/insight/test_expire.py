@@ -216,6 +216,16 @@ def test_what_is_shown_can_be_chosen(tmp_path):
     assert groups("--idle", "--status", "expired") == ["e", "g", "g"]
 
 
+def test_a_group_that_is_gone_is_not_idle():
+    asked = ("expire", log("compacted"), "--retention", "1m", "--format", "json")
+    idle = {row["group_id"] for row in json.loads(coterie_ok(*asked, "--idle").stdout)}
+    assert idle == {
+        group["group_id"]
+        for group in json_of("compacted", "groups.json")["groups"]
+        if group["state"] == "Empty"
+    }
+
+
 def test_the_tables_name_each_group_and_each_offset(tmp_path):
     asked = ("expire", made_log(tmp_path), "--now", 10_000, "--retention", "9s", "--what-if", "1d")
     told = coterie_ok(*asked).stdout.splitlines()

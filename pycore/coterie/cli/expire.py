@@ -117,7 +117,9 @@ def newest(options: dict[str, Any]) -> int:
 
 
 def is_idle(row: Row) -> bool:
-    """Whether the group has no members."""
+    """Whether the group is there, and has no members."""
+    if row["status"] == expire.REMOVED:
+        return row["idle_since"] is not None  # of a group that is gone, nothing is known
     return bool(row["state"] == "Empty")
 
 

@@ -162,10 +162,10 @@ def explicit_ms(offset: dict[str, Any]) -> int:
 def removed(facts: PartitionFacts, there: set[tuple[str, str, int]]) -> Iterator[Held]:
     """Yield the offsets whose last record is a tombstone, as they were before it."""
     commits = facts.commits
+    if not commits.tombstone.any():
+        return
     keyed = by_key(commits, np.flatnonzero(commits.outcome == COMMITTED))
     last = keyed.last_rows()
-    if not commits.tombstone[last].any():
-        return
     before = _last_commits(commits, keyed.order, keyed.first)
     for row, commit in zip(last.tolist(), before, strict=True):
         group, topic = commits.groups[commits.group[row]], commits.topics[commits.topic[row]]
