@@ -221,6 +221,21 @@ def test_causes_are_those_of_the_log(tmp_path):
     assert joined == [n for n in hosts if hosts[n] - hosts.get(n - 1, set())]
 
 
+def test_findings_name_the_record_that_goes_back(tmp_path):
+    page = report(tmp_path, log("basic"), "--group", "grp-reset-cli")
+    last, expected = {}, set()
+    for (group, topic, partition), record in committed("basic"):
+        if group == "grp-reset-cli":
+            offset = record["value"]["data"]["offset"]
+            if offset < last.get((topic, partition), 0):
+                expected.add((topic, partition, record["offset"], record["timestamp"]))
+            last[topic, partition] = offset
+    rows = page.section("grp-reset-cli", "findings")
+    found = {(row["Topic"], row["Partition"], row["Log offset"], row["Time"]) for row in rows}
+    assert found == expected
+    assert page.overview["grp-reset-cli"]["findings"] == len(expected) == 6
+
+
 def commits_log(folder, count, step_ms):
     """One partition whose offset goes on by one in each step; offset 2**60 at the end."""
     place = folder / "__consumer_offsets-0"

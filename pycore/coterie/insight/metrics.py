@@ -18,6 +18,7 @@ from coterie.assignment import consumer_assignment
 from coterie.errors import CorruptData
 from coterie.insight.commits import COMMITTED
 from coterie.insight.facts import Life, PartitionFacts
+from coterie.insight.keys import by_key
 from coterie.rows import java_order
 
 NAME = "metrics"
@@ -111,18 +112,15 @@ def partitions_by_group(facts: PartitionFacts) -> dict[str, list[Row]]:
 def commits_by_key(facts: PartitionFacts) -> dict[Key, tuple[int, int | None]]:
     """Return how many commits of each key count, and the time that the last one gives."""
     commits = facts.commits
-    counts = ~commits.tombstone & (commits.outcome == COMMITTED)
-    columns = [column[counts] for column in (commits.group, commits.topic, commits.partition)]
-    times = commits.commit_timestamp[counts]
-    if not len(times):
-        return {}
-    keys, last, number = np.unique(
-        np.stack(columns)[:, ::-1], axis=1, return_index=True, return_counts=True
-    )
+    counts = np.flatnonzero(~commits.tombstone & (commits.outcome == COMMITTED))
+    keyed = by_key(commits, counts)
+    last = keyed.last_rows()
+    number = np.diff(np.append(np.flatnonzero(keyed.first), len(counts)))
+    columns = (commits.group, commits.topic, commits.partition, commits.commit_timestamp)
     return {
         (commits.groups[group], commits.topics[topic], partition): (count, None if ms < 0 else ms)
-        for (group, topic, partition), count, ms in zip(
-            keys.T.tolist(), number.tolist(), times[::-1][last].tolist(), strict=True
+        for group, topic, partition, ms, count in zip(
+            *(column[last].tolist() for column in columns), number.tolist(), strict=True
         )
     }
 

@@ -17,6 +17,7 @@ import numpy as np
 from coterie.insight.commits import COMMITTED, Array, Commits
 from coterie.insight.explain import commits_by_group
 from coterie.insight.facts import Life, PartitionFacts
+from coterie.insight.keys import by_key
 from coterie.insight.metrics import commits_by_key, head_of
 from coterie.report import ownership
 from coterie.report.sections import SECTIONS, Basis, exact, tables_of
@@ -252,20 +253,18 @@ class GroupParts:
     def lines(self, rows: Array, span_ms: int) -> Row:
         """Return committed offsets over time, a line a partition, those with most commits."""
         commits = self.facts.commits
-        keys = np.stack([commits.topic[rows], commits.partition[rows]])
-        found, number, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
-        busiest = np.argsort(-counts, kind="stable")[:LINES]
+        runs = by_key(commits, rows).runs()
+        runs.sort(key=lambda run: -len(run))
         drawn = []
-        for place in sorted(busiest.tolist()):
-            theirs = rows[number.ravel() == place]
-            order = theirs[np.argsort(self.times[theirs], kind="stable")]
+        for run in runs[:LINES]:
+            order = run[np.argsort(self.times[run], kind="stable")]
             line = line_of(self.times[order], commits.offset[order], span_ms)
             line["value"] = [exact(offset) for offset in line["value"]]
-            topic, partition = found[:, place].tolist()
-            named = {"topic": commits.topics[topic], "partition": partition}
-            drawn.append(named | line | {"commits": int(counts[place])})
+            topic = commits.topics[commits.topic[run[0]]]
+            named = {"topic": topic, "partition": int(commits.partition[run[0]])}
+            drawn.append(named | line | {"commits": len(run)})
         drawn.sort(key=lambda line: (java_order(line["topic"]), line["partition"]))
-        return {"span_ms": span_ms, "lines": drawn, "left_out": len(counts) - len(drawn)}
+        return {"span_ms": span_ms, "lines": drawn, "left_out": len(runs) - len(drawn)}
 
 
 def topic_names(facts: PartitionFacts) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coterie.insight import expire, explain
+from coterie.insight import audit, expire, explain
 from coterie.insight.asking import find_question
 from coterie.insight.facts import PartitionFacts
 
@@ -129,6 +129,28 @@ SECTIONS = (
         lambda row: True,
         words={"rule": expire.RULES},
         column=Column("next_expiry", "Next expiry (UTC)", "second", next_expiry),
+    ),
+    Section(
+        "findings",
+        "What looks wrong",
+        "Findings of the audit, each with the record that shows it.",
+        "audit",
+        lambda basis: audit.Ask(),
+        {
+            "timestamp": "Time",
+            "kind": "Finding",
+            "topic": "Topic",
+            "partition": "Partition",
+            "detail": "Detail",
+            "count": "Records",
+            "log_offset": "Log offset",
+            "file": "File",
+            "position": "Byte",
+        },
+        lambda row: True,
+        nothing="The audit found nothing.",
+        words={"kind": audit.KINDS},
+        column=Column("findings", "Findings", "number", len),
     ),
 )
 

@@ -76,8 +76,8 @@ function overview(main) {
       look: { slider: true } }),
     countsFigure({ title: "Rebalances of classic groups", what: "rebalances", counts: DATA.rebalances, extent, tint: 1,
       look: { slider: true } })];
-  main.replaceChildren(logFacts(), ...warnings(), el("div", { class: "pair" }, ...charts),
-    el("h2", { tabindex: "-1" }, "Groups"), el("div", { class: "tools", role: "search" },
+  main.replaceChildren(el("h2", { tabindex: "-1" }, "The log"), logFacts(), ...warnings(), el("div", { class: "pair" }, ...charts),
+    el("h2", {}, "Groups"), el("div", { class: "tools", role: "search" },
       el("label", { for: "search" }, "Find by group or topic", input),
       el("label", { for: "state" }, "State", select), found),
     table.element);

@@ -7,6 +7,16 @@ function memberName([client, host, instance, member], short) {
   return short && id.length > 22 ? id.slice(0, 21) + "…" : id + where;
 }
 
+function memberNames(members, short) {  // those of one client and host get part of their id
+  const names = members.map((member) => memberName(member, short)), count = new Map();
+  names.forEach((name) => count.set(name, (count.get(name) || 0) + 1));
+  return names.map((name, index) => {
+    const [client, , , id] = members[index];
+    const own = client && id.startsWith(client + "-") ? id.slice(client.length + 1) : id;
+    return count.get(name) > 1 ? name + " " + visible(own.slice(0, 8)) : name;
+  });
+}
+
 function generationsOf(bars) {  // [start, end, number]: from its first bar to its last
   const found = new Map();
   for (const [, start, end, number] of bars) {
@@ -43,7 +53,7 @@ function ownershipFigure(timeline, extent) {
   };
   const option = () => {
     const whole = base(extent, { slider: true, aside: true }), narrow = window.innerWidth < NARROW;
-    const names = ["generation", ...members.map((member) => memberName(member, narrow))];
+    const names = ["generation", ...memberNames(members, narrow)];
     whole.grid.top = 8;
     whole.yAxis = { type: "category", inverse: true, data: names.map((_, index) => index),
       axisTick: { show: false }, axisLine: { show: false }, splitLine: { show: false },
