@@ -41,6 +41,8 @@ ASKED = [
     Line("fold of the wide log", "fold", 1_182_263, "kafka", 12),
     Line("decoding it to columns", "decode", 1_182_263, "kafka", 80),
     Line("decoding it to columns", "decode", 1_182_263, "kafka-python", 200),
+    Line("the fold on Spark, 1 core", "fold on Spark, 1 core", 0, "identity mapInArrow", 1),
+    Line("the fold on Spark, 2 cores", "fold on Spark, 2 cores", 0, "identity mapInArrow", 1),
 ]
 
 
@@ -99,6 +101,25 @@ def everything(rows):
         yield f"| {work} | {size:,} | {name} | {call} | {each:.3g} ns a {unit} | {ratio} |"
 
 
+def plot_spark(pyplot, works, folder):
+    """Records a second against cores, a line a peer."""
+    rates = defaultdict(list)
+    for work, lines in works.items():
+        cores = int(work.split(", ")[1].split()[0])
+        for peer, ((size, seconds),) in lines.items():
+            rates[peer].append((cores, size / seconds))
+    figure, axes = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
+    for peer, points in rates.items():
+        axes.plot(*zip(*sorted(points), strict=True), marker="o", label=peer)
+    axes.set(title="the fold on Spark", xlabel="cores", ylabel="records/s", ylim=(0, None))
+    axes.set_xticks(sorted({cores for points in rates.values() for cores, _ in points}))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(folder / "fold-on-spark.svg", metadata={"Date": None})
+    pyplot.close(figure)
+    return "fold-on-spark.svg"
+
+
 def plot(rows, folder):
     """One picture a work that has two sizes or more: time against size, a line a peer."""
     try:
@@ -113,6 +134,9 @@ def plot(rows, folder):
     works, names = defaultdict(lambda: defaultdict(list)), []
     for (work, size, peer), (seconds, count, _, _) in sorted(rows.items()):
         works[work][peer].append((size, seconds / count * size))
+    spark = {work: lines for work, lines in works.items() if "on Spark" in work}
+    if spark:
+        names.append(plot_spark(pyplot, spark, folder))
     for work, lines in works.items():
         if max(len(points) for points in lines.values()) < 2:
             continue

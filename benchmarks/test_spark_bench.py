@@ -32,7 +32,7 @@ def big(request, tmp_path_factory):
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["1 core", "2 cores"])
 def on_spark(request, big):
-    """Give a session of so many cores, the log, and its rows of key and value, cached."""
+    """Give the cores of a session, the log, and its rows of key and value, cached."""
     import coterie_spark
     from coterie_spark.session import local_session
 
@@ -40,7 +40,7 @@ def on_spark(request, big):
     coterie_spark.register(spark)
     source = spark.read.format("consumer_offsets").schema("key binary, value binary")
     rows = source.load(str(big)).cache()
-    yield spark, big, rows, rows.count()
+    yield request.param, big, rows, rows.count()
     rows.unpersist()
     spark.stop()
 
@@ -60,11 +60,12 @@ def identity(rows):
 
 
 @pytest.mark.benchmark(group="spark: records")
-@pytest.mark.parametrize("what", ["coterie fold", "identity mapInArrow"])
-def test_records_on_spark(benchmark, on_spark, what):
-    spark, log, rows, count = on_spark
-    work = (lambda: fold(spark, log)) if what == "coterie fold" else (lambda: identity(rows))
+@pytest.mark.parametrize("peer", ["coterie", "identity mapInArrow"])
+def test_records_on_spark(benchmark, note, on_spark, peer):
+    cores, log, rows, count = on_spark
+    spark = rows.sparkSession
+    work = (lambda: fold(spark, log)) if peer == "coterie" else (lambda: identity(rows))
     found = benchmark.pedantic(work, rounds=3, iterations=1, warmup_rounds=1)
     assert found == count
-    if benchmark.stats:
-        benchmark.extra_info["records/s"] = round(count / benchmark.stats.stats.min)
+    name = f"fold on Spark, {cores} core{'s' if cores > 1 else ''}"
+    note(name, peer, count, package="pyspark", unit="record")
