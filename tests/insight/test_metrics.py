@@ -130,7 +130,7 @@ def test_by_topic_there_are_sums_and_nothing_of_a_partition():
 
 def test_the_offsets_as_of_a_time_are_those_of_then():
     for at_ms in times("transactions", 3):
-        values = metrics(log("transactions"), "--at", at_ms)[OFFSET][1]
+        _, values = metrics(log("transactions"), "--at", at_ms).get(OFFSET, ("gauge", {}))
         then = {key: value["offset"] for key, value in offsets_at("transactions", at_ms).items()}
         assert {key_of(labels): value for labels, value in values.items()} == then
 
@@ -150,6 +150,29 @@ def test_a_filter_keeps_what_it_says(option, regex, keeps):
         key for key in offsets_at("basic") if keeps(key)
     }
     assert values
+
+
+def test_the_lag_is_there_where_end_offsets_are_and_no_sum_where_one_is_not_known(tmp_path):
+    latest = {key: value["offset"] for key, value in offsets_at("basic").items()}
+    ends = {key[1:]: 0 for key in latest}
+    for key, offset in latest.items():
+        ends[key[1:]] = max(ends[key[1:]], offset + 7)
+    del ends["orders", 5]
+    file = tmp_path / "ends.txt"
+    file.write_text("".join(f"{topic}:{number}:{end}\n" for (topic, number), end in ends.items()))
+    found = metrics(log("basic"), "--end-offsets", file)
+    told = {key_of(labels): value for labels, value in found["kafka_consumergroup_lag"][1].items()}
+    expected = {k: ends[k[1:]] - offset for k, offset in latest.items() if k[1:] in ends}
+    assert told == expected
+    sums = {}
+    for group, topic, number in latest:
+        mine = sums.setdefault((group, topic), [])
+        mine.append(expected.get((group, topic, number)))
+    found = found["kafka_consumergroup_lag_sum"][1]
+    assert {key_of(labels)[:2]: value for labels, value in found.items()} == {
+        key: sum(values) for key, values in sums.items() if None not in values
+    }
+    assert "kafka_consumergroup_lag" not in metrics(log("basic"))
 
 
 def hostile_log(tmp_path, group, topic, offset):
@@ -196,6 +219,11 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path):
     assert fails("metrics", log("basic"), "--group-filter", "(", status=2, says="--group-filter")
     assert fails("metrics", log("basic"), "--names", "burrow", status=2, says="burrow")
     assert fails("metrics", tmp_path, says=str(tmp_path))
+    ends = tmp_path / "ends.csv"
+    assert fails("metrics", log("basic"), "--end-offsets", ends, says=str(ends))
+    ends.write_text("time,topic,partition,offset\n5,orders,0,7\n")
+    told = "--at", 5, "--end-offsets", ends
+    assert fails("metrics", log("basic"), *told, status=2, says="--at is for end offsets without")
     assert fails("metrics", log("basic"), "--group", "none", says="no record of group 'none'")
 
 

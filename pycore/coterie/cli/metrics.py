@@ -11,6 +11,7 @@ import click
 from coterie.cli import asking
 from coterie.cli.params import at_option
 from coterie.insight import metrics, prometheus
+from coterie.insight.endoffsets import read_end_offsets
 
 TEXT = "prometheus"
 
@@ -38,6 +39,12 @@ def pattern_option(flag: str, told: str) -> Callable[[Any], Any]:
 @pattern_option("--topic-filter", "Only topics in whose name REGEX is found.")
 @pattern_option("--topic-exclude", "No topic in whose name REGEX is found.")
 @click.option(
+    "--end-offsets",
+    "file",
+    metavar="FILE",
+    help="End offsets of topics, as `coterie lag` takes them: the lag too, as of the last sample.",
+)
+@click.option(
     "--names",
     type=click.Choice(prometheus.NAMES),
     multiple=True,
@@ -60,6 +67,7 @@ def command(
     group_exclude: str | None,
     topic_filter: str | None,
     topic_exclude: str | None,
+    file: str | None,
     **options: Any,
 ) -> None:
     """Give each group's offsets, commits, members and rebalances as Prometheus text.
@@ -67,7 +75,10 @@ def command(
     Names are those of kafka_exporter, braedon's exporter and KMinion. Samples carry no timestamp:
     they are of the end of the log, or of TIME. --format gives the rows behind them as data.
     """
-    ask = metrics.Ask(group_filter, group_exclude, topic_filter, topic_exclude)
+    ends = None if file is None else read_end_offsets(file)
+    if ends is not None and ends.timed and at_ms is not None:
+        raise click.UsageError("--at is for end offsets without a time; FILE has times")
+    ask = metrics.Ask(group_filter, group_exclude, topic_filter, topic_exclude, ends)
     if options["form"] != TEXT:
         asking.put(metrics.NAME, ask, options, at_ms=at_ms)
         return

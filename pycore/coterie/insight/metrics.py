@@ -16,7 +16,9 @@ import numpy as np
 
 from coterie.assignment import consumer_assignment
 from coterie.errors import CorruptData
+from coterie.insight import lag
 from coterie.insight.commits import COMMITTED
+from coterie.insight.endoffsets import EndOffsets
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.keys import by_key
 from coterie.rows import java_order
@@ -30,6 +32,8 @@ FIELDS = {
     "offset": "int64",  # null: deleted or expired since
     "commit_timestamp": "timestamp",  # the latest commit that counts
     "commits": "int64",  # that count and that the log still has; of the group: of all partitions
+    "end_offset": "int64",  # null: not given
+    "lag": "int64",  # null: not known; see ``lag``
     "state": "string",
     "protocol_type": "string",
     "protocol": "string",
@@ -44,22 +48,27 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Ask:
-    """Which groups and topics: regular expressions, searched for anywhere in the name."""
+    """Which groups and topics: regular expressions, searched for anywhere in the name.
+
+    ``ends``: end offsets of topics, the last sample of each partition, for the lag.
+    """
 
     group_filter: str | None = None
     group_exclude: str | None = None
     topic_filter: str | None = None
     topic_exclude: str | None = None
+    ends: EndOffsets | None = None
 
 
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order, then topics and partitions."""
     partitions = partitions_by_group(facts)
+    behind = {} if ask.ends is None else lags_by_key(facts, ask.ends)
     for group in sorted(facts.group_rows, key=java_order):
         if not passes(group, ask.group_filter, ask.group_exclude):
             continue
         theirs = [
-            row
+            row | behind.get((group, row["topic"], row["partition"]), {})
             for row in partitions.get(group, ())
             if passes(row["topic"], ask.topic_filter, ask.topic_exclude)
         ]
@@ -107,6 +116,16 @@ def partitions_by_group(facts: PartitionFacts) -> dict[str, list[Row]]:
         }
         found.setdefault(key[0], []).append(row)
     return found
+
+
+def lags_by_key(facts: PartitionFacts, ends: EndOffsets) -> dict[Key, Row]:
+    """Return the end offset and lag of each key, of the last sample."""
+    return {
+        (row["group_id"], row["topic"], row["partition"]): {
+            name: row[name] for name in ("end_offset", "lag")
+        }
+        for row in lag.rows(facts, lag.Ask(ends, latest=True))
+    }
 
 
 def commits_by_key(facts: PartitionFacts) -> dict[Key, tuple[int, int | None]]:

@@ -6,7 +6,7 @@ Values stand as they are, whole numbers to the last digit; what is not known has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 Row = dict[str, Any]
@@ -63,6 +63,14 @@ FAMILIES = (
         *(OF_TOPIC, field("offset"), "Committed offsets of a consumer group, sum over a topic"),
     ),
     Family(
+        *("kafka_exporter", "kafka_consumergroup_lag", "gauge", PARTITION),
+        *(OF_PARTITION, field("lag"), "End offset less committed offset, where both are known"),
+    ),
+    Family(
+        *("kafka_exporter", "kafka_consumergroup_lag_sum", "gauge", TOPIC),
+        *(OF_TOPIC, field("lag"), "Lag of a consumer group, sum over a topic, where all is known"),
+    ),
+    Family(
         *("kafka_exporter", "kafka_consumergroup_members", "gauge", "group"),
         *(GROUP, field("members"), "Members of a consumer group"),
     ),
@@ -73,6 +81,11 @@ FAMILIES = (
     Family(
         *("braedon", "kafka_consumer_group_offset", "gauge", PARTITION),
         *({**BRAEDON, "partition": "partition"}, field("offset"), "Committed offset of a group"),
+    ),
+    Family(
+        *("braedon", "kafka_consumer_group_lag", "gauge", PARTITION),
+        *({**BRAEDON, "partition": "partition"}, field("lag")),
+        "End offset less committed offset, where both are known",
     ),
     Family(
         *("braedon", "kafka_consumer_group_commits_total", "counter", "each"),
@@ -102,6 +115,16 @@ FAMILIES = (
         "Committed offsets of a group, sum over a topic",
     ),
     Family(
+        *("kminion", "kminion_kafka_consumer_group_topic_partition_lag", "gauge", PARTITION),
+        *({**KMINION, "topic_name": "topic", "partition_id": "partition"}, field("lag")),
+        "End offset less committed offset, where both are known",
+    ),
+    Family(
+        *("kminion", "kminion_kafka_consumer_group_topic_lag", "gauge", TOPIC),
+        *({**KMINION, "topic_name": "topic"}, field("lag")),
+        "Lag of a group, sum over a topic, where all is known",
+    ),
+    Family(
         *("kminion", "kminion_kafka_consumer_group_offset_commits_total", "counter", "group"),
         *(KMINION, field("commits"), f"Commits of a group {COUNTED}"),
     ),
@@ -112,6 +135,8 @@ def text_lines(
     rows: Sequence[Row], names: Sequence[str] = NAMES, granularity: str = PARTITION
 ) -> Iterator[str]:
     """Yield the lines of Prometheus' text format, each family under its HELP and TYPE.
+
+    A family without a sample is left out.
 
     Parameters
     ----------
@@ -134,35 +159,44 @@ def text_lines(
         labels = dict(family.labels)
         if family.level == "each" and level == PARTITION:
             labels["partition"] = "partition"
-        yield f"# HELP {family.name} {family.help}\n"
-        yield f"# TYPE {family.name} {family.kind}\n"
-        for row in by_level[level]:
-            value = family.value(row)
-            if value is not None:
-                yield f"{family.name}{{{label_text(labels, row)}}} {value}\n"
+        values = [(row, family.value(row)) for row in by_level[level]]
+        samples = [(row, value) for row, value in values if value is not None]
+        if samples:
+            yield f"# HELP {family.name} {family.help}\n"
+            yield f"# TYPE {family.name} {family.kind}\n"
+        for row, value in samples:
+            yield f"{family.name}{{{label_text(labels, row)}}} {value}\n"
 
 
 def topic_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return one row a group and topic: sums, and the last time."""
-    found: dict[tuple[str, str], Row] = {}
+    """Return one row a group and topic: sums, and the last time.
+
+    A lag is known where that of each partition with an offset is.
+    """
+    found: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if row["topic"] is None:
-            continue
-        whole = found.setdefault(
-            (row["group_id"], row["topic"]),
-            {
-                **{name: row[name] for name in ("group_id", "topic")},
-                **{"offset": None, "commits": 0, "commit_timestamp": None},
-            },
-        )
-        if row["offset"] is not None:
-            whole["offset"] = (whole["offset"] or 0) + row["offset"]
-        whole["commits"] += row["commits"]
-        known = [
-            ms for ms in (whole["commit_timestamp"], row["commit_timestamp"]) if ms is not None
-        ]
-        whole["commit_timestamp"] = max(known, default=None)
-    return list(found.values())
+        if row["topic"] is not None:
+            found.setdefault((row["group_id"], row["topic"]), []).append(row)
+    return [
+        {
+            "group_id": group,
+            "topic": topic,
+            "offset": total(row["offset"] for row in theirs if row["offset"] is not None),
+            "lag": total(row["lag"] for row in theirs if row["offset"] is not None),
+            "commits": total(row["commits"] for row in theirs),
+            "commit_timestamp": max(
+                (ms for row in theirs if (ms := row["commit_timestamp"]) is not None), default=None
+            ),
+        }
+        for (group, topic), theirs in found.items()
+    ]
+
+
+def total(values: Iterable[int | None]) -> int | None:
+    """Return a sum; None of nothing, and where one is not known."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known) if known and len(known) == len(found) else None
 
 
 def label_text(labels: dict[str, str], row: Row) -> str:

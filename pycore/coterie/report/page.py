@@ -63,7 +63,7 @@ def render(whole: Gathered, title: str, subtitle: str, basis: Basis) -> Iterator
 
 def asset(name: str) -> str:
     """Return a file of the page, of which nothing can end the element that it goes into."""
-    text = files("coterie.report").joinpath("page", *name.split("/")).read_text(encoding="utf-8")
+    text = (files("coterie.report") / "page" / name).read_text(encoding="utf-8")
     assert "</script" not in text
     assert "</style" not in text
     return text
