@@ -102,3 +102,12 @@ def test_stop_stops_at_the_first_fault():
 def test_states_of_different_options_do_not_merge():
     with pytest.raises(CoterieError, match="different options"):
         merge([PartialState(), PartialState(ScanOptions(history=True))])
+
+
+@pytest.mark.parametrize("size", [12, 16, 17, 60])
+def test_zeros_at_the_end_are_a_tail_to_the_loader_too(size):
+    (segment,) = segments("corrupt/fine")
+    data = segment.read_bytes()
+    (fold,) = scan(data + bytes(size), options=ScanOptions(on_fault="load")).partitions.values()
+    assert [fault[1:4] for fault in fold.faults] == [(len(data), None, "tail")]
+    assert fold.failed

@@ -127,7 +127,7 @@ cdef Frame frame_as_loader(const uint8_t* data, int64_t size, int64_t at,
         # A header cut before its length ends the log; a length of zero is read as corrupt.
         if rem < LOG_OVERHEAD:
             return FRAME_END
-        return FRAME_LENGTH if load_i32(data + at + 8) < MIN_LENGTH else FRAME_END
+        return FRAME_TAIL if load_i32(data + at + 8) < MIN_LENGTH else FRAME_END
     if frame == FRAME_LENGTH and MIN_LENGTH <= load_i32(data + at + 8) <= 2147483635:
         return FRAME_END
     return frame
