@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+GLOB = re.compile(r"[\\{}\[\]*?]")  # what Spark would take for a pattern
 
 
 def is_url(path: str) -> bool:
@@ -135,7 +136,8 @@ def scan_by_hadoop(
     full = {piece.segment.path: piece for piece in pieces if piece.segment.size}
     states = []
     if full:
-        files = spark.read.format("binaryFile").load(list(full)).select("path", "content")
+        paths = [GLOB.sub(r"\\\g<0>", path) for path in full]
+        files = spark.read.format("binaryFile").load(paths).select("path", "content")
         states.append(files.mapInArrow(content_worker(full, options), scanning.STATE_DDL))
     empty = [[piece] for piece in pieces if not piece.segment.size]
     if empty:  # Spark plans no read of a file without bytes

@@ -18,6 +18,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from coterie.arguments import whole
 from coterie.engine import Read, Summary, fault_line, summarize
 from coterie.errors import CoterieError, FaultFound
 from coterie.logdir import Listing, Segment, find_segments
@@ -162,8 +163,10 @@ def options_of(
 
 def time_ms(at: int | str | datetime | None) -> int | None:
     """Return a time in epoch ms."""
-    if at is None or isinstance(at, int):
-        return at
+    if at is None:
+        return None
+    if not isinstance(at, datetime | str):
+        return whole(at, "at")
     if isinstance(at, datetime):
         if at.tzinfo is None:
             raise CoterieError(f"{at} has no time zone: give a datetime with tzinfo")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coterie.errors import CoterieError, LogError
-from coterie.logdir import read_segment
+from coterie.logdir import inflate, read_segment
 from coterie.state import PartialState, ScanOptions
 from coterie_spark.plan import Task, Unit, cut_segment
 
@@ -113,7 +113,7 @@ def bytes_of(folder: str, segment: Segment) -> memoryview:
 
 def no_bytes(segment: Segment) -> memoryview:
     """Return the bytes of an empty segment, which Spark's ``binaryFile`` leaves out."""
-    return memoryview(b"")
+    return memoryview(inflate(b"", segment))
 
 
 def scan_unit(unit: Unit, options: ScanOptions, read: Reader) -> PartialState:
@@ -127,7 +127,7 @@ def scan_unit(unit: Unit, options: ScanOptions, read: Reader) -> PartialState:
         end = None if piece.end < 0 else piece.end
         fold.scan(
             before[1][piece.start : end],
-            file=piece.segment.path,
+            file=piece.segment.name,
             position=piece.start,
             expected_offset=piece.expected_offset,
         )

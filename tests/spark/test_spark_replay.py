@@ -7,9 +7,11 @@ takes one run of Spark for all of them.
 import base64
 import gzip
 import json
+import os
 import re
 from datetime import datetime, timezone
 
+import numpy as np
 import pytest
 
 import golden_data
@@ -182,6 +184,26 @@ def test_urls_are_read_through_hadoop(spark, case):
     assert ours == local_rows([golden_data.log(case)])
 
 
+def test_a_url_is_no_pattern(spark, tmp_path):
+    folder = tmp_path / "copy [1] {a,b} of*"
+    folder.mkdir()
+    (source,) = golden_data.log("corrupt/fine").glob("__consumer_offsets-*")
+    (folder / source.name).symlink_to(source)
+    assert replay(spark, f"file:{folder}").summary.records == 338
+
+
+def test_a_folder_whose_name_is_not_utf8_is_spelled_out(spark, tmp_path):
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    try:
+        os.makedirs(folder)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    log = golden_data.log("corrupt/magic-3/__consumer_offsets-1")
+    os.symlink(log, folder + b"/__consumer_offsets-1")
+    (fault,) = replay(spark, os.fsdecode(folder)).faults.collect()
+    assert fault.file.startswith(f"{tmp_path}/caf\\udce9/__consumer_offsets-1/")
+
+
 def test_faults_of_a_url_name_it(spark):
     url = golden_data.log("corrupt/magic-3").as_uri()
     (fault,) = replay(spark, url).faults.collect()
@@ -212,7 +234,7 @@ def test_a_time_and_a_choice_of_groups_hold(spark):
     names = sorted(g["group_id"] for g in golden_data.json_of("default50", "groups.json")["groups"])
     moment = datetime.fromtimestamp(at_ms / 1000, tz=timezone.utc)
     theirs = local_rows([path], at_ms=at_ms, groups=frozenset(names[:9]))
-    assert spark_rows(spark, [path], at=at_ms, groups=names[:9]) == theirs
+    assert spark_rows(spark, [path], at=np.int64(at_ms), groups=names[:9]) == theirs
     assert spark_rows(spark, [path], at=moment.isoformat(), groups=names[:9]) == theirs
     assert theirs["offsets"]
 
@@ -246,6 +268,7 @@ def test_a_fault_stops_a_replay_that_is_told_to_stop(spark):
         ({"paths": ["a", "file:/b"]}, "either plain paths or URLs"),
         ({"paths": "a", "at": "yesterday"}, "not a time"),
         ({"paths": "a", "at": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001
+        ({"paths": "a", "at": 5.5}, "at must be an integer"),
         ({"paths": "a", "on_fault": "panic"}, "on_fault must be one of"),
         ({"paths": "nowhere://host/log"}, "nowhere"),
     ],
