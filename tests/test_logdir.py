@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import golden_data
 from coterie._core.reader import LogReader
-from coterie.logdir import cut_points, find_segments, read_segment
+from coterie.errors import LogError
+from coterie.logdir import cut_points, find_segments, left_alone, read_segment
 
 DATA = b"".join(path.read_bytes() for path in golden_data.segments("transactions"))
 STARTS = [batch.position for batch in LogReader(DATA)]
@@ -87,3 +88,24 @@ def test_of_a_segment_that_lies_there_twice_one_is_named_and_left_alone(tmp_path
     listing = find_segments([tmp_path])
     assert [s.path for s in listing.segments] == [str(folder / f"{0:020d}.log")]
     assert listing.passed_over == (str(folder / f"{0:020d}.log.zst"),)
+    assert left_alone(listing.passed_over[0]).endswith("the same segment lies beside it")
+
+
+def test_a_number_that_no_partition_can_have_makes_no_partition_folder(tmp_path):
+    (segment, *_) = golden_data.segments("basic")
+    for number in ("99999999999", "٣", "1x"):
+        folder = tmp_path / f"__consumer_offsets-{number}"
+        folder.mkdir()
+        (folder / segment.name).write_bytes(segment.read_bytes())
+    with pytest.raises(LogError, match="no __consumer_offsets-N folder in it"):
+        find_segments([tmp_path])
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_a_compressed_file_without_a_byte_is_not_whole(tmp_path, suffix):
+    folder = tmp_path / "__consumer_offsets-5"
+    folder.mkdir()
+    (folder / f"{0:020d}.log.{suffix}").touch()
+    (segment,) = find_segments([tmp_path]).segments
+    with pytest.raises(LogError, match=rf"not a whole \.{suffix} file"):
+        read_segment(segment)

@@ -49,6 +49,12 @@ def test_any_other_text_is_refused_with_the_forms(text):
         parse_time(text)
 
 
+@pytest.mark.parametrize("text", ["٣", "٢026-01-31T14:05:00Z"])
+def test_digits_of_other_scripts_are_refused(text):
+    with pytest.raises(ValueError, match="epoch milliseconds"):
+        parse_time(text)
+
+
 @given(st.integers(0, 400), st.integers(0, 23), st.integers(0, 59), st.integers(0, 999))
 def test_a_length_of_time_is_the_sum_of_its_units(days, hours, minutes, ms):
     length = timedelta(days=days, hours=hours, minutes=minutes, milliseconds=ms)

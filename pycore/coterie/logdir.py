@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 TOPIC = "__consumer_offsets"
-PARTITION_FOLDER = re.compile(r"__consumer_offsets-(\d+)")
-ASIDE_FOLDER = re.compile(r"__consumer_offsets-\d+\..*-(?:delete|stray|future)")
+PARTITION_FOLDER = re.compile(r"__consumer_offsets-([0-9]{1,9})")  # any more is no int32
+ASIDE_FOLDER = re.compile(r"__consumer_offsets-[0-9]+\..*-(?:delete|stray|future)")
 SEGMENT_FILE = re.compile(r"(.*)\.log(?:\.(zst|gz))?")
-OFFSET_NAME = re.compile(r"\d{20}")
+OFFSET_NAME = re.compile(r"[0-9]{20}")
 ASIDE_FILE = (".swap", ".cleaned", ".deleted")
 MAP_FROM_BYTES = 64 << 20  # below, one read is as quick as a mapping and holds no file open
 ASK_FOR = f"give a folder of {TOPIC}-N folders, one such folder, or a segment (.log)"
@@ -60,6 +60,12 @@ class Segment:
     def name(self) -> str:
         """The path as text that any output takes: bytes that are not UTF-8 are spelled out."""
         return self.path.encode("utf-8", "backslashreplace").decode("utf-8")
+
+    @property
+    def log_name(self) -> str:
+        """The name of the ``.log`` file, also where it is compressed as a whole."""
+        name = os.path.basename(self.path)
+        return name if self.compression is None else name.removesuffix(f".{self.compression}")
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,14 @@ def listing_of(found: Iterable[Segment], aside: Iterable[str]) -> Listing:
         else:
             kept.append(segment)
     return Listing(tuple(kept), tuple(sorted(left)))
+
+
+def left_alone(path: str) -> str:
+    """Return what to say of a path that was passed over: which, and why."""
+    name = os.path.basename(path)
+    if name.endswith(ASIDE_FILE) or ASIDE_FOLDER.fullmatch(name):
+        return f"{path}: left alone, Kafka has set it aside"
+    return f"{path}: left alone, the same segment lies beside it"
 
 
 def _log_order(segment: Segment) -> tuple[int, int]:
@@ -268,7 +282,7 @@ def inflate(data: bytes, segment: Segment) -> Buffer:
         if segment.compression == "zst":
             return memoryview(cramjam.zstd.decompress(data))
         parts = []
-        while data:
+        while data or not parts:
             member = zlib.decompressobj(31)
             parts.append(member.decompress(data))
             if not member.eof:

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta, timezone
 
 ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?"
-    r"\s?(Z|z|[+-]\d\d(?::?\d\d)?)?"
+    r"\s?(Z|z|[+-]\d\d(?::?\d\d)?)?",
+    re.ASCII,
 )
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MAX_MS = (1 << 63) - 1
@@ -23,7 +24,7 @@ def parse_time(text: str) -> int:
         It is no time, or one without a zone; the message says how to write it.
     """
     text = text.strip()
-    if re.fullmatch(r"[+-]?\d+", text):
+    if re.fullmatch(r"[+-]?[0-9]+", text):
         if abs(int(text)) > MAX_MS:
             raise ValueError(f"{text!r} is beyond any time; {FORMS}")
         return int(text)
@@ -62,7 +63,7 @@ def format_time(epoch_ms: int) -> str:
 
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?")
+DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?", re.ASCII)
 
 
 def parse_duration(text: str) -> int:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -116,7 +115,7 @@ class ConsumerOffsetsReader(DataSourceReader):
         for batch in record_batches(
             data,
             partition=segment.partition,
-            segment=os.path.basename(segment.path),
+            segment=segment.log_name,
             position=partition.start,
             names=list(dict.fromkeys(names)),
         ):

@@ -91,6 +91,15 @@ def test_rows_equal_kafkas_own_decode(source, case):
         assert {name: one[name] for name in known} == known
 
 
+def test_a_compressed_segment_has_the_name_of_its_log_file(source, tmp_path):
+    (segment, *_) = (LOGS / "basic/__consumer_offsets-0").glob("*.log")
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    (folder / f"{segment.name}.gz").write_bytes(gzip.compress(segment.read_bytes()))
+    rows = source.read.format("consumer_offsets").load(str(tmp_path)).select("segment").distinct()
+    assert [row.segment for row in rows.collect()] == [segment.name]
+
+
 def test_raw_bytes_are_those_of_the_marker(source):
     frame = source.read.format("consumer_offsets").load(str(LOGS / "transactions"))
     rows = frame.where("is_control").select("offsets_partition", "log_offset", "key", "value")

@@ -35,7 +35,7 @@ from coterie.insight.asking import (
     missing_groups,
 )
 from coterie.insight.fields import Fields
-from coterie.logdir import Listing, find_segments
+from coterie.logdir import Listing, find_segments, left_alone
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Draw = Callable[[list[Row]], Iterable[RenderableType]]
@@ -153,7 +153,7 @@ def told_parts(request: Request, listing: Listing, answer: Asker) -> Iterator[Pa
 def say_left_out(listing: Listing, faults: int) -> None:
     """Say what of a log was left alone, and how many corrupt places were left out."""
     for path in listing.passed_over:
-        say(f"coterie: {path}: left alone, Kafka has set it aside")
+        say(f"coterie: {left_alone(path)}")
     if faults:
         say(f"coterie: {faults} corrupt places were left out; `coterie verify` lists them")
 

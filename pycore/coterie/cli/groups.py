@@ -12,7 +12,7 @@ from coterie.cli.failures import say
 from coterie.cli.params import at_option, group_option, logs_argument
 from coterie.cli.progress import TerminalProgress
 from coterie.local import scan_state
-from coterie.logdir import find_segments
+from coterie.logdir import find_segments, left_alone
 from coterie.rows import java_order
 from coterie.state import PartialState, ScanOptions
 
@@ -101,7 +101,7 @@ def _check(**options: Any) -> str:
 def fold_logs(logs: tuple[str, ...], at_ms: int | None) -> PartialState:
     """Fold whole logs in this process; say what was left alone or out."""
     for name in find_segments(logs).passed_over:
-        say(f"coterie: {name}: left alone, Kafka has set it aside")
+        say(f"coterie: {left_alone(name)}")
     with TerminalProgress() as progress:
         state = scan_state(logs, ScanOptions(at_ms=at_ms), progress)
     faults = sum(len(fold.faults) for fold in state.partitions.values())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import click
 
 from coterie.cli.failures import say
 from coterie.cli.params import group_option, logs_argument
-from coterie.logdir import find_segments, read_segment
+from coterie.logdir import find_segments, left_alone, read_segment
 from coterie.records import JsonLines, Told, segment_records
 
 LINES_AT_ONCE = 2_000
@@ -41,15 +40,12 @@ def command(logs: tuple[str, ...], groups: tuple[str, ...]) -> None:
     only = frozenset(groups) or None
     out = sys.stdout.buffer  # JSON is UTF-8, whatever the locale says
     for segment in listing.segments:
-        name = os.path.basename(segment.path)
-        if segment.compression is not None:
-            name = name[: -len(segment.compression) - 1]
         lines: list[str] = []
         to_line = JsonLines().line
         for row in segment_records(
             read_segment(segment),
             partition=segment.partition,
-            segment=name,
+            segment=segment.log_name,
             groups=only,
             tell=teller(segment.path),
         ):
@@ -60,4 +56,4 @@ def command(logs: tuple[str, ...], groups: tuple[str, ...]) -> None:
         if lines:
             out.write(("\n".join(lines) + "\n").encode("utf-8", "surrogatepass"))
     for path in listing.passed_over:
-        say(f"coterie: {path}: left alone, Kafka has set it aside")
+        say(f"coterie: {left_alone(path)}")

@@ -14,7 +14,7 @@ from coterie.cli.outfolder import whole_folder
 from coterie.cli.params import at_option, group_option, logs_argument, on_fault_option
 from coterie.cli.progress import TerminalProgress
 from coterie.engine import ReplayRequest, Summary, fault_line, find_engine, missing_module
-from coterie.logdir import find_segments
+from coterie.logdir import find_segments, left_alone
 from coterie.state import ScanOptions
 from coterie.times import format_time
 
@@ -116,7 +116,7 @@ def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[s
         lines.append(f"fault: and {rest:,} more: see the table faults, or coterie verify")
     for version, number in summary.unknown_versions.items():
         lines.append(f"key version {version}: {count(number, 'record')} passed over")
-    lines += [f"left alone: {name}" for name in summary.passed_over]
+    lines += [left_alone(name) for name in summary.passed_over]
     return lines + trust_lines(summary, at_ms)
 
 

@@ -13,7 +13,7 @@ from coterie.cli.failures import say
 from coterie.cli.params import logs_argument
 from coterie.cli.progress import TerminalProgress
 from coterie.engine import Progress
-from coterie.logdir import Listing, Segment, cut_points, find_segments, read_segment
+from coterie.logdir import Listing, Segment, cut_points, find_segments, left_alone, read_segment
 from coterie.state import ScanOptions
 
 PIECE_BYTES = 64 << 20
@@ -36,7 +36,7 @@ def command(logs: tuple[str, ...]) -> None:
             click.echo(json.dumps(dict(zip(FIELDS, fault, strict=True)), ensure_ascii=False))
             count += 1
     for name in listing.passed_over:
-        say(f"coterie: {name}: left alone, Kafka has set it aside")
+        say(f"coterie: {left_alone(name)}")
     if count:
         raise click.exceptions.Exit(1)
 
