@@ -10,6 +10,7 @@ import pytest
 from commandline import coterie
 from coterie import scan
 from coterie.logdir import find_segments, read_segment
+from coterie.messages import encode_batch
 from coterie.records import JsonLines, segment_records, to_json
 from golden_data import LOGS, cases, corrupt_cases, segments, wide
 
@@ -101,3 +102,16 @@ def test_every_record_of_the_wide_log_equals_kafkas_own_decode():
         for row in segment_records(data, partition=segment.partition, segment=name):
             assert json.loads(lines.line(row)) == json.loads(next(known))
     assert next(known, None) is None
+
+
+@pytest.mark.parametrize("keys", [["ffff0001"], ["00000009", "00000009"], ["00000001", "00000009"]])
+def test_a_marker_is_told_as_the_fold_judges_it_by_its_first_record(keys):
+    pairs = [(i, 1000, bytes.fromhex(key), bytes(6)) for i, key in enumerate(keys)]
+    data = encode_batch(pairs, producer_id=7, producer_epoch=0, transactional=True, control=True)
+    told = []
+    tell = lambda *fault: told.append(fault)  # noqa: E731
+    rows = list(segment_records(data, partition=0, segment="s", tell=tell))
+    (fold,) = scan(data).partitions.values()
+    assert [fault[:4] for fault in told] == [fault[1:5] for fault in fold.faults]
+    assert len(rows) == len(keys)
+    assert (rows[0]["control"]["type"] == "COMMIT") == (not told)

@@ -136,7 +136,8 @@ def segment_records(
             row["batch"] = head
             if batch.is_control:
                 row["control"] = _control(record)
-                if row["control"]["type"] not in TRANSACTION_MARKERS and tell is not None:
+                is_marker = row["control"]["type"] in TRANSACTION_MARKERS
+                if not is_marker and record is batch.records[0] and tell is not None:
                     detail = f"a control batch of type {row['control']['type']}"
                     tell(batch.position, batch.base_offset, "marker", None, detail)
             else:
@@ -182,8 +183,9 @@ def _place(
 def _control(record: LogRecord) -> dict[str, Any]:
     """Return a marker's fields. Sources: ControlRecordType, EndTransactionMarker."""
     key, value = record.key, record.value
-    number = int.from_bytes(key[2:4], "big", signed=True) if key and len(key) >= 4 else None
-    name = CONTROL_TYPES.get(number, "UNKNOWN") if number is not None else "UNKNOWN"
+    name = "UNKNOWN"
+    if key is not None and len(key) >= 4 and key[0] < 0x80:  # a version below 0 says no type
+        name = CONTROL_TYPES.get(int.from_bytes(key[2:4], "big", signed=True), name)
     found: dict[str, Any] = {"type": name, "key": key, "value": value}
     if name in TRANSACTION_MARKERS and value is not None and len(value) >= 6:
         found["coordinator_epoch"] = int.from_bytes(value[2:6], "big", signed=True)
