@@ -6,6 +6,7 @@ import pytest
 
 from coterie._core.columns import KIND_NAMES, decode_columns
 from coterie._core.reader import LogReader
+from coterie.messages import encode_batch
 from golden_data import cases, corrupt_cases, segments
 
 ALL = [*cases(), *(f"corrupt/{case}" for case in corrupt_cases())]
@@ -84,3 +85,12 @@ def check_row(columns, row, batch, record):
             int(columns["expire_timestamp"][row]),
         )
         assert found == commit_fields(record.value)
+
+
+@pytest.mark.parametrize("codec", [0, 1, 4])
+def test_a_marker_is_one_however_its_batch_is_compressed(codec):
+    pair = (0, 1000, bytes.fromhex("00000001"), bytes(6))
+    data = encode_batch([pair], producer_id=7, transactional=True, control=True, codec=codec)
+    columns = decode_columns(data)
+    assert columns["batches"]["marker"].tolist() == [1]
+    assert [KIND_NAMES[kind] for kind in columns["kind"]] == ["marker"]

@@ -214,7 +214,7 @@ cdef class Columns:
         if self.groups.failed or self.topics.failed:
             raise MemoryError
         if batch.control:
-            marker = self.mark(batch, first)
+            marker = self.mark(batch, first, scratch)
         self.add_batch_row(batch, marker, first)
         if self.faulty:
             self.note_faulty(batch, first)
@@ -241,7 +241,7 @@ cdef class Columns:
         self.batch_count += 1
         return 0
 
-    cdef int mark(self, const Batch* batch, Py_ssize_t first) except -2:
+    cdef int mark(self, const Batch* batch, Py_ssize_t first, Records scratch) except -2:
         """Rows of a control batch are markers, whatever their keys look like."""
         cdef Py_ssize_t i
         for i in range(first, self.n):
@@ -251,7 +251,9 @@ cdef class Columns:
         cdef Record record
         cdef int marker = -1
         cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
-        if self.n > first and batch.codec == 0 and record_v2(&cur, batch, &record) == OK:
+        if self.n > first and batch.codec != 0:
+            read_marker(&scratch.items[0], &marker)
+        elif self.n > first and record_v2(&cur, batch, &record) == OK:
             read_marker(&record, &marker)
         return marker if marker >= 0 else -1
 
