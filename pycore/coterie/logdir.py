@@ -281,7 +281,7 @@ def inflate(data: bytes, segment: Segment) -> Buffer:
     try:
         if segment.compression == "zst":
             return memoryview(cramjam.zstd.decompress(data))
-        parts = []
+        parts: list[bytes] = []
         while data or not parts:
             member = zlib.decompressobj(31)
             parts.append(member.decompress(data))
