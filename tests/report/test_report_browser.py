@@ -202,6 +202,23 @@ def test_one_partition_of_the_offsets_can_be_looked_at(browser, made):
     assert told[0].startswith(f"1 partition, {line['commits']} commit")
 
 
+AXES = """
+return [...document.querySelectorAll(".chart")].map((one) => {
+  const chart = echarts.getInstanceByDom(one), [from, to] = arguments;
+  return [from, to].map((ms) => Math.round(chart.convertToPixel({ xAxisIndex: 0 }, ms)));
+});
+"""
+
+
+def test_one_time_stands_at_one_place_in_all_charts_of_a_group(browser, made):
+    path, page = made
+    browser.open(path, GROUP)
+    places = browser.script(AXES, *page.detail(GROUP)["extent"])
+    assert len(places) == 3
+    assert places[0] == places[1] == places[2]
+    assert places[0][1] - places[0][0] > 500
+
+
 def test_an_unknown_group_is_said_and_leads_back(browser, made):
     path, _ = made
     browser.open(path, "no such <b>group</b>")

@@ -128,12 +128,12 @@ SECTIONS = (
         },
         lambda row: True,
         words={"rule": expire.RULES},
-        column=Column("next_expiry", "Next expiry (UTC)", "second", next_expiry),
+        column=Column("next_expiry", "Next expiry (UTC)", "minute", next_expiry),
     ),
     Section(
         "findings",
         "What looks wrong",
-        "Findings of the audit, each with the record that shows it.",
+        "Findings of the audit, each with the record that shows it: its batch begins at the byte.",
         "audit",
         lambda basis: audit.Ask(),
         {
@@ -144,12 +144,11 @@ SECTIONS = (
             "detail": "Detail",
             "count": "Records",
             "log_offset": "Log offset",
-            "file": "File",
             "position": "Byte",
+            "file": "File",
         },
         lambda row: True,
         nothing="The audit found nothing.",
-        words={"kind": audit.KINDS},
         column=Column("findings", "Findings", "number", len),
     ),
 )

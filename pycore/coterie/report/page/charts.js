@@ -50,7 +50,8 @@ const NARROW = 600;  // px of the window
 
 function base(extent, { slider = false, aside = false } = {}) {
   const text = colour("quiet"), line = colour("line");
-  const time = { type: "time", axisLabel: { color: text, hideOverlap: true }, splitNumber: 6,
+  // Bars would widen the axis of their chart, and times would stand elsewhere than in the others.
+  const time = { type: "time", containShape: false, axisLabel: { color: text, hideOverlap: true }, splitNumber: 6,
     axisLine: { lineStyle: { color: line } }, splitLine: { show: false } };
   if (extent) Object.assign(time, { min: extent[0], max: Math.max(extent[1], extent[0] + 1) });
   return {

@@ -45,10 +45,11 @@ const FORMATS = {
   text: (value) => value === null || value === undefined || value === "" ? NONE : visible(value),
   number: formatNumber,
   time: formatTime,
+  minute: (ms) => formatTime(ms).replace(/:\d+\.\d+$/, ""),
   second: (ms) => formatTime(ms).replace(/\.\d+$/, ""),
   duration: formatDuration,
 };
-const CLASSES = { text: "text", number: "number", time: "time", second: "time", duration: "number" };
+const CLASSES = { text: "text", number: "number", time: "time", second: "time", minute: "time", duration: "number" };
 
 function plural(count, what) {
   return formatNumber(count) + " " + what + (count === 1 ? "" : "s");

@@ -29,6 +29,7 @@ function address(group) {
 
 function groupColumns() {
   const column = (name, label, kind) => ({ label, kind, value: (row) => row[COLUMN[name]] });
+  const counted = DATA.counted.map(({ name, label, kind }) => column(name, label, kind));
   return [
     { ...column("group", "Group", "text"), header: true, node: (row) =>
       el("a", { href: address(row[COLUMN.group]), title: row[COLUMN.group].length > 60 ? visible(row[COLUMN.group]) : null }, visible(row[COLUMN.group]) || "(empty id)") },
@@ -36,8 +37,9 @@ function groupColumns() {
     column("protocol", "Protocol", "text"),
     column("members", "Members", "number"), column("partitions", "Partitions", "number"),
     column("commits", "Commits", "number"), column("rebalances", "Rebalances", "number"),
+    ...counted.filter((one) => one.kind === "number"),
     column("last_commit", "Last commit (UTC)", "second"),
-    ...DATA.counted.map(({ name, label, kind }) => column(name, label, kind)),
+    ...counted.filter((one) => one.kind !== "number"),
   ];
 }
 
@@ -81,6 +83,7 @@ function overview(main) {
       el("label", { for: "search" }, "Find by group or topic", input),
       el("label", { for: "state" }, "State", select), found),
     table.element);
+  table.element.classList.add("groups");
   charts.forEach((chart) => chart.start("overview"));
   echarts.connect("overview");
   window.addEventListener("hashchange", () => { search.sorted = table.sorted; }, { once: true });
