@@ -1,9 +1,14 @@
 """What every question's command does with its rows."""
 
+import csv
 import io
 
+import pytest
+
+from commandline import coterie_ok
 from coterie.cli.asking import show_table
 from coterie.insight.shapes import csv_lines, json_lines, table
+from golden_data import log
 
 FIELDS = {
     "group_id": "string",
@@ -45,6 +50,28 @@ def test_control_characters_of_a_name_do_not_reach_the_terminal():
     out = io.StringIO()
     show_table([table(FIELDS, [row])], out)
     assert "a\\x1b[2Jb\\nc" in out.getvalue()
+
+
+def test_a_name_with_any_end_of_line_comes_back_from_csv_as_it_was():
+    names = ["a\rb", "a\nb", "a\r\nb", "a\r", "=1+1", 'say "hi", twice']
+    text = "".join(csv_lines(FIELDS, [{**ROW, "group_id": name} for name in names]))
+    assert [row["group_id"] for row in csv.DictReader(io.StringIO(text, newline=""))] == names
+    assert text.startswith("group_id,at,count,sure,all\n")
+
+
+def test_a_title_is_no_markup_and_stays_on_its_line():
+    title = f"group pay[eu] [/b] {'x' * 200}: 1 moved"
+    out = io.StringIO()
+    show_table([table(FIELDS, [ROW], title)], out)
+    assert out.getvalue().splitlines()[0] == title
+
+
+@pytest.mark.parametrize(
+    "args", [("explain",), ("explain", "--format=csv"), ("metrics",), ("metrics", "--format=json")]
+)
+def test_before_the_first_record_there_is_no_group_and_that_is_said(args):
+    told = coterie_ok(*args, log("transactions"), "--at", 1000)
+    assert told.stderr == "coterie: no group to show as of 1970-01-01T00:00:01.000Z\n"
 
 
 def test_no_rows_are_an_empty_array_and_a_heading():

@@ -36,6 +36,7 @@ from coterie.insight.asking import (
 )
 from coterie.insight.fields import Fields
 from coterie.logdir import Listing, find_segments, left_alone
+from coterie.times import format_time
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Draw = Callable[[list[Row]], Iterable[RenderableType]]
@@ -148,6 +149,11 @@ def told_parts(request: Request, listing: Listing, answer: Asker) -> Iterator[Pa
             progress.clear()
             yield part
     say_left_out(listing, faults)
+
+
+def say_no_group(at_ms: int | None) -> None:
+    """Say that there is nothing to show, so that an empty output is not taken for a failure."""
+    say("coterie: no group to show" + ("" if at_ms is None else f" as of {format_time(at_ms)}"))
 
 
 def say_left_out(listing: Listing, faults: int) -> None:

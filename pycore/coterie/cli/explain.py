@@ -102,7 +102,8 @@ def command(
         *read_told(request_logs, brokerlog.read_request_log, log_zone),
     ]
     ask = explain.Ask(flap_count, flap_window, tuple(told))
-    asking.put(explain.NAME, ask, options, at_ms=at_ms, draw=draw)
+    if not asking.put(explain.NAME, ask, options, at_ms=at_ms, draw=draw):
+        asking.say_no_group(at_ms)
 
 
 def read_told(names: Iterable[str], read: Reading, zone: str) -> Iterator[brokerlog.Told]:

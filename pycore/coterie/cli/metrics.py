@@ -80,9 +80,12 @@ def command(
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
     ask = metrics.Ask(group_filter, group_exclude, topic_filter, topic_exclude, ends)
     if options["form"] != TEXT:
-        asking.put(metrics.NAME, ask, options, at_ms=at_ms)
+        if not asking.put(metrics.NAME, ask, options, at_ms=at_ms):
+            asking.say_no_group(at_ms)
         return
     parts = asking.parts_of(metrics.NAME, ask, options, at_ms=at_ms)
     rows = [row for part in parts for row in part.rows]
     with asking.out_file(options) as path, asking.text_of(path) as out:
         out.writelines(prometheus.text_lines(rows, names, granularity))
+    if not rows:
+        asking.say_no_group(at_ms)

@@ -80,7 +80,7 @@ def write_reset(rows: list[Row], at_ms: int, options: dict[str, Any]) -> None:
 def reset_lines(rows: Iterable[Row], *, with_group: bool) -> Iterator[str]:
     """Yield the lines of a file for ``--from-file``: no heading, a line a partition."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv.writer(out, lineterminator=shapes.ROW_END)
     for row in rows:
         group = [row["group_id"]] if with_group else []
         writer.writerow([*group, row["topic"], row["partition"], row["offset"]])

@@ -16,6 +16,7 @@ from coterie.insight.fields import Fields
 from coterie.times import format_time
 
 MISSING = "-"
+ROW_END = "\r\n"  # what the csv module writes; it quotes a cell with either, so a lone CR too
 NUMBERS = ("int32", "int64", "double")
 Row = dict[str, Any]
 
@@ -32,7 +33,7 @@ def json_lines(rows: Iterable[Row]) -> Iterator[str]:
 def csv_lines(fields: Fields, rows: Iterable[Row]) -> Iterator[str]:
     """Yield CSV under one heading; what is not known is empty, lists and structs are JSON."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(fields), lineterminator="\n")
+    writer = csv.DictWriter(out, list(fields), lineterminator=ROW_END)
     writer.writeheader()
     for row in rows:
         yield taken(out)
@@ -41,8 +42,8 @@ def csv_lines(fields: Fields, rows: Iterable[Row]) -> Iterator[str]:
 
 
 def taken(out: io.StringIO) -> str:
-    """Return what was written, and forget it."""
-    text = out.getvalue()
+    """Return the row that was written, on a line of its own, and forget it."""
+    text = out.getvalue().removesuffix(ROW_END) + "\n"
     out.seek(0)
     out.truncate()
     return text
@@ -80,8 +81,15 @@ def add_column(drawn: Table, title: str, kind: Any) -> None:
 
 
 def plain_table(title: str | None = None) -> Table:
-    """Return an empty table in the style of all."""
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    """Return an empty table in the style of all.
+
+    The title is a text as it stands: a string would be read as markup, and a name like ``a[b]``
+    would lose its end, and it would be broken where the table is narrower.
+    """
+    above = None
+    if title is not None:
+        above = Text(title, style="table.title", no_wrap=True, overflow="ignore")
+    return Table(title=above, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
 
 
 def heading(name: str) -> str:
