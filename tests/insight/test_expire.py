@@ -237,6 +237,20 @@ def test_the_tables_name_each_group_and_each_offset(tmp_path):
     assert "1970-01-02T00:00:01.000Z" in told  # under a day's retention
 
 
+def test_a_group_that_is_there_is_not_called_gone_where_only_what_was_removed_is_shown():
+    asked = ("expire", log("old-formats"), "--status", "removed")
+    kafkas = {
+        group["group_id"]: group["state"]
+        for group in json_of("old-formats", "groups.json")["groups"]
+    }
+    lines = [line.split() for line in coterie_ok(*asked).stdout.splitlines()[4:] if line]
+    assert all(line[1] == kafkas.get(line[0], "gone") for line in lines)
+    assert {line[1] for line in lines} == {"Stable", "gone"}
+    headings = coterie_ok(*asked, "--offsets", "--group", "old0-g0", "--group", "old0-g1").stdout
+    assert "group old0-g0: Stable\n" in headings
+    assert "group old0-g1: gone\n" in headings
+
+
 def test_as_parquet_it_comes_whole(tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
     out = tmp_path / "out.parquet"

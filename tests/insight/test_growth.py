@@ -259,6 +259,11 @@ def test_both_engines_give_the_same_rows(engine):
         assert row == expected
 
 
+def test_where_no_group_commits_too_often_that_is_said_instead_of_an_empty_topic():
+    told = coterie_ok("growth", log("connect"), "--too-often")
+    assert told.stdout == "no group commits a partition more than every 1s\n"
+
+
 def test_only_groups_that_commit_too_often_are_shown_where_that_is_asked():
     told = coterie_ok("growth", log("basic"), "--too-often", "--interval", "3s", "--format", "json")
     found = [place_of(row) for row in json.loads(told.stdout)]

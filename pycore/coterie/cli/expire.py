@@ -18,6 +18,7 @@ from coterie.insight.asking import Request, Row, find_asker
 from coterie.times import format_duration, format_time
 
 DEFAULT = "7d"
+GONE = "gone"  # instead of a state: the log knows the group, the coordinator no longer does
 OFFSET_FIELDS = (
     *("topic", "partition", "offset", "commit_timestamp", "status", "rule"),
     *("expires_at", "removed_at"),
@@ -84,8 +85,11 @@ def command(
         retention_ms = expire.Ask.retention_ms
         notes.append(f"retention is {DEFAULT}, Kafka's default; --retention sets the broker's")
     ask = expire.Ask(now_ms, retention_ms, what_if_ms)
+    states: dict[str, str] = {}  # of the groups that are there, whichever of their rows are shown
 
     def wanted(row: Row) -> bool:
+        if row["status"] != expire.REMOVED:
+            states[row["group_id"]] = row["state"]
         if within_ms is not None and not goes_within(row, within_ms):
             return False
         return (not status or row["status"] in status) and (not idle or is_idle(row))
@@ -94,7 +98,7 @@ def command(
     rows = (row for part in parts for row in part.rows if wanted(row))
 
     def draw(rows: list[Row]) -> Iterable[RenderableType]:
-        return draw_offsets(rows, ask) if by_offset else draw_groups(rows, ask)
+        return (draw_offsets if by_offset else draw_groups)(rows, ask, states)
 
     asking.show(expire.FIELDS, rows, options, draw=draw)
     for note in notes:
@@ -140,10 +144,15 @@ def by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def draw_groups(rows: list[Row], ask: expire.Ask) -> Iterator[RenderableType]:
+def draw_groups(
+    rows: list[Row], ask: expire.Ask, states: dict[str, str]
+) -> Iterator[RenderableType]:
     """Yield a table of a line a group, those that lose offsets first."""
     kept = {f"gone_at_{format_duration(ms)}": "int64" for ms in ask.what_if_ms}
-    lines = [group_line(group, theirs, ask) for group, theirs in by_group(rows).items()]
+    lines = [
+        {"state": states.get(group, GONE), **group_line(group, theirs, ask)}
+        for group, theirs in by_group(rows).items()
+    ]
     lines.sort(key=lambda line: (line["next_at"] is None, line["next_at"] or 0))
     title = (
         f"{plural(len(lines), 'group')} at {format_time(ask.now_ms)}, "
@@ -161,7 +170,6 @@ def group_line(group: str, rows: list[Row], ask: expire.Ask) -> Row:
     next_at = min(times, default=None)
     line = {
         "group": group,
-        "state": head["state"] if standing else "gone",
         "idle_since": head["idle_since"],
         "offsets": sum(counts[status] for status in expire.STATUSES) - counts[expire.REMOVED],
         **{status: counts[status] for status in expire.STATUSES},
@@ -176,7 +184,9 @@ def group_line(group: str, rows: list[Row], ask: expire.Ask) -> Row:
     return line
 
 
-def draw_offsets(rows: list[Row], ask: expire.Ask) -> Iterator[RenderableType]:
+def draw_offsets(
+    rows: list[Row], ask: expire.Ask, states: dict[str, str]
+) -> Iterator[RenderableType]:
     """Yield a table for each group: its offsets one by one."""
     fields: dict[str, Any] = {name: expire.FIELDS[name] for name in OFFSET_FIELDS}
     fields |= {"in": "string"}
@@ -192,9 +202,8 @@ def draw_offsets(rows: list[Row], ask: expire.Ask) -> Iterator[RenderableType]:
             lines.append(line)
         idle = theirs[0]["idle_since"]
         since = "" if idle is None else f", idle since {format_time(idle)}"
-        yield shapes.table(
-            fields, lines, f"group {shapes.printable(group)}: {theirs[0]['state']}{since}"
-        )
+        state = states.get(group, GONE)
+        yield shapes.table(fields, lines, f"group {shapes.printable(group)}: {state}{since}")
 
 
 def plural(count: int, what: str) -> str:

@@ -13,6 +13,7 @@ from coterie.cli import asking
 from coterie.cli.params import DURATION
 from coterie.insight import growth, shapes
 from coterie.insight.asking import Row
+from coterie.times import format_duration
 
 SUMMED = (
     *("records", "bytes", "tombstones", "requests", "superseded_records"),
@@ -52,7 +53,10 @@ COLUMNS = {
 )
 @click.option("--too-often", is_flag=True, help="Only groups that commit too often.")
 @click.option(
-    "--every", "every_ms", type=DURATION, help="Count over time, in spans of this length."
+    "--every",
+    "every_ms",
+    type=DURATION,
+    help="Count over time: a line of the table is a span of this length, whatever --by and --top.",
 )
 def command(
     by: str, top: int, interval_ms: int, too_often: bool, every_ms: int | None, **options: Any
@@ -69,6 +73,10 @@ def command(
     rows = (row for part in parts for row in part.rows if row["too_often"] or not too_often)
 
     def draw(rows: list[Row]) -> Iterable[RenderableType]:
+        if too_often and not rows:
+            return [
+                Text(f"no group commits a partition more than every {format_duration(interval_ms)}")
+            ]
         if every_ms is not None:
             return draw_over_time(rows)
         return draw_totals(rows, by.split("-"), top)
