@@ -369,6 +369,17 @@ def test_a_brokers_log_that_is_cut_or_no_text_is_told_in_one_line(tmp_path):
     fails("explain", log("basic"), "--server-log", short, says="short.log.gz")
 
 
+def test_a_brokers_log_of_another_kind_is_told(tmp_path):
+    told = coterie_ok("explain", log("basic"), "--group", "grp-del-again", "--request-log", SERVER)
+    assert told.stderr.startswith(f"coterie: {SERVER}: says nothing of any group")
+    assert len(told.stderr.splitlines()) == 1
+
+
+def test_a_group_without_a_record_up_to_a_time_is_told_with_the_time():
+    options = ("--group", "grp-del-again", "--at", 1000)
+    fails("explain", log("basic"), *options, says="up to 1970-01-01T00:00:01.000Z; ")
+
+
 def test_corrupt_places_are_left_out_and_said():
     told = coterie("explain", log("corrupt/group-value-truncated"))
     assert told.returncode == 0

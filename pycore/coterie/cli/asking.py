@@ -140,7 +140,7 @@ def told_parts(request: Request, listing: Listing, answer: Asker) -> Iterator[Pa
         if request.groups is not None:  # all of a group lies in one partition: few rows
             held = list(parts)
             found = frozenset().union(*(part.found for part in held))
-            missing = missing_groups(request.groups, found)
+            missing = missing_groups(request.groups, found, request.at_ms)
             if missing is not None:
                 raise missing
             parts = iter(held)

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from coterie.cli import asking
-from coterie.cli.failures import Failed
+from coterie.cli.failures import Failed, say
 from coterie.cli.params import DURATION, at_option
 from coterie.errors import CoterieError
 from coterie.insight import brokerlog, explain, shapes
@@ -109,7 +109,10 @@ def command(
 def read_told(names: Iterable[str], read: Reading, zone: str) -> Iterator[brokerlog.Told]:
     """Yield what a broker's logs say; fail in one line where one cannot be read."""
     for name in names:
-        yield from read_one(name, read, zone)
+        told = list(read_one(name, read, zone))
+        if not told:
+            say(f"coterie: {name}: says nothing of any group; is it the log of this option?")
+        yield from told
 
 
 def read_one(name: str, read: Reading, zone: str) -> Iterator[brokerlog.Told]:

@@ -51,7 +51,7 @@ def command(
     with TerminalProgress() as progress:
         facts = read_facts(options["logs"], groups=groups, at_ms=at_ms, progress=progress)
         whole = gather(facts, basis)
-    missing = missing_groups(groups, frozenset(whole.found))
+    missing = missing_groups(groups, frozenset(whole.found), at_ms)
     if missing is not None:
         raise missing
     subtitle = "From " + ", ".join(options["logs"])

@@ -16,6 +16,7 @@ from coterie.engine import Progress, find_entry
 from coterie.errors import CoterieError
 from coterie.insight.facts import PartitionFacts, read_facts
 from coterie.insight.fields import Fields
+from coterie.times import format_time
 
 ASKERS = "coterie.askers"
 Row = dict[str, Any]
@@ -119,13 +120,17 @@ def answer(request: Request, progress: Progress) -> Iterator[Part]:
         yield part_of(facts, question, request.ask)
 
 
-def missing_groups(groups: frozenset[str] | None, found: frozenset[str]) -> CoterieError | None:
+def missing_groups(
+    groups: frozenset[str] | None, found: frozenset[str], at_ms: int | None = None
+) -> CoterieError | None:
     """Return what to raise where a group that was named is not in the log; None: all are."""
     missing = sorted((groups or frozenset()) - found)
     if not missing:
         return None
     names = ", ".join(repr(name) for name in missing)
     which = "group" if len(missing) == 1 else "groups"
+    until = "" if at_ms is None else f" up to {format_time(at_ms)}"
     return CoterieError(
-        f"the log has no record of {which} {names}; `coterie groups LOG --list` names those it has"
+        f"the log has no record of {which} {names}{until}; "
+        "`coterie groups LOG --list` names those it has"
     )
