@@ -230,7 +230,7 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path):
 def test_faults_are_said_and_the_rest_is_given():
     told = coterie("metrics", log("corrupt/flipped-crc"))
     assert told.returncode == 0
-    assert "corrupt places were left out" in told.stderr
+    assert "corrupt place was left out" in told.stderr
     assert samples(told.stdout)[OFFSET][1]
 
 

@@ -200,7 +200,7 @@ def test_a_path_without_a_log_is_told_in_one_line(tmp_path):
 def test_corrupt_places_are_left_out_and_said():
     case = log("corrupt/flipped-crc")
     told = coterie_ok("undo", case, "--all-groups", "--at", "2030-01-01T00:00:00Z")
-    assert "1 corrupt places were left out" in told.stderr
+    assert "1 corrupt place was left out" in told.stderr
 
 
 def test_all_groups_of_a_log_of_a_million_records():

@@ -143,7 +143,7 @@ def test_without_jinja_one_line_says_what_to_install(tmp_path, monkeypatch):
 def test_a_corrupt_log_and_one_without_times_give_a_page(tmp_path):
     told = coterie("report", log("corrupt/flipped-crc"), "-o", tmp_path / "a.html")
     assert told.returncode == 0
-    assert "1 corrupt places were left out" in told.stderr
+    assert "1 corrupt place was left out" in told.stderr
     assert Page(tmp_path / "a.html").data["log"]["faults"] == 1
     coterie_ok("report", log("old-formats"), "-o", tmp_path / "b.html")
     assert Page(tmp_path / "b.html").overview

@@ -18,7 +18,7 @@ import click
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
 
-from coterie.cli.failures import say
+from coterie.cli.failures import say, say_faults
 from coterie.cli.outfile import whole_file
 from coterie.cli.params import group_option, logs_argument
 from coterie.cli.progress import TerminalProgress
@@ -160,8 +160,7 @@ def say_left_out(listing: Listing, faults: int) -> None:
     """Say what of a log was left alone, and how many corrupt places were left out."""
     for path in listing.passed_over:
         say(f"coterie: {left_alone(path)}")
-    if faults:
-        say(f"coterie: {faults} corrupt places were left out; `coterie verify` lists them")
+    say_faults(faults)
 
 
 def check(options: dict[str, Any]) -> None:

@@ -33,6 +33,13 @@ def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
+def say_faults(count: int) -> None:
+    """Say how many corrupt places were left out, if any."""
+    if count:
+        what = "1 corrupt place was" if count == 1 else f"{count} corrupt places were"
+        say(f"coterie: {what} left out; `coterie verify` lists them")
+
+
 def status_of(error: BaseException) -> int:
     """Print what happened, in one line, and return the exit status."""
     status, line = explain(error)

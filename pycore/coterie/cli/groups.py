@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from coterie import tabular, views
-from coterie.cli.failures import say
+from coterie.cli.failures import say, say_faults
 from coterie.cli.params import at_option, group_option, logs_argument
 from coterie.cli.progress import TerminalProgress
 from coterie.local import scan_state
@@ -105,8 +105,7 @@ def fold_logs(logs: tuple[str, ...], at_ms: int | None) -> PartialState:
     with TerminalProgress() as progress:
         state = scan_state(logs, ScanOptions(at_ms=at_ms), progress)
     faults = sum(len(fold.faults) for fold in state.partitions.values())
-    if faults:
-        say(f"coterie: {faults} corrupt places were left out; `coterie verify` lists them")
+    say_faults(faults)
     return state
 
 
