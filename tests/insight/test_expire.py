@@ -226,6 +226,18 @@ def test_a_group_that_is_gone_is_not_idle():
     }
 
 
+def test_a_newer_group_is_idle_since_the_epoch_that_found_it_without_members():
+    epochs = [
+        record["timestamp"]
+        for record in records("kip848")
+        if (key := record.get("key")) and key["version"] == 3  # ConsumerGroupMetadata
+        if "new-empty" in key["data"].values()
+    ]
+    asked = ("expire", log("kip848"), "--idle", "--group", "new-empty", "--format", "json")
+    (row,) = json.loads(coterie_ok(*asked).stdout)
+    assert (row["state"], row["idle_since"]) == ("Empty", epochs[-1])
+
+
 def test_the_tables_name_each_group_and_each_offset(tmp_path):
     asked = ("expire", made_log(tmp_path), "--now", 10_000, "--retention", "9s", "--what-if", "1d")
     told = coterie_ok(*asked).stdout.splitlines()

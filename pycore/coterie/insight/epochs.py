@@ -51,6 +51,18 @@ def timeline(records: list[GroupRecord]) -> list[Row]:
     return rows
 
 
+def empty_since(records: Iterable[GroupRecord]) -> dict[str, int]:
+    """Return when the epoch came since which a group has no members, for those that have none."""
+    found: dict[str, int] = {}
+    for group, theirs in by_group(records).items():
+        for row in timeline(theirs):
+            if row["member_count"] != 0:
+                found.pop(group, None)
+            elif row["timestamp"] is not None:
+                found.setdefault(group, row["timestamp"])
+    return found
+
+
 def _decoded(record: GroupRecord) -> tuple[Row, Row | None]:
     key: Row = decode_key(record.key)
     if record.value is None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie._core.offsets import expired, expiry_rule
+from coterie.insight import epochs
 from coterie.insight.commits import COMMITTED, Commits
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import by_key
@@ -117,7 +118,7 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     held = [standing(group, heads[group], row, undecided) for group, row in present]
     there = {(one.group, one.offset["topic"], one.offset["partition"]) for one in held}
     held += removed(facts, there)
-    idle = idle_since(heads, held)
+    idle = idle_since(heads, held, epochs.empty_since(facts.newer_records))
     found = list(judged(facts.number, held, idle, ask))
     full = {group for group, _, _ in there} | set(pending)
     found += [
@@ -211,16 +212,21 @@ def head_before(facts: PartitionFacts, group: str, log_offset: int) -> dict[str,
     return {"type": "classic", **simple_row()}
 
 
-def idle_since(heads: dict[str, dict[str, Any]], held: Iterable[Held]) -> dict[str, int | None]:
-    """Return since when each group has no members: its state's time, else its last commit's."""
-    since = {
-        group: head["current_state_timestamp"]
+def idle_since(
+    heads: dict[str, dict[str, Any]], held: Iterable[Held], newer: dict[str, int]
+) -> dict[str, int | None]:
+    """Return since when each group has no members: its state's time, else its last commit's.
+
+    ``newer`` has that time of groups of the newer protocols, as far as their epochs tell it.
+    """
+    since: dict[str, int | None] = {
+        group: newer.get(group) if head["type"] != "classic" else head["current_state_timestamp"]
         for group, head in heads.items()
         if not head["members"]
     }
+    untold = {group for group, told in since.items() if told is None}
     for one in held:
-        told = heads.get(one.group, {}).get("current_state_timestamp")
-        if one.group in since and told is None and one.removed_ms is None:
+        if one.group in untold and one.removed_ms is None:
             since[one.group] = max(since[one.group] or -1, one.offset["commit_timestamp"])
     return since
 
