@@ -24,6 +24,13 @@ COMMANDS = [
     ("records",),
     ("groups", "--list"),
     ("explain",),
+    ("undo", "--all-groups", "--at", "1796133900000", "-o", "{out}"),
+    ("expire", "-o", "{out}"),
+    ("growth", "--format", "csv"),
+    ("audit", "--format", "json"),
+    ("lag", "--end-offsets", "{ends}"),
+    ("metrics",),
+    ("report", "-o", "{out}"),
     ("replay", "--engine", "local", "--format", "json", "--out", "{out}"),
 ]
 
@@ -31,8 +38,10 @@ COMMANDS = [
 @pytest.fixture(params=COMMANDS, ids=lambda command: command[0])
 def command(request, tmp_path):
     """A command without its LOG; whatever it is given must leave no output behind."""
-    out = tmp_path / "nowhere" / "out"
-    yield [part.format(out=out) for part in request.param]
+    out, ends = tmp_path / "nowhere" / "out", tmp_path / "ends"
+    if "{ends}" in request.param:
+        ends.write_text("orders:0:10\n")
+    yield [part.format(out=out, ends=ends) for part in request.param]
     assert not out.parent.exists()
 
 
@@ -191,6 +200,24 @@ def test_a_full_disk_leaves_nothing(log, tmp_path, form):
 
     out = tmp_path / "new" / "out"
     fails(*local(log, out, "--format", form), says="File too large", preexec_fn=little_room)
+    assert folder_of(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "question", [("growth", "--format", "csv"), ("expire", "--format", "json"), ("report",)]
+)
+def test_a_full_disk_leaves_no_answer(log, tmp_path, question):
+    if question[0] == "report":
+        pytest.importorskip("jinja2")
+
+    def little_room():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+
+    out = tmp_path / "answer"
+    wrong = coterie(*question, log, "-o", out, preexec_fn=little_room)
+    assert wrong.returncode == 1
+    assert "File too large" in wrong.stderr.splitlines()[-1]
+    assert "Traceback" not in wrong.stderr
     assert folder_of(tmp_path) == []
 
 

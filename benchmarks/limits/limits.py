@@ -13,15 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
+from coterie import expired, scan
+from coterie._core.columns import decode_columns
+from coterie._core.partial import offset_columns
+from coterie.logdir import find_segments, read_segment
+
 HOME = Path(__file__).parent
 ROOT = HOME.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-import golden_data  # noqa: E402
-from coterie import expired, scan  # noqa: E402
-from coterie._core.columns import decode_columns  # noqa: E402
-from coterie._core.partial import offset_columns  # noqa: E402
-from coterie.logdir import find_segments, read_segment  # noqa: E402
 
 ROUNDS = 20
 OFFSETS = 10_000_000
@@ -66,7 +66,9 @@ def bare_fold(logs, folder):
 
 
 def main():
-    segments = find_segments([golden_data.wide()]).segments
+    from golden_data import wide
+
+    segments = find_segments([wide()]).segments
     logs = [bytes(read_segment(segment)) for segment in segments]
     with tempfile.TemporaryDirectory() as folder:
         records, bare = bare_fold(logs, Path(folder))

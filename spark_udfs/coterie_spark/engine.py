@@ -36,15 +36,28 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def replay(request: ReplayRequest, progress: Progress) -> Summary:
     """Replay a log into the files of ``request.out``. See ``coterie.engine``."""
+    with session_of_command(request.master, progress) as spark:
+        return replay_in(spark, request, progress)
+
+
+@contextmanager
+def session_of_command(master: str | None, progress: Progress) -> Iterator[SparkSession]:
+    """Give a command its session, and stop it afterwards if it was not there before.
+
+    Raises
+    ------
+    CoterieError
+        Whatever fails in Spark meanwhile, in one line.
+    """
     from pyspark.sql import SparkSession
 
     progress.stage("starting Spark")
     is_ours = SparkSession.getActiveSession() is None
     with one_line_errors():
         with spark_says_nothing():
-            spark = local_session(request.master or "local[*]")
+            spark = local_session(master or "local[*]")
         try:
-            return replay_in(spark, request, progress)
+            yield spark
         finally:
             if is_ours:
                 with suppress(Exception):

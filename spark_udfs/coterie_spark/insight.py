@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime
 from functools import partial
@@ -47,28 +46,16 @@ def asked(spark: SparkSession, request: Request) -> DataFrame:
 
 def answer(request: Request, progress: Progress) -> Iterator[Part]:
     """Answer a question of the command line in a session of its own."""
-    from pyspark.sql import SparkSession
-
-    from coterie_spark.engine import Told, one_line_errors, spark_says_nothing
-    from coterie_spark.session import local_session
+    from coterie_spark.engine import Told, session_of_command
 
     log = log_of(request.paths)
-    progress.stage("starting Spark")
-    is_ours = SparkSession.getActiveSession() is None
-    with one_line_errors():
-        with spark_says_nothing():
-            spark = local_session(request.master or "local[*]")
-        try:
-            size = sum(segment.size for _, segments in log for segment in segments)
-            progress.total(size)
-            progress.stage("reading")
-            work = partial(part_batches, log, request, reader())
-            frame = tasks(spark, log).mapInArrow(work, scanning.STATE_DDL)
-            found = Told(spark, size, progress).of(frame.collect)
-        finally:
-            if is_ours:
-                with suppress(Exception):
-                    spark.stop()
+    with session_of_command(request.master, progress) as spark:
+        size = sum(segment.size for _, segments in log for segment in segments)
+        progress.total(size)
+        progress.stage("reading")
+        work = partial(part_batches, log, request, reader())
+        frame = tasks(spark, log).mapInArrow(work, scanning.STATE_DDL)
+        found = Told(spark, size, progress).of(frame.collect)
     yield from parts_of(found)
 
 

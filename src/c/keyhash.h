@@ -33,25 +33,6 @@ static inline uint64_t coterie_keyhash(const uint8_t *key, size_t size) {
     return coterie_mum(hash ^ last, COTERIE_HASH_B);
 }
 
-/* coterie_keyhash of an offset key (after its version), and whether its names are ASCII as they
- * stand, from the same loads. The partition, the last four bytes, may be anything below 2^15; of
- * a bigger one, and of a name of 128 bytes or more, the answer may be 0 though they are ASCII. */
-static inline uint64_t coterie_keyhash_ascii(const uint8_t *key, size_t size, int *ascii) {
-    uint64_t hash = COTERIE_HASH_A ^ (size * COTERIE_HASH_B), word, last, seen;
-    uint32_t tail;
-    *ascii = 0;
-    if (size < 8) return coterie_keyhash(key, size);
-    memcpy(&last, key + size - 8, 8);
-    memcpy(&tail, key + size - 8, 4);
-    for (seen = tail; size > 8; size -= 8, key += 8) {
-        memcpy(&word, key, 8);
-        seen |= word;
-        hash = coterie_mum(hash ^ word, COTERIE_HASH_A);
-    }
-    *ascii = (seen & 0x8080808080808080ull) == 0;
-    return coterie_mum(hash ^ last, COTERIE_HASH_B);
-}
-
 static inline uint64_t coterie_differ(const uint8_t *one, const uint8_t *other, size_t at) {
     uint64_t a, b;
     memcpy(&a, one + at, 8);

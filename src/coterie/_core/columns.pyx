@@ -353,7 +353,7 @@ cdef class Columns:
             if status != OK:
                 return status
             recent.at, recent.size = key + 2, prefix
-            recent.partition_at = 6 + commit.group_size + commit.topic_size
+            recent.partition_at = KEY_ENDS + commit.group_size + commit.topic_size
             recent.group = self.groups.number(commit.group, commit.group_size)
             recent.topic = self.topics.number(commit.topic, commit.topic_size)
         partition[0] = load_i32(key + recent.partition_at)

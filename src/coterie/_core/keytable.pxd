@@ -13,7 +13,6 @@ from libc.string cimport memcpy, memset
 
 cdef extern from "keyhash.h" nogil:
     uint64_t coterie_keyhash(const uint8_t* key, size_t size)
-    uint64_t coterie_keyhash_ascii(const uint8_t* key, size_t size, bint* ascii)
     bint coterie_equal(const uint8_t* one, const uint8_t* other, size_t size)
     bint coterie_is_ascii(const uint8_t* at, size_t size)
 

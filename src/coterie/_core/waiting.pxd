@@ -12,8 +12,8 @@ from coterie._core.commit cimport (
     KEY_OFFSET_MAX, Commit, read_commit_key, read_commit_value)
 from coterie._core.cursor cimport OK, Cursor, load_i16
 from coterie._core.keytable cimport (
-    Entry, Table, Value, coterie_keyhash_ascii, coterie_prefetch, prefetch_entry, prefetch_key,
-    prefetch_slot, remove_plain, set_plain, table_intern)
+    Entry, Table, Value, coterie_is_ascii, coterie_keyhash, coterie_prefetch, prefetch_entry,
+    prefetch_key, prefetch_slot, remove_plain, set_plain, table_intern)
 from coterie._core.record cimport record_v2
 
 cdef enum:
@@ -55,15 +55,16 @@ cdef inline bint wait(Queue* queue, const Table* table, const Record* record, in
     """Let one record wait; False: it is none that may, and nothing happened."""
     cdef Waiting* item = &queue.items[queue.count]
     cdef Commit commit
-    cdef bint ascii = False
     if record.key_size < 2 or not 0 <= load_i16(record.key) <= KEY_OFFSET_MAX or read_commit_key(
             record.key, record.key_size, &commit) != OK:
         return False
-    item.hash = coterie_keyhash_ascii(commit.key, commit.key_size, &ascii)
     item.tombstone = record.value_size < 0
-    if not ascii or not item.tombstone and read_commit_value(
-            record.value, record.value_size, &commit) != OK:
+    # Both names in one look: the topic's length, which stands between, is below 128 as they are.
+    # A longer topic takes the road through `Records`, which looks at each name.
+    if not coterie_is_ascii(commit.key, commit.key_size - 4) or not item.tombstone and (
+            read_commit_value(record.value, record.value_size, &commit) != OK):
         return False
+    item.hash = coterie_keyhash(commit.key, commit.key_size)
     prefetch_slot(table, item.hash)
     item.key, item.key_size, item.seq = commit.key, commit.key_size, seq
     if not item.tombstone:
