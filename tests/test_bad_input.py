@@ -114,8 +114,9 @@ def test_a_partition_in_two_folders(command, log):
     fails(*command, log, other, says=("partition 0 is in two folders", log, other))
 
 
+@pytest.mark.parametrize("name", ["verify", "explain", "expire", "growth", "audit", "metrics"])
 @pytest.mark.parametrize("what", ["folder", "segment"])
-def test_no_permission_to_read(what, log):
+def test_no_permission_to_read(what, name, log):
     if os.getuid() != 0 and os.geteuid() != 0:
         child = {}
     else:  # everything may be read by root: the child becomes somebody else after its imports
@@ -131,13 +132,16 @@ def test_no_permission_to_read(what, log):
             secret = secret / "00000000000000000000.log"
         secret.chmod(0)
         try:
-            fails_as(child, "verify", copy, says=(secret, "no permission"))
+            fails_as(child, name, copy, says=(secret, "no permission"))
         finally:
             secret.chmod(0o755)
 
 
 def fails_as(child, *args, says):
-    imports = "import sys, coterie.cli, coterie.cli.verify, coterie.cli.replay, coterie.local"
+    modules = ["coterie.cli.replay", "coterie.local", f"coterie.cli.{args[0]}"]
+    if args[0] != "verify":
+        modules += ["coterie.insight.asking", f"coterie.insight.{args[0]}"]
+    imports = f"import {', '.join(modules)}"
     code = f"{imports}\n{child.get('prepare', '')}\ncoterie.cli.main()"
     command = [sys.executable, "-c", code, *map(str, args)]
     told = subprocess.run(command, capture_output=True, text=True, timeout=120)
