@@ -34,7 +34,7 @@ NEED_SPARK = {"udfs.py", "source.py"}
 ROOMS = {  # room of the core -> its modules; a name may end in `*`
     "bytes": "cursor checksum compress text fields schema encode subscription"
     " batch record reader writer",
-    "structures": "arguments timers votes offsets expiry",
+    "structures": "arguments slots due timers votes offsets expiry",
     "bulk": "keytable commit waiting producers fold* intake partial generations columns*"
     " scan merge",
     "machine": "group* member* coordinator* effects load trace*",

@@ -182,6 +182,35 @@ def test_many_timers_fire_as_a_stable_sort_has_them():
     assert np.array_equal(fired, np.argsort(deadlines_ms, kind="stable"))
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("start_ms", [0, -(2**63), 2**63 - 7_000])
+def test_full_seconds_of_timers_moved_and_cancelled_fire_as_sorted(seed, start_ms):
+    rng = np.random.default_rng(seed)
+    wheel, model, armed = TimerWheel(start_ms), SortedTimers(start_ms), 0
+    for stride_ms in (1, 700, 1024, 2500, 2774):
+        deadlines_ms = model.now_ms + rng.integers(0, 4_000, 2_000).clip(
+            max=2**63 - 1 - model.now_ms
+        )
+        handles = wheel.add_many(deadlines_ms, np.arange(armed, armed + 2_000))
+        for key, handle, deadline_ms in zip(
+            range(armed, armed + 2_000), handles, deadlines_ms, strict=True
+        ):
+            model.arm(int(handle), int(deadline_ms), key)
+        armed += 2_000
+        for handle in rng.choice(sorted(model.armed), 600, replace=False).tolist():
+            key, last_ms = model.armed[handle][2], min(model.now_ms + 6_000, 2**63 - 1)
+            if seed % 2 and key % 3 == 0:
+                assert wheel.cancel(handle)
+                del model.armed[handle]
+            elif seed > 1:
+                deadline_ms = int(rng.integers(model.now_ms, last_ms, endpoint=True))
+                assert wheel.rearm(handle, deadline_ms)
+                model.arm(handle, deadline_ms, key)
+        now_ms = model.now_ms + stride_ms
+        assert wheel.advance(now_ms).tolist() == model.advance(now_ms)
+        assert len(wheel) == len(model.armed)
+
+
 def test_memory_stays_bounded_when_timers_are_moved_earlier_again_and_again():
     wheel = TimerWheel()
     handles = wheel.add_many(np.full(1000, 2**40), np.arange(1000))

@@ -251,7 +251,7 @@ cdef class Coordinator(Offsets):
         for n in range(trace.count):
             event = &trace.events[n]
             try:
-                if event.at_ms != now_ms or self.wheel.due_count:
+                if event.at_ms != now_ms or self.wheel.due.count:
                     self.advance_to(event.at_ms)
                     now_ms = event.at_ms
                 if trace.sugar:

@@ -4,17 +4,23 @@ A timer lies at the level of the highest 10-bit digit in which its deadline diff
 clock, so every occupied slot of a level lies ahead and the lowest occupied level comes first.
 Slots are arrays of (node, filing): arming appends, moving a timer to a later deadline writes the
 node alone (its entry is filed anew when its old slot comes up), cancelling leaves a stale entry.
-So arming, moving and cancelling are O(1); a timer is filed at most once a level before it fires.
+So arming, moving and cancelling are O(1); a timer is filed at most once a level before it fires,
+and a full second that an advance passes over fires as it is.
 Order of firing: deadline, then arming. Source: SystemTimer.java, TimingWheel.java (whose order
 within one deadline differs across levels; trace-format fixes it as here).
 """
 cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, qsort, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from coterie._core.arguments cimport column_of, int64_of
+from coterie._core.due cimport Due, drop_stale_due, keys_by_firing, next_due, push
+from coterie._core.slots cimport (
+    LEVELS, NO_NODE, SLOTS, WORDS, Entry, Node, Slot, coterie_ctz64, coterie_prefetch,
+    drop_stale, enter, first_slot, live, slot_of, start_of, take, vacate
+)
 
 import numpy as np
 
@@ -22,19 +28,14 @@ from coterie.errors import ArgumentError
 
 cnp.import_array()
 
+cdef extern from "pages.h" nogil:
+    void coterie_large_pages(void* start, size_t size) noexcept
+
 cdef enum:
     AHEAD = 12                     # how far bulk loops look ahead of themselves, in nodes
     FEW = 512                      # keys that fire without an array to grow
-    SMALL = 24                     # up to here insertion beats a general sort
+    MANY = 256                     # timers of a second from which counting its slots pays
     STALE_SLACK = 4096
-
-cdef int by_deadline(const void* a, const void* b) noexcept nogil:
-    cdef const Due* x = <const Due*>a
-    cdef const Due* y = <const Due*>b
-    if x.deadline_ms != y.deadline_ms:
-        return -1 if x.deadline_ms < y.deadline_ms else 1
-    return (x.seq > y.seq) - (x.seq < y.seq)
-
 
 cdef object int64_array(const int64_t* items, int64_t count, int64_t capacity):
     """An array with room for `capacity`, of which the first `count` are written."""
@@ -52,14 +53,13 @@ cdef class TimerWheel:
     def __cinit__(self, now_ms=0):
         self.clock_ms = int64_of(now_ms, "now_ms")
         self.free_head = NO_NODE
-        self.due_sorted = True
 
     def __dealloc__(self):
         cdef int i
         for i in range(LEVELS * SLOTS):
-            free(self.slots[i].items)
+            free(self.slots.at[i].items)
         free(self.nodes)
-        free(self.due)
+        free(self.due.items)
 
     def __len__(self):
         return self.size
@@ -124,38 +124,147 @@ cdef class TimerWheel:
     cdef object fire_until(self, int64_t now_ms):
         cdef int64_t few[FEW]
         cdef int64_t* keys = few
-        cdef int64_t count = 0, capacity = FEW, i
-        cdef Due* due
+        cdef int64_t count = 0, capacity = FEW, most, start_ms = 0
+        cdef int index
         cdef object fired = None
         if now_ms < self.clock_ms:
             raise ArgumentError(f"time runs forward only: now_ms {now_ms} < {self.clock_ms}")
         while True:
-            self.sort_due()
-            while self.due_head < self.due_count:
-                due = &self.due[self.due_head]
-                self.due_head += 1
-                i = due.entry.node
-                if not self.live(due.entry):
-                    self.stale -= 1
-                    continue
-                if self.nodes[i].deadline_ms > self.clock_ms:
-                    self.file(<int32_t>i)
-                    continue
-                if count == capacity:
-                    # No more than these can follow, and what is not written to costs nothing.
-                    capacity = count + self.size
-                    fired = int64_array(keys, count, capacity)
-                    keys = <int64_t*>cnp.PyArray_DATA(fired)
-                keys[count] = self.nodes[i].key
-                count += 1
-                self.release(i)
-            self.due_head = self.due_count = 0
-            if not self.step(now_ms):
+            index = first_slot(&self.slots, self.clock_ms, now_ms, &start_ms)
+            most = self.slots.at[index].count if index >= 0 else 0
+            most += self.due.count - self.due.head
+            if count + most > capacity:
+                # Seldom more than these can follow, and what is not written to costs nothing.
+                capacity = count + max(most, self.size)
+                fired = int64_array(keys, count, capacity)
+                keys = <int64_t*>cnp.PyArray_DATA(fired)
+            if self.due.head < self.due.count:
+                count += self.fire_due(keys + count)
+            elif index == NO_NODE:
                 break
+            else:
+                self.clock_ms = start_ms
+                if (SLOTS <= index < 2 * SLOTS and self.slots.at[index].count >= MANY
+                        and <uint64_t>now_ms - <uint64_t>start_ms >= SLOTS - 1):
+                    count += self.fire_second(index, keys + count)
+                else:
+                    count += self.fire_slot(index, keys + count)
         self.clock_ms = now_ms
         if fired is None or 2 * count < capacity:      # hold no more than twice what fired
             return int64_array(keys, count, count)
         return fired[:count]
+
+    cdef int64_t fire_due(self, int64_t* keys) except -1:
+        """Fire what is due, in order; how many."""
+        cdef int64_t count = 0, i = self.pop_due()
+        while i != NO_NODE:
+            keys[count] = self.nodes[i].key
+            count += 1
+            self.release(i)
+            i = self.pop_due()
+        return count
+
+    cdef int64_t pop_due(self) except -2:
+        """Take the first of those that are due; its node, or NO_NODE."""
+        cdef Due* due = next_due(&self.due)
+        cdef Entry entry
+        while due != NULL:
+            entry = due.what.entry
+            self.due.head += 1
+            if not live(&self.nodes[entry.node], entry):
+                self.stale -= 1
+            elif self.nodes[entry.node].deadline_ms > self.clock_ms:
+                self.file(entry.node)
+            else:
+                return entry.node
+            due = next_due(&self.due)
+        return NO_NODE
+
+    cdef int64_t fire_slot(self, int index, int64_t* keys) except -1:
+        """Open the slot that the clock stands at; how many fired of it, if all it held may."""
+        cdef const Entry* items = self.slots.at[index].items
+        cdef int32_t n, count = self.slots.at[index].count
+        cdef int64_t clock_ms = self.clock_ms, free_head = self.free_head
+        cdef uint64_t last = 0
+        cdef Node* nodes = self.nodes
+        cdef Node* node
+        if index >= SLOTS:
+            self.open(index)
+            return 0
+        for n in range(count):
+            node = &nodes[items[n].node]
+            if node.seq < last or not live(node, items[n]) or node.deadline_ms > clock_ms:
+                self.open(index)       # some are stale, moved or out of order: one by one
+                return 0
+            last = node.seq
+            keys[n] = node.key
+        for n in range(count):
+            node = &nodes[items[n].node]
+            node.generation = (node.generation + 1) & 0x7FFFFFFF
+            node.deadline_ms = free_head
+            free_head = items[n].node
+        self.free_head = free_head
+        self.size -= count
+        self.next_known = False
+        vacate(&self.slots, index)
+        return count
+
+    cdef int64_t fire_second(self, int index, int64_t* keys) except -1:
+        """Fire a slot of level 1 whole, in order by counting its milliseconds; how many.
+
+        One visit to each timer, where filing them a level down first costs two.
+        """
+        cdef int64_t of_ms[SLOTS]
+        cdef int64_t start_ms = self.clock_ms, count, most = self.slots.at[index].count
+        cdef bint in_order = True
+        cdef Due* fired = <Due*>malloc(2 * most * sizeof(Due))
+        if fired == NULL:
+            raise MemoryError
+        memset(of_ms, 0, sizeof(of_ms))
+        try:
+            count = self.take_out(index, fired, of_ms, &in_order)
+            keys_by_firing(fired, count, start_ms, of_ms, NULL if in_order else fired + most, keys)
+        finally:
+            free(fired)
+        return count
+
+    cdef int64_t take_out(self, int index, Due* fired, int64_t* of_ms, bint* in_order) except -1:
+        """Release a slot's timers that are due within it, in their entries' order; how many."""
+        cdef int64_t start_ms = self.clock_ms, count = 0
+        cdef uint64_t last = 0, ms
+        cdef Node* nodes = self.nodes
+        cdef Node* node
+        cdef int32_t n
+        cdef Slot slot = take(&self.slots, index)
+        cdef int64_t free_head = self.free_head
+        try:
+            for n in range(slot.count):
+                if n + AHEAD < slot.count:
+                    coterie_prefetch(nodes + slot.items[n + AHEAD].node)
+                node = &nodes[slot.items[n].node]
+                if not live(node, slot.items[n]):
+                    self.stale -= 1
+                    continue
+                ms = <uint64_t>node.deadline_ms - <uint64_t>start_ms
+                if ms >= SLOTS:
+                    self.put(slot_of(start_ms, node.deadline_ms), slot.items[n])
+                    continue
+                in_order[0] &= node.seq >= last
+                last = node.seq
+                fired[count].deadline_ms = node.deadline_ms
+                fired[count].seq = last
+                fired[count].what.key = node.key
+                of_ms[ms] += 1
+                count += 1
+                node.generation = (node.generation + 1) & 0x7FFFFFFF
+                node.deadline_ms = free_head
+                free_head = slot.items[n].node
+        finally:
+            self.free_head = free_head
+            self.size -= count
+            self.next_known = False
+            free(slot.items)
+        return count
 
     cdef int64_t arm(self, int64_t deadline_ms, int64_t key) except -1:
         cdef int64_t i
@@ -214,28 +323,22 @@ cdef class TimerWheel:
 
         False: there is none, and the clock stands at the limit.
         """
-        cdef Due* due
-        cdef int64_t i
+        cdef int64_t i, start_ms = 0
+        cdef int index
         while True:
-            self.sort_due()
-            while self.due_head < self.due_count:
-                due = &self.due[self.due_head]
-                self.due_head += 1
-                i = due.entry.node
-                if not self.live(due.entry):
-                    self.stale -= 1
-                elif self.nodes[i].deadline_ms > self.clock_ms:
-                    self.file(<int32_t>i)
-                else:
-                    key[0] = self.nodes[i].key
-                    deadline_ms[0] = self.nodes[i].deadline_ms
-                    self.release(i)
-                    return True
-            self.due_head = self.due_count = 0
-            if not self.step(limit_ms):
+            i = self.pop_due()
+            if i != NO_NODE:
+                key[0] = self.nodes[i].key
+                deadline_ms[0] = self.nodes[i].deadline_ms
+                self.release(i)
+                return True
+            index = first_slot(&self.slots, self.clock_ms, limit_ms, &start_ms)
+            if index == NO_NODE:
                 if limit_ms > self.clock_ms:
                     self.clock_ms = limit_ms
                 return False
+            self.clock_ms = start_ms
+            self.open(index)
 
     cdef int64_t deadline_of(self, int64_t handle) except? -7:
         cdef int64_t i = self.find(handle)
@@ -248,56 +351,40 @@ cdef class TimerWheel:
         cdef int level, word, index
         cdef int64_t start_ms = 0, best_ms = 0
         cdef uint64_t bits
+        cdef int64_t i
         cdef bint found = False
-        cdef Due* due
         if self.size and not self.next_known:
-            self.sort_due()
-            while self.due_head < self.due_count and not found:
-                due = &self.due[self.due_head]
-                if not self.live(due.entry):
-                    self.stale -= 1
-                    self.due_head += 1
-                elif self.nodes[due.entry.node].deadline_ms > self.clock_ms:
-                    self.due_head += 1
-                    self.file(due.entry.node)
-                else:
-                    best_ms = due.deadline_ms
-                    found = True
+            i = self.pop_due()
+            if i != NO_NODE:
+                self.due.head -= 1             # it stays
+                best_ms = self.nodes[i].deadline_ms
+                found = True
             for level in range(LEVELS):
                 for word in range(WORDS):
-                    bits = self.occupied[level][word]
+                    bits = self.slots.occupied[level][word]
                     while bits:
                         index = level * SLOTS + word * 64 + coterie_ctz64(bits)
                         bits &= bits - 1
-                        start_ms = self.start_of(index)
+                        start_ms = start_of(self.clock_ms, index)
                         if found and best_ms <= start_ms:
                             break
                         found |= self.scan(index, start_ms, &best_ms)
                         # What was filed anew went to later slots of this word, too.
-                        bits = self.occupied[level][word] & ~(
+                        bits = self.slots.occupied[level][word] & ~(
                             (<uint64_t>2 << (index & 63)) - 1)
             self.next_known = True
             self.next_ms = best_ms
         deadline_ms[0] = self.next_ms
         return self.size > 0
 
-    cdef inline int64_t start_of(self, int index) noexcept:
-        """The first millisecond of a slot."""
-        cdef int level = index // SLOTS
-        cdef uint64_t clock = ordered(self.clock_ms), above = 0
-        if BITS * (level + 1) < 64:
-            above = (clock >> (BITS * (level + 1))) << (BITS * (level + 1))
-        return <int64_t>ordered(<int64_t>(
-            above | <uint64_t>(index & (SLOTS - 1)) << (BITS * level)))
-
     cdef bint scan(self, int index, int64_t start_ms, int64_t* best_ms) except -1:
         """Keep the entries that belong into this slot, file the rest anew; the least deadline."""
-        cdef Slot slot = self.slots[index]
+        cdef Slot slot = self.slots.at[index]
         cdef int32_t n, kept = 0
         cdef bint found = False
         cdef int64_t deadline_ms
         for n in range(slot.count):
-            if not self.live(slot.items[n]):
+            if not live(&self.nodes[slot.items[n].node], slot.items[n]):
                 self.stale -= 1
                 continue
             deadline_ms = self.nodes[slot.items[n].node].deadline_ms
@@ -309,9 +396,9 @@ cdef class TimerWheel:
                 found = True
             slot.items[kept] = slot.items[n]
             kept += 1
-        self.slots[index].count = kept
+        self.slots.at[index].count = kept
         if kept == 0:
-            self.vacate(index)
+            vacate(&self.slots, index)
         return found
 
     cdef inline int64_t find(self, int64_t handle) noexcept:
@@ -321,10 +408,6 @@ cdef class TimerWheel:
             return -1
         return i if self.nodes[i].generation == <uint32_t>(handle >> 32) else -1
 
-    cdef inline bint live(self, Entry entry) noexcept:
-        cdef Node* node = &self.nodes[entry.node]
-        return node.generation & 1 and node.filing == entry.filing
-
     cdef inline int file(self, int32_t i) except -1:
         cdef Node* node = &self.nodes[i]
         cdef Entry entry
@@ -332,71 +415,18 @@ cdef class TimerWheel:
         entry.node = i
         entry.filing = node.filing
         if node.deadline_ms <= self.clock_ms:
-            return self.enter_due(entry)
-        return self.enter(slot_of(self.clock_ms, node.deadline_ms), entry)
+            return self.put_due(entry)
+        return self.put(slot_of(self.clock_ms, node.deadline_ms), entry)
 
-    cdef inline int enter(self, int index, Entry entry) except -1:
-        cdef Slot* slot = &self.slots[index]
-        cdef Entry* larger
-        cdef int32_t capacity
-        if slot.count == slot.capacity:
-            capacity = 2 * slot.capacity + 8
-            larger = <Entry*>realloc(slot.items, capacity * sizeof(Entry))
-            if larger == NULL:
-                raise MemoryError
-            slot.items = larger
-            slot.capacity = capacity
-        if slot.count == 0:
-            self.occupied[index // SLOTS][(index & (SLOTS - 1)) >> 6] |= (
-                <uint64_t>1 << (index & 63))
-            self.summary[index // SLOTS] |= <uint32_t>1 << ((index & (SLOTS - 1)) >> 6)
-        slot.items[slot.count] = entry
-        slot.count += 1
+    cdef inline int put(self, int index, Entry entry) except -1:
+        if not enter(&self.slots, index, entry):
+            raise MemoryError
         return 0
 
-    cdef void vacate(self, int index) noexcept:
-        cdef int level = index // SLOTS, word = (index & (SLOTS - 1)) >> 6
-        self.occupied[level][word] &= ~(<uint64_t>1 << (index & 63))
-        if self.occupied[level][word] == 0:
-            self.summary[level] &= ~(<uint32_t>1 << word)
-        self.slots[index].count = 0
-
-    cdef int enter_due(self, Entry entry) except -1:
-        cdef Due* due
-        cdef int64_t capacity
-        if self.due_count == self.due_capacity:
-            capacity = 2 * self.due_capacity + 64
-            due = <Due*>realloc(self.due, capacity * sizeof(Due))
-            if due == NULL:
-                raise MemoryError
-            self.due = due
-            self.due_capacity = capacity
-        due = &self.due[self.due_count]
-        due.deadline_ms = self.nodes[entry.node].deadline_ms
-        due.seq = self.nodes[entry.node].seq
-        due.entry = entry
-        if self.due_count > self.due_head and before(due, due - 1):
-            self.due_sorted = False
-        self.due_count += 1
-        return 0
-
-    cdef int sort_due(self) except -1:
-        cdef Due* due = self.due + self.due_head
-        cdef Due held
-        cdef int64_t n, at, count = self.due_count - self.due_head
-        if self.due_sorted:
-            return 0
-        self.due_sorted = True
-        if count > SMALL:
-            qsort(due, count, sizeof(Due), by_deadline)
-            return 0
-        for n in range(1, count):
-            held = due[n]
-            at = n
-            while at > 0 and before(&held, &due[at - 1]):
-                due[at] = due[at - 1]
-                at -= 1
-            due[at] = held
+    cdef int put_due(self, Entry entry) except -1:
+        cdef Node* node = &self.nodes[entry.node]
+        if not push(&self.due, node.deadline_ms, node.seq, entry):
+            raise MemoryError
         return 0
 
     cdef inline void release(self, int64_t i) noexcept:
@@ -421,6 +451,7 @@ cdef class TimerWheel:
         if nodes == NULL:
             raise MemoryError
         self.nodes = nodes
+        coterie_large_pages(nodes, capacity * sizeof(Node))
         memset(nodes + self.capacity, 0, (capacity - self.capacity) * sizeof(Node))
         for i in range(capacity - 1, self.capacity - 1, -1):
             nodes[i].deadline_ms = self.free_head
@@ -428,68 +459,34 @@ cdef class TimerWheel:
         self.capacity = capacity
         return 0
 
-    cdef inline int first(self, int64_t* start_ms) noexcept:
-        """The slot that comes first, or NO_NODE, and when it starts."""
-        cdef int level, word, index
-        for level in range(LEVELS):
-            if self.summary[level]:
-                word = coterie_ctz64(self.summary[level])
-                index = level * SLOTS + word * 64 + coterie_ctz64(self.occupied[level][word])
-                start_ms[0] = self.start_of(index)
-                return index
-        return NO_NODE
-
-    cdef bint step(self, int64_t limit_ms) except -1:
-        """Open the first slot that starts by the limit: to the due ones, or a level down."""
-        cdef int64_t start_ms = 0
-        cdef int index = self.first(&start_ms)
+    cdef int open(self, int index) except -1:
+        """Move what a slot holds to the due ones or, from a higher level, down."""
+        cdef int64_t clock_ms = self.clock_ms
+        cdef Node* nodes = self.nodes
+        cdef Node* node
         cdef int32_t n
-        cdef Slot slot
-        if index == NO_NODE or start_ms > limit_ms:
-            return False
-        self.clock_ms = start_ms
-        # Take the array out before any entry goes back, or one could be met twice.
-        slot = self.slots[index]
-        self.vacate(index)
-        if index >= SLOTS:
-            self.slots[index].items = NULL
-            self.slots[index].capacity = 0
+        cdef Slot slot = take(&self.slots, index)
         try:
             for n in range(slot.count):
                 if n + AHEAD < slot.count:
-                    coterie_prefetch(self.nodes + slot.items[n + AHEAD].node)
-                if self.live(slot.items[n]):
-                    self.file(slot.items[n].node)
-                else:
+                    coterie_prefetch(nodes + slot.items[n + AHEAD].node)
+                node = &nodes[slot.items[n].node]
+                # The entry goes on as it is: a node that is only read is not written back.
+                if not live(node, slot.items[n]):
                     self.stale -= 1
+                elif node.deadline_ms <= clock_ms:
+                    self.put_due(slot.items[n])
+                else:
+                    self.put(slot_of(clock_ms, node.deadline_ms), slot.items[n])
         finally:
             if index >= SLOTS:
                 free(slot.items)
-        return True
+        return 0
 
     cdef int sweep(self) except -1:
         """Drop the stale entries once they outnumber the timers: memory stays O(timers)."""
-        cdef int index
-        cdef int32_t n, kept
-        cdef int64_t m, left
-        cdef Slot* slot
-        if self.stale <= self.size + STALE_SLACK:
-            return 0
-        for index in range(LEVELS * SLOTS):
-            slot = &self.slots[index]
-            kept = 0
-            for n in range(slot.count):
-                if self.live(slot.items[n]):
-                    slot.items[kept] = slot.items[n]
-                    kept += 1
-            if slot.count and not kept:
-                self.vacate(index)
-            slot.count = kept
-        left = self.due_head
-        for m in range(self.due_head, self.due_count):
-            if self.live(self.due[m].entry):
-                self.due[left] = self.due[m]
-                left += 1
-        self.due_count = left
-        self.stale = 0
+        if self.stale > self.size + STALE_SLACK:
+            drop_stale(&self.slots, self.nodes)
+            drop_stale_due(&self.due, self.nodes)
+            self.stale = 0
         return 0

@@ -1,0 +1,144 @@
+"""The slots of the timing wheel: nodes, the entries that point to them, and what is occupied.
+
+Header only: inlined into `timers.pyx`, which says how a wheel uses them.
+"""
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport realloc
+
+cdef extern from *:
+    """
+    static inline int coterie_ctz64(uint64_t x) { return __builtin_ctzll(x); }
+    static inline int coterie_top64(uint64_t x) { return 63 - __builtin_clzll(x); }
+    #define coterie_prefetch(p) __builtin_prefetch(p, 1)
+    """
+    int coterie_ctz64(uint64_t x) noexcept nogil
+    int coterie_top64(uint64_t x) noexcept nogil
+    void coterie_prefetch(void* p) noexcept nogil
+
+cdef enum:
+    BITS = 10                      # 1024 slots a level: 1 ms, 1 s, 17 min, 12 d, 34 y, ...
+    SLOTS = 1024
+    WORDS = 16                     # 64-slot words of one level's occupancy
+    LEVELS = 7                     # 70 bits: every int64 has its place
+    NO_NODE = -1
+
+cdef struct Node:                  # 32 bytes: two to a cache line
+    int64_t deadline_ms            # while free: the next free node
+    uint64_t seq                   # order of arming; breaks ties, so firing is total
+    int64_t key
+    uint32_t generation            # odd while armed; a handle carries it, so it hits no other timer
+    uint32_t filing                # number of the entry that is good; older entries are stale
+
+cdef struct Entry:
+    int32_t node
+    uint32_t filing
+
+cdef struct Slot:
+    Entry* items
+    int32_t count
+    int32_t capacity
+
+cdef struct Slots:                 # level by level
+    uint64_t occupied[LEVELS][WORDS]
+    uint32_t summary[LEVELS]       # which words of `occupied` are not zero
+    Slot at[LEVELS * SLOTS]
+
+
+cdef inline bint live(const Node* node, Entry entry) noexcept nogil:
+    return node.generation & 1 and node.filing == entry.filing
+
+
+cdef inline uint64_t ordered(int64_t at_ms) noexcept nogil:
+    """Signed order as unsigned order: every int64 has digits."""
+    return <uint64_t>at_ms ^ (<uint64_t>1 << 63)
+
+
+cdef inline int slot_of(int64_t clock_ms, int64_t deadline_ms) noexcept nogil:
+    """Where a deadline after the clock lies: level * SLOTS + digit."""
+    cdef uint64_t at = ordered(deadline_ms)
+    # `| (SLOTS - 1)`: whatever differs in the last digit alone lies at level 0.
+    cdef int level = coterie_top64((at ^ ordered(clock_ms)) | (SLOTS - 1)) // BITS
+    return level * SLOTS + <int>((at >> (BITS * level)) & (SLOTS - 1))
+
+
+cdef inline int64_t start_of(int64_t clock_ms, int index) noexcept nogil:
+    """The first millisecond of a slot."""
+    cdef int level = index // SLOTS
+    cdef uint64_t above = 0
+    if BITS * (level + 1) < 64:
+        above = (ordered(clock_ms) >> (BITS * (level + 1))) << (BITS * (level + 1))
+    return <int64_t>ordered(<int64_t>(above | <uint64_t>(index & (SLOTS - 1)) << (BITS * level)))
+
+
+cdef inline int first_slot(
+    const Slots* slots, int64_t clock_ms, int64_t limit_ms, int64_t* start_ms
+) noexcept nogil:
+    """The slot that comes first, and when it starts; NO_NODE: none starts by the limit."""
+    cdef int level, word, index
+    for level in range(LEVELS):
+        if slots.summary[level]:
+            word = coterie_ctz64(slots.summary[level])
+            index = level * SLOTS + word * 64 + coterie_ctz64(slots.occupied[level][word])
+            start_ms[0] = start_of(clock_ms, index)
+            return index if start_ms[0] <= limit_ms else NO_NODE
+    return NO_NODE
+
+
+cdef inline bint grow(Slot* slot) noexcept nogil:
+    cdef int32_t capacity = 2 * slot.capacity + 8
+    cdef Entry* larger = <Entry*>realloc(slot.items, capacity * sizeof(Entry))
+    if larger == NULL:
+        return False
+    slot.items = larger
+    slot.capacity = capacity
+    return True
+
+
+cdef inline bint enter(Slots* slots, int index, Entry entry) noexcept nogil:
+    """Put an entry last into a slot; False: no memory."""
+    cdef Slot* slot = &slots.at[index]
+    if slot.count == slot.capacity and not grow(slot):
+        return False
+    if slot.count == 0:
+        slots.occupied[index // SLOTS][(index & (SLOTS - 1)) >> 6] |= <uint64_t>1 << (index & 63)
+        slots.summary[index // SLOTS] |= <uint32_t>1 << ((index & (SLOTS - 1)) >> 6)
+    slot.items[slot.count] = entry
+    slot.count += 1
+    return True
+
+
+cdef inline void vacate(Slots* slots, int index) noexcept nogil:
+    cdef int level = index // SLOTS, word = (index & (SLOTS - 1)) >> 6
+    slots.occupied[level][word] &= ~(<uint64_t>1 << (index & 63))
+    if slots.occupied[level][word] == 0:
+        slots.summary[level] &= ~(<uint32_t>1 << word)
+    slots.at[index].count = 0
+
+
+cdef inline Slot take(Slots* slots, int index) noexcept nogil:
+    """Empty a slot. Its entries are the caller's, and above level 0 the array is, too.
+
+    Else what goes back while they are gone through could be met twice.
+    """
+    cdef Slot slot = slots.at[index]
+    vacate(slots, index)
+    if index >= SLOTS:
+        slots.at[index].items = NULL
+        slots.at[index].capacity = 0
+    return slot
+
+
+cdef inline void drop_stale(Slots* slots, const Node* nodes) noexcept nogil:
+    cdef int index
+    cdef int32_t n, kept
+    cdef Slot* slot
+    for index in range(LEVELS * SLOTS):
+        slot = &slots.at[index]
+        kept = 0
+        for n in range(slot.count):
+            if live(&nodes[slot.items[n].node], slot.items[n]):
+                slot.items[kept] = slot.items[n]
+                kept += 1
+        if slot.count and not kept:
+            vacate(slots, index)
+        slot.count = kept
