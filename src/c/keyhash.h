@@ -40,21 +40,32 @@ static inline uint64_t coterie_differ(const uint8_t *one, const uint8_t *other, 
     return a ^ b;
 }
 
-/* memcmp(...) == 0 for short keys: no call, and no branch on the bytes, which would be guessed
- * wrong where names of several lengths take turns. Words overlap; none goes beyond the key. */
+typedef uint64_t coterie_pair __attribute__((vector_size(16)));
+
+static inline coterie_pair coterie_differ2(const uint8_t *one, const uint8_t *other, size_t at) {
+    coterie_pair a, b;
+    memcpy(&a, one + at, 16);
+    memcpy(&b, other + at, 16);
+    return a ^ b;
+}
+
+/* memcmp(...) == 0 for short keys: no call, and from 16 to 64 bytes no branch on the size, which
+ * would be guessed wrong where names of several lengths take turns. Pieces overlap; none goes
+ * beyond the key. */
 static inline int coterie_equal(const uint8_t *one, const uint8_t *other, size_t size) {
-    uint64_t differs;
-    size_t at;
+    uint64_t differs = 0;
+    coterie_pair pair;
+    size_t at, last = size - 16;
     if (size < 8) {
-        for (at = 0, differs = 0; at < size; at++) differs |= one[at] ^ other[at];
+        for (at = 0; at < size; at++) differs |= one[at] ^ other[at];
         return differs == 0;
     }
-    differs = coterie_differ(one, other, 0) | coterie_differ(one, other, size - 8);
-    if (size > 16) {
-        differs |= coterie_differ(one, other, 8) | coterie_differ(one, other, size - 16);
-        for (at = 16; at + 16 < size; at += 8) differs |= coterie_differ(one, other, at);
-    }
-    return differs == 0;
+    if (size < 16)
+        return (coterie_differ(one, other, 0) | coterie_differ(one, other, size - 8)) == 0;
+    pair = coterie_differ2(one, other, 0) | coterie_differ2(one, other, last < 16 ? last : 16)
+         | coterie_differ2(one, other, last < 32 ? last : 32) | coterie_differ2(one, other, last);
+    for (at = 48; at < last; at += 16) pair |= coterie_differ2(one, other, at);
+    return (pair[0] | pair[1]) == 0;
 }
 
 /* Whether every byte is below 0x80: then the bytes are UTF-8 as they stand. */

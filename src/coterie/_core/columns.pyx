@@ -14,9 +14,9 @@ from coterie._core.batch cimport (
     Batch, Frame, Record, Records, crc_holds, frame_batch, frame_to_fault, plausible_base,
     read_marker)
 from coterie._core.commit cimport (
-    KEY_GROUP, KEY_NEWER_MAX, KEY_OFFSET_MAX, Commit, check_group_value, read_commit_key,
-    read_commit_value)
-from coterie._core.cursor cimport OK, Cursor, Status, load_i16, load_i32
+    KEY_GROUP, KEY_NEWER_MAX, KEY_OFFSET_MAX, VALUE_V3_SIZE, Commit, check_group_value,
+    read_commit_key, read_commit_value)
+from coterie._core.cursor cimport OK, Cursor, Status, load_i16, load_i32, load_i64
 from coterie._core.keytable cimport (
     Table, coterie_equal, coterie_keyhash, coterie_prefetch, table_free, table_init, table_intern)
 from coterie._core.record cimport record_v2
@@ -42,6 +42,7 @@ cdef enum:
     FAULTY = 7
     RECENT = 64
     RECENT_SHIFT = 58            # of a 64-bit product: its upper bits choose the slot
+    SOME_BYTES = 16              # of metadata, copied as one
     KEY_ENDS = 6                 # bytes of a commit key's version and partition
     ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
 
@@ -270,7 +271,7 @@ cdef class Columns:
     cdef int add_plain(self, const Batch* batch) noexcept nogil:
         """The records of an uncompressed v2 batch; 1: they do not add up."""
         cdef Cursor cur
-        cdef Record record
+        cdef Record record, other
         cdef int32_t _i
         cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
         for _i in range(batch.record_count):
@@ -280,8 +281,52 @@ cdef class Columns:
             coterie_prefetch(cur.at + AHEAD + 64)
             if record_v2(&cur, batch, &record) != OK:
                 return 1
-            self.add_record(batch, &record)
+            if not self.add_short(&record, cur.end):
+                other = record             # a copy: see record_v2
+                self.add_record(batch, &other)
         return cur.at != cur.end
+
+    @cython.boundscheck(False)    # as add_plain
+    cdef inline bint add_short(self, const Record* record, const uint8_t* end) noexcept nogil:
+        """`add_record` of a commit as brokers since 2.1 write it, of names seen shortly before.
+
+        False, and nothing added: another record.
+        """
+        cdef Py_ssize_t n = self.n
+        cdef const uint8_t* key = record.key
+        cdef const uint8_t* value = record.value
+        cdef const Recent* recent
+        cdef int32_t prefix = record.key_size - KEY_ENDS, metadata_size
+        if self.raw or prefix < 8 or record.value_size < VALUE_V3_SIZE or load_i16(value) != 3:
+            return False
+        metadata_size = load_i16(value + 14)
+        if metadata_size < 0 or metadata_size > record.value_size - VALUE_V3_SIZE:
+            return False
+        recent = self.recent_of(key, prefix)
+        if recent.size != prefix or not coterie_equal(recent.at, key + 2, prefix) or (
+                load_i16(key) & ~1):
+            return False
+        self.log_offset[n] = record.offset
+        self.timestamp[n] = record.timestamp
+        self.batch[n] = <int32_t>self.batch_count
+        self.kind[n] = OFFSET
+        self.key_version[n] = load_i16(key)
+        self.group[n], self.topic[n] = recent.group, recent.topic
+        self.partition[n] = load_i32(key + recent.partition_at)
+        self.offset[n] = load_i64(value + 2)
+        self.leader_epoch[n] = load_i32(value + 10)
+        self.commit_timestamp[n] = load_i64(value + 16 + metadata_size)
+        self.expire_timestamp[n] = -1
+        # Mostly some bytes or none: to copy sixteen costs less than to ask. The batch's own header
+        # is room enough behind its last metadata, as `reserve` counts it in.
+        if metadata_size <= SOME_BYTES and end - value >= 16 + SOME_BYTES:
+            memcpy(&self.heap[0] + self.heap_size, value + 16, SOME_BYTES)
+        else:
+            memcpy(&self.heap[0] + self.heap_size, value + 16, metadata_size)
+        self.heap_size += metadata_size
+        self.metadata_end[n] = self.heap_size
+        self.n = n + 1
+        return True
 
     @cython.boundscheck(False)    # as add_plain
     cdef inline void add_record(self, const Batch* batch, Record* record) noexcept nogil:
@@ -331,6 +376,14 @@ cdef class Columns:
         self.commit_timestamp[n] = commit.commit_timestamp
         self.expire_timestamp[n] = commit.expire_timestamp
 
+    cdef inline Recent* recent_of(self, const uint8_t* key, int32_t prefix) noexcept nogil:
+        """Where a key would be that was seen before; `prefix`, its size without version and
+        partition, is at least 8."""
+        cdef uint64_t last
+        memcpy(&last, key + prefix - 6, 8)
+        last = (last ^ <uint64_t>prefix) * <uint64_t>0x9E3779B97F4A7C15
+        return &self.recent[last >> RECENT_SHIFT]
+
     @cython.boundscheck(False)    # as add_plain
     cdef inline Status read_key(self, const uint8_t* key, int32_t size,
                                 int32_t* partition) noexcept nogil:
@@ -340,13 +393,10 @@ cdef class Columns:
         cdef Recent* recent = &short_one
         cdef Commit commit
         cdef Status status
-        cdef uint64_t last = 0
         cdef int32_t prefix = size - KEY_ENDS
         memset(&short_one, 0, sizeof(Recent))
         if prefix >= 8:
-            memcpy(&last, key + size - 12, 8)
-            last = (last ^ <uint64_t>prefix) * <uint64_t>0x9E3779B97F4A7C15
-            recent = &self.recent[last >> RECENT_SHIFT]
+            recent = self.recent_of(key, prefix)
         if recent.at == NULL or recent.size != prefix or not coterie_equal(
                 recent.at, key + 2, prefix):
             status = read_commit_key(key, size, &commit)

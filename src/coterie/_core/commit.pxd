@@ -7,13 +7,14 @@ GroupMetadataValue.json, GroupMetadataManager.readMessageKey.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from coterie._core.cursor cimport (
-    NEGATIVE, OK, TRUNCATED, Cursor, Status, load_i16, load_i32, read_bytes32, read_compact,
-    read_i16, read_i32, read_i64, read_string16, read_uvarint, skip_tags)
+    NEGATIVE, OK, TRUNCATED, Cursor, Status, load_i16, load_i32, load_i64, read_bytes32,
+    read_compact, read_i16, read_i32, read_i64, read_string16, read_uvarint, skip_tags)
 
 cdef enum:
     KEY_OFFSET_MAX = 1           # key versions 0 and 1: an offset commit
     KEY_GROUP = 2                # key version 2: group metadata
     KEY_NEWER_MAX = 23           # 3 to 23: records of consumer, share and streams groups
+    VALUE_V3_SIZE = 24           # of an offset's value without its metadata
 
 cdef struct Commit:
     const uint8_t* key           # group, topic, partition as they stand after the version
@@ -58,6 +59,16 @@ cdef inline Status read_commit_value(const uint8_t* value, int32_t size,
     cdef Cursor cur
     cdef Status status
     cdef int16_t version
+    if size >= VALUE_V3_SIZE and load_i16(value) == 3:
+        # What brokers have written since 2.1: one comparison with the end, not five.
+        out.metadata_size = load_i16(value + 14)
+        if 0 <= out.metadata_size <= size - VALUE_V3_SIZE:
+            out.offset = load_i64(value + 2)
+            out.leader_epoch = load_i32(value + 10)
+            out.metadata = value + 16
+            out.commit_timestamp = load_i64(value + 16 + out.metadata_size)
+            out.expire_timestamp = -1
+            return OK
     cur.at = value
     cur.end = value + size
     status = read_i16(&cur, &version)

@@ -61,14 +61,15 @@ cdef inline bint wait(Queue* queue, const Table* table, const Record* record, in
     item.tombstone = record.value_size < 0
     # Both names in one look: the topic's length, which stands between, is below 128 as they are.
     # A longer topic takes the road through `Records`, which looks at each name.
-    if not coterie_is_ascii(commit.key, commit.key_size - 4) or not item.tombstone and (
-            read_commit_value(record.value, record.value_size, &commit) != OK):
+    if not coterie_is_ascii(commit.key, commit.key_size - 4):
         return False
+    if not item.tombstone:
+        if read_commit_value(record.value, record.value_size, &commit) != OK:
+            return False
+        to_value(&commit, position, &item.value)
     item.hash = coterie_keyhash(commit.key, commit.key_size)
     prefetch_slot(table, item.hash)
     item.key, item.key_size, item.seq = commit.key, commit.key_size, seq
-    if not item.tombstone:
-        to_value(&commit, position, &item.value)
     queue.count += 1
     return True
 
