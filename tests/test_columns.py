@@ -2,12 +2,17 @@
 
 import struct
 
+import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+import log_writer
 from coterie._core.columns import KIND_NAMES, decode_columns
 from coterie._core.reader import LogReader
 from coterie.messages import encode_batch
 from golden_data import cases, corrupt_cases, segments
+from log_writer import commit_key, commit_value
 
 ALL = [*cases(), *(f"corrupt/{case}" for case in corrupt_cases())]
 
@@ -43,6 +48,7 @@ def test_columns_say_what_the_records_say(case):
     for path in segments(case):
         data = path.read_bytes()
         columns = decode_columns(data, raw=True)
+        check_plain(columns, decode_columns(data))
         batches = list(LogReader(data))
         records = [(batch, record) for batch in batches for record in batch.records]
         assert columns["log_offset"].tolist() == [r.offset for _, r in records]
@@ -52,6 +58,59 @@ def test_columns_say_what_the_records_say(case):
         assert numbers == [b.position for b, _ in records]
         for row, (batch, record) in enumerate(records):
             check_row(columns, row, batch, record)
+
+
+def check_plain(raw, plain):
+    """Keys and values asked for or not, the rest is the same: one road for both is not said."""
+    for name in set(raw) - {"key_at", "key_size", "value_at", "value_size", "bytes"}:
+        one, other = raw[name], plain[name]
+        assert one == other if isinstance(one, list) else np.array_equal(one, other), name
+
+
+LENGTHS = st.sampled_from([0, 1, 7, 8, 9, 15, 16, 17, 18, 31, 32, 33, 61, 62, 63, 64, 65, 130])
+COMMITS = st.lists(
+    st.tuples(
+        st.integers(-70, 70) | st.integers(-(2**40), 2**40),  # ms after the first one
+        LENGTHS,  # of the group
+        LENGTHS,  # of the topic
+        st.none() | LENGTHS | st.sampled_from([8100, 8200]),  # of the metadata; None: tombstone
+        st.integers(-(2**63), 2**63 - 1),
+    ),
+    min_size=1,
+    max_size=150,
+)
+
+
+@given(COMMITS, st.integers(0, 2**62))
+@example([(0, 8, 8, 16, 1)] * 70, 0)  # the last record, whose bytes end with the log
+@settings(max_examples=60)
+def test_commits_of_all_lengths_are_read_whole(commits, base_ms):
+    records, heap = [], b""
+    expected = {name: [] for name in ("partition", "offset", "metadata_end", "names", "timestamp")}
+    for n, (after_ms, group, topic, metadata, offset) in enumerate(commits):
+        names = (f"{n % 3}" * group, f"{n % 2}" * topic)
+        key = commit_key(n % 2, names[0].encode(), names[1].encode(), n - 5)
+        value = None
+        if metadata is not None:
+            value = commit_value(offset, n, bytes([n % 251]) * metadata, base_ms + n)
+            heap += bytes([n % 251]) * metadata
+        records.append((base_ms + (after_ms if n else 0), key, value))
+        expected["partition"].append(n - 5)
+        expected["offset"].append(-1 if value is None else offset)
+        expected["metadata_end"].append(len(heap))
+        expected["names"].append(names)
+        expected["timestamp"].append(records[-1][0])
+    data = log_writer.batch(7, records) + log_writer.batch(7 + len(records), records[:1])
+    for raw in (False, True):
+        columns = decode_columns(data, raw=raw)
+        assert columns["faults"] == []
+        assert columns["metadata"].tobytes()[: len(heap)] == heap
+        assert columns["log_offset"].tolist() == list(range(7, 8 + len(records)))
+        for name in ("partition", "offset", "metadata_end", "timestamp"):
+            assert columns[name].tolist()[:-1] == expected[name], name
+        numbers = zip(columns["group"].tolist(), columns["topic"].tolist(), strict=True)
+        names = [(columns["groups"][group], columns["topics"][topic]) for group, topic in numbers]
+        assert names[:-1] == expected["names"]
 
 
 def check_row(columns, row, batch, record):
