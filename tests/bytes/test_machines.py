@@ -218,18 +218,31 @@ def folded(a, b):
 
 def keyhash(key, byte_order):
     """Hash by the rule in keyhash.h's header, over words as this machine reads them."""
-    a, b = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
+    a, b, c, d = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB
     h = a ^ (len(key) * b & WORD)
     if len(key) < 8:
         return folded(h ^ int.from_bytes(key, "big"), b)
-    for at in range(0, len(key) - 8, 8):
-        h = folded(h ^ int.from_bytes(key[at : at + 8], byte_order), a)
-    return folded(h ^ int.from_bytes(key[-8:], byte_order), b)
+
+    def word(at):
+        return int.from_bytes(key[at : at + 8], byte_order)
+
+    if len(key) < 16:
+        return folded(h ^ word(0), b ^ word(len(key) - 8))
+
+    def piece(at, one, other):
+        return folded(word(at) ^ one, word(at + 8) ^ other)
+
+    last = len(key) - 16
+    for at in range(48, last, 16):
+        h = folded(h, a ^ piece(at, h, h ^ WORD))
+    h += piece(0, a, b) + piece(min(16, last), c, a)
+    h += piece(min(32, last), b, c) + piece(last, d, b)
+    return folded(h & WORD, b)
 
 
 def test_keys_hash_and_compare_by_their_bytes(machine):
     made, ask = machine
-    short = [(before, data) for before, data, _ in pieces() if len(data) <= 40]
+    short = [(before, data) for before, data, _ in pieces() if len(data) <= 100]
     hashes = [(before, data, keyhash(data, made.byte_order)) for before, data in short]
     assert mismatches(ask, b"k", hashes) == []
     pairs = []
@@ -240,7 +253,7 @@ def test_keys_hash_and_compare_by_their_bytes(machine):
             pairs.append((before, data + other, 0))
     assert mismatches(ask, b"=", pairs) == []
     texts = [bytes(byte & 0x7F for byte in data) for _, data in short]
-    texts += [t[:at] + b"\x80" + t[at + 1 :] for t in texts[:41] for at in range(len(t))]
+    texts += [t[:at] + b"\x80" + t[at + 1 :] for t in texts[:101] for at in range(len(t))]
     assert mismatches(ask, b"a", [(0, text, int(text.isascii())) for text in texts]) == []
 
 
