@@ -1,4 +1,4 @@
-"""Traces of a size: so many groups of so many members join, sync and heartbeat for a minute.
+"""Traces of a size: so many groups of so many members join, sync and heartbeat twice.
 
 Kafka's defaults, all members alive: what is counted is how the cost of an event grows with the
 members of a group, whose rebalance answers each with all, and with the groups.
@@ -7,12 +7,12 @@ members of a group, whose rebalance answers each with all, and with the groups.
 import json
 
 METADATA = "AAEAAAABAAF0/////wAAAAA="  # subscribed to "t"
-ROUNDS = 10
+ROUNDS = 2
 GAP_MS = 6000
 
 
 def lines(groups, members):
-    """Yield the trace line by line: 12 events a member. The n-th member id ends with n."""
+    """Yield the trace line by line: 4 events a member. The n-th member id ends with n."""
     header = {"format": "coterie-trace", "version": 1, "name": "growth", "config": {}}
     yield json.dumps(header)
     number = 0

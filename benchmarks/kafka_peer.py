@@ -19,6 +19,7 @@ PROJECT = Path(__file__).parent / "peers" / "kafka"
 CLASSPATH = PROJECT / "target" / "classpath"
 MAIN = PROJECT / "target" / "classes" / "coterie" / "peers" / "Main.class"
 NAME = "Kafka 3.9.1"
+LARGE = 4_000_000  # so many objects of Kafka's leave the collector no room in the usual heap
 
 
 def newest_source():
@@ -49,7 +50,8 @@ def run(work, size, *, warm, rounds, files=(), cpu=False):
     if why_missing():
         pytest.skip(f"{NAME}: {why_missing()}")
     classpath = f"{PROJECT / 'target' / 'classes'}{os.pathsep}{CLASSPATH.read_text()}"
-    options = ["-Xmx6g", "-Xshare:auto", *os.environ.get("COTERIE_JAVA_OPTIONS", "").split()]
+    heap = "-Xmx14g" if size >= LARGE else "-Xmx6g"
+    options = [heap, "-Xshare:auto", *os.environ.get("COTERIE_JAVA_OPTIONS", "").split()]
     options.append(f"-Dcoterie.cpu={str(cpu).lower()}")
     arguments = [work, str(size), str(warm), str(rounds), *map(str, files)]
     done = subprocess.run(

@@ -66,7 +66,7 @@ def test_rearm(benchmark, note, sizes, peer, size, order):
     rounds = 1 if sizes == "smoke" else rounds_of(size, peer)
     if peer == "kafka":
         work = "rearm-shuffled" if shuffled else "rearm"
-        warm = 1 if sizes == "smoke" else 5
+        warm = 1 if sizes == "smoke" or size > SLOW_FROM else 5
         answer = tuple(kafka_peer.measure(benchmark, work, size, warm=warm, rounds=rounds))
     else:
         answer = rearm(benchmark, PEERS[peer], size, order_of(size, shuffled), rounds)
@@ -109,7 +109,7 @@ def test_fire(benchmark, note, sizes, peer, size):
         pytest.skip(f"{peer}: its clock cannot be set")
     rounds = 1 if sizes == "smoke" else rounds_of(size, peer)
     if peer == "kafka":
-        warm = 1 if sizes == "smoke" else 5
+        warm = 1 if sizes == "smoke" or size > SLOW_FROM else 5
         answer = tuple(kafka_peer.measure(benchmark, "fire", size, warm=warm, rounds=rounds))
     else:
         answer = fire(benchmark, PEERS[peer], deadlines_of(size, 0), rounds)
