@@ -16,6 +16,16 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 
 
+class Row(NamedTuple):
+    """What was measured of a peer: the median call, and how many operations one is."""
+
+    seconds: float
+    count: int
+    version: str
+    unit: str
+    start_s: float | None  # to start a session, which no call holds
+
+
 class Line(NamedTuple):
     """What a ratio is asked of: the peer's row beside coterie's, at one size."""
 
@@ -47,7 +57,7 @@ ASKED = [
 
 
 def read(folder):
-    """{(work, size, peer): (seconds a call, operations a call, version)}, machine, clocks."""
+    """{(work, size, peer): Row}, machine, clocks."""
     rows, machine, clocks = {}, {}, set()
     for path in sorted(folder.glob("*.json")):
         document = json.loads(path.read_text())
@@ -56,7 +66,8 @@ def read(folder):
             info = bench["extra_info"]
             key = info["work"], info["size"], info["peer"]
             count = info.get("count", info["size"])
-            rows[key] = bench["stats"]["median"], count, info["version"], info["unit"]
+            seconds, start = bench["stats"]["median"], info.get("start_s")
+            rows[key] = Row(seconds, count, info["version"], info["unit"], start)
             if "Replayed" not in (timer := bench["options"]["timer"]):
                 clocks.add(timer)
     return rows, machine, clocks
@@ -64,7 +75,7 @@ def read(folder):
 
 def nanoseconds(rows, work, size, peer):
     row = rows.get((work, size, peer))
-    return row and row[0] / row[1] * 1e9
+    return row and row.seconds / row.count * 1e9
 
 
 def ratios(rows):
@@ -92,13 +103,20 @@ def ratios(rows):
 def everything(rows):
     yield "| work | size | peer | a call | each | of coterie's |"
     yield "| --- | --- | --- | --- | --- | --- |"
-    for (work, size, peer), (seconds, count, version, unit) in sorted(rows.items()):
-        each = seconds / count * 1e9
+    for (work, size, peer), row in sorted(rows.items()):
+        each = nanoseconds(rows, work, size, peer)
         ours = nanoseconds(rows, work, size, "coterie")
         ratio = f"{each / ours:.1f} {TIMES}" if ours else ""
-        name = peer if peer in version else f"{peer} ({version})"
-        call = f"{seconds * 1e3:.3g} ms"
-        yield f"| {work} | {size:,} | {name} | {call} | {each:.3g} ns a {unit} | {ratio} |"
+        name = peer if peer in row.version else f"{peer} ({row.version})"
+        call = f"{row.seconds * 1e3:.3g} ms"
+        yield f"| {work} | {size:,} | {name} | {call} | {each:.3g} ns a {row.unit} | {ratio} |"
+
+
+def starts(rows):
+    """What is left out of the figures on Spark."""
+    for (work, _, peer), row in sorted(rows.items()):
+        if peer == "coterie" and row.start_s:
+            yield f'Start of the session, apart, before "{work}": {row.start_s:.1f} s.'
 
 
 def plot_spark(pyplot, works, folder):
@@ -132,8 +150,8 @@ def plot(rows, folder):
     from matplotlib import pyplot
 
     works, names = defaultdict(lambda: defaultdict(list)), []
-    for (work, size, peer), (seconds, count, _, _) in sorted(rows.items()):
-        works[work][peer].append((size, seconds / count * size))
+    for (work, size, peer), row in sorted(rows.items()):
+        works[work][peer].append((size, row.seconds / row.count * size))
     spark = {work: lines for work, lines in works.items() if "on Spark" in work}
     if spark:
         names.append(plot_spark(pyplot, spark, folder))
@@ -170,6 +188,8 @@ def main(folder="benchmarks/results", readme="benchmarks/README.md"):
         f"Python {python}; clock: {', '.join(sorted(clocks))}.",
         "",
         *ratios(rows),
+        "",
+        *starts(rows),
         "",
         *(f"![{name[:-4]}]({folder.name}/{name})" for name in plot(rows, folder)),
         "",
