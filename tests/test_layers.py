@@ -35,7 +35,7 @@ ROOMS = {  # room of the core -> its modules; a name may end in `*`
     "bytes": "cursor checksum compress text fields schema encode subscription"
     " batch record reader writer",
     "structures": "arguments slots due timers votes offsets expiry",
-    "bulk": "keytable commit waiting producers fold* intake partial generations columns*"
+    "bulk": "keytable near commit waiting producers fold* intake partial generations columns*"
     " scan merge",
     "machine": "group* member* coordinator* effects load trace*",
 }

@@ -4,6 +4,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from coterie._core.batch cimport Batch, Record, Records
 from coterie._core.commit cimport Commit
 from coterie._core.keytable cimport Entry, Table, Value
+from coterie._core.near cimport Near
 from coterie._core.waiting cimport Queue
 
 cdef enum OnFault:
@@ -21,6 +22,7 @@ cdef struct Parsed:              # one record of the batch at hand, classified
 
 cdef class PartitionFold:
     cdef Table table
+    cdef Near near
     cdef Queue queue                     # plain commits that are read, not yet in the table
     cdef Records records
     cdef Parsed* parsed

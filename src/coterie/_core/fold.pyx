@@ -23,7 +23,7 @@ from coterie._core.cursor cimport OK, load_i16, wrap_add
 from coterie._core.keytable cimport (
     Entry, Value, coterie_is_ascii, coterie_keyhash, own_metadata, prefetch_entry,
     prefetch_slot, remove_plain, set_if_newer, set_plain, table_free, table_init, table_intern)
-
+from coterie._core.near cimport near_free, near_init
 from coterie._core.producers cimport unpack_value
 from coterie._core.waiting cimport (
     FULL, queue_apply, queue_batch, queue_free, queue_reserve, to_value)
@@ -65,6 +65,7 @@ cdef class PartitionFold:
         if on_fault not in ON_FAULT:
             raise ArgumentError(f"on_fault must be one of {', '.join(ON_FAULT)}, not {on_fault!r}")
         table_init(&self.table)
+        near_init(&self.near)
         self.records = Records.__new__(Records)
         self.on_fault = ON_FAULT[on_fault]
         self.at_ms = at_ms
@@ -79,6 +80,7 @@ cdef class PartitionFold:
 
     def __dealloc__(self):
         table_free(&self.table)
+        near_free(&self.near)
         queue_free(&self.queue)
         free(self.parsed)
 
@@ -154,7 +156,7 @@ cdef class PartitionFold:
             return False
         if queue_reserve(&self.queue, count) != 0:
             raise MemoryError
-        if not queue_batch(&self.queue, &self.table, batch, until_ms, self.seq):
+        if not queue_batch(&self.queue, &self.table, &self.near, batch, until_ms, self.seq):
             return False
         self.count_batch(batch, batch.base_offset, count)
         if self.queue.count >= FULL:
@@ -163,7 +165,7 @@ cdef class PartitionFold:
 
     cdef int take_waiting(self) except -1:
         """Whatever else changes state first lets what waits go before it."""
-        if self.queue.count and queue_apply(&self.queue, &self.table) != 0:
+        if self.queue.count and queue_apply(&self.queue, &self.table, &self.near) != 0:
             raise MemoryError
         return 0
 

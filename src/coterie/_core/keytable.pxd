@@ -158,11 +158,13 @@ cdef inline void prefetch_slot(const Table* table, uint64_t hash) noexcept nogil
 
 cdef inline void prefetch_entry(const Table* table, uint64_t hash) noexcept nogil:
     cdef uint64_t word = table.slots[(hash >> 32) & table.mask]
-    cdef Entry* entry
     if word:
-        entry = &table.entries[<uint32_t>word - 1]
-        coterie_prefetch(entry)
-        coterie_prefetch(&entry.value.metadata)
+        prefetch_value(&table.entries[<uint32_t>word - 1])
+
+
+cdef inline void prefetch_value(const Entry* entry) noexcept nogil:
+    coterie_prefetch(entry)
+    coterie_prefetch(&entry.value.metadata)
 
 
 cdef inline void prefetch_key(const Table* table, uint64_t hash) noexcept nogil:

@@ -2,7 +2,8 @@
 
 A key's slot, its entry and its bytes lie in three places that no cache holds for a big log. So
 commits wait here, over several batches (most are short), while each of the three is fetched in a
-pass of its own, and are put in the order they came. What waits borrows from the piece's bytes.
+pass of its own, and are put in the order they came; mostly `near` knows the entry, and it alone is
+fetched. What waits borrows from the piece's bytes.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -10,16 +11,20 @@ from libc.stdlib cimport free, realloc
 from coterie._core.batch cimport AHEAD, V2_HEADER, Batch, Record
 from coterie._core.commit cimport (
     KEY_OFFSET_MAX, Commit, read_commit_key, read_commit_value)
-from coterie._core.cursor cimport OK, Cursor, load_i16
+from coterie._core.cursor cimport OK, Cursor, load_i16, load_i32
 from coterie._core.keytable cimport (
     Entry, Table, Value, coterie_is_ascii, coterie_keyhash, coterie_prefetch, prefetch_entry,
-    prefetch_key, prefetch_slot, remove_plain, set_plain, table_intern)
+    prefetch_key, prefetch_slot, prefetch_value, remove_plain, set_plain, table_intern)
+from coterie._core.near cimport Near, near_learn, near_meet, near_names, near_place
 from coterie._core.record cimport record_v2
 
 cdef enum:
+    KEY_ENDS = 6                 # bytes of a commit key's version and partition
     FULL = 96                    # enough to hide the memory, few enough to stay in the L1 cache
 
 cdef struct Waiting:
+    int64_t index                # its place, or -1: by its key
+    int64_t names                # their number in `near`, or -1
     const uint8_t* key           # after its version
     uint64_t hash
     int64_t seq                  # of its batch
@@ -50,32 +55,45 @@ cdef inline void queue_free(Queue* queue) noexcept:
     queue.items = NULL
 
 
-cdef inline bint wait(Queue* queue, const Table* table, const Record* record, int64_t position,
-                      int64_t seq) noexcept nogil:
+cdef inline bint wait(Queue* queue, const Table* table, Near* near, const Record* record,
+                      int64_t position, int64_t seq) noexcept nogil:
     """Let one record wait; False: it is none that may, and nothing happened."""
     cdef Waiting* item = &queue.items[queue.count]
     cdef Commit commit
-    if record.key_size < 2 or not 0 <= load_i16(record.key) <= KEY_OFFSET_MAX or read_commit_key(
-            record.key, record.key_size, &commit) != OK:
+    cdef const uint8_t* key = record.key + 2
+    cdef int32_t names_size = record.key_size - KEY_ENDS
+    if record.key_size < 2 or not 0 <= load_i16(record.key) <= KEY_OFFSET_MAX:
         return False
+    item.names = near_names(near, key, names_size)
+    if item.names < 0:
+        # Both names in one look: the topic's length, between them, is below 128 as they are. A
+        # longer topic takes the road through `Records`, which looks at each name.
+        if read_commit_key(record.key, record.key_size, &commit) != OK or not coterie_is_ascii(
+                key, commit.key_size - 4):
+            return False
+        names_size = commit.key_size - 4       # bytes left over belong to no key
+        item.names = near_meet(near, key, names_size)
+    item.index = -1
+    if item.names >= 0:
+        item.index = near_place(near, item.names, load_i32(key + names_size))
+    if item.index >= 0:
+        prefetch_value(&table.entries[item.index])
+    else:
+        item.key, item.key_size = key, names_size + 4
+        item.hash = coterie_keyhash(key, names_size + 4)
+        prefetch_slot(table, item.hash)
+    item.seq = seq
     item.tombstone = record.value_size < 0
-    # Both names in one look: the topic's length, which stands between, is below 128 as they are.
-    # A longer topic takes the road through `Records`, which looks at each name.
-    if not coterie_is_ascii(commit.key, commit.key_size - 4):
-        return False
     if not item.tombstone:
         if read_commit_value(record.value, record.value_size, &commit) != OK:
             return False
         to_value(&commit, position, &item.value)
-    item.hash = coterie_keyhash(commit.key, commit.key_size)
-    prefetch_slot(table, item.hash)
-    item.key, item.key_size, item.seq = commit.key, commit.key_size, seq
     queue.count += 1
     return True
 
 
-cdef inline bint queue_batch(Queue* queue, const Table* table, const Batch* batch, int64_t until_ms,
-                             int64_t seq) noexcept nogil:
+cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, const Batch* batch,
+                             int64_t until_ms, int64_t seq) noexcept nogil:
     """Let a batch of plain commits wait, whole; False: it is no such batch, and none of it waits.
 
     The caller made room. Records later than `until_ms` are left out.
@@ -94,7 +112,8 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, const Batch* batc
             break
         if i == 0:
             position = record.offset
-        if record.timestamp <= until_ms and not wait(queue, table, &record, position, seq):
+        if record.timestamp <= until_ms and not wait(
+                queue, table, near, &record, position, seq):
             break
     else:
         if cur.at == cur.end:
@@ -103,21 +122,27 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, const Batch* batc
     return False
 
 
-cdef inline int queue_apply(Queue* queue, Table* table) noexcept nogil:
+cdef inline int queue_apply(Queue* queue, Table* table, Near* near) noexcept nogil:
     """Put all that waits, in order. -1: no memory."""
     cdef Py_ssize_t i
     cdef Waiting* item
     cdef Entry* entry
     cdef int64_t index
     for i in range(queue.count):
-        prefetch_entry(table, queue.items[i].hash)
+        if queue.items[i].index < 0:
+            prefetch_entry(table, queue.items[i].hash)
     for i in range(queue.count):
-        prefetch_key(table, queue.items[i].hash)
+        if queue.items[i].index < 0:
+            prefetch_key(table, queue.items[i].hash)
     for i in range(queue.count):
         item = &queue.items[i]
-        index = table_intern(table, item.hash, item.key, item.key_size)
+        index = item.index
         if index < 0:
-            return -1
+            index = table_intern(table, item.hash, item.key, item.key_size)
+            if index < 0:
+                return -1
+            if item.names >= 0:
+                near_learn(near, item.names, load_i32(item.key + item.key_size - 4), index)
         entry = &table.entries[index]
         if item.tombstone:
             remove_plain(entry, item.seq)
