@@ -2,9 +2,11 @@
 
 import base64
 import json
+import random
 
 import pytest
 
+import log_writer
 from coterie import CoterieError, PartialState, ScanOptions, merge, scan
 from golden_data import LOGS, cases, corrupt_cases, segments
 
@@ -37,6 +39,38 @@ def partition_of(path):
 
 def golden(path):
     return json.loads(path.read_text())["groups"]
+
+
+GROUPS = [*(f"group-{n}" for n in range(40)), "g", "", "gr\u00fcn", "\u65e5\u672c", "x" * 200]
+TOPICS = [*(f"topic-{n}" for n in range(8)), "t", "", "caf\u00e9", "y" * 130]
+PARTITIONS = [*range(40), 4095, 4096, 70_000, 2**31 - 1, -1, -(2**31)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_last_commit_of_each_key_stands_whatever_its_names(seed):
+    draw, last, log, at = random.Random(seed), {}, [], 0
+    for size in (1, 5, 97, 300, 2000, 4000):
+        pairs, held = [], draw.choice(GROUPS)
+        for n in range(size):
+            # Like a consumer: some commits of one group in a row, then another one's.
+            held = draw.choice(GROUPS) if draw.random() < 0.2 else held
+            key = held, draw.choice(TOPICS), draw.choice(PARTITIONS)
+            raw = log_writer.commit_key(n % 2, key[0].encode(), key[1].encode(), key[2])
+            raw += draw.choice([b"", b"", b"left over", bytes(4)])
+            gone = draw.random() < 0.1
+            value = None if gone else log_writer.commit_value(at + n, -1, b"m" * (n % 30), 7)
+            pairs.append((1000, raw, value))
+            last.pop(key, None) if gone else last.update({key: (at + n, "m" * (n % 30))})
+        log.append(log_writer.batch(at, pairs))
+        at += size
+    pieces = [scan(b"".join(log)), merge([scan(data) for data in log])]
+    for state in pieces:
+        found = {
+            (group["group_id"], one["topic"], one["partition"]): (one["offset"], one["metadata"])
+            for group in state.groups()
+            for one in group["offsets"]
+        }
+        assert found == last
 
 
 def fields_of_kafka(rows, expected):
