@@ -295,7 +295,7 @@ cdef class Columns:
         cdef Py_ssize_t n = self.n
         cdef const uint8_t* key = record.key
         cdef const uint8_t* value = record.value
-        cdef const Recent* recent
+        cdef Recent* recent
         cdef int32_t prefix = record.key_size - KEY_ENDS, metadata_size
         if self.raw or prefix < 8 or record.value_size < VALUE_V3_SIZE or load_i16(value) != 3:
             return False
@@ -306,6 +306,7 @@ cdef class Columns:
         if recent.size != prefix or not coterie_equal(recent.at, key + 2, prefix) or (
                 load_i16(key) & ~1):
             return False
+        recent.at = key + 2        # the bytes read last are those that a cache still holds
         self.log_offset[n] = record.offset
         self.timestamp[n] = record.timestamp
         self.batch[n] = <int32_t>self.batch_count
