@@ -149,8 +149,9 @@ def plot(rows, folder):
     mpl.rcParams["svg.hashsalt"] = "coterie"
     from matplotlib import pyplot
 
-    works, names = defaultdict(lambda: defaultdict(list)), []
+    works, names, units = defaultdict(lambda: defaultdict(list)), [], {}
     for (work, size, peer), row in sorted(rows.items()):
+        units[work] = f"{row.unit}s"
         works[work][peer].append((size, row.seconds / row.count * size))
     spark = {work: lines for work, lines in works.items() if "on Spark" in work}
     if spark:
@@ -162,7 +163,7 @@ def plot(rows, folder):
         for peer, points in lines.items():
             style = {"linewidth": 2.4} if peer == "coterie" else {"linewidth": 1}
             axes.loglog(*zip(*points, strict=True), marker="o", markersize=3, label=peer, **style)
-        axes.set(title=work, xlabel="size", ylabel="seconds")
+        axes.set(title=work, xlabel=units[work], ylabel="seconds")
         axes.grid(which="major", alpha=0.3)
         axes.legend(fontsize=8)
         names.append(f"{work.replace(', ', '-').replace(' ', '-')}.svg")
