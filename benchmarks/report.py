@@ -113,7 +113,7 @@ def everything(rows):
 
 
 def starts(rows):
-    """What is left out of the figures on Spark."""
+    """What is left out of the figures on Spark; only the first session starts a JVM, too."""
     for (work, _, peer), row in sorted(rows.items()):
         if peer == "coterie" and row.start_s:
             yield f'Start of the session, apart, before "{work}": {row.start_s:.1f} s.'
@@ -191,6 +191,7 @@ def main(folder="benchmarks/results", readme="benchmarks/README.md"):
         *ratios(rows),
         "",
         *starts(rows),
+        "The first of them starts the JVM as well.",
         "",
         *(f"![{name[:-4]}]({folder.name}/{name})" for name in plot(rows, folder)),
         "",

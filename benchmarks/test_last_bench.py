@@ -1,7 +1,7 @@
 """The last commit of each key that no tombstone followed, from the bytes of a log.
 
 coterie folds them. The others, which read no log, are given ``decode_columns``'s columns, whose
-names are numbers already, within the time measured: a third to a half of it. One thread each; each
+names are numbers already, within the time measured: a third of it, or more. One thread each; each
 segment is a partition of its own; the answers, (keys, sum of the last offsets), must be equal.
 """
 

@@ -153,3 +153,14 @@ def test_a_marker_is_one_however_its_batch_is_compressed(codec):
     columns = decode_columns(data)
     assert columns["batches"]["marker"].tolist() == [1]
     assert [KIND_NAMES[kind] for kind in columns["kind"]] == ["marker"]
+
+
+def test_a_record_of_a_control_batch_is_no_commit_whatever_it_looks_like():
+    pair = (1000, commit_key(1, b"group", b"topic", 3), commit_value(9, 2, b"metadata", 7))
+    data = log_writer.batch(0, [pair]) + log_writer.batch(1, [pair], producer_id=7, control=True)
+    columns = decode_columns(data + log_writer.marker(2, 7, 1000, commit=True))
+    assert [KIND_NAMES[kind] for kind in columns["kind"]] == ["offset", "marker", "marker"]
+    for name in ("group", "topic", "partition", "offset", "leader_epoch", "commit_timestamp"):
+        assert columns[name].tolist()[1:] == [-1, -1], name
+    assert columns["metadata"].tobytes() == b"metadata"
+    assert columns["metadata_end"].tolist() == [8, 8, 8]

@@ -2,7 +2,11 @@
 
 import base64
 import json
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -71,6 +75,37 @@ def test_the_last_commit_of_each_key_stands_whatever_its_names(seed):
             for one in group["offsets"]
         }
         assert found == last
+
+
+GROWTH = """
+import resource, sys
+import log_writer
+from coterie import scan
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+value = log_writer.commit_value(5, -1, b"", 7)
+partition = int(sys.argv[1])
+keys = [log_writer.commit_key(1, b"group-%d" % n, b"topic", partition) for n in range(20_000)]
+log = b"".join(
+    log_writer.batch(at, [(1000, key, value) for key in keys[at : at + 100]])
+    for at in range(0, len(keys), 100)
+)
+before = peak()
+state = scan(log)
+print(peak() - before)
+"""
+
+
+def test_lone_partitions_of_high_numbers_take_no_more_memory_than_others():
+    grew = {}
+    for partition in ("4095", "70000"):  # an array up to here, and none
+        command = [sys.executable, "-c", GROWTH, partition]
+        path = {"PYTHONPATH": str(Path(__file__).parent)}
+        answer = subprocess.run(command, capture_output=True, check=True, env=os.environ | path)
+        grew[partition] = int(answer.stdout)
+    assert grew["4095"] < 2 * grew["70000"] + 1000
 
 
 def fields_of_kafka(rows, expected):

@@ -245,9 +245,12 @@ cdef class Columns:
     cdef int mark(self, const Batch* batch, Py_ssize_t first, Records scratch) except -2:
         """Rows of a control batch are markers, whatever their keys look like."""
         cdef Py_ssize_t i
+        self.heap_size = self.metadata_end[first - 1] if first else 0
         for i in range(first, self.n):
             self.kind[i] = MARKER
-            self.group[i] = self.topic[i] = -1
+            self.group[i] = self.topic[i] = self.partition[i] = self.leader_epoch[i] = -1
+            self.offset[i] = self.commit_timestamp[i] = self.expire_timestamp[i] = -1
+            self.metadata_end[i] = self.heap_size
         cdef Cursor cur
         cdef Record record
         cdef int marker = -1

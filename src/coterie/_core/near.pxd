@@ -17,6 +17,7 @@ cdef enum:
     RECENT = 256                 # of names that were met last
     RECENT_SHIFT = 56            # of a 64-bit product: its upper bits choose the slot
     NAMES_MIN = 8                # bytes of the shortest names that take part, lengths included
+    PLACES_A_KEY = 8             # on average and at most: 32 bytes
     PARTITIONS_MAX = 4096        # a partition from here on is looked for in the table
 
 cdef struct Names:               # a group and a topic, met last at this hash
@@ -123,15 +124,18 @@ cdef inline bint near_widen(Near* near, uint32_t number, uint32_t count) noexcep
     return True
 
 
-cdef inline void near_learn(Near* near, int64_t number, int32_t partition,
-                            int64_t index) noexcept nogil:
-    """Remember the place that the table gave a key. Without memory it is forgotten, no more."""
-    cdef uint32_t count = 16
+cdef inline void near_learn(Near* near, int64_t number, int32_t partition, int64_t index,
+                            uint32_t keys) noexcept nogil:
+    """Remember the place that the table, of so many keys, gave one. Without memory, or where lone
+    partitions of high numbers would take too much of it, it is forgotten, no more."""
+    cdef uint32_t count = 4
     if <uint32_t>partition >= PARTITIONS_MAX:
         return
     if <uint32_t>partition >= near.spans[number].count:
         while count <= <uint32_t>partition:
             count *= 2
+        if near.place_count + count > <uint64_t>keys * PLACES_A_KEY + PARTITIONS_MAX:
+            return
         if not near_widen(near, <uint32_t>number, count):
             return
     near.places[near.spans[number].first + <uint32_t>partition] = <uint32_t>index + 1

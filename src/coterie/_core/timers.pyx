@@ -219,7 +219,7 @@ cdef class TimerWheel:
         cdef bint in_order = True
         cdef Due* fired = <Due*>malloc(2 * most * sizeof(Due))
         if fired == NULL:
-            raise MemoryError
+            return self.fire_slot(index, keys)     # a level down, which takes no such room
         memset(of_ms, 0, sizeof(of_ms))
         try:
             count = self.take_out(index, fired, of_ms, &in_order)

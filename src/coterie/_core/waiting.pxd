@@ -142,7 +142,8 @@ cdef inline int queue_apply(Queue* queue, Table* table, Near* near) noexcept nog
             if index < 0:
                 return -1
             if item.names >= 0:
-                near_learn(near, item.names, load_i32(item.key + item.key_size - 4), index)
+                near_learn(near, item.names, load_i32(item.key + item.key_size - 4), index,
+                           table.count)
         entry = &table.entries[index]
         if item.tombstone:
             remove_plain(entry, item.seq)
