@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -53,9 +54,13 @@ def session_of_command(master: str | None, progress: Progress) -> Iterator[Spark
 
     progress.stage("starting Spark")
     is_ours = SparkSession.getActiveSession() is None
+    interrupted = signal.getsignal(signal.SIGINT)
     with one_line_errors():
         with spark_says_nothing():
             spark = local_session(master or "local[*]")
+        if is_ours and threading.current_thread() is threading.main_thread():
+            # Spark's own handler asks the JVM first, which fails where a request is under way.
+            signal.signal(signal.SIGINT, interrupted)
         try:
             yield spark
         finally:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from coterie.cli.failures import Failed
-from coterie.cli.outfolder import undisturbed
+from coterie.cli.outfolder import beside, undisturbed
 
 
 @contextlib.contextmanager
@@ -27,10 +26,9 @@ def whole_file(out: str, *, overwrite: bool, keep: Iterable[str] = ()) -> Iterat
     """
     target = Path(os.path.realpath(out))
     check(out, target, overwrite, keep)
-    number, name = tempfile.mkstemp(".partial", f".{target.name}.", target.parent)
-    os.close(number)
-    sibling = Path(name)
+    sibling = beside(target)  # named before it is there: an interruption finds it in any case
     try:
+        sibling.touch(mode=0o600, exist_ok=False)
         yield sibling
         mask = os.umask(0)
         os.umask(mask)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import tempfile
@@ -34,22 +35,26 @@ def whole_folder(out: str, *, overwrite: bool, keep: Iterable[str] = ()) -> Iter
     target = Path(os.path.realpath(out))
     check(out, target, overwrite, keep)
     missing = [parent for parent in target.parents if not parent.exists()]
-    sibling = None
+    sibling = beside(target)  # named before it is there: an interruption finds it in any case
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        sibling = Path(tempfile.mkdtemp(".partial", f".{target.name}.", target.parent))
+        sibling.mkdir(mode=0o700)
         yield sibling
         open_to_all(sibling)
         check(out, target, overwrite, keep)  # what came there meanwhile is not ours to delete
         put_in_place(sibling, target)
     except BaseException:
         with undisturbed():
-            if sibling is not None:
-                shutil.rmtree(sibling, ignore_errors=True)
+            shutil.rmtree(sibling, ignore_errors=True)
             for parent in missing:  # the innermost first
                 with contextlib.suppress(OSError):
                     parent.rmdir()
         raise
+
+
+def beside(target: Path) -> Path:
+    """Return a hidden name in the same folder that nothing has."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")
 
 
 def check(out: str, target: Path, overwrite: bool, keep: Iterable[str]) -> None:
