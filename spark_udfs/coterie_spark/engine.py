@@ -54,13 +54,9 @@ def session_of_command(master: str | None, progress: Progress) -> Iterator[Spark
 
     progress.stage("starting Spark")
     is_ours = SparkSession.getActiveSession() is None
-    interrupted = signal.getsignal(signal.SIGINT)
     with one_line_errors():
-        with spark_says_nothing():
+        with spark_says_nothing(), heard_afterwards():
             spark = local_session(master or "local[*]")
-        if is_ours and threading.current_thread() is threading.main_thread():
-            # Spark's own handler asks the JVM first, which fails where a request is under way.
-            signal.signal(signal.SIGINT, interrupted)
         try:
             yield spark
         finally:
@@ -162,6 +158,34 @@ class Told:
                 self.progress.advance(max(done - self.told_bytes, 0))
                 self.told_bytes = max(done, self.told_bytes)
                 return
+
+
+@contextmanager
+def heard_afterwards() -> Iterator[None]:
+    """Hear the first signal when the block has ended; the second at once.
+
+    A JVM whose start is interrupted loses the file in which it tells its port, and then stays for
+    good. And Spark puts a handler of its own in place, which asks the JVM first: that fails where
+    a request is under way, so the one that was there comes back.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        if heard:
+            raise KeyboardInterrupt
+        heard.append(number)
+
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if heard:
+        signal.raise_signal(heard[0])
 
 
 @contextmanager

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -83,23 +85,52 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
     assert folder_of(tmp_path) == []
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_an_interruption_leaves_nothing_and_ends_spark(tmp_path):
+def output_is_begun(process, folder):
+    return any(folder.iterdir())
+
+
+def java_is_starting(process, folder):
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    with suppress(OSError):  # one that was listed may have ended
+        lines = [
+            Path(f"/proc/{child}/cmdline").read_text() for child in children.read_text().split()
+        ]
+        return any("java" in line for line in lines)
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signals, and /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", [output_is_begun, java_is_starting])
+def test_an_interruption_leaves_nothing_and_ends_spark(tmp_path, moment, number):
     log = golden_data.log("default50")
     command = [*COTERIE, "replay", str(log), "--out", str(tmp_path / "out")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    until_there(lambda: any(tmp_path.iterdir()))
-    process.send_signal(signal.SIGINT)
+    until_there(lambda: moment(process, tmp_path))
+    process.send_signal(number)
     _, said = process.communicate(timeout=240)
-    assert process.returncode == 130, said
-    assert [line for line in said.splitlines() if "interrupted" in line]
+    assert process.returncode == (130 if number == signal.SIGINT else 143), said
+    assert [line for line in said.splitlines() if "nothing half-done was left" in line]
     assert folder_of(tmp_path) == []
+    until_there(lambda: not group_is_there(process.pid))
+
+
+def group_is_there(group):
+    """Whether a process of a group runs still; the JVM ends a moment after the command."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def until_there(seen):
-    """Wait for something that another process does."""
-    while not seen():
+    """Wait for something that another process does, a minute at most."""
+    for _ in range(6000):
+        if seen():
+            return
         time.sleep(0.01)
+    raise AssertionError("it never came")
 
 
 def test_without_spark_one_line_says_what_to_install(tmp_path):
