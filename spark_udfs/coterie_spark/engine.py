@@ -178,7 +178,9 @@ def heard_afterwards() -> Iterator[None]:
             raise KeyboardInterrupt
         heard.append(number)
 
-    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    not_ignored = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, hear) for number in not_ignored}
     try:
         yield
     finally:

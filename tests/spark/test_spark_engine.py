@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,11 @@ def java_is_starting(process, folder):
 def test_an_interruption_leaves_nothing_and_ends_spark(tmp_path, moment, number):
     log = golden_data.log("default50")
     command = [*COTERIE, "replay", str(log), "--out", str(tmp_path / "out")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    # Who runs the tests in the background ignores SIGINT, and so would the command.
+    heard = partial(signal.signal, number, signal.SIG_DFL)
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heard
+    )
     until_there(lambda: moment(process, tmp_path))
     process.send_signal(number)
     _, said = process.communicate(timeout=240)
