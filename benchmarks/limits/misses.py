@@ -7,7 +7,9 @@ model, as virtual machines seldom hand out the processor's own counters: no pref
 prefetch hides is counted as well.
 """
 
+import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,8 +62,16 @@ def counted(work, timers):
     return dict(zip(names, map(int, totals), strict=True))
 
 
-def main(timers=1_000_000):
+def main():
     """Print the table."""
+    parser = argparse.ArgumentParser(description="cache misses of a timer's operations")
+    parser.add_argument("timers", nargs="?", type=int, default=1_000_000)
+    timers = parser.parse_args().timers
+    if timers < 1:
+        parser.error(f"timers must be at least 1, not {timers}")
+    if shutil.which("valgrind") is None:
+        print("valgrind is not installed: it counts the misses", file=sys.stderr)
+        return 1
     nothing = counted("nothing", timers)
     print(f"| {timers:,} timers | {' | '.join(COUNTERS)} |")
     print(f"| --- |{' --- |' * len(COUNTERS)}")
@@ -73,4 +83,4 @@ def main(timers=1_000_000):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    sys.exit(main())

@@ -178,9 +178,10 @@ def heard_afterwards() -> Iterator[None]:
             raise KeyboardInterrupt
         heard.append(number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    not_ignored = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, hear) for number in not_ignored}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # who ignores a signal goes on doing so
+            signal.signal(number, hear)
     try:
         yield
     finally:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -90,6 +89,9 @@ def output_is_begun(process, folder):
     return any(folder.iterdir())
 
 
+HAS_PROC = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+
 def java_is_starting(process, folder):
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     with suppress(OSError):  # one that was listed may have ended
@@ -100,17 +102,18 @@ def java_is_starting(process, folder):
     return False
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="signals, and /proc")
+@pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("moment", [output_is_begun, java_is_starting])
+@pytest.mark.parametrize(
+    "moment", [output_is_begun, pytest.param(java_is_starting, marks=HAS_PROC)]
+)
 def test_an_interruption_leaves_nothing_and_ends_spark(tmp_path, moment, number):
     log = golden_data.log("default50")
     command = [*COTERIE, "replay", str(log), "--out", str(tmp_path / "out")]
     # Who runs the tests in the background ignores SIGINT, and so would the command.
-    heard = partial(signal.signal, number, signal.SIG_DFL)
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heard
-    )
+    held = signal.signal(number, signal.SIG_DFL)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    signal.signal(number, held)
     until_there(lambda: moment(process, tmp_path))
     process.send_signal(number)
     _, said = process.communicate(timeout=240)

@@ -14,8 +14,8 @@ from coterie._core.batch cimport (
     Batch, Frame, Record, Records, crc_holds, frame_batch, frame_to_fault, plausible_base,
     read_marker)
 from coterie._core.commit cimport (
-    KEY_GROUP, KEY_NEWER_MAX, KEY_OFFSET_MAX, VALUE_V3_SIZE, Commit, check_group_value,
-    read_commit_key, read_commit_value)
+    KEY_ENDS, KEY_GROUP, KEY_NEWER_MAX, KEY_OFFSET_MAX, VALUE_V3_SIZE, Commit,
+    check_group_value, read_commit_key, read_commit_value)
 from coterie._core.cursor cimport OK, Cursor, Status, load_i16, load_i32, load_i64
 from coterie._core.keytable cimport (
     Table, coterie_equal, coterie_keyhash, coterie_prefetch, table_free, table_init, table_intern)
@@ -43,7 +43,6 @@ cdef enum:
     RECENT = 64
     RECENT_SHIFT = 58            # of a 64-bit product: its upper bits choose the slot
     SOME_BYTES = 16              # of metadata, copied as one
-    KEY_ENDS = 6                 # bytes of a commit key's version and partition
     ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
 
 ROW_DTYPES = {

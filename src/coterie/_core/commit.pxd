@@ -14,6 +14,7 @@ cdef enum:
     KEY_OFFSET_MAX = 1           # key versions 0 and 1: an offset commit
     KEY_GROUP = 2                # key version 2: group metadata
     KEY_NEWER_MAX = 23           # 3 to 23: records of consumer, share and streams groups
+    KEY_ENDS = 6                 # bytes of an offset's key that are its version and partition
     VALUE_V3_SIZE = 24           # of an offset's value without its metadata
 
 cdef struct Commit:

@@ -48,6 +48,14 @@ cdef inline bint live(const Node* node, Entry entry) noexcept nogil:
     return node.generation & 1 and node.filing == entry.filing
 
 
+cdef inline void release_node(Node* nodes, int64_t i, int64_t* free_head) noexcept nogil:
+    """Put an armed node first among the free ones; its handle means nothing from here on."""
+    cdef Node* node = &nodes[i]
+    node.generation = (node.generation + 1) & 0x7FFFFFFF
+    node.deadline_ms = free_head[0]
+    free_head[0] = i
+
+
 cdef inline uint64_t ordered(int64_t at_ms) noexcept nogil:
     """Signed order as unsigned order: every int64 has digits."""
     return <uint64_t>at_ms ^ (<uint64_t>1 << 63)

@@ -19,7 +19,7 @@ from coterie._core.arguments cimport column_of, int64_of
 from coterie._core.due cimport Due, drop_stale_due, keys_by_firing, next_due, push
 from coterie._core.slots cimport (
     LEVELS, NO_NODE, SLOTS, WORDS, Entry, Node, Slot, coterie_ctz64, coterie_prefetch,
-    drop_stale, enter, first_slot, live, slot_of, start_of, take, vacate
+    drop_stale, enter, first_slot, live, release_node, slot_of, start_of, take, vacate
 )
 
 import numpy as np
@@ -199,10 +199,7 @@ cdef class TimerWheel:
             last = node.seq
             keys[n] = node.key
         for n in range(count):
-            node = &nodes[items[n].node]
-            node.generation = (node.generation + 1) & 0x7FFFFFFF
-            node.deadline_ms = free_head
-            free_head = items[n].node
+            release_node(nodes, items[n].node, &free_head)
         self.free_head = free_head
         self.size -= count
         self.next_known = False
@@ -256,9 +253,7 @@ cdef class TimerWheel:
                 fired[count].what.key = node.key
                 of_ms[ms] += 1
                 count += 1
-                node.generation = (node.generation + 1) & 0x7FFFFFFF
-                node.deadline_ms = free_head
-                free_head = slot.items[n].node
+                release_node(nodes, slot.items[n].node, &free_head)
         finally:
             self.free_head = free_head
             self.size -= count
@@ -430,12 +425,9 @@ cdef class TimerWheel:
         return 0
 
     cdef inline void release(self, int64_t i) noexcept:
-        cdef Node* node = &self.nodes[i]
-        if self.next_known and node.deadline_ms == self.next_ms:
+        if self.next_known and self.nodes[i].deadline_ms == self.next_ms:
             self.next_known = False
-        node.generation = (node.generation + 1) & 0x7FFFFFFF
-        node.deadline_ms = self.free_head
-        self.free_head = i
+        release_node(self.nodes, i, &self.free_head)
         self.size -= 1
 
     cdef int reserve(self, int64_t count) except -1:

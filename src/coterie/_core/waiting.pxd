@@ -10,7 +10,7 @@ from libc.stdlib cimport free, realloc
 
 from coterie._core.batch cimport AHEAD, V2_HEADER, Batch, Record
 from coterie._core.commit cimport (
-    KEY_OFFSET_MAX, Commit, read_commit_key, read_commit_value)
+    KEY_ENDS, KEY_OFFSET_MAX, Commit, read_commit_key, read_commit_value)
 from coterie._core.cursor cimport OK, Cursor, load_i16, load_i32
 from coterie._core.keytable cimport (
     Entry, Table, Value, coterie_is_ascii, coterie_keyhash, coterie_prefetch, prefetch_entry,
@@ -19,7 +19,6 @@ from coterie._core.near cimport Near, near_learn, near_meet, near_names, near_pl
 from coterie._core.record cimport record_v2
 
 cdef enum:
-    KEY_ENDS = 6                 # bytes of a commit key's version and partition
     FULL = 96                    # enough to hide the memory, few enough to stay in the L1 cache
 
 cdef struct Waiting:
