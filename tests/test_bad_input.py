@@ -1,6 +1,6 @@
 """What users get wrong: one clear line on standard error, the right status, nothing half-written.
 
-Each through the process. ``replay`` and ``verify`` stand for the rest: they share the code that
+``replay`` and ``verify`` stand for the rest: they share the code that
 finds logs and the one that ends the process.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import golden_data
-from commandline import COTERIE, coterie, coterie_ok, fails, folder_of
+from commandline import COTERIE, coterie, coterie_ok, coterie_process, fails, folder_of
 
 NOBODY = 65534
 COMMANDS = [
@@ -144,7 +144,7 @@ def fails_as(child, *args, says):
     imports = f"import {', '.join(modules)}"
     code = f"{imports}\n{child.get('prepare', '')}\ncoterie.cli.main()"
     command = [sys.executable, "-c", code, *map(str, args)]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    told = subprocess.run(command, capture_output=True, text=True)
     assert told.returncode == 1, told.stderr
     (line,) = told.stderr.splitlines()
     for text in says:
@@ -203,7 +203,8 @@ def test_a_full_disk_leaves_nothing(log, tmp_path, form):
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
     out = tmp_path / "new" / "out"
-    fails(*local(log, out, "--format", form), says="File too large", preexec_fn=little_room)
+    limited = {"run": coterie_process, "preexec_fn": little_room}
+    fails(*local(log, out, "--format", form), says="File too large", **limited)
     assert folder_of(tmp_path) == []
 
 
@@ -218,7 +219,7 @@ def test_a_full_disk_leaves_no_answer(log, tmp_path, question):
         resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 
     out = tmp_path / "answer"
-    wrong = coterie(*question, log, "-o", out, preexec_fn=little_room)
+    wrong = coterie_process(*question, log, "-o", out, preexec_fn=little_room)
     assert wrong.returncode == 1
     assert "File too large" in wrong.stderr.splitlines()[-1]
     assert "Traceback" not in wrong.stderr
@@ -245,7 +246,7 @@ def test_an_interruption_leaves_no_half_written_table(tmp_path, number, status):
         while process.poll() is None and not any(out.parent.glob(".tables.*/commits.parquet")):
             os.sched_yield()
         process.send_signal(number)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate()
     finally:
         process.kill()
     assert process.returncode == status, said
@@ -312,9 +313,8 @@ def test_a_reader_of_the_output_that_leaves_stops_the_command_quietly():
     log = golden_data.log("corrupt/value-empty")
     read, write = os.pipe()
     os.close(read)
-    told = subprocess.run(
-        [*COTERIE, "verify", str(log)], stdout=write, stderr=subprocess.PIPE, timeout=120
-    )
+    command = [*COTERIE, "verify", str(log)]
+    told = subprocess.run(command, stdout=write, stderr=subprocess.PIPE)
     os.close(write)
     assert (told.returncode, told.stderr) == (1, b"")
 

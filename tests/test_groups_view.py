@@ -203,7 +203,7 @@ def test_old_tables_can_be_asked_for(capfd):
     ]
 
 
-# ---- through the process -----------------------------------------------------------------------
+# ---- through the command ------------------------------------------------------------------------
 
 
 def groups(*args):
@@ -302,7 +302,7 @@ def test_corrupt_places_are_counted_on_standard_error_and_the_rest_is_shown():
 def test_names_that_no_locale_can_print_are_printed_as_utf_8():
     command = [*COTERIE, "groups", str(log("basic")), "--list"]
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    told = subprocess.run(command, capture_output=True, env=env, timeout=120)
+    told = subprocess.run(command, capture_output=True, env=env)
     assert told.returncode == 0
     assert "ß" in told.stdout.decode("utf-8")
 

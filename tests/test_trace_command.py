@@ -1,4 +1,4 @@
-"""``coterie trace`` through its process."""
+"""The command ``coterie trace``."""
 
 import gzip
 import json

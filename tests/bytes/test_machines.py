@@ -117,9 +117,8 @@ def machine(request, tmp_path_factory):
             struct.pack("<cBI", letter, before, len(data)) + data
             for letter, before, data in questions
         )
-        told = subprocess.run(
-            [*runner, program], input=given, capture_output=True, env=environment, timeout=120
-        )
+        command = [*runner, program]
+        told = subprocess.run(command, input=given, capture_output=True, env=environment)
         assert told.returncode == 0, told.stderr
         return told.stdout.decode().splitlines()
 

@@ -308,10 +308,7 @@ def test_a_live_state_is_compared_through_the_process(tmp_path):
     coterie_ok("audit", gzip, "--live", gzip / "live" / "admin.json", "--only", "divergence")
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
 def test_both_engines_give_the_same_rows(engine):
-    if engine == "spark":
-        pytest.importorskip("pyspark")
     live = log("basic") / "live" / "admin.json"
     told = coterie("audit", log("basic"), "--live", live, "--format", "json", "--engine", engine)
     expected = answer("basic", live=live_of("basic"))

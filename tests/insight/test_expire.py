@@ -192,10 +192,7 @@ def test_now_is_the_newest_record_and_retention_kafkas_unless_given(tmp_path):
     assert by_key["s", 0]["remaining_ms"] == 7 * DAY - 2000
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
 def test_both_engines_give_the_same_rows(engine):
-    if engine == "spark":
-        pytest.importorskip("pyspark")
     asked = ("--now", 1795237397237, "--retention", "1d", "--what-if", "5s", "--engine", engine)
     told = coterie_ok("expire", log("basic"), *asked, "--format", "json")
     ask = {"now_ms": 1795237397237, "retention_ms": DAY, "what_if_ms": (5000,)}

@@ -248,10 +248,7 @@ def test_the_tables_say_the_whole_the_biggest_and_what_is_open(tmp_path):
     assert over_time.count("2026-11-21T05:0") == 4
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
 def test_both_engines_give_the_same_rows(engine):
-    if engine == "spark":
-        pytest.importorskip("pyspark")
     told = coterie_ok("growth", log("transactions"), "--format", "json", "--engine", engine)
     for row, expected in zip(json.loads(told.stdout), answer("transactions"), strict=True):
         for one in (*row["open_transactions"], *expected["open_transactions"]):

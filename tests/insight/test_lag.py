@@ -178,10 +178,7 @@ def test_partitions_that_a_member_holds_without_a_commit_are_named():
     assert found - deleted <= held
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
 def test_both_engines_give_the_same_rows(engine):
-    if engine == "spark":
-        pytest.importorskip("pyspark")
     file = ENDS / "ends.csv"
     options = ("--end-offsets", file, "--format", "json", "--engine", engine)
     rows = json.loads(coterie_ok("lag", log("basic"), *options).stdout)

@@ -88,10 +88,7 @@ def test_against_latest_exits_1_where_anything_differs():
     assert "moved" not in same.stdout
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
 def test_both_engines_give_the_same_rows_as_data(engine, tmp_path):
-    if engine == "spark":
-        pytest.importorskip("pyspark")
     asked = ("--all-groups", "--at", RESET_CLI, "--engine", engine)
     told = coterie_ok("undo", log("basic"), *asked, "--format", "json")
     assert json.loads(told.stdout) == answer("basic", RESET_CLI)

@@ -9,7 +9,7 @@ import pytest
 from pages import Elements, Page, report
 
 import coterie as package
-from commandline import coterie, coterie_ok, fails, folder_of
+from commandline import coterie, coterie_ok, coterie_process, fails, folder_of
 from golden_data import log
 from log_writer import batch, commit_key, commit_value, group_key, group_value
 
@@ -136,7 +136,8 @@ def test_without_jinja_one_line_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "jinja2.py").write_text("raise ModuleNotFoundError('gone', name='jinja2')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     out = tmp_path / "x.html"
-    assert fails("report", log("compression-gzip"), "-o", out, says="pip install 'coterie[report]'")
+    asked = ("report", log("compression-gzip"), "-o", out)
+    assert fails(*asked, says="pip install 'coterie[report]'", run=coterie_process)
     assert not out.exists()
 
 
