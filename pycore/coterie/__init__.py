@@ -1,37 +1,41 @@
 """Kafka's consumer-group coordinator as a deterministic, replayable library.
 
 The public names are those in ``__all__``; every module whose name starts with ``_`` is private.
+A name is imported when it is first used: nobody waits for what they do not use, numpy above all.
 """
 
-from importlib.metadata import version as _version
+from typing import TYPE_CHECKING
 
-from coterie._core.group import GroupMetadata, MemberMetadata
-from coterie._core.offsets import OffsetMap, expired
-from coterie._core.timers import TimerWheel
-from coterie._core.votes import select_protocol, select_protocols
-from coterie.coordinator import GroupCoordinator
-from coterie.errors import (
-    ArgumentError,
-    ConfigError,
-    CorruptData,
-    CoterieError,
-    LogError,
-    NotAnswered,
-    TraceError,
-)
-from coterie.pending import Pending, PendingAppend, TraceOutput
-from coterie.state import PartialState, ScanOptions, merge, scan
-from coterie.trace import load_trace, run_trace
-from coterie.values import (
-    Append,
-    Batch,
-    Cause,
-    Error,
-    OffsetAndMetadata,
-    Response,
-    Transition,
-    Unanswered,
-)
+if TYPE_CHECKING:
+    from coterie._core.group import GroupMetadata, MemberMetadata
+    from coterie._core.offsets import OffsetMap, expired
+    from coterie._core.timers import TimerWheel
+    from coterie._core.votes import select_protocol, select_protocols
+    from coterie.coordinator import GroupCoordinator
+    from coterie.errors import (
+        ArgumentError,
+        ConfigError,
+        CorruptData,
+        CoterieError,
+        LogError,
+        NotAnswered,
+        TraceError,
+    )
+    from coterie.pending import Pending, PendingAppend, TraceOutput
+    from coterie.state import PartialState, ScanOptions, merge, scan
+    from coterie.trace import load_trace, run_trace
+    from coterie.values import (
+        Append,
+        Batch,
+        Cause,
+        Error,
+        OffsetAndMetadata,
+        Response,
+        Transition,
+        Unanswered,
+    )
+
+    __version__: str
 
 __all__ = [
     "Append",
@@ -67,4 +71,49 @@ __all__ = [
     "select_protocol",
     "select_protocols",
 ]
-__version__ = _version("coterie")
+
+_HOMES = {  # the imports above, for those who run: module -> its names
+    "_core.group": "GroupMetadata MemberMetadata",
+    "_core.offsets": "OffsetMap expired",
+    "_core.timers": "TimerWheel",
+    "_core.votes": "select_protocol select_protocols",
+    "coordinator": "GroupCoordinator",
+    "errors": "ArgumentError ConfigError CorruptData CoterieError LogError NotAnswered TraceError",
+    "pending": "Pending PendingAppend TraceOutput",
+    "state": "PartialState ScanOptions merge scan",
+    "trace": "load_trace run_trace",
+    "values": "Append Batch Cause Error OffsetAndMetadata Response Transition Unanswered",
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})
+
+
+def _find(name: str) -> object:
+    """Return what is asked for by its name: a public name, the version, or a module."""
+    from importlib import import_module
+
+    if name in _HOME_OF:
+        return getattr(import_module(f"coterie.{_HOME_OF[name]}"), name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("coterie")
+    missing = AttributeError(f"module 'coterie' has no attribute {name!r}")
+    if name.startswith("_"):
+        raise missing
+    try:
+        return import_module(f"coterie.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"coterie.{name}":
+            raise
+        raise missing from None
+
+
+if not TYPE_CHECKING:  # a checker would believe that every name is here
+
+    def __getattr__(name):
+        globals()[name] = found = _find(name)
+        return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,10 @@ from coterie.trust import pieces_of
 
 def write_document(state: PartialState, path: Path) -> int:
     """Write ``groups.json`` and return how many groups it has."""
+    from coterie import __version__
+
     count = 0
-    source = f"coterie {version('coterie')}, on fault: {state.options.on_fault}"
+    source = f"coterie {__version__}, on fault: {state.options.on_fault}"
     with open(path, "w", encoding="utf-8") as file:
         file.write(f'{{"source": {_json(source)},\n"partitions": [')
         file.write(",".join("\n" + _json(row) for row in partition_rows(state)))

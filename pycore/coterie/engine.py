@@ -7,9 +7,9 @@ that can be said of a state alone is said here, so that engines answer alike.
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +18,12 @@ from coterie.state import PartialState, ScanOptions
 from coterie.trust import pieces_of, trusted_from
 
 ENGINES = "coterie.engines"
+OWN = {  # of pyproject.toml's entry points: to look through all that is installed takes a while
+    (ENGINES, "local"): "coterie.local:replay",
+    (ENGINES, "spark"): "coterie_spark.engine:replay",
+    ("coterie.askers", "local"): "coterie.insight.asking:answer",
+    ("coterie.askers", "spark"): "coterie_spark.insight:answer",
+}
 NEEDS = {  # module that may be missing -> what to do
     "pyspark": "pip install 'coterie[spark]', or use --engine local",
     "pandas": "pip install 'coterie[spark]', or use --engine local",
@@ -116,11 +122,14 @@ def find_entry(group: str, name: str) -> Any:
     CoterieError
         There is none, or a module that it needs is not installed; the message says what to do.
     """
-    entry = next(iter(entry_points(group=group, name=name)), None)
-    if entry is None:
-        raise CoterieError(f"no engine {name!r} is installed; use --engine local")
     try:
-        return entry.load()
+        if (group, name) in OWN:
+            return pkgutil.resolve_name(OWN[group, name])
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group=group, name=name):
+            return entry.load()
+        raise CoterieError(f"no engine {name!r} is installed; use --engine local")
     except ModuleNotFoundError as error:
         raise missing_module(error) from error
 

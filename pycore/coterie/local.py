@@ -18,7 +18,6 @@ from coterie.engine import (
     stop_at_fault,
     summarize,
 )
-from coterie.files import Documents, Drain, Tables
 from coterie.logdir import Segment, cut_points, find_segments, read_segment
 from coterie.state import PartialState, ScanOptions
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from coterie._core.fold import PartitionFold
+    from coterie.files import Drain
 
 PIECE_BYTES = 32 << 20  # between two pieces an interruption is heard and progress is told
 HISTORY_PIECE_BYTES = 4 << 20  # the commits of a piece are Python objects until it is written
@@ -33,6 +33,8 @@ HISTORY_PIECE_BYTES = 4 << 20  # the commits of a piece are Python objects until
 
 def replay(request: ReplayRequest, progress: Progress) -> Summary:
     """Replay a log into the files of ``request.out``. See ``coterie.engine``."""
+    from coterie.files import Documents, Drain, Tables  # which those who only scan do without
+
     listing = find_segments(request.paths)
     progress.total(sum(segment.size for segment in listing.segments))
     state = PartialState(request.options)

@@ -16,7 +16,6 @@ from coterie._core.text import decode_utf8
 from coterie.newer import newer_groups
 
 KEY_GROUP = 2
-ROWS_AT_ONCE = 1 << 16  # Python numbers take five times the room of an array's
 
 
 def offset_rows(
@@ -26,27 +25,13 @@ def offset_rows(
 
     Of a group that is not ``wanted`` (None: all are), None stands for the offset.
     """
-    columns = partial.offset_columns(fold)
-    keys, metadata = columns["keys"].data, columns["metadata"].data
-    start = 0
-    for bounds, end, *numbers in _by_row(columns):
-        group = decode_utf8(bytes(keys[bounds[0] : bounds[1]]))
+    for key, values in partial.offset_entries(fold):
+        name, topic, partition = partial.split_key(key)
+        group = decode_utf8(name)
         if wanted is None or group in wanted:
-            partition, *values = numbers
-            topic = decode_utf8(bytes(keys[bounds[2] : bounds[3]]))
-            yield group, offset_row(topic, partition, (*values, bytes(metadata[start:end])))
+            yield group, offset_row(decode_utf8(topic), partition, values)
         else:
             yield group, None
-        start = end
-
-
-def _by_row(columns: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield rows of ``offset_columns`` as Python numbers, so many at once."""
-    names = ("bounds", "metadata_end", "partition", "position", "offset", "commit_timestamp")
-    arrays = [columns[name] for name in (*names, "expire_timestamp", "leader_epoch")]
-    for first in range(0, len(arrays[0]), ROWS_AT_ONCE):
-        chunk = slice(first, first + ROWS_AT_ONCE)
-        yield from zip(*(array[chunk].tolist() for array in arrays), strict=True)
 
 
 def offset_row(topic: str, partition: int, values: tuple[Any, ...]) -> dict[str, Any]:

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from typing import Any
 
 from coterie._core.fold import PartitionFold
@@ -19,6 +20,15 @@ def offset_columns(fold: PartitionFold) -> dict[str, Any]:
         ``leader_epoch`` (-1: none) and ``partition``, int32; ``keys`` and ``metadata``, uint8,
         end to end, with ``metadata_end`` int64 of shape (n,) and ``bounds`` int64 of shape
         (n, 4): start and end of the group's and of the topic's name in ``keys``.
+    """
+
+def offset_entries(
+    fold: PartitionFold,
+) -> Iterator[tuple[bytes, tuple[int, int, int, int, int, bytes]]]:
+    """Give what :func:`offset_columns` gives, one by one: the key, and the value.
+
+    The value is as one in ``Producer.pending``: position, offset, commit timestamp, expire
+    timestamp, leader epoch, metadata.
     """
 
 def split_key(key: bytes) -> tuple[bytes, bytes, int]:

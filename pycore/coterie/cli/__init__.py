@@ -17,32 +17,42 @@ import click
 
 from coterie.cli.failures import Terminated, status_of
 
-COMMANDS = (
-    *("replay", "groups", "explain", "undo", "expire", "growth", "audit", "lag", "metrics"),
-    "report",
-    *("records", "verify", "trace"),
-)
+COMMANDS = {  # and what each is for, in a line: to list them, none is imported
+    "replay": "A log as tables: groups, members, offsets, generations, faults.",
+    "groups": "kafka-consumer-groups' own views, from a log.",
+    "explain": "A group's life: each generation with its cause.",
+    "undo": "Where a group was: the file that puts its offsets back.",
+    "expire": "Which offsets are gone or go next, when, and by which rule.",
+    "growth": "Who fills the topic, and what compaction would free.",
+    "audit": "What looks wrong, with the record that shows it; exit 1 if any.",
+    "lag": "Lag by partition and over time, where end offsets are given.",
+    "metrics": "Offsets, commits, members as Prometheus text.",
+    "report": "One self-contained HTML page about the groups.",
+    "records": "The records of a log, decoded, one JSON object a line.",
+    "verify": "Every fault of a log, one JSON object a line; exit 1 if any.",
+    "trace": "Run, compare and make traces of a group coordinator.",
+}
 
 
 class Commands(click.Group):
     """The group ``coterie``: knows its commands' names, and imports a command when it is named."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands that this installation has."""
-        return [name for name in COMMANDS if self.get_command(ctx, name) is not None]
+        """Return the names, in the order in which they are listed."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; None where there is no such one."""
         if cmd_name not in COMMANDS:
             return None
-        try:
-            module = importlib.import_module(f"coterie.cli.{cmd_name}")
-        except ModuleNotFoundError as error:
-            if error.name == f"coterie.cli.{cmd_name}":
-                return None
-            raise
-        command: click.Command = module.command
+        command: click.Command = importlib.import_module(f"coterie.cli.{cmd_name}").command
+        command.short_help = COMMANDS[cmd_name]
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands in the help, as click does, from what is known of them here."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(

@@ -12,11 +12,9 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
-from rich.console import Console, RenderableType
-from rich.measure import Measurement
 
 from coterie.cli.failures import say, say_faults
 from coterie.cli.outfile import whole_file
@@ -38,8 +36,11 @@ from coterie.insight.fields import Fields
 from coterie.logdir import Listing, find_segments, left_alone
 from coterie.times import format_time
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-Draw = Callable[[list[Row]], Iterable[RenderableType]]
+Draw = Callable[[list[Row]], "Iterable[RenderableType]"]
 ROWS_AT_ONCE = 20_000
 PLAIN_WIDTH = 1_000_000  # where nobody looks at a terminal, no line is broken
 FORMATS = ("table", "json", "csv", "parquet")
@@ -233,6 +234,9 @@ def show_table(drawn: Iterable[RenderableType], out: TextIO, to_terminal: bool =
 
     On a terminal that is too narrow for numbers and times, lines are as long as those need.
     """
+    from rich.console import Console
+    from rich.measure import Measurement
+
     if to_terminal and out.isatty():
         for piece in drawn:
             console = Console(file=out, highlight=False)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import RenderableType
-from rich.text import Text
 
 from coterie.cli import asking
 from coterie.cli.failures import say
@@ -20,6 +18,9 @@ from coterie.insight.divergence import Live, read_live
 from coterie.logdir import find_segments
 from coterie.times import format_time
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 SHOWN = (
     *("kind", "group_id", "topic", "partition", "detail", "timestamp"),
     *("offsets_partition", "log_offset", "file", "position"),
@@ -27,9 +28,7 @@ SHOWN = (
 DEFAULT = audit.Ask()
 
 
-@click.command(
-    "audit", short_help="What looks wrong, with the record that shows it; exit 1 if any."
-)
+@click.command("audit")
 @asking.question_options()
 @click.option(
     "--only",
@@ -126,7 +125,7 @@ def live_of(file: str, options: dict[str, Any]) -> Live:
 def draw(rows: list[Row]) -> Iterator[RenderableType]:
     """Yield what was found in numbers, one by one, and where a live state begins to differ."""
     if not rows:
-        yield Text("nothing found")
+        yield shapes.text("nothing found")
         return
     counts = Counter(row["kind"] for row in rows)
     told = ", ".join(f"{counts[kind]} {kind}" for kind in audit.KINDS if counts[kind])
@@ -137,7 +136,7 @@ def draw(rows: list[Row]) -> Iterator[RenderableType]:
     if differing:
         first = min(differing, key=lambda row: (row["timestamp"] or 0, row["log_offset"]))
         time = "-" if first["timestamp"] is None else format_time(first["timestamp"])
-        yield Text(
+        yield shapes.text(
             f"first differing record: {first['file']}, byte {first['position']}, "
             f"offset {first['log_offset']}, {time}"
         )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import RenderableType
 
 from coterie.cli import asking
 from coterie.cli.failures import Failed, say
@@ -16,6 +15,9 @@ from coterie.cli.progress import TerminalProgress
 from coterie.insight import expire, extent, shapes
 from coterie.insight.asking import Request, Row, find_asker
 from coterie.times import format_duration, format_time
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 DEFAULT = "7d"
 GONE = "gone"  # instead of a state: the log knows the group, the coordinator no longer does
@@ -35,7 +37,7 @@ GROUP_FIELDS = {
 }
 
 
-@click.command("expire", short_help="Which offsets are gone or go next, when, and by which rule.")
+@click.command("expire")
 @asking.question_options()
 @click.option(
     "--now", "now_ms", type=TIME, help="Judge as of TIME; by default the log's newest record's."

@@ -6,11 +6,9 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import RenderableType
-from rich.text import Text
 
 from coterie.cli import asking
 from coterie.cli.failures import Failed, say
@@ -22,6 +20,9 @@ from coterie.insight.causes import counted
 from coterie.insight.timeline import EMPTY, GENERATION
 from coterie.times import format_time
 from coterie.tracefiles import open_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 SHOWN = {
     "timestamp": "timestamp",
@@ -49,7 +50,7 @@ def zone_of(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value
 
 
-@click.command("explain", short_help="A group's life: each generation with its cause.")
+@click.command("explain")
 @asking.question_options()
 @at_option
 @click.option(
@@ -133,7 +134,7 @@ def draw(rows: list[Row]) -> Iterator[RenderableType]:
         by_group.setdefault(row["group_id"], []).append(row)
     for group, theirs in by_group.items():
         yield table_of(group, [row for row in theirs if row["event"] not in SUMS])
-        yield Text("\n".join(sum_lines(theirs)) + "\n")
+        yield shapes.text("\n".join(sum_lines(theirs)) + "\n")
 
 
 def table_of(group: str, rows: list[Row]) -> RenderableType:
@@ -143,7 +144,9 @@ def table_of(group: str, rows: list[Row]) -> RenderableType:
         shapes.add_column(table, heading, kind)
     for row in rows:
         cells = {**row, "cause": cause_of(row), "duration": waited(row)}
-        table.add_row(*(Text(shapes.cell(cells[name], kind)) for name, kind in SHOWN.items()))
+        table.add_row(
+            *(shapes.text(shapes.cell(cells[name], kind)) for name, kind in SHOWN.items())
+        )
     return table
 
 

@@ -20,7 +20,7 @@ REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconc
 VIEW_NAMES = ("offsets", "members", "state")
 
 
-@click.command("groups", short_help="kafka-consumer-groups' own views, from a log.")
+@click.command("groups")
 @logs_argument
 @click.option("--list", "listing", is_flag=True, help="List the groups.")
 @click.option("--describe", is_flag=True, help="Describe the groups of --group or --all-groups.")

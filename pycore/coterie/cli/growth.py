@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import RenderableType
-from rich.text import Text
 
 from coterie.cli import asking
 from coterie.cli.params import DURATION
 from coterie.insight import growth, shapes
 from coterie.insight.asking import Row
 from coterie.times import format_duration
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 SUMMED = (
     *("records", "bytes", "tombstones", "requests", "superseded_records"),
@@ -33,7 +34,7 @@ COLUMNS = {
 }
 
 
-@click.command("growth", short_help="Who fills the topic, and what compaction would free.")
+@click.command("growth")
 @asking.question_options()
 @click.option(
     "--by",
@@ -75,7 +76,9 @@ def command(
     def draw(rows: list[Row]) -> Iterable[RenderableType]:
         if too_often and not rows:
             return [
-                Text(f"no group commits a partition more than every {format_duration(interval_ms)}")
+                shapes.text(
+                    f"no group commits a partition more than every {format_duration(interval_ms)}"
+                )
             ]
         if every_ms is not None:
             return draw_over_time(rows)
@@ -87,7 +90,7 @@ def command(
 def draw_totals(rows: list[Row], by: list[str], top: int) -> Iterator[RenderableType]:
     """Yield the whole in a few lines, a table of the biggest, and the open transactions."""
     whole = {name: sum(row[name] for row in rows) for name in SUMMED}
-    yield Text("\n".join(summary(whole)))
+    yield shapes.text("\n".join(summary(whole)))
     lines = [line_of(by, key, theirs, whole) for key, theirs in gathered(rows, by).items()]
     lines.sort(key=lambda line: -line["bytes"])
     shown = lines[:top] if top else lines

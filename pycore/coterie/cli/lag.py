@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import RenderableType
 
 from coterie.cli import asking
 from coterie.cli.failures import say
@@ -17,10 +16,13 @@ from coterie.insight.asking import Row
 from coterie.insight.endoffsets import read_end_offsets
 from coterie.times import format_duration
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 SHOWN = ("group_id", "topic", "partition", "time", "offset", "end_offset", "lag", "status")
 
 
-@click.command("lag", short_help="Lag by partition and over time, where end offsets are given.")
+@click.command("lag")
 @asking.question_options()
 @click.option(
     "--end-offsets",

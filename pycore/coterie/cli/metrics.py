@@ -31,7 +31,7 @@ def pattern_option(flag: str, told: str) -> Callable[[Any], Any]:
     return click.option(flag, metavar="REGEX", callback=pattern, help=told)
 
 
-@click.command("metrics", short_help="Offsets, commits, members as Prometheus text.")
+@click.command("metrics")
 @asking.question_options(first=TEXT)
 @at_option
 @pattern_option("--group-filter", "Only groups in whose id REGEX is found.")

@@ -19,7 +19,7 @@ from coterie.report.page import render
 from coterie.report.sections import Basis
 
 
-@click.command("report", short_help="One self-contained HTML page about the groups.")
+@click.command("report")
 @logs_argument
 @group_option
 @click.option("-o", "--out", metavar="FILE", required=True, help="The page to write.")

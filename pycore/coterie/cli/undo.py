@@ -7,10 +7,9 @@ import io
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import RenderableType
 
 from coterie.cli import asking
 from coterie.cli.failures import Failed, say
@@ -19,12 +18,15 @@ from coterie.insight import shapes, undo
 from coterie.insight.asking import Row
 from coterie.times import format_time
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 SHOWN = ("topic", "partition", "change", "offset", "latest_offset", "difference")
 TIMES = ("commit_timestamp", "latest_commit_timestamp")
 RESET = "reset"
 
 
-@click.command("undo", short_help="Where a group was: the file that puts its offsets back.")
+@click.command("undo")
 @asking.question_options(first=RESET)
 @click.option("--all-groups", is_flag=True, help="Every group that has or had offsets.")
 @click.option("--at", "at_ms", type=TIME, required=True, help="Go back to TIME.")

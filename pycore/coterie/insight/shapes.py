@@ -6,14 +6,14 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
-
-from rich import box
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from coterie.insight.fields import Fields
 from coterie.times import format_time
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
 
 MISSING = "-"
 ROW_END = "\r\n"  # what the csv module writes; it quotes a cell with either, so a lone CR too
@@ -65,8 +65,15 @@ def table(fields: Fields, rows: Iterable[Row], title: str | None = None) -> Tabl
     for name, kind in fields.items():
         add_column(drawn, heading(name), kind)
     for row in rows:
-        drawn.add_row(*(Text(cell(row[name], kind)) for name, kind in fields.items()))
+        drawn.add_row(*(text(cell(row[name], kind)) for name, kind in fields.items()))
     return drawn
+
+
+def text(plain: str) -> Text:
+    """Return a text as it stands: of a string rich would read the markup."""
+    from rich.text import Text  # whoever draws nothing does not wait for rich
+
+    return Text(plain)
 
 
 def add_column(drawn: Table, title: str, kind: Any) -> None:
@@ -86,6 +93,10 @@ def plain_table(title: str | None = None) -> Table:
     The title is a text as it stands: a string would be read as markup, and a name like ``a[b]``
     would lose its end, and it would be broken where the table is narrower.
     """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     above = None
     if title is not None:
         above = Text(title, style="table.title", no_wrap=True, overflow="ignore")

@@ -14,8 +14,6 @@ from coterie._core.keytable cimport (
 
 from coterie._core.producers cimport unpack_value
 
-import numpy as np
-
 from coterie._core.producers import Producer
 
 cdef enum:
@@ -113,6 +111,7 @@ def absorb(PartitionFold fold not None, PartitionFold later not None):
 
 cdef dict columns_of(PartitionFold fold, bint everything):
     """Arrays over the entries (all, or those with a value), keys and metadata end to end."""
+    import numpy as np     # by whom arrays are asked for: it takes longer to load than a small log
     cdef Table* table = &fold.table
     cdef uint32_t i, n = 0
     cdef uint64_t key_bytes = 0, metadata_bytes = 0
@@ -160,6 +159,8 @@ cdef dict columns_of(PartitionFold fold, bint everything):
 
 def offset_columns(PartitionFold fold not None):
     """See ``partial.pyi``."""
+    import numpy as np
+
     cdef dict columns = columns_of(fold, False)
     cdef const uint8_t[::1] keys = columns.pop("keys")
     cdef const int64_t[::1] ends = columns.pop("key_end")
@@ -180,6 +181,20 @@ def offset_columns(PartitionFold fold not None):
     for name in ("base_seq", "won_seq", "flags"):
         del columns[name]
     return {**columns, "keys": np.asarray(keys), "bounds": bounds, "partition": partitions}
+
+
+def offset_entries(PartitionFold fold not None):
+    """See ``partial.pyi``."""
+    cdef Entry* entry
+    cdef uint32_t i = 0
+    while i < fold.table.count:      # which may grow and move between two entries
+        entry = &fold.table.entries[i]
+        if entry.present:
+            yield key_at(fold, i), (
+                entry.value.position, entry.value.offset, entry.value.commit_timestamp,
+                entry.value.expire_timestamp, entry.value.leader_epoch,
+                (<const char*>entry.value.metadata)[:entry.value.metadata_size])
+        i += 1
 
 
 def split_key(bytes key not None):
