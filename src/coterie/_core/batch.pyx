@@ -272,7 +272,7 @@ cdef class Records:
         cdef Cursor cur
         cdef const uint8_t* value
         cdef int32_t size
-        cdef int64_t inflated, base
+        cdef int64_t inflated, base, last
         cdef Py_ssize_t i
         cdef int fault
         cur.at = batch.start + (26 if batch.magic == 1 else 18)
@@ -293,10 +293,11 @@ cdef class Records:
         # Some producers leave the wrapper's offset 0: then the inner ones stand as they are.
         base = 0
         if batch.base_offset:
-            base = wrap_sub(batch.base_offset, self.items[self.count - 1].offset)
-        if base < 0:
-            self.detail = "the wrapper's offset is below its last message's"
-            return FAULT_RECORDS
+            last = self.items[self.count - 1].offset
+            if batch.base_offset < last:       # their difference may wrap
+                self.detail = "the wrapper's offset is below its last message's"
+                return FAULT_RECORDS
+            base = wrap_sub(batch.base_offset, last)
         for i in range(self.count):
             self.items[i].offset = wrap_add(self.items[i].offset, base)
             self.items[i].append_time = batch.append_time

@@ -1,0 +1,56 @@
+"""Wrappers of the old formats at the edges of their offsets, built by hand."""
+
+import gzip
+import struct
+import zlib
+
+import pytest
+
+from coterie import scan
+from coterie._core.reader import LogReader
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
+
+def entry(offset, attributes, value):
+    """A message of magic 1 without a key."""
+    body = struct.pack(">bbqii", 1, attributes, 1000, -1, len(value)) + value
+    return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
+
+
+def wrapper(offset, inner):
+    messages = b"".join(entry(number, 0, b"v") for number in inner)
+    return entry(offset, 1, gzip.compress(messages))
+
+
+@pytest.mark.parametrize(
+    ("offset", "inner", "absolute"),
+    [
+        (2, [0, 2], [0, 2]),
+        (12, [0, 2], [10, 12]),
+        (0, [0, 2], [0, 2]),  # some producers leave it 0
+        (LOWEST, [LOWEST], [LOWEST]),
+        (HIGHEST, [0, 2], [HIGHEST - 2, HIGHEST]),
+        # The distance is beyond an int64 and wraps, there and back, as in Java.
+        (HIGHEST, [-2, -1], [HIGHEST - 1, HIGHEST]),
+        (5, [LOWEST, LOWEST + 4], [1, 5]),
+    ],
+)
+def test_offsets_of_a_wrapper_count_back_from_its_own(offset, inner, absolute):
+    reader = LogReader(wrapper(offset, inner))
+    assert [record.offset for batch in reader for record in batch.records] == absolute
+    assert reader.faults == []
+
+
+@pytest.mark.parametrize(
+    ("offset", "inner"),
+    [(1, [0, 2]), (-1, [0, 2]), (LOWEST, [0, 2]), (LOWEST, [HIGHEST]), (LOWEST, [LOWEST + 1])],
+)
+def test_a_wrapper_below_its_last_inner_offset_is_a_fault(offset, inner):
+    """AbstractLegacyRecordBatch compares the two; their difference may wrap."""
+    data = wrapper(offset, inner)
+    reader = LogReader(data)
+    assert list(reader) == []
+    assert [(fault.kind, fault.position) for fault in reader.faults] == [("records", 0)]
+    (fold,) = scan(data).partitions.values()
+    assert [fault[1:4] for fault in fold.faults] == [(0, offset, "records")]
