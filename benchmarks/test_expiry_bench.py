@@ -36,7 +36,7 @@ def by_coterie(commit, expire, keep):
 
 def by_numpy(commit, expire, keep):
     def rule():
-        own = expire >= 0
+        own = expire != -1
         return np.where(own, expire <= NOW_MS, NOW_MS - commit >= DAY_MS) & ~keep
 
     return rule
@@ -48,7 +48,7 @@ def by_pandas(commit, expire, keep):
 
     def rule():
         late = NOW_MS - frame["commit"] >= DAY_MS
-        due = late.where(frame["expire"] < 0, frame["expire"] <= NOW_MS)
+        due = late.where(frame["expire"] == -1, frame["expire"] <= NOW_MS)
         return (due & ~frame["keep"]).to_numpy()
 
     return rule
@@ -58,7 +58,7 @@ def by_polars(commit, expire, keep):
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame({"commit": commit, "expire": expire, "keep": keep})
     own, late = pl.col("expire") <= NOW_MS, NOW_MS - pl.col("commit") >= DAY_MS
-    due = pl.when(pl.col("expire") >= 0).then(own).otherwise(late) & ~pl.col("keep")
+    due = pl.when(pl.col("expire") != -1).then(own).otherwise(late) & ~pl.col("keep")
     return lambda: frame.select(due.alias("due"))["due"].to_numpy()
 
 
@@ -70,7 +70,7 @@ def by_duckdb(commit, expire, keep):
     connection.register("given", frame)
     connection.execute("CREATE TABLE offsets AS SELECT * FROM given")
     query = (
-        f"SELECT NOT kept AND CASE WHEN expire_ms >= 0 THEN expire_ms <= {NOW_MS}"
+        f"SELECT NOT kept AND CASE WHEN expire_ms <> -1 THEN expire_ms <= {NOW_MS}"
         f" ELSE {NOW_MS} - commit_ms >= {DAY_MS} END AS due FROM offsets"
     )
     return lambda: connection.execute(query).fetchnumpy()["due"]

@@ -14,6 +14,7 @@ from coterie import (
     OffsetAndMetadata,
     Transition,
 )
+from coterie.messages import decode_key, decode_value
 
 RANGE = {"range": b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"}
 
@@ -218,6 +219,23 @@ def test_one_bad_record_empties_the_partition_which_is_owned_all_the_same():
     assert "topic" in coordinator.load_error
     assert coordinator.list_groups().groups == ()
     assert coordinator.offset_commit("g", {("t", 0): 5}).done
+
+
+@pytest.mark.parametrize("expire_ms", [-(2**63), -2, -1, 0, 5000, 5001, None])
+def test_a_commit_with_an_expiry_of_any_time_but_minus_one_is_written_and_goes_by_it(expire_ms):
+    """-1 alone is none, here and after a load: GroupMetadataManager.readMessageValue."""
+    coordinator = GroupCoordinator(now_ms=5000)
+    coordinator.offset_commit("s", {("t", 0): OffsetAndMetadata(7, expire_timestamp=expire_ms)})
+    expected = None if expire_ms == -1 else expire_ms
+    (((key, value),),) = (batch.records for batch in coordinator.log)
+    told = decode_value(decode_key(key)["version"], value)
+    assert told["version"] == (3 if expected is None else 1)
+    assert told["data"].get("expireTimestamp") == expected
+    loaded = GroupCoordinator(now_ms=5000, log=coordinator.log)
+    for one in (coordinator, loaded):
+        assert one.snapshot("s").offsets["t", 0].expire_timestamp == expected
+        one.cleanup()
+        assert (one.snapshot("s") is None) == (expected is not None and expected <= 5000)
 
 
 def test_an_append_event_decodes():

@@ -105,7 +105,7 @@ def test_an_explicit_expiry_decides_alone_and_a_pending_commit_protects():
 def test_the_filter_over_columns_is_the_rule_of_one_offset(rows, now_ms, retention_ms):
     commit, expire, base, keep = zip(*rows, strict=True) if rows else ((), (), (), ())
     wanted = [
-        not k and (now_ms >= e if e >= 0 else now_ms - b >= retention_ms) for _, e, b, k in rows
+        not k and (now_ms >= e if e != -1 else now_ms - b >= retention_ms) for _, e, b, k in rows
     ]
     got = expired(commit, expire, now_ms, retention_ms, base, np.array(keep, dtype=bool))
     assert got.dtype == np.bool_
@@ -118,7 +118,7 @@ def test_the_filter_over_columns_is_the_rule_of_one_offset(rows, now_ms, retenti
 def test_a_map_expires_what_the_filter_says(rows, now_ms):
     offsets, last = OffsetMap(), {}
     for position, (topic, partition, commit_ms, expire_ms) in enumerate(rows):
-        entry = Offset(1, commit_timestamp=commit_ms, expire_timestamp=max(expire_ms, -1))
+        entry = Offset(1, commit_timestamp=commit_ms, expire_timestamp=expire_ms)
         offsets.commit({(topic, partition): entry}, position)
         last[topic, partition] = (commit_ms, expire_ms)
     keys = list(last)

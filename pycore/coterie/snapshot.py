@@ -72,7 +72,7 @@ def _value(entry: Offset) -> OffsetAndMetadata:
         entry.leader_epoch,
         entry.metadata,
         entry.commit_timestamp,
-        None if expire < 0 else expire,
+        None if expire == -1 else expire,
     )
 
 

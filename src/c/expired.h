@@ -1,7 +1,7 @@
 /* The expiry rule of Kafka 2.1 and later over columns, one byte an offset.
  *
- * An explicit expiry (>= 0) decides alone: now >= expiry. Otherwise now - base >= retention, with
- * Java's wrapping subtraction. No branch a row, so that a compiler may do several rows at once.
+ * An explicit expiry (any but -1) decides alone: now >= expiry. Otherwise now - base >= retention,
+ * with Java's wrapping subtraction. No branch a row, so that a compiler may do several rows at once.
  */
 #ifndef COTERIE_EXPIRED_H
 #define COTERIE_EXPIRED_H
@@ -23,7 +23,7 @@ COTERIE_CLONES void coterie_expired(const int64_t* restrict base_ms,
         int64_t age_ms = (int64_t)((uint64_t)now_ms - (uint64_t)base_ms[i]);
         uint8_t by_age = age_ms >= retention_ms;
         uint8_t by_expiry = now_ms >= expire_ms[i];
-        uint8_t has_expiry = expire_ms[i] >= 0;
+        uint8_t has_expiry = expire_ms[i] != -1;
         out[i] = (uint8_t)((has_expiry & by_expiry) | ((has_expiry ^ 1) & by_age));
     }
 }

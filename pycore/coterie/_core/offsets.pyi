@@ -151,7 +151,7 @@ def expired(
     commit_ms
         int64 (n,): when each was committed.
     expire_ms
-        int64 (n,) or one value: its own expiry, < 0: none. It alone decides then
+        int64 (n,) or one value: its own expiry, -1: none. It alone decides then
         (``now_ms >= expire_ms``).
     base_ms
         int64 (n,) or one value: since when retention runs (``now_ms - base >= retention_ms``);

@@ -152,12 +152,7 @@ def decided(head: dict[str, Any], offset: dict[str, Any]) -> tuple[str, int, boo
     if rule == "not_subscribed" and offset["topic"] in topics:
         return "subscribed", -1, True
     base_ms = offset["commit_timestamp"] if rule in EVERY_COMMIT else since_ms
-    return "explicit" if explicit_ms(offset) >= 0 else rule, base_ms, False
-
-
-def explicit_ms(offset: dict[str, Any]) -> int:
-    """Return the expiry that a commit carries itself, < 0: none (as ``expired`` takes it)."""
-    return -1 if offset["expire_timestamp"] is None else int(offset["expire_timestamp"])
+    return rule if offset["expire_timestamp"] is None else "explicit", base_ms, False
 
 
 def removed(facts: PartitionFacts, there: set[tuple[str, str, int]]) -> Iterator[Held]:
@@ -235,13 +230,15 @@ def judged(
     number: int | None, held: list[Held], idle: dict[str, int | None], ask: Ask
 ) -> Iterator[dict[str, Any]]:
     """Yield the row of each offset."""
-    commit = [-1 if (ms := one.offset["commit_timestamp"]) is None else ms for one in held]
-    expire = [explicit_ms(one.offset) for one in held]
+    times = {
+        name: [-1 if (ms := one.offset[name]) is None else ms for one in held]
+        for name in ("commit_timestamp", "expire_timestamp")
+    }
     columns = {
         "base_ms": np.array([one.base_ms for one in held], dtype=np.int64),
         "keep": np.array([one.kept for one in held], dtype=np.bool_),
     }
-    commit_ms, expire_ms = (np.array(column, dtype=np.int64) for column in (commit, expire))
+    commit_ms, expire_ms = (np.array(column, dtype=np.int64) for column in times.values())
     asked = [
         (retention_ms, expired(commit_ms, expire_ms, ask.now_ms, retention_ms, **columns).tolist())
         for retention_ms in (ask.retention_ms, *ask.what_if_ms)
@@ -291,8 +288,8 @@ def _clamped(length_ms: int) -> int:
 
 def _expires_at(one: Held, retention_ms: int) -> int | None:
     """Return when it goes; None: never, for the sum is beyond any time."""
-    explicit = explicit_ms(one.offset)
-    at_ms = one.base_ms + retention_ms if explicit < 0 else explicit
+    explicit: int | None = one.offset["expire_timestamp"]
+    at_ms = one.base_ms + retention_ms if explicit is None else explicit
     return at_ms if at_ms <= MAX_MS else None
 
 

@@ -10,7 +10,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from coterie._core.group cimport GroupMetadata, MemberMetadata
-from coterie._core.offsets cimport Offset
+from coterie._core.offsets cimport NO_TIME, Offset
 
 from coterie.errors import CoterieError
 
@@ -93,7 +93,7 @@ cdef bytes offset_key(str group_id, str topic, int32_t partition):
 
 cdef bytes offset_value(Offset entry):
     cdef Buffer out = [NULL, 0, 0]
-    cdef bint explicit = entry.expire_timestamp >= 0
+    cdef bint explicit = entry.expire_timestamp != NO_TIME
     try:
         put_int(&out, 1 if explicit else 3, 2)
         put_int(&out, entry.offset, 8)

@@ -87,7 +87,7 @@ cpdef str expiry_rule(str protocol_type, bint empty, bint stable, int64_t since_
 
 cdef inline bint is_expired(int64_t expire_ms, int64_t base_ms, int64_t now_ms,
                             int64_t retention_ms) noexcept nogil:
-    if expire_ms >= 0:
+    if expire_ms != NO_TIME:
         return now_ms >= expire_ms
     # Java's subtraction wraps; so does this one.
     return <int64_t>(<uint64_t>now_ms - <uint64_t>base_ms) >= retention_ms
@@ -369,7 +369,7 @@ def expired(commit_ms, expire_ms, now_ms, retention_ms, base_ms=None, keep=None)
     cdef const int64_t[::1] base = commits if base_ms is None else _times(
         base_ms, "base_ms", count)
     cdef const int64_t[::1] explicit = _times(
-        -1 if expire_ms is None else expire_ms, "expire_ms", count)
+        NO_TIME if expire_ms is None else expire_ms, "expire_ms", count)
     out = np.empty(count, dtype=np.bool_)
     cdef uint8_t[::1] flags = out.view(np.uint8)
     if count:
