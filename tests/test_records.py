@@ -58,6 +58,23 @@ def test_records_before_a_fault_are_all_there_and_each_fault_is_told(case):
     assert [fault[:4] for fault in told] == [fault[1:5] for fault in fold.faults]
 
 
+@pytest.mark.parametrize("case", corrupt_cases())
+def test_of_a_corrupt_log_all_that_is_read_is_as_kafka_reads_it(case):
+    """Kafka stops at some faults; it goes on with batches whose checksum is wrong."""
+    known = {
+        (row["batch"]["position"], row["offset"]): row
+        for row in golden_rows(LOGS / "corrupt" / case / "records.jsonl.gz")
+    }
+    rows = {(row["batch"]["position"], row["offset"]): row for row in decode(f"corrupt/{case}")}
+    beyond = {place for place in rows if place > max(known)}
+    assert rows.keys() - beyond <= known.keys()
+    for place in rows.keys() - beyond:
+        assert without_errors(rows[place]) == without_errors(known[place])
+    left_out = {known[place]["batch"]["position"] for place in known.keys() - rows.keys()}
+    expect = json.loads((LOGS / "corrupt" / case / "expect.json").read_text())
+    assert left_out <= {expect["fault_position"]}
+
+
 @pytest.mark.parametrize("case", [*cases(), *(f"corrupt/{name}" for name in corrupt_cases())])
 def test_the_fast_way_to_a_line_gives_the_same_line(case):
     lines = JsonLines()

@@ -13,7 +13,7 @@ from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
 from coterie._core.reader import LogBatch, LogReader, LogRecord
-from coterie._core.schema import decode_key, decode_value
+from coterie._core.schema import decode_key, decode_value, key_type
 from coterie.errors import CorruptData
 
 if TYPE_CHECKING:
@@ -195,28 +195,29 @@ def _control(record: LogRecord) -> dict[str, Any]:
 def _decoded(batch: LogBatch, record: LogRecord, tell: Told | None) -> tuple[Any, Any]:
     """Return key and value as dicts; what cannot be read is told and keeps its bytes."""
     key, value = record.key, record.value
-    if key is None:
-        if tell is not None:
-            detail = "a record without a key"
-            tell(batch.position, batch.base_offset, "key", record.offset, detail)
-        return None, None if value is None else _raw(value, "no key says what it is")
-    version = int.from_bytes(key[:2], "big", signed=True) if len(key) >= 2 else None
+    key_row: Any = None
+    fault: CorruptData | None = None
     try:
-        key_row: Any = decode_key(key)
+        if key is None:
+            raise CorruptData("a record without a key", kind="key")
+        key_row = decode_key(key)
     except CorruptData as error:
-        key_row = _raw(key, str(error))
-        _tell_record(batch, record, error, tell)
-        return key_row, None if value is None else _raw(value, "its key cannot be read")
+        fault, key_row = error, None if key is None else _raw_key(key, str(error))
+    # A key that is cut short still tells by its version what the value is.
+    version = None if key_row is None else key_row["version"]
     try:
-        return key_row, decode_value(version, value, tags=False)
+        value_row: Any = decode_value(version, value, tags=False)
     except CorruptData as error:
-        _tell_record(batch, record, error, tell)
-        return key_row, _raw(value or b"", str(error))
+        fault, value_row = fault or error, _raw(value or b"", str(error))
+    if fault is not None and tell is not None:  # one of a record, as a fold has it
+        tell(batch.position, batch.base_offset, fault.kind, record.offset, str(fault))
+    return key_row, value_row
 
 
-def _tell_record(batch: LogBatch, record: LogRecord, error: CorruptData, tell: Told | None) -> None:
-    if tell is not None:
-        tell(batch.position, batch.base_offset, error.kind, record.offset, str(error))
+def _raw_key(key: bytes, error: str) -> dict[str, Any]:
+    row = _raw(key, error)
+    kind = None if row["version"] is None else key_type(row["version"])
+    return row if kind is None else {"version": row["version"], "type": kind, **row}
 
 
 def _raw(data: bytes, error: str) -> dict[str, Any]:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie._core.columns import KIND_NAMES, decode_columns
-from coterie._core.schema import decode_key, decode_value
+from coterie._core.schema import decode_value, key_type
 from coterie._core.text import decode_utf8
-from coterie.errors import CorruptData
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -239,16 +238,6 @@ def group_value(value: bytes | None) -> dict[str, Any] | None:
         return None
     fields: dict[str, Any] = decode_value(2, value)["data"]
     return fields
-
-
-def key_type(version: int) -> str | None:
-    """Return the name of a key version's type; None for an unknown one."""
-    if version < 0:
-        return None
-    try:
-        return decode_key(version.to_bytes(2, "big") + bytes(8)).get("type")
-    except CorruptData:
-        return None
 
 
 def dictionary(

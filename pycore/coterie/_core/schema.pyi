@@ -9,6 +9,9 @@ drop them. Source: CoordinatorRecordSerde, the message classes of Kafka 3.9.1 an
 
 from typing import Any, overload
 
+def key_type(version: int) -> str | None:
+    """Return the type of a record by its key's version; None: a version that is not known."""
+
 def decode_key(key: bytes) -> dict[str, Any]:
     """Decode a record's key.
 

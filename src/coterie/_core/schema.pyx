@@ -252,6 +252,10 @@ cdef int16_t read_version(Reader r) except? -32768:
     return version
 
 
+def key_type(int version):
+    return TYPE_NAMES.get(version)
+
+
 def decode_key(bytes key not None):
     cdef Reader r = new_reader(key, "key")
     cdef object version = read_version(r)
