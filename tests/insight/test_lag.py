@@ -2,16 +2,21 @@
 
 import csv
 import json
+import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from models import offsets_at, times
 
+import test_fold_properties as properties
 from commandline import coterie_ok, fails
 from coterie.errors import CoterieError
 from coterie.insight import lag
 from coterie.insight.endoffsets import EndOffsets, Sample, read_end_offsets
-from coterie.insight.facts import read_facts
+from coterie.insight.facts import PartitionFacts, read_facts
+from coterie.logdir import Segment
 from golden_data import live, log, records, wide
 from log_writer import batch, commit_key, commit_value, marker
 
@@ -113,6 +118,61 @@ def made_log(folder):
     return folder.parent
 
 
+def in_order_of_markers(log):
+    """The log with no marker's time before an earlier one's."""
+    latest, found = -1, []
+    for base, producer, content in log:
+        if isinstance(content, tuple):
+            latest = max(latest, content[1])
+            content = content[0], content[1] if content[1] == -1 else latest
+        found.append((base, producer, content))
+    return found
+
+
+@given(properties.LOGS, st.none() | properties.TIMES)
+@settings(deadline=None, max_examples=300)
+def test_the_offset_is_the_one_that_the_shortest_model_of_a_fold_has(steps, at_ms):
+    """Of a key twice in one transaction the last counts; offsets may go back."""
+    log = in_order_of_markers(properties.laid_out(steps))
+    segment = Segment("f", 0, 0, 0, None)
+    facts = PartitionFacts(0, [segment], read=lambda segment: properties.as_bytes(log))
+    found = {
+        key_of(row): (row["offset"], row["commit_timestamp"])
+        for row in lag.rows(facts, lag.Ask(EndOffsets(False), at_ms))
+        if row["offset"] is not None
+    }
+    offsets, _, _ = properties.model(log, at_ms)
+    assert found == {key: (value[1], value[4]) for key, value in offsets.items()}
+
+
+def seen(*parts):
+    """The offset of group `g`, `t`-0 at the end of a log, by lag and by a fold."""
+    segment = Segment("f", 0, 0, 0, None)
+    facts = PartitionFacts(0, [segment], read=lambda segment: b"".join(parts))
+    (row,) = lag.rows(facts, lag.Ask(EndOffsets(False)))
+    return row["offset"], facts.group_rows["g"]["offsets"][0]["offset"]
+
+
+def test_of_a_key_twice_in_a_transaction_the_last_commit_is_seen():
+    key, within = commit_key(1, b"g", b"t", 0), {"producer_id": 5, "transactional": True}
+    first, last, plain = ((1000, key, commit_value(n, -1, b"", 1000)) for n in (10, 20, 30))
+    marked = marker(9, 5, 1000, commit=True)
+    assert seen(batch(0, [first, last], **within), marked) == (20, 20)
+    assert seen(batch(0, [first], **within), batch(1, [last], **within), marked) == (20, 20)
+    # Where offsets go back, what was appended at the greater one stays; the first does not count.
+    parts = batch(5, [first], **within), batch(4, [plain]), batch(3, [last], **within), marked
+    assert seen(*parts) == (30, 30)
+
+
+def test_a_control_record_of_another_type_ends_no_transaction():
+    key, within = commit_key(1, b"g", b"t", 0), {"producer_id": 5, "transactional": True}
+    pair, plain = ((1000, key, commit_value(n, -1, b"", 1000)) for n in (10, 20))
+    other = batch(1, [(1000, struct.pack(">hh", 0, 2), b"")], control=True, **within)
+    tombstone = batch(3, [(1000, key, None)])
+    marked = marker(4, 5, 1000, commit=True)
+    assert seen(batch(0, [pair], **within), other, batch(2, [plain]), tombstone, marked) == (10, 10)
+
+
 def asked(tmp_path, text, *options):
     """Rows of the made log as data, with these end offsets."""
     file = tmp_path / "ends"
@@ -158,6 +218,14 @@ def test_lag_in_time_lies_between_two_samples(tmp_path):
     assert [row["lag_ms_max"] for row in rows if row["partition"] == 1] == [None]
     rows, _ = asked(tmp_path, heading + "1000,t,1,99\n" + last)  # ends go back: made anew
     assert [row["lag_ms_min"] for row in rows if row["time"] == 4000] == [None]
+
+
+def test_an_end_that_stands_still_between_two_samples_is_no_topic_made_anew(tmp_path):
+    text = "time,topic,partition,offset\n1000,t,1,10\n2000,t,1,10\n3000,t,1,12\n"
+    rows, _ = asked(tmp_path, text, "--latest")
+    # 10 is committed. Record 10 was written after 2000, when the end was still 10, and by 3000.
+    told = [(row["lag_ms_min"], row["lag_ms_max"]) for row in rows if row["partition"] == 1]
+    assert told == [(0, 1000)]
 
 
 def test_the_latest_sample_alone_is_shown_where_that_is_asked(tmp_path):

@@ -23,6 +23,7 @@ from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import by_key
 from coterie.rows import java_order
+from coterie.times import MAX_MS
 
 NAME = "lag"
 FIELDS = {
@@ -157,14 +158,13 @@ class Events:
     def __init__(self, records: Commits) -> None:
         self.records = records
         inside = records.producer_id != -1
-        # A tombstone in a transaction takes back what the transaction holds; no client writes one.
         counts = (records.kind <= KIND["offset_tombstone"]) & (records.outcome == COMMITTED)
-        counts &= ~(inside & records.tombstone)
         self.place = np.arange(len(records))
-        self.time = records.timestamp.copy()
+        # A record without a time (magic 0) counts at any.
+        self.time = np.where(records.timestamp == -1, -MAX_MS - 1, records.timestamp)
         decided = np.flatnonzero(counts & inside)
         self.place[decided] = next_markers(records, decided)
-        self.time[decided] = np.maximum(self.time, records.timestamp[self.place])[decided]
+        self.time[decided] = np.maximum(self.time, self.time[self.place])[decided]
         self.inside = inside
         held = by_key(records, np.flatnonzero(counts))
         self.rows = held.order
@@ -200,24 +200,31 @@ class Events:
         return [-1 if row < 0 or self.records.tombstone[row] else row for row in found]
 
     def _visible_at(self, rows: list[int], at_ms: int | None) -> int:
-        """As :meth:`visible` for one time, event by event: a later position is not replaced."""
+        """As :meth:`visible` for one time, event by event.
+
+        Of a transaction the last record of the key counts, a tombstone as none at all, and only
+        over what was appended before it.
+        """
+        counting = [row for row in rows if at_ms is None or self.time[row] <= at_ms]
+        last = {int(self.place[row]): row for row in counting}
         shown = -1
-        for row in rows:
-            if at_ms is not None and self.time[row] > at_ms:
-                continue
-            if self.records.tombstone[row]:
-                shown = -1
-            elif not self.inside[row] or shown < 0 or self._batch(shown) < self._batch(row):
+        for row in last.values():
+            if not self.inside[row]:
+                shown = -1 if self.records.tombstone[row] else row
+            elif not self.records.tombstone[row] and (
+                shown < 0 or self._appended_at(shown) < self._appended_at(row)
+            ):
                 shown = row
         return shown
 
-    def _batch(self, row: int) -> int:
-        return int(self.records.batch[row])
+    def _appended_at(self, row: int) -> int:
+        return int(self.records.batch_first[self.records.batch[row]])
 
 
 def next_markers(records: Commits, rows: Array) -> Array:
     """Return the row of the marker that decides each of these transactional rows."""
-    markers = np.flatnonzero(records.kind == KIND["marker"])
+    ends_one = np.isin(records.batches["marker"], (0, 1))  # ABORT, COMMIT
+    markers = np.flatnonzero((records.kind == KIND["marker"]) & ends_one[records.batch])
     found = np.empty(len(rows), dtype=np.int64)
     for producer_id in np.unique(records.producer_id[rows]).tolist():
         theirs = records.producer_id[rows] == producer_id
