@@ -6,6 +6,7 @@ import pytest
 from models import commits_by_hand, generations_by_hand, offsets_at
 from pages import report
 
+from coterie.messages import encode_key, encode_value
 from golden_data import json_of, log, records
 from log_writer import batch, commit_key, commit_value
 
@@ -202,6 +203,20 @@ def test_bars_say_who_owned_which_partitions_from_when(case, page):
         found = {(who, start, number, count) for who, start, _, number, count, _ in bars}
         assert expected <= found
         assert group in classic or found == expected
+
+
+def test_a_bar_goes_on_where_a_record_of_its_member_cannot_be_read(tmp_path):
+    folder = tmp_path / "log" / "__consumer_offsets-0"
+    folder.mkdir(parents=True)
+    key = encode_key({"version": 8, "data": {"groupId": "g", "memberId": "m"}})
+    held = [{"topicId": "A" * 21 + "Q", "partitions": [0, 1]}]
+    data = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 0, "assignedPartitions": held}
+    data["partitionsPendingRevocation"] = []
+    value = encode_value(8, {"version": 0, "data": data})
+    pairs = [(1000, key, value), (2000, key, value[:5]), (3000, key[:-1], value), (4000, key, None)]
+    (folder / f"{0:020}.log").write_bytes(b"".join(batch(n, [p]) for n, p in enumerate(pairs)))
+    bars = [bar[:5] for bar in bars_of(report(tmp_path, folder), "g")]
+    assert bars == [("m", 1000, 4000, 1, 2)]
 
 
 def test_causes_are_those_of_the_log(tmp_path):

@@ -36,8 +36,8 @@ def timeline(records: list[GroupRecord]) -> list[Row]:
     rows: list[Row] = []
     previous = None
     causes: list[Row] = []  # since the last epoch
-    for record in filter(_readable, records):
-        key, value = _decoded(record)
+    for record in filter(is_readable, records):
+        key, value = decoded(record)
         if record.version in EPOCH:
             epoch = None if value is None else value["epoch"]
             rows.append(_row(record, epoch, previous, causes, len(members)))
@@ -63,7 +63,8 @@ def empty_since(records: Iterable[GroupRecord]) -> dict[str, int]:
     return found
 
 
-def _decoded(record: GroupRecord) -> tuple[Row, Row | None]:
+def decoded(record: GroupRecord) -> tuple[Row, Row | None]:
+    """Return the key and the value's data, None of a tombstone; see `is_readable`."""
     key: Row = decode_key(record.key)
     if record.value is None:
         return key, None
@@ -71,12 +72,13 @@ def _decoded(record: GroupRecord) -> tuple[Row, Row | None]:
     return key, value
 
 
-def _readable(record: GroupRecord) -> bool:
+def is_readable(record: GroupRecord) -> bool:
     """Whether a record can be decoded; a fold counts the others among the faults."""
     try:
-        return "data" in _decoded(record)[0]
+        decoded(record)
     except CorruptData:
         return False
+    return True
 
 
 def _member_cause(members: dict[str, Row], member_id: str, value: Row | None) -> list[Row]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coterie._core.schema import decode_key, decode_value
 from coterie.assignment import consumer_assignment
 from coterie.errors import CorruptData
 from coterie.insight.commits import GroupRecord
+from coterie.insight.epochs import decoded, is_readable
 from coterie.insight.facts import Life
 from coterie.newer import PROTOCOLS
 
@@ -109,10 +109,11 @@ def newer_bars(records: Iterable[GroupRecord], names: dict[str, str], end_ms: in
     """Yield the bars of a newer group; ``names``: topic id -> name, as far as known."""
     open_bars: dict[str, tuple[int, int, Assigned]] = {}
     current = {protocol.current for protocol in PROTOCOLS.values()}
-    for record in records:
+    for record in filter(is_readable, records):
         if record.version not in current or record.timestamp < 0:
             continue
-        member, value = _decoded(record)
+        key, value = decoded(record)
+        member = key["data"]["memberId"]
         if member in open_bars:
             start_ms, epoch, assigned = open_bars.pop(member)
             if record.timestamp > start_ms:
@@ -131,21 +132,10 @@ def newer_clients(records: Iterable[GroupRecord]) -> dict[str, tuple[Any, ...]]:
     """Return member id -> (client id, host, static id) of a newer group."""
     member_versions = {protocol.member for protocol in PROTOCOLS.values()}
     found: dict[str, tuple[Any, ...]] = {}
-    for record in records:
+    for record in filter(is_readable, records):
         if record.version in member_versions:
-            member, value = _decoded(record)
+            key, value = decoded(record)
             if value is not None:
                 names = ("clientId", "clientHost", "instanceId")
-                found[member] = tuple(value.get(name) for name in names)
+                found[key["data"]["memberId"]] = tuple(value.get(name) for name in names)
     return found
-
-
-def _decoded(record: GroupRecord) -> tuple[str, Row | None]:
-    member: str = decode_key(record.key)["data"]["memberId"]
-    if record.value is None:
-        return member, None
-    try:
-        value: Row = decode_value(record.version, record.value)["data"]
-    except CorruptData:
-        return member, None
-    return member, value
