@@ -4,13 +4,14 @@ import struct
 
 import numpy as np
 import pytest
+from coterie._core.fields import RECORDS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import log_writer
 from coterie._core.columns import KIND_NAMES, decode_columns
 from coterie._core.reader import LogReader
-from coterie.messages import encode_batch
+from coterie.messages import encode_batch, encode_value
 from golden_data import cases, corrupt_cases, segments
 from log_writer import commit_key, commit_value
 
@@ -164,3 +165,44 @@ def test_a_record_of_a_control_batch_is_no_commit_whatever_it_looks_like():
         assert columns[name].tolist()[1:] == [-1, -1], name
     assert columns["metadata"].tobytes() == b"metadata"
     assert columns["metadata_end"].tolist() == [8, 8, 8]
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_key_version_without_a_schema_is_unknown(raw):
+    """18 among them: it was never given to a type."""
+    versions = range(-(2**15), 2**15)
+    fields = commit_key(0, b"group", b"member", 7)[2:]  # a key of any version begins like that
+    pairs = [(1000, struct.pack(">h", version) + fields, None) for version in versions]
+    columns = decode_columns(log_writer.batch(0, pairs), raw=raw)
+    found = zip(columns["key_version"].tolist(), columns["kind"].tolist(), strict=True)
+    unknown = [version for version, kind in found if KIND_NAMES[kind] == "unknown"]
+    assert unknown == [version for version in versions if version not in RECORDS]
+    assert columns["faults"] == []
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_names_are_those_of_their_batch_though_its_bytes_come_where_others_were(codec):
+    log, names = b"", []
+    for number in range(160):
+        names.append(f"group-{number:03}")
+        key = commit_key(1, names[-1].encode(), b"one-topic", number)
+        pairs = [(number, 1000, key, commit_value(number, -1, b"", 1000))]
+        log += encode_batch(pairs, number, codec=codec)
+    for raw in (False, True):
+        columns = decode_columns(log, raw=raw)
+        assert [columns["groups"][group] for group in columns["group"]] == names
+        assert [columns["topics"][topic] for topic in columns["topic"]] == ["one-topic"] * 160
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_value_cut_by_a_byte_is_a_fault_and_the_record_after_it_is_none(version):
+    data = {"offset": 7, "leaderEpoch": 3, "metadata": "m", "commitTimestamp": 1}
+    whole = encode_value(1, {"version": version, "data": {**data, "expireTimestamp": 2}})
+    keys = [commit_key(1, b"a-group", b"a-topic", number) for number in range(2)]
+    pairs = [(1000, keys[0], whole), (1000, keys[0], whole[:-1]), (1000, keys[1], whole)]
+    log = log_writer.batch(0, pairs)
+    for raw in (False, True):
+        columns = decode_columns(log, raw=raw)
+        assert [KIND_NAMES[kind] for kind in columns["kind"]] == ["offset", "fault", "offset"]
+        assert [fault[2:4] for fault in columns["faults"]] == [("value", 1)]
+        assert columns["commit_timestamp"].tolist()[::2] == [1, 1]

@@ -1,17 +1,22 @@
 """The fold against Kafka's own state of the golden logs, in every mode."""
 
 import base64
+import dataclasses
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from coterie._core.fields import RECORDS
 
 import log_writer
 from coterie import CoterieError, PartialState, ScanOptions, merge, scan
+from coterie._core.checksum import crc32c
+from coterie.messages import encode_batch, encode_message_set, encode_value
 from golden_data import LOGS, cases, corrupt_cases, segments
 
 CLASSIC = [case for case in cases() if case != "kip848"]
@@ -180,3 +185,74 @@ def test_zeros_at_the_end_are_a_tail_to_the_loader_too(size):
     (fold,) = scan(data + bytes(size), options=ScanOptions(on_fault="load")).partitions.values()
     assert [fault[1:4] for fault in fold.faults] == [(len(data), None, "tail")]
     assert fold.failed
+
+
+def committed(state):
+    """Partition -> offset of group `g`, topic `t`."""
+    return {one["partition"]: one["offset"] for group in state.groups() for one in group["offsets"]}
+
+
+def commit(partition, offset, *, time=1000, version=3):
+    data = {"offset": offset, "leaderEpoch": 3, "metadata": "m", "commitTimestamp": 1}
+    value = encode_value(1, {"version": version, "data": {**data, "expireTimestamp": -1}})
+    return time, log_writer.commit_key(1, b"g", b"t", partition), value
+
+
+ROADS = [ScanOptions(), ScanOptions(history=True), ScanOptions(groups=frozenset("g"))]
+
+
+@pytest.mark.parametrize("options", ROADS)
+@pytest.mark.parametrize("version", range(5))
+def test_a_value_cut_by_a_byte_is_a_fault_and_the_record_after_it_counts(version, options):
+    time, key, value = commit(0, 5, version=version)
+    data = log_writer.batch(10, [(time, key, value[:-1]), commit(1, 6, version=version)])
+    state = scan(data, options=options)
+    (fold,) = state.partitions.values()
+    assert [fault[3:5] for fault in fold.faults] == [("value", 10)]
+    assert committed(state) == {1: 6}
+
+
+@pytest.mark.parametrize("options", ROADS)
+@pytest.mark.parametrize("broken", range(3))
+def test_a_batch_with_a_broken_record_is_left_out_whole_though_its_checksum_holds(broken, options):
+    records = [log_writer.record(i, 0, *commit(i, 9)[1:]) for i in range(3)]
+    records[broken] = records[broken][:-1] + log_writer.varint(1)  # a header that is not there
+    body = log_writer.batch(10, [commit(i, 9) for i in range(3)])[21:61] + b"".join(records)
+    head = struct.pack(">qiibI", 10, 9 + len(body), 0, 2, crc32c(body))
+    before, after = (log_writer.batch(at, [commit(0, at)]) for at in (5, 20))
+    for around in ((before, b""), (before, after), (b"", after), (b"", b"")):
+        state = scan(around[0] + head + body + around[1], options=options)
+        (fold,) = state.partitions.values()
+        assert [fault[1:4] for fault in fold.faults] == [(len(around[0]), 10, "records")]
+        assert committed(state) == ({0: 20} if around[1] else {0: 5} if around[0] else {})
+
+
+def test_a_key_version_without_a_schema_is_counted_as_unknown():
+    """18 among them: it was never given to a type."""
+    versions = range(-(2**15), 2**15)
+    fields = log_writer.commit_key(0, b"group", b"member", 7)[2:]
+    pairs = [(1000, struct.pack(">h", version) + fields, None) for version in versions]
+    data = log_writer.batch(0, pairs)
+    for mode in ("skip", "stop", "load", "recover"):
+        (fold,) = scan(data, options=ScanOptions(on_fault=mode)).partitions.values()
+        known = RECORDS if mode in ("skip", "stop") else (0, 1, 2)  # those that Kafka's loader has
+        assert fold.unknown == {version: 1 for version in versions if version not in known}
+        assert fold.faults == []
+
+
+@pytest.mark.parametrize("at_ms", [-(2**63), -3, -2, -1, 0, None])
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_as_of_any_time_a_record_without_one_counts(magic, codec, at_ms):
+    times = [-(2**40), -2, -1, 0]
+    pairs = [(n, *commit(n, 7, time=time)) for n, time in enumerate(times)]
+    if magic == 2:
+        data = encode_batch(pairs, codec=codec)
+    else:
+        data = encode_message_set(pairs, magic, codec=codec)
+    if magic == 0:
+        times = [-1] * 4
+    for options in ROADS:
+        chosen = dataclasses.replace(options, at_ms=at_ms)
+        counting = [n for n, ms in enumerate(times) if at_ms is None or ms == -1 or ms <= at_ms]
+        assert sorted(committed(scan(data, options=chosen))) == counting

@@ -9,11 +9,12 @@ def offsets_at(case, at_ms=None):
     """Key (group, topic, partition) -> the offset's value (Kafka's JSON), as of a time.
 
     The last value of a key in log order; a transaction's at its COMMIT marker, and only over what
-    was appended before it (golden/logs/README.md).
+    was appended before it (golden/logs/README.md). A record without a time counts at any.
     """
     shown, waiting = {}, {}
     for record in records(case):
-        if at_ms is not None and record["timestamp"] > at_ms:
+        has_time = record["timestamp_type"] != "NoTimestampType"
+        if has_time and at_ms is not None and record["timestamp"] > at_ms:
             continue
         batch, place = record["batch"], (record["partition"], record["offset"])
         producer = record["partition"], batch["producer_id"]

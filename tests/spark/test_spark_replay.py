@@ -169,6 +169,24 @@ def test_a_cut_anywhere_changes_nothing(spark, small_pieces, case):
     assert spark_rows(spark, paths, history=True) == local_rows(paths, history=True)
 
 
+def test_what_has_no_time_counts_as_of_any(spark):
+    paths = [golden_data.log("old-formats")]
+    rows = spark_rows(spark, paths, at=-2)
+    assert rows == {name: local_rows(paths, at_ms=-2)[name] for name in rows}
+    last = {}
+    for record in golden_data.records("old-formats"):
+        if record["timestamp_type"] == "NoTimestampType" and record["key"]["version"] < 2:
+            data = record["key"]["data"]
+            key = record["partition"], data["group"], data["topic"], data["partition"]
+            last.pop(key, None)
+            if record["value"] is not None:
+                last[key] = (data["group"], data["topic"], record["value"]["data"]["offset"])
+    found = [json.loads(row) for row in rows["offsets"]]
+    told = [(row["group_id"], row["topic"], row["offset"]) for row in found]
+    assert sorted(told) == sorted(last.values())
+    assert told
+
+
 def test_pieces_of_a_segment_are_told_as_one(spark, small_pieces):
     path = str(golden_data.log("basic"))
     _, summary = run(spark, path, ScanOptions())

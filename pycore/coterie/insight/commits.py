@@ -157,6 +157,12 @@ ROW_COLUMNS = (
 )
 
 
+def in_time(timestamps: Array, at_ms: int) -> Array:
+    """Return which records count as of a time, as a fold has it: always those without one (-1)."""
+    counting: Array = (timestamps <= at_ms) | (timestamps == -1)
+    return counting
+
+
 class Names:
     """Names numbered in order of first sight, over all pieces."""
 
@@ -239,7 +245,7 @@ class Reader:
     def _kept(self, columns: dict[str, Any]) -> Array:
         kept: Array = columns["kind"] != KIND["fault"]
         if self.at_ms is not None:
-            kept &= columns["timestamp"] <= self.at_ms
+            kept &= in_time(columns["timestamp"], self.at_ms)
         if self.wanted is not None:
             wanted = [name in self.wanted for name in columns["groups"]]
             kept &= np.array([*wanted, False])[columns["group"]]
@@ -251,7 +257,7 @@ class Reader:
         found = (batches["marker"] == 0) | (batches["marker"] == 1)  # ABORT, COMMIT
         if self.at_ms is not None:
             times = np.append(columns["timestamp"], -1)[batches["first_row"]]
-            found &= times <= self.at_ms
+            found &= in_time(times, self.at_ms)
         numbers = np.flatnonzero(found)
         ended = batches[numbers]
         self.markers.append((numbers + self.batch_count, ended["producer_id"], ended["marker"]))

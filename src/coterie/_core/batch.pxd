@@ -66,6 +66,10 @@ cdef struct Record:
     int32_t header_count
     bint append_time             # of the record itself, magic 1 inside a wrapper
 
+cdef inline bint in_time(const Record* record, int64_t until_ms) noexcept nogil:
+    """Whether a record counts as of a time. One without a time, as all of magic 0, always does."""
+    return record.timestamp <= until_ms or record.timestamp == -1
+
 cdef Fault frame_to_fault(int frame) noexcept nogil
 cdef Frame frame_batch(const uint8_t* data, int64_t size, int64_t at, Batch* batch) noexcept nogil
 cdef Frame frame_as_loader(const uint8_t* data, int64_t size, int64_t at,

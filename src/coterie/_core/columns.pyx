@@ -14,8 +14,8 @@ from coterie._core.batch cimport (
     Batch, Frame, Record, Records, crc_holds, frame_batch, frame_to_fault, plausible_base,
     read_marker)
 from coterie._core.commit cimport (
-    KEY_ENDS, KEY_GROUP, KEY_NEWER_MAX, KEY_OFFSET_MAX, VALUE_V3_SIZE, Commit,
-    check_group_value, read_commit_key, read_commit_value)
+    KEY_ENDS, KEY_GROUP, KEY_OFFSET_MAX, VALUE_V3_SIZE, Commit, check_group_value, is_newer_key,
+    read_commit_key, read_commit_value)
 from coterie._core.cursor cimport OK, Cursor, Status, load_i16, load_i32, load_i64
 from coterie._core.keytable cimport (
     Table, coterie_equal, coterie_keyhash, coterie_prefetch, table_free, table_init, table_intern)
@@ -421,7 +421,7 @@ cdef class Columns:
         if self.kind[n] == FAULTY:
             self.partition[n] = FAULT_KEY
             self.faulty = True
-        if version < KEY_GROUP or version > KEY_NEWER_MAX:
+        if version != KEY_GROUP and not is_newer_key(version):
             return
         size = load_i16(record.key + 2) if record.key_size >= 4 else -1
         if size < 0 or size > record.key_size - 4:

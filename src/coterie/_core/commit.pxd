@@ -14,6 +14,7 @@ cdef enum:
     KEY_OFFSET_MAX = 1           # key versions 0 and 1: an offset commit
     KEY_GROUP = 2                # key version 2: group metadata
     KEY_NEWER_MAX = 23           # 3 to 23: records of consumer, share and streams groups
+    KEY_GAP = 18                 # between them, but never given to a type
     KEY_ENDS = 6                 # bytes of an offset's key that are its version and partition
     VALUE_V3_SIZE = 24           # of an offset's value without its metadata
 
@@ -32,6 +33,11 @@ cdef struct Commit:
     const uint8_t* metadata
     int32_t metadata_size
     int32_t leader_epoch         # -1: none
+
+
+cdef inline bint is_newer_key(int16_t version) noexcept nogil:
+    """Whether a version is one of those that `fields` has a schema for, above group metadata."""
+    return KEY_GROUP < version <= KEY_NEWER_MAX and version != KEY_GAP
 
 
 cdef inline Status read_commit_key(const uint8_t* key, int32_t size, Commit* out) noexcept nogil:

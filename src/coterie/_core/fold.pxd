@@ -30,7 +30,6 @@ cdef class PartitionFold:
     cdef readonly int on_fault
     cdef readonly object at_ms           # int or None
     cdef int64_t until_ms
-    cdef bint bounded
     cdef readonly object only            # frozenset of group ids as UTF-8, or None
     cdef readonly int64_t seq            # ordinal of the batch at hand; counts on over pieces
     cdef readonly bint failed            # as Kafka's loader: nothing of the partition counts

@@ -14,10 +14,10 @@ from coterie._core.batch cimport (
     FAULT_CRC, FAULT_KEY, FAULT_MARKER, FAULT_VALUE,
     FRAME_BATCH, FRAME_END, FRAME_LENGTH, FRAME_MAGIC, FRAME_SHORT, FRAME_TAIL, MARKER_ABORT,
     MARKER_COMMIT, MIN_RECORD_V2, NO_FAULT, Batch, Frame, Record, Records, crc_holds,
-    frame_as_loader, frame_batch, frame_to_fault, plausible_base, read_marker,
+    frame_as_loader, frame_batch, frame_to_fault, in_time, plausible_base, read_marker,
     unread_magic_holds)
 from coterie._core.commit cimport (
-    KEY_GROUP, KEY_NEWER_MAX, KEY_OFFSET_MAX, Commit, check_group_value, read_commit_key,
+    KEY_GROUP, KEY_OFFSET_MAX, Commit, check_group_value, is_newer_key, read_commit_key,
     read_commit_value)
 from coterie._core.cursor cimport OK, load_i16, wrap_add
 from coterie._core.keytable cimport (
@@ -41,7 +41,7 @@ cdef enum:
     PLAIN_COMMIT = 0             # an offset key and value as they stand
     ODD_COMMIT = 1               # the same, with a name that is not ASCII: made canonical first
     GROUP = 2
-    NEWER = 3                    # key versions 3 to 23
+    NEWER = 3                    # see `is_newer_key`
     UNKNOWN = 4
     FAULTY = 5
     LEFT_OUT = 6                 # later than the time asked for
@@ -69,8 +69,7 @@ cdef class PartitionFold:
         self.records = Records.__new__(Records)
         self.on_fault = ON_FAULT[on_fault]
         self.at_ms = at_ms
-        self.bounded = at_ms is not None
-        self.until_ms = at_ms if at_ms is not None else 0
+        self.until_ms = MAX_MS if at_ms is None else at_ms
         self.only = None if only is None else frozenset(
             name.encode("utf-8", "surrogatepass") for name in only)
         self.producers, self.groups, self.newer, self.unknown = {}, {}, {}, {}
@@ -149,14 +148,13 @@ cdef class PartitionFold:
         """A batch of nothing but plain commits, as nearly all are; False: it is not, or has a
         fault, and none of it is taken."""
         cdef int32_t count = batch.record_count
-        cdef int64_t until_ms = self.until_ms if self.bounded else MAX_MS
         if (batch.magic != 2 or batch.codec != 0 or batch.control or batch.transactional
                 or count < 1 or count > batch.size // MIN_RECORD_V2 or self.only is not None
                 or self.history is not None):
             return False
         if queue_reserve(&self.queue, count) != 0:
             raise MemoryError
-        if not queue_batch(&self.queue, &self.table, &self.near, batch, until_ms, self.seq):
+        if not queue_batch(&self.queue, &self.table, &self.near, batch, self.until_ms, self.seq):
             return False
         self.count_batch(batch, batch.base_offset, count)
         if self.queue.count >= FULL:
@@ -240,7 +238,7 @@ cdef class PartitionFold:
     cdef void classify(self, Record* record, Parsed* out) noexcept nogil:
         cdef Commit* commit = &out.commit
         out.fault = NO_FAULT
-        if self.bounded and record.timestamp > self.until_ms:
+        if not in_time(record, self.until_ms):
             out.kind = LEFT_OUT
             return
         out.kind = FAULTY
@@ -248,12 +246,9 @@ cdef class PartitionFold:
         if record.key_size < 2:
             return
         out.version = load_i16(record.key)
-        if out.version < 0 or out.version > KEY_NEWER_MAX:
-            out.kind = UNKNOWN
-            out.fault = NO_FAULT
-            return
-        if out.version > KEY_OFFSET_MAX:
-            out.kind = GROUP if out.version == KEY_GROUP else NEWER
+        if out.version < 0 or out.version > KEY_OFFSET_MAX:
+            out.kind = (GROUP if out.version == KEY_GROUP
+                        else NEWER if is_newer_key(out.version) else UNKNOWN)
             out.fault = NO_FAULT
             return
         if read_commit_key(record.key, record.key_size, commit) != OK:
@@ -368,7 +363,7 @@ cdef class PartitionFold:
         cdef Value value
         cdef Entry* entry
         cdef bytes _metadata      # keeps alive what `value` points into
-        if self.bounded and record.timestamp > self.until_ms:
+        if not in_time(record, self.until_ms):
             return 0
         if read_marker(record, &kind) != NO_FAULT or (
                 kind != MARKER_COMMIT and kind != MARKER_ABORT):
@@ -423,14 +418,9 @@ cdef class PartitionFold:
         key = record.key[:record.key_size]
         value = None if record.value_size < 0 else record.value[:record.value_size]
         try:
-            decoded = decode_key(key)
+            group = decode_key(key)["data"]["groupId"]
         except CorruptData as error:
             return self.fault_at(FAULT_KEY, batch, record.offset, str(error))
-        if "data" not in decoded:            # 18 was never given to a type
-            version = load_i16(record.key)
-            self.unknown[version] = self.unknown.get(version, 0) + 1
-            return 0
-        group = decoded["data"]["groupId"]
         if self.only is not None and group.encode("utf-8", "surrogatepass") not in self.only:
             return 0
         if value is not None:

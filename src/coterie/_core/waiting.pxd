@@ -8,7 +8,7 @@ fetched. What waits borrows from the piece's bytes.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
-from coterie._core.batch cimport AHEAD, V2_HEADER, Batch, Record
+from coterie._core.batch cimport AHEAD, V2_HEADER, Batch, Record, in_time
 from coterie._core.commit cimport (
     KEY_ENDS, KEY_OFFSET_MAX, Commit, read_commit_key, read_commit_value)
 from coterie._core.cursor cimport OK, Cursor, load_i16, load_i32
@@ -111,8 +111,7 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, const
             break
         if i == 0:
             position = record.offset
-        if record.timestamp <= until_ms and not wait(
-                queue, table, near, &record, position, seq):
+        if in_time(&record, until_ms) and not wait(queue, table, near, &record, position, seq):
             break
     else:
         if cur.at == cur.end:
