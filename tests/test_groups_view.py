@@ -16,6 +16,8 @@ import pytest
 from commandline import COTERIE, coterie
 from coterie.cli import run
 from coterie.cli.groups import VIEW_NAMES
+from coterie.messages import encode_assignment
+from coterie.views import offset_rows
 from golden_data import LOGS, cases, live, log, records, wide
 
 VIEWS = {
@@ -146,6 +148,27 @@ def test_rows_stand_in_an_order_of_our_own_where_kafka_leaves_it_to_a_hash(capfd
 
 
 # ---- messages, states and kinds ----------------------------------------------------------------
+
+
+def test_members_of_as_many_partitions_stand_as_java_sorts_their_ids():
+    """By UTF-16 code units: what lies beyond the basic plane stands before U+FFFF."""
+    ids = ["m", "\U00010000", "\uffff"]
+
+    def assigned(number):
+        return {"assignedPartitions": [{"topic": "t", "partitions": [number]}], "userData": None}
+
+    members = [
+        {
+            **dict.fromkeys(("client_id", "client_host", "group_instance_id")),
+            "member_id": member_id,
+            "assignment": encode_assignment({"version": 0, "data": assigned(number)}),
+        }
+        for number, member_id in enumerate(ids)
+    ]
+    group = {"group_id": "g", "type": "classic", "protocol_type": "consumer", "offsets": []}
+    for order in (members, members[::-1]):
+        rows = offset_rows({**group, "members": order})
+        assert [row["consumer_id"] for row in rows] == ids
 
 
 def test_a_group_without_members_is_said_on_standard_error_as_kafka_says_it(capfd):

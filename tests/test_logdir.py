@@ -77,6 +77,25 @@ def test_a_file_that_two_paths_lead_to_counts_once(tmp_path):
     assert twice == find_segments([log])
 
 
+@pytest.mark.parametrize("spelled", ["link/__consumer_offsets-5", "x/../__consumer_offsets-5"])
+def test_one_folder_spelled_in_two_ways_is_one_copy_of_its_partition(tmp_path, spelled):
+    folder = tmp_path / "__consumer_offsets-5"
+    folder.mkdir()
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
+    data = golden_data.segments("basic")[0].read_bytes()
+    names = [f"{base:020d}.log" for base in (0, 700)]
+    for name in names:
+        (folder / name).write_bytes(data)
+    listing = find_segments([folder / names[0], tmp_path / spelled / names[1]])
+    assert [segment.log_name for segment in listing.segments] == names
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / folder.name).mkdir()
+    (tmp_path / "copy" / folder.name / names[1]).write_bytes(data)
+    with pytest.raises(LogError, match="partition 5 is in two folders"):
+        find_segments([folder / names[0], tmp_path / "copy" / folder.name / names[1]])
+
+
 def test_of_a_segment_that_lies_there_twice_one_is_named_and_left_alone(tmp_path):
     import cramjam
 

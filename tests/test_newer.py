@@ -205,6 +205,26 @@ def test_tombstones_take_members_out_and_a_group_of_nothing_but_tombstones_is_no
     assert newer_groups(log) == {}
 
 
+def test_a_member_whose_record_is_gone_is_none_though_its_assignment_is_left():
+    log = {}
+    epochs(log, 1, 1)
+    member(log, "m", ["t"], epoch=1, current=[A], target=[A])
+    member(log, "n", ["t"], epoch=1)
+    put(log, 5, None, memberId="m")
+    assert [row["member_id"] for row in newer_groups(log)["g"]["members"]] == ["n"]
+
+
+def test_a_group_is_as_late_as_the_latest_of_its_keys_in_whatever_order_they_were_updated():
+    log = {}
+    epochs(log, 1, 1)  # under offsets 0 and 1
+    first, second = log
+    log[first] = (log[first][0], 9, 0)  # written again: it keeps its place in the fold
+    assert newer_groups(log, {"g": 5})["g"]["type"] == "consumer"
+    log[first], log[second] = (log[first][0], 2, 0), (log[second][0], 9, 0)
+    assert newer_groups(log, {"g": 5})["g"]["type"] == "consumer"
+    assert newer_groups(log, {"g": 10}) == {}
+
+
 def test_of_a_classic_and_a_newer_record_the_later_one_decides():
     log = {}
     epochs(log, 1, 1)

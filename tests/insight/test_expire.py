@@ -12,6 +12,7 @@ from coterie._core.schema import decode_key
 from coterie.batches import read_log
 from coterie.insight import expire
 from coterie.insight.facts import read_facts
+from coterie.messages import encode_value
 from golden_data import json_of, log, records, segments, wide
 from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
@@ -221,6 +222,64 @@ def test_a_group_that_is_gone_is_not_idle():
         for group in json_of("compacted", "groups.json")["groups"]
         if group["state"] == "Empty"
     }
+
+
+def only_segment(folder, parts):
+    """A log of one segment of partition 0."""
+    folder = folder / "__consumer_offsets-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(b"".join(parts))
+    return folder.parent
+
+
+def commit_of(partition, time, group=b"s"):
+    return time, commit_key(1, group, b"t", partition), commit_value(7, -1, b"", time)
+
+
+def tombstone_of(partition, time):
+    return time, commit_key(1, b"s", b"t", partition), None
+
+
+def rows_of(folder, **asked):
+    ask = expire.Ask(**asked)
+    rows = [row for facts in read_facts([folder]) for row in expire.rows(facts, ask)]
+    return {(row["group_id"], row["partition"]): row for row in rows}
+
+
+def test_a_group_is_idle_since_the_last_commit_of_an_offset_that_is_still_there(tmp_path):
+    parts = [batch(0, [commit_of(0, 5000), commit_of(1, 8000)]), batch(2, [tombstone_of(1, 9000)])]
+    rows = rows_of(only_segment(tmp_path, parts), now_ms=10_000)
+    assert rows["s", 1]["status"] == "removed"
+    assert (rows["s", 0]["rule"], rows["s", 0]["idle_since"]) == ("standalone", 5000)
+
+
+@pytest.mark.parametrize(
+    ("removed_ms", "rule"), [(5999, "deleted"), (6000, "standalone"), (6001, "standalone")]
+)
+def test_an_offset_removed_at_the_millisecond_it_expired_was_not_deleted(
+    removed_ms, rule, tmp_path
+):
+    parts = [batch(0, [commit_of(0, 5000)]), batch(1, [tombstone_of(0, removed_ms)])]
+    rows = rows_of(only_segment(tmp_path, parts), now_ms=10_000, retention_ms=1000)
+    assert rows["s", 0]["expires_at"] == 6000
+    assert (rows["s", 0]["status"], rows["s", 0]["rule"]) == ("removed", rule)
+
+
+@pytest.mark.parametrize("expire_ms", [-(2**63), -1000, -2, -1, 0, 4999, 5000, 2**63 - 1])
+def test_a_commit_that_carries_any_time_but_minus_one_expires_by_it(expire_ms, tmp_path):
+    """Kafka takes -1 alone for none; a coordinator that loads the log buries the same."""
+    value = {"offset": 7, "metadata": "", "commitTimestamp": 5000, "expireTimestamp": expire_ms}
+    pair = 5000, commit_key(1, b"s", b"t", 0), encode_value(1, {"version": 1, "data": value})
+    folder = only_segment(tmp_path, [batch(0, [pair])])
+    row = rows_of(folder, now_ms=5000, retention_ms=1000)["s", 0]
+    expected = expire_ms <= 5000 if expire_ms != -1 else False
+    assert (row["status"] == "expired") == expected
+    assert row["rule"] == ("standalone" if expire_ms == -1 else "explicit")
+    assert row["expires_at"] == (6000 if expire_ms == -1 else expire_ms)
+    held = read_log(folder / "__consumer_offsets-0" / f"{0:020}.log")
+    coordinator = GroupCoordinator({}, now_ms=5000, log=held)
+    coordinator.cleanup()
+    assert (coordinator.snapshot("s") is None) == expected  # without offsets it goes, too
 
 
 def test_a_newer_group_is_idle_since_the_epoch_that_found_it_without_members():

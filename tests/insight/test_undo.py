@@ -37,6 +37,7 @@ def test_then_and_latest_are_what_the_log_says_by_hand(case):
             assert row["offset"] == before.get("offset")
             assert row["metadata"] == before.get("metadata")
             assert row["commit_timestamp"] == before.get("commitTimestamp")
+            assert row["leader_epoch"] == (before.get("leaderEpoch", -1) if before else None)
             assert row["latest_offset"] == now.get("offset")
             assert row["latest_commit_timestamp"] == now.get("commitTimestamp")
             expected = {
@@ -45,6 +46,17 @@ def test_then_and_latest_are_what_the_log_says_by_hand(case):
                 (True, True): "same" if before.get("offset") == now.get("offset") else "moved",
             }
             assert row["change"] == expected[key in then, key in latest]
+
+
+def test_the_leader_epoch_is_the_one_of_then(tmp_path):
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    key = commit_key(1, b"g", b"t", 0)
+    parts = [batch(n, [(100 + n, key, commit_value(7, 3 + n, b"", 100))]) for n in range(2)]
+    (folder / f"{0:020}.log").write_bytes(b"".join(parts))
+    (facts,) = read_facts([tmp_path])
+    (row,) = undo.rows(facts, undo.Ask(100))
+    assert (row["change"], row["leader_epoch"]) == ("same", 3)
 
 
 def test_every_row_has_every_field_in_order():

@@ -1,5 +1,6 @@
 """How a log is cut and dealt, without Spark."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 import golden_data
 from coterie import ScanOptions
+from coterie._core.reader import batch_boundaries
 from coterie.logdir import Segment
 from coterie.state import PartialState
 from coterie_spark import plan
@@ -55,6 +57,21 @@ def test_pieces_scanned_one_after_another_give_what_the_segment_gives(case, max_
             cut.scan(part, file="f", position=start, expected_offset=expected)
         assert cut.faults == whole.faults
         assert join_pieces(cut.segments) == whole.segments
+
+
+def test_pieces_of_which_the_first_ones_hold_no_batch_are_one_segment(tmp_path):
+    (path, *_) = golden_data.segments("basic")
+    data = bytearray(path.read_bytes())
+    cuts = batch_boundaries(data, 1)[:-1]
+    for start in cuts[:2]:
+        data[start + 17] ^= 1  # their checksums: these batches are left out
+    whole, cut = PartialState(ScanOptions()).fold(0), PartialState(ScanOptions()).fold(0)
+    whole.scan(data, file="f")
+    for start, end in itertools.pairwise([*cuts, len(data)]):
+        cut.scan(data[start:end], file="f", position=start)
+    assert [row[3] for row in cut.segments[:3]] == [0, 0, 1]
+    assert whole.segments[0][5] > 0  # the offset of the first batch that can be read
+    assert join_pieces(cut.segments) == whole.segments
 
 
 @settings(deadline=None)  # a loaded machine is no failure
