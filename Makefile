@@ -10,6 +10,7 @@
 #   make test-pythons  all tests under each Python that is found (PYTHONS="python3.10 ...")
 #   make chart-library  fetch the charts of `coterie report` (ECHARTS=6.1.0) from npm
 #   make test-lowest   all tests with the lowest dependencies that pyproject.toml allows
+#   make faults        plant one-line faults, and see that the tests catch them (hours)
 
 SHELL   := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -34,7 +35,7 @@ COMPILED := CMakeLists.txt pyproject.toml $(shell find src -name '*.py[xd]' -o -
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
 .PHONY: all env build replay test lint types sanitize bench bench-full fuzz wheel clean \
-        test-pythons test-lowest chart-library FORCE
+        test-pythons test-lowest faults chart-library FORCE
 all: build
 
 # ---- environment: created once, installed again when pyproject.toml changes ------------------
@@ -96,6 +97,11 @@ bench bench-full: build $(VENV)/.peers
 
 fuzz: build
 	@tools/sanitize $(PY) tools/fuzz.py $(FUZZ_SECONDS) $(FUZZ_SEED)
+
+# One-line faults in a copy of the sources, each with the tests that are to fail; all tests for those
+# that live. FAULTS="--only ID ..." or "--rooms fold report" takes some.
+faults: build
+	@$(PY) tools/plant_faults.py --full $(FAULTS)
 
 # ---- packages and other environments ----------------------------------------------------------
 wheel: env
