@@ -37,6 +37,10 @@ def test_what_is_written_is_read_back(epoch_ms):
         ("1969-12-31T23:59:59.999z", -1),
         ("2000-02-29T12:00:00-0330", 951_838_200_000),
         ("-1", -1),
+        ("1970-01-01T00:00:00+18:00", -64_800_000),  # as far as java.time.ZoneOffset goes
+        ("1970-01-01T00:00:00-18:00", 64_800_000),
+        ("9223372036854775807", 2**63 - 1),
+        ("-9223372036854775807", 1 - 2**63),
     ],
 )
 def test_each_form(text, epoch_ms):
@@ -53,6 +57,20 @@ def test_any_other_text_is_refused_with_the_forms(text):
 def test_digits_of_other_scripts_are_refused(text):
     with pytest.raises(ValueError, match="epoch milliseconds"):
         parse_time(text)
+
+
+@pytest.mark.parametrize("text", ["1970-01-01T00:00:00+19:00", "1970-01-01T00:00:00+18:60"])
+def test_a_zone_that_is_none_is_refused(text):
+    with pytest.raises(ValueError, match="no zone is"):
+        parse_time(text)
+
+
+def test_what_is_beyond_any_time_is_refused():
+    with pytest.raises(ValueError, match="beyond any time"):
+        parse_time(str(2**63))
+    assert parse_duration(f"{2**63 - 1}ms") == 2**63 - 1
+    with pytest.raises(ValueError, match="longer than any time"):
+        parse_duration(f"{2**63}ms")
 
 
 @given(st.integers(0, 400), st.integers(0, 23), st.integers(0, 59), st.integers(0, 999))
@@ -76,3 +94,4 @@ def test_a_length_is_shown_in_its_two_greatest_units():
     assert format_duration(-61_000) == "-1m1s"
     assert format_duration(0) == "0s"
     assert format_duration(day + 5) == "1d"
+    assert format_duration(day + 5 * 60_000) == "1d"  # two units that follow one another

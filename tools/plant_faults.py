@@ -159,7 +159,7 @@ class Copy:
         said = told.stdout + told.stderr
         if told.returncode in (4, 5):
             raise SystemExit(f"plant_faults: pytest found no such tests: {chosen}\n{said}")
-        named = re.search(r"^(?:FAILED|ERROR) (\S+)", told.stdout, re.M)
+        named = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", told.stdout, re.M)
         signal = f"signal {-told.returncode}" if told.returncode < 0 else "an error"
         return ("" if told.returncode == 0 else named[1] if named else signal), said
 

@@ -84,6 +84,8 @@ def test_lz4_header_checksums_of_the_specification():
         ("my-group", -1906497762, 12),
         ("group-é", 293427483, 33),
         ("\U0001f600", 1772899, 49),
+        ("\U00010000", 1770496, 46),  # 31 * D800 + DC00: the first of two units
+        ("\uffff", 65535, 35),
         ("polygenelubricants", -(2**31), 0),
         ("GydZG_", -(2**31), 0),
     ],

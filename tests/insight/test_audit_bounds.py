@@ -1,0 +1,88 @@
+"""What an audit says right at its bounds, from records that are written for it."""
+
+import pytest
+
+from coterie.insight import audit
+from coterie.insight.divergence import Live
+from coterie.insight.facts import Life, PartitionFacts, read_facts
+from log_writer import batch, commit_key, commit_value, group_key, group_value
+
+
+def facts_of(folder, *batches):
+    folder = folder / "__consumer_offsets-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+    (facts,) = read_facts([folder])
+    return facts
+
+
+def commits(*told):
+    """One batch for each (topic, offset), at offsets and times 0, 1, 2, ... of group `g`."""
+    return [
+        batch(at, [(at, commit_key(1, b"g", topic, 0), commit_value(offset, -1, b"", at))])
+        for at, (topic, offset) in enumerate(told)
+    ]
+
+
+def life_of(*generations):
+    """(time in ms, generation) of each record."""
+    rows = [
+        {"timestamp": time, "generation": number, "tombstone": False, "log_offset": at}
+        | {"file": "f", "position": 0}
+        for at, (time, number) in enumerate(generations)
+    ]
+    return Life("g", [], rows, {})
+
+
+@pytest.mark.parametrize(("trusted_from_ms", "found"), [(999, 1), (1000, 1), (1001, 0)])
+def test_a_gap_counts_from_the_very_time_on_from_which_the_log_is_whole(trusted_from_ms, found):
+    gaps = audit.generation_gaps(life_of((1000, 1), (1001, 3)), trusted_from_ms)
+    assert len(list(gaps)) == found
+
+
+@pytest.mark.parametrize(
+    ("now", "count", "detail"),
+    [
+        (6, 1, "generation 5 has no record"),
+        (7, 2, "generations 5 to 6 have no record"),
+    ],
+)
+def test_a_gap_is_as_many_generations_as_have_no_record(now, count, detail):
+    (gap,) = audit.generation_gaps(life_of((1, 4), (2, now)), None)
+    assert (gap["count"], gap["detail"]) == (count, detail)
+
+
+def test_findings_of_a_kind_stand_by_their_place_in_the_log(tmp_path):
+    told = [(b"a", 9), (b"b", 9), (b"b", 3), (b"a", 3)]
+    rows = audit.rows(facts_of(tmp_path, *commits(*told)), audit.Ask())
+    assert [(row["topic"], row["log_offset"]) for row in rows] == [("b", 2), ("a", 3)]
+
+
+def test_the_commit_named_follows_the_last_one_that_gives_the_live_offset(tmp_path):
+    facts = facts_of(tmp_path, *commits((b"t", 7), (b"t", 8), (b"t", 7), (b"t", 9)))
+    told = {"group_id": "g", "offsets": [{"topic": "t", "partition": 0, "offset": 7}]}
+    (row,) = audit.rows(facts, audit.Ask(only=("divergence",), live=Live({"g": told})))
+    assert (row["offset"], row["previous_offset"], row["log_offset"]) == (9, 7, 3)
+
+
+def test_the_record_named_follows_the_last_one_that_gives_the_live_members(tmp_path):
+    lives = [[b"a"], [b"a", b"b"], [b"a", b"b", b"c"], [b"a", b"b", b"c"]]
+    facts = facts_of(
+        tmp_path,
+        *(
+            batch(at, [(at, group_key(b"g"), group_value(at + 1, members))])
+            for at, members in enumerate(lives)
+        ),
+    )
+    told = {"group_id": "g", "members": [{"member_id": "a"}, {"member_id": "b"}]}
+    (row,) = audit.rows(facts, audit.Ask(only=("divergence",), live=Live({"g": told})))
+    assert (row["detail"], row["log_offset"]) == ("member c in the log, not live", 2)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_live_group_without_a_record_is_told_by_its_own_partition_alone(number):
+    # Java: "a".hashCode() is 97, and 97 % 2 is 1.
+    live = Live({"a": {"group_id": "a", "state": "Empty"}}, 2)
+    facts = PartitionFacts(number, ())
+    rows = list(audit.rows(facts, audit.Ask(only=("divergence",), live=live)))
+    assert [row["group_id"] for row in rows] == ["a"] * number

@@ -1,0 +1,249 @@
+"""What `explain` says right at its bounds, from records and lines that are written for it."""
+
+import pytest
+
+from coterie._core.encode import encode_key, encode_value
+from coterie.insight import brokerlog, causes, epochs, explain, flapping, timeline
+from coterie.insight.brokerlog import JOINED, REQUESTS, SEEN, Index, Told
+from coterie.insight.commits import GroupRecord
+from coterie.insight.facts import Life, read_facts
+from coterie.protocol import assignment
+from log_writer import batch, commit_key, commit_value, group_key, group_value
+
+
+def explained(folder, *batches, **ask):
+    folder = folder / "__consumer_offsets-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+    (facts,) = read_facts([folder])
+    return list(explain.rows(facts, explain.Ask(**ask)))
+
+
+def generations(*lives):
+    """One batch for each (time in ms, generation, member ids; None: a tombstone)."""
+    return [
+        batch(offset, [(at_ms, group_key(b"g"), None if ids is None else group_value(number, ids))])
+        for offset, (at_ms, number, ids) in enumerate(lives)
+    ]
+
+
+def commits(first, *told):
+    """One batch for each (time, group, topic), at offsets from the first one on."""
+    return [
+        batch(first + at, [(time, commit_key(1, group, topic, 0), commit_value(7, -1, b"", time))])
+        for at, (time, group, topic) in enumerate(told)
+    ]
+
+
+def of_kind(rows, event):
+    return [row for row in rows if row["event"] == event]
+
+
+def test_one_generation_without_a_record_is_a_gap(tmp_path):
+    rows = explained(tmp_path, *generations((0, 1, [b"a"]), (5, 3, [b"a"])))
+    found = [(cause["what"], cause["detail"]) for cause in rows[1]["causes"]]
+    assert found == [("gap", "1"), ("rejoined", None)]
+
+
+def test_of_two_members_of_one_client_the_first_that_went_is_the_one_that_came_back(tmp_path):
+    rows = explained(tmp_path, *generations((0, 1, [b"a", b"b"]), (5, 2, [b"c"])))
+    found = [(cause["what"], cause["member_id"], cause["detail"]) for cause in rows[1]["causes"]]
+    assert found[:2] == [("restarted", "c", "a"), ("left_or_evicted", "b", None)]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(3, "a, b, c joined"), (4, "a, b, c, 1 more joined")],
+)
+def test_as_many_members_are_named_as_there_is_room_for(count, text):
+    joined = [
+        dict.fromkeys(causes.CAUSE) | {"what": "joined", "source": "records", "client_id": name}
+        for name in "abcd"[:count]
+    ]
+    assert causes.in_words(joined) == text
+
+
+def state(protocol, *held):
+    """A group whose members hold these partitions of topic `t`."""
+    members = [{"assignment": assignment({"t": numbers} if numbers else {})} for numbers in held]
+    return {"protocol_type": "consumer", "protocol": protocol, "members": members}
+
+
+@pytest.mark.parametrize(("given", "what"), [([0, 1], "cooperative_step"), ([0, 2], "rejoined")])
+def test_a_cooperative_step_gives_out_nothing_that_was_not_held_two_generations_before(given, what):
+    older, before = state("cooperative-sticky", [0, 1]), state("cooperative-sticky", [])
+    life = Life("g", [], [], {})
+    found = causes._same_members(life, state("cooperative-sticky", given), before, older)
+    assert found["what"] == what
+
+
+def test_the_generation_two_before_is_known_when_a_second_step_is_looked_for(monkeypatch):
+    asked = []
+    row = {"tombstone": False, "member_count": 0, "generation": 1, "previous_generation": 0}
+    row |= dict.fromkeys(("protocol", "leader", "file", "position", "current_state_timestamp"))
+    rows = [row | {"timestamp": at, "log_offset": at} for at in range(5)]
+    life = Life("g", [], rows, {})
+    monkeypatch.setattr(Life, "state", lambda self, index: {"index": index})
+    monkeypatch.setattr(
+        timeline,
+        "causes_of",
+        lambda life, index, states: asked.append((index, states.get(index - 2))) or [],
+    )
+    timeline.timeline(life)
+    assert asked[2:] == [(index, {"index": index - 2}) for index in (2, 3, 4)]
+
+
+LEFT = dict.fromkeys(causes.CAUSE) | {"what": "left_or_evicted", "source": "records"}
+LEFT |= {"member_id": "m"}
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "last_ms", "source"),
+    [
+        (1000, 2000, REQUESTS),
+        (1001, 2000, "records"),
+        (1000, 1999, "records"),
+    ],
+)
+def test_a_request_log_tells_who_was_evicted_where_it_covers_both_generations(
+    first_ms, last_ms, source
+):
+    ends = [Told("g", SEEN, at_ms, REQUESTS) for at_ms in (first_ms, last_ms)]
+    rows = [
+        {"generation": number, "timestamp": at_ms, "event": "generation", "causes": given}
+        for number, at_ms, given in ((1, 1000, []), (2, 2000, [LEFT]))
+    ]
+    Index(ends).tell(rows)
+    (cause,) = rows[1]["causes"]
+    assert cause["source"] == source
+
+
+def test_the_member_that_joined_again_first_is_named_not_the_one_nearest_to_the_record():
+    told = [
+        Told("g", JOINED, at_ms, REQUESTS, 2, member, "c", "/h")
+        for at_ms, member in ((10, "early"), (90, "late"))
+    ]
+    again = dict.fromkeys(causes.CAUSE) | {"what": "rejoined", "source": "records"}
+    row = {"generation": 2, "timestamp": 100, "event": "generation", "causes": [again]}
+    Index(told).tell([row])
+    (cause,) = row["causes"]
+    assert (cause["what"], cause["member_id"]) == ("rejoined_first", "early")
+
+
+def test_times_of_a_request_log_in_another_zone_are_those_of_utc():
+    line = (
+        "[1970-01-01 02:00:00,010] DEBUG Completed request:"
+        '{"requestHeader": {"requestApiKeyName": "LEAVE_GROUP", "requestApiVersion": 0},'
+        '"request": {"groupId": "g", "memberId": "m"}, "response": {"errorCode": 0},'
+        '"totalTimeMs": 5.0} (kafka)'
+    )
+    left, *_ = brokerlog.read_request_log([line], "+02:00")
+    assert (left.what, left.at_ms) == ("left", 5)
+
+
+def record(offset, version, key, value):
+    told = {"version": version, "type": "", "data": {"groupId": "g"} | key}
+    body = value and encode_value(version, {"version": 0, "data": value})
+    at = offset * 1000
+    return GroupRecord("g", offset, at, version, encode_key(told), body, "f", 0)
+
+
+def epoch(offset, number):
+    return record(offset, 3, {}, {"epoch": number})
+
+
+def member(offset, member_id, *, there=True):
+    value = {
+        **{"instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h"},
+        **{"subscribedTopicNames": [], "subscribedTopicRegex": None, "rebalanceTimeoutMs": 7},
+        **{"serverAssignor": None, "classicMemberMetadata": None},
+    }
+    return record(offset, 5, {"memberId": member_id}, value if there else None)
+
+
+def test_a_newer_group_is_idle_since_the_first_epoch_without_members():
+    there = [member(1, "m"), epoch(2, 1)]
+    gone = [member(3, "m", there=False), epoch(4, 2), epoch(5, 3)]
+    assert epochs.empty_since([*there, *gone]) == {"g": 4000}
+    assert epochs.empty_since([*there, *gone, member(6, "n"), epoch(7, 4)]) == {}
+
+
+def test_an_epoch_is_told_by_what_came_since_the_one_before_alone():
+    rows = epochs.timeline([member(1, "m"), epoch(2, 1), member(3, "n"), epoch(4, 2), epoch(5, 3)])
+    found = [[(cause["what"], cause["member_id"]) for cause in row["causes"]] for row in rows]
+    assert found == [[("joined", "m")], [("joined", "n")], []]
+
+
+@pytest.mark.parametrize(
+    ("topics", "named"),
+    [
+        (b"abc", "3 commits to 3 partitions of a, b, c"),
+        (b"abcd", "4 commits to 4 partitions of a, b, c and 1 more"),
+    ],
+)
+def test_as_many_topics_are_named_as_there_is_room_for(tmp_path, topics, named):
+    told = [(5, b"g", topics[at : at + 1]) for at in range(len(topics))]
+    (row,) = of_kind(explained(tmp_path, *commits(0, *told)), "commits")
+    assert row["cause"] == named
+
+
+def test_commits_at_the_time_0_are_there_since_then(tmp_path):
+    (row,) = of_kind(explained(tmp_path, *commits(0, (0, b"g", b"t"), (5, b"g", b"t"))), "commits")
+    assert (row["timestamp"], row["until"]) == (0, 5)
+
+
+def test_the_commits_of_each_of_many_groups_are_told_with_the_first_of_them(tmp_path):
+    groups = [b"g%d" % number for number in range(7)]
+    told = [(at, groups[at % 7], b"t") for at in range(200)]
+    rows = of_kind(explained(tmp_path, *commits(0, *told)), "commits")
+    assert [(row["log_offset"], row["timestamp"]) for row in rows] == [(at, at) for at in range(7)]
+
+
+def moves(*times):
+    """A client that joined, and left again, by turns."""
+    cause = dict.fromkeys(causes.CAUSE) | {"client_id": "c"}
+    return [
+        flapping.Move(at_ms, number % 2 == 0, number % 2, number, cause)
+        for number, at_ms in enumerate(times)
+    ]
+
+
+def test_two_stretches_that_share_a_point_are_one():
+    found = flapping.flaps({"c": moves(0, 1, 2, 10, 18, 19, 20)}, 4, 10)
+    assert [(row["timestamp"], row["until"], row["count"]) for row in found] == [(0, 20, 7)]
+    found = flapping.flaps({"c": moves(0, 1, 2, 10, 21, 22, 23, 24)}, 4, 10)
+    assert [(row["timestamp"], row["until"]) for row in found] == [(0, 10), (21, 24)]
+
+
+def test_clients_with_a_part_in_as_many_rebalances_stand_by_name():
+    found = flapping.clients({"b": moves(1), "c": moves(1, 2), "a": moves(1)})
+    assert [row["cause"][0] for row in found] == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "since_previous", "waited"),
+    [
+        (10, 10, None, 0),
+        (11, 10, None, None),
+        (0, 10, 10, 10),  # it has waited since the very record before
+        (0, 10, 9, None),  # the state is of an earlier time
+    ],
+)
+def test_a_wait_is_known_where_it_began_at_the_record_before_or_later(
+    began, ended, since_previous, waited
+):
+    record = {"current_state_timestamp": began, "timestamp": ended}
+    assert timeline._waited_ms(record | {"since_previous_ms": since_previous}) == waited
+
+
+def test_a_group_is_without_members_since_its_state_says_not_since_the_record(tmp_path):
+    # group_value says that the state was entered at 1000.
+    rows = explained(tmp_path, *generations((500, 1, [b"a"]), (1500, 2, []), (4500, 3, [b"b"])))
+    assert [row["duration_ms"] for row in of_kind(rows, "empty")] == [3500]
+
+
+def test_groups_beyond_the_basic_plane_stand_where_java_puts_them(tmp_path):
+    names = ["\U00010000", "\uffff"]  # its first surrogate, D800, is below FFFF
+    told = [(5, name.encode(), b"t") for name in reversed(names)]
+    rows = of_kind(explained(tmp_path, *commits(0, *told)), "summary")
+    assert [row["group_id"] for row in rows] == names

@@ -1,0 +1,219 @@
+"""What questions answer right at their bounds, from records that are written for it."""
+
+import pytest
+
+from coterie.errors import CoterieError
+from coterie.insight import commits as commits_module
+from coterie.insight import expire, extent, growth, metrics, prometheus, shapes, undo
+from coterie.insight.endoffsets import EndOffsets, Sample, read_end_offsets
+from coterie.insight.facts import read_facts
+from coterie.insight.keys import by_key
+from coterie.times import MAX_MS
+from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
+
+
+def facts_of(folder, *segments):
+    """Facts of a partition whose segments hold these batches, by the segment's base offset."""
+    folder = folder / "__consumer_offsets-0"
+    folder.mkdir()
+    for base_offset, batches in segments:
+        (folder / f"{base_offset:020}.log").write_bytes(b"".join(batches))
+    (facts,) = read_facts([folder])
+    return facts
+
+
+def commit(time, partition=0, offset=7, *, group=b"g", topic=b"t", metadata=b"", value_time=None):
+    committed = time if value_time is None else value_time
+    value = commit_value(offset, -1, metadata, committed)
+    return time, commit_key(1, group, topic, partition), value
+
+
+def open_commit(base_offset, time, **fields):
+    return batch(base_offset, [commit(time, **fields)], producer_id=5, transactional=True)
+
+
+def each(first, *records):
+    """One batch for each record."""
+    return [batch(first + at, [record]) for at, record in enumerate(records)]
+
+
+# ---- columns
+
+
+def test_metadata_of_the_second_segment_is_that_of_its_records(tmp_path):
+    first = each(0, commit(1, metadata=b"one"), commit(2, metadata=b"two"))
+    second = each(2, commit(3, metadata=b"three"), commit(4, metadata=b""))
+    commits = facts_of(tmp_path, (0, first), (2, second)).commits
+    assert [commits.metadata_of(row) for row in range(4)] == [b"one", b"two", b"three", b""]
+    assert commits.metadata_size.tolist() == [3, 3, 5, 0]
+
+
+def test_places_are_those_in_the_segment_also_behind_its_first_piece(tmp_path, monkeypatch):
+    batches = each(0, *(commit(time) for time in range(5)))
+    monkeypatch.setattr(commits_module, "PIECE_BYTES", len(batches[0]) + 1)
+    commits = facts_of(tmp_path, (0, batches)).commits
+    assert commits.position.tolist() == [len(batches[0]) * at for at in range(5)]
+
+
+def test_a_partition_below_0_is_a_key_like_any_other(tmp_path):
+    batches = each(0, commit(1, -1), commit(2, 0), commit(3, -1), commit(4, 0, topic=b"u"))
+    commits = facts_of(tmp_path, (0, batches)).commits
+    held = by_key(commits, commits.log_offset)
+    assert sorted(run.tolist() for run in held.runs()) == [[0, 2], [1], [3]]
+
+
+def test_the_newest_record_may_lie_before_the_last_segment(tmp_path):
+    facts = facts_of(tmp_path, (0, each(0, commit(9), commit(8))), (2, each(2, commit(5))))
+    (row,) = extent.rows(facts, extent.Ask())
+    assert (row["first_timestamp"], row["newest_timestamp"]) == (5, 9)
+
+
+# ---- end offsets
+
+
+def test_the_greatest_partition_and_offset_are_read_and_what_is_beyond_is_told(tmp_path):
+    file = tmp_path / "ends"
+    file.write_text("t:2147483647:9223372036854775807\n")
+    expected = {("t", 2**31 - 1): (Sample(None, 2**63 - 1),)}
+    assert read_end_offsets(file) == EndOffsets(False, expected)
+    for line, says in (("t:2147483648:5", "no partition"), (f"t:0:{2**63}", "no offset")):
+        file.write_text(line + "\n")
+        with pytest.raises(CoterieError, match=says):
+            read_end_offsets(file)
+
+
+def test_samples_stand_by_time_whatever_their_order_in_the_file(tmp_path):
+    file = tmp_path / "ends.csv"
+    file.write_text("time,topic,partition,offset\n300,t,0,3\n0,t,0,1\n200,t,0,2\n")
+    expected = (Sample(0, 1), Sample(200, 2), Sample(300, 3))
+    assert read_end_offsets(file).samples == {("t", 0): expected}
+
+
+# ---- expire
+
+
+def test_a_group_that_never_had_members_is_idle_since_its_latest_commit(tmp_path):
+    facts = facts_of(tmp_path, (0, each(0, commit(9000, 0), commit(5000, 1))))
+    rows = list(expire.rows(facts, expire.Ask(10_000)))
+    assert [row["idle_since"] for row in rows] == [9000, 9000]
+
+
+@pytest.mark.parametrize(
+    ("committed", "expires_at"), [(MAX_MS - 1000, MAX_MS), (MAX_MS - 999, None)]
+)
+def test_an_offset_goes_at_the_last_millisecond_or_never(tmp_path, committed, expires_at):
+    facts = facts_of(tmp_path, (0, each(0, commit(5, value_time=committed))))
+    (row,) = expire.rows(facts, expire.Ask(MAX_MS - 10, retention_ms=1000))
+    assert (row["expires_at"], row["rule"]) == (expires_at, "standalone")
+
+
+def test_an_open_transaction_keeps_no_offset_of_a_classic_group(tmp_path):
+    facts = facts_of(tmp_path, (0, [*each(0, commit(5)), open_commit(1, 6)]))
+    (row,) = expire.rows(facts, expire.Ask(1005, retention_ms=1000))
+    assert (row["status"], row["pending"], row["remaining_ms"]) == ("expired", True, 0)
+
+
+# ---- growth
+
+
+def held(facts, group="g"):
+    """What of a group's bytes is superseded: free, held by a transaction, in the active segment."""
+    (row,) = [row for row in growth.rows(facts, growth.Ask()) if row["group_id"] == group]
+    names = ("free_bytes", "held_transaction_bytes", "held_active_bytes")
+    return [row[name] > 0 for name in names]
+
+
+def test_what_the_first_record_of_the_active_segment_supersedes_is_not_free(tmp_path):
+    facts = facts_of(tmp_path, (0, each(0, commit(1))), (1, each(1, commit(2))))
+    assert held(facts) == [False, False, True]
+
+
+def test_what_a_record_behind_an_open_transaction_supersedes_is_held_by_it(tmp_path):
+    closed = [*each(0, commit(1)), open_commit(1, 2, group=b"x"), *each(2, commit(3))]
+    facts = facts_of(tmp_path, (0, closed), (3, each(3, commit(4, group=b"y"))))
+    assert held(facts) == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("commits", "interval_ms", "too_often"),
+    [(11, 1001, True), (11, 1000, False), (10, 1001, False)],
+)
+def test_ten_intervals_shorter_than_asked_are_too_often(tmp_path, commits, interval_ms, too_often):
+    facts = facts_of(tmp_path, (0, each(0, *(commit(1000 * at) for at in range(commits)))))
+    (row,) = growth.rows(facts, growth.Ask(interval_ms=interval_ms))
+    assert (row["interval_ms"], row["too_often"]) == (1000, too_often)
+
+
+def test_the_time_between_two_spans_is_no_interval_of_either(tmp_path):
+    times = (4000, 4500, 5500, 5800)
+    facts = facts_of(tmp_path, (0, each(0, *map(commit, times))))
+    rows = list(growth.rows(facts, growth.Ask(every_ms=5000)))
+    assert [(row["time"], row["interval_ms"]) for row in rows] == [(0, 500), (5000, 300)]
+
+
+def test_an_open_transaction_is_listed_once_a_group_and_topic(tmp_path):
+    records = [commit(1, 0), commit(2, 1)]
+    opened = batch(0, records, producer_id=5, transactional=True)
+    (row,) = growth.rows(facts_of(tmp_path, (0, [opened])), growth.Ask())
+    assert [one["log_offset"] for one in row["open_transactions"]] == [0]
+
+
+# ---- metrics
+
+
+def test_a_group_committed_last_when_its_latest_partition_did(tmp_path):
+    facts = facts_of(tmp_path, (0, each(0, commit(0, 0), commit(9, 1), commit(5, 2))))
+    head, *partitions = metrics.rows(facts, metrics.Ask())
+    assert [row["commit_timestamp"] for row in (head, *partitions)] == [9, 0, 9, 5]
+
+
+def test_a_commit_that_is_gone_was_made_at_the_time_0(tmp_path):
+    gone = [*each(0, commit(0)), batch(1, [(5, commit_key(1, b"g", b"t", 0), None)])]
+    gone += each(2, commit(7, 1))
+    facts = facts_of(tmp_path, (0, gone))
+    _, row, _ = metrics.rows(facts, metrics.Ask())
+    assert (row["offset"], row["commit_timestamp"]) == (None, 0)
+
+
+def test_the_first_record_of_a_group_that_is_made_is_no_rebalance(tmp_path):
+    lives = [(0, []), (1, [b"a"]), (1, [b"a"]), (2, [b"a"])]
+    records = [(at, group_key(b"g"), group_value(*life)) for at, life in enumerate(lives)]
+    (head,) = metrics.rows(facts_of(tmp_path, (0, each(0, *records))), metrics.Ask())
+    assert head["rebalances"] == 2
+
+
+@pytest.mark.parametrize(("partitions", "idle"), [([], True), ([3], False)])
+def test_a_member_with_a_topic_of_no_partitions_is_idle(partitions, idle):
+    member = {"current_assignment": [{"topic": "t", "partitions": partitions}]}
+    assert metrics.is_idle(member) == idle
+
+
+@pytest.mark.parametrize(("ms", "text"), [(1005, "1.005"), (1050, "1.050"), (999, "0.999")])
+def test_a_time_in_seconds_has_all_digits_of_its_milliseconds(ms, text):
+    assert prometheus.seconds("at")({"at": ms}) == text
+
+
+# ---- undo and tables
+
+
+def test_both_times_of_an_offset_are_told_and_what_a_reset_would_add(tmp_path):
+    facts = facts_of(tmp_path, (0, each(0, commit(100, offset=10), commit(200, offset=25))))
+    (row,) = undo.rows(facts, undo.Ask(150))
+    assert (row["commit_timestamp"], row["latest_commit_timestamp"]) == (100, 200)
+    assert (row["offset"], row["latest_offset"], row["difference"]) == (10, 25, -15)
+
+
+def test_a_transaction_that_is_committed_at_the_very_time_counts(tmp_path):
+    facts = facts_of(tmp_path, (0, [open_commit(0, 100), marker(1, 5, 150, commit=True)]))
+    (row,) = undo.rows(facts, undo.Ask(150))
+    assert (row["change"], row["offset"]) == ("same", 7)
+    (row,) = undo.rows(facts, undo.Ask(149))
+    assert (row["change"], row["offset"]) == ("new", None)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [(True, "bool", "yes"), (False, "bool", "no"), (None, "bool", "-"), (0, "int64", "0")],
+)
+def test_a_cell_says_no_where_something_is_not_and_a_dash_where_it_is_not_known(value, kind, text):
+    assert shapes.cell(value, kind) == text
