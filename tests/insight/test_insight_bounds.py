@@ -56,7 +56,7 @@ def test_places_are_those_in_the_segment_also_behind_its_first_piece(tmp_path, m
 
 
 def test_a_partition_below_0_is_a_key_like_any_other(tmp_path):
-    batches = each(0, commit(1, -1), commit(2, 0), commit(3, -1), commit(4, 0, topic=b"u"))
+    batches = each(0, commit(1, -1), commit(2, 0), commit(3, -1), commit(4, -1, topic=b"u"))
     commits = facts_of(tmp_path, (0, batches)).commits
     held = by_key(commits, commits.log_offset)
     assert sorted(run.tolist() for run in held.runs()) == [[0, 2], [1], [3]]
