@@ -1,0 +1,175 @@
+"""What goes into a page right at its bounds, from records that are written for it."""
+
+import json
+import zlib
+from base64 import b64decode
+
+import numpy as np
+import pytest
+
+from coterie.insight.facts import Life, read_facts
+from coterie.protocol import assignment
+from coterie.report import gather, ownership, sections, spans
+from coterie.report.ownership import Bar
+from coterie.report.sections import Basis
+from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
+
+BASIS = Basis(now_ms=10_000, retention_ms=1000)
+
+
+def commit(time, partition=0, offset=7, *, topic=b"t"):
+    value = commit_value(offset, -1, b"", time)
+    return time, commit_key(1, b"g", topic, partition), value
+
+
+def gathered(folder, **partitions):
+    """What a page shows of partitions `p0`, `p1`, ...: (base offset, batches) of each segment."""
+    for name, segments in partitions.items():
+        place = folder / f"__consumer_offsets-{name[1:]}"
+        place.mkdir()
+        for base_offset, batches in segments:
+            (place / f"{base_offset:020}.log").write_bytes(b"".join(batches))
+    return gather.gather(read_facts([folder]), BASIS)
+
+
+def details(whole):
+    """The parts of each group, as the page unpacks them."""
+    return [json.loads(zlib.decompress(b64decode(packed))) for packed in whole.details]
+
+
+def each(first, *records):
+    return [batch(first + at, [record]) for at, record in enumerate(records)]
+
+
+def test_a_log_is_from_its_first_record_to_its_newest_and_whole_where_all_partitions_are(tmp_path):
+    """Offsets are missing before the last segment, which begins at 500 and at 300."""
+    found = gathered(
+        tmp_path,
+        p0=[(0, each(0, commit(20))), (9, each(9, commit(500), commit(900)))],
+        p1=[(0, each(0, commit(10))), (9, each(9, commit(300)))],
+    )
+    assert (found.from_ms, found.until_ms, found.trusted_from_ms) == (10, 900, 500)
+
+
+def test_the_partitions_with_most_commits_are_drawn_in_order_of_their_number(tmp_path, monkeypatch):
+    monkeypatch.setattr(gather, "LINES", 2)
+    told = [commit(at, partition) for at, partition in enumerate((9, 9, 9, 5, 7, 7))]
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *told))]))
+    lines = [(line["partition"], line["commits"]) for line in detail["lines"]["lines"]]
+    assert (lines, detail["lines"]["left_out"]) == ([(7, 2), (9, 3)], 1)
+
+
+def test_a_group_committed_last_when_its_latest_partition_did(tmp_path):
+    told = [commit(100, 0), commit(900, 1), commit(500, 0)]
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *told))]))
+    assert detail["head"]["last_commit"] == 900
+    assert detail["extent"] == [100, 900]
+
+
+def test_commits_that_an_aborted_transaction_held_are_not_counted_over_time(tmp_path):
+    opened = batch(0, [commit(100)], producer_id=5, transactional=True)
+    data = [opened, marker(1, 5, 200, commit=False), *each(2, commit(300))]
+    found = gathered(tmp_path, p0=[(0, data)])
+    assert found.commits.as_data() == {"span_ms": 100, "at": [300], "count": [1]}
+
+
+# ---- who owned what
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [([0, 1, 2], "0-2"), ([0, 2], "0, 2"), ([0, 1, 3, 4, 6], "0-1, 3-4, 6"), ([], "")],
+)
+def test_numbers_that_follow_one_another_are_a_range(numbers, text):
+    assert ownership.ranges(numbers) == text
+
+
+def test_the_members_that_were_there_longest_are_kept_in_order_of_their_first_bar(monkeypatch):
+    monkeypatch.setattr(ownership, "MEMBERS", 2)
+    spent = {"a": 5, "b": 1, "c": 9}
+    bars = [Bar(member, 0, ms, 1, {"t": [0]}) for member, ms in spent.items()]
+    found = ownership.timeline(bars, {}, 0)
+    assert [row[3] for row in found["members"]] == ["a", "c"]
+    assert found["left_out"]["members"] == 1
+
+
+def life_of(monkeypatch, *times):
+    """A life of a record at each time, with one member that holds a partition of `t`."""
+    member = {"member_id": "m", "assignment": assignment({"t": [0]})}
+    state = {"protocol_type": "consumer", "generation": 1, "members": [member]}
+    monkeypatch.setattr(Life, "state", lambda self, index: state)
+    records = [type("Record", (), {"timestamp": time})() for time in times]
+    return Life("g", records, [], {})
+
+
+def test_a_bar_ends_with_the_next_record_and_the_last_with_the_log(monkeypatch):
+    bars = ownership.classic_bars(life_of(monkeypatch, 100, 300), 1000)
+    assert [(bar.start_ms, bar.end_ms) for bar in bars] == [(100, 300), (300, 1000)]
+
+
+def test_a_bar_never_ends_before_it_begins(monkeypatch):
+    bars = ownership.classic_bars(life_of(monkeypatch, 100, 50, 80), 60)
+    assert [(bar.start_ms, bar.end_ms) for bar in bars] == [(100, 100), (50, 80), (80, 80)]
+
+
+# ---- sections
+
+
+def test_of_more_rows_than_there_is_room_for_the_last_are_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(sections, "ROWS", 2)
+    lives = [(at, group_key(b"g"), group_value(at + 1, [b"m"])) for at in range(4)]
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *lives))]))
+    table = detail["tables"]["causes"]
+    assert ([row[1] for row in table["rows"]], table["count"]) == ([3, 4], 4)
+
+
+def test_the_next_expiry_is_that_of_an_offset_that_is_there(tmp_path):
+    gone = (7000, commit_key(1, b"g", b"t", 0), None)
+    told = each(0, commit(5000, 0), commit(9500, 1), gone)
+    found = gathered(tmp_path, p0=[(0, told)])
+    (row,) = found.overview
+    assert row[len(gather.OVERVIEW)] == 10_500
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(2**53, 2**53), (2**53 + 1, str(2**53 + 1)), (-(2**53) - 1, str(-(2**53) - 1)), ("x", "x")],
+)
+def test_a_number_that_a_double_cannot_hold_is_a_text(value, shown):
+    assert sections.exact(value) == shown
+
+
+# ---- spans
+
+
+def points(start_ms, end_ms, span_ms):
+    return end_ms // span_ms - start_ms // span_ms + 1
+
+
+@pytest.mark.parametrize("end_ms", [2399, 2400, 2499, 2500, 11_999, 12_000, 10**9, 10**12])
+def test_a_span_is_the_shortest_that_gives_no_more_points_than_asked_for(end_ms):
+    span_ms = spans.span_of(0, end_ms, 24)
+    assert points(0, end_ms, span_ms) <= 24
+    shorter = [one for one in spans.LADDER if one < span_ms]
+    assert not shorter or points(0, end_ms, shorter[-1]) > 24
+
+
+def test_counts_go_on_in_a_longer_span_as_the_times_spread():
+    counts = spans.Counts(points=4)
+    for times in ([100, 150, 399], [1000, 1499, 1500, -1]):
+        counts.add(np.array(times, dtype=np.int64))
+    assert counts.as_data() == {"span_ms": 500, "at": [0, 1000, 1500], "count": [3, 2, 1]}
+
+
+def test_a_line_has_all_its_values_or_the_last_of_each_span():
+    times, values = (np.array(column) for column in ([0, 40, 60, 110, 190], [1, 2, 3, 4, 5]))
+    assert spans.line_of(times, values, 100, points=5) == {
+        "at": [0, 40, 60, 110, 190],
+        "value": [1, 2, 3, 4, 5],
+        "sampled": False,
+    }
+    assert spans.line_of(times, values, 100, points=4) == {
+        "at": [60, 190],
+        "value": [3, 5],
+        "sampled": True,
+    }
