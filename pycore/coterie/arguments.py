@@ -12,12 +12,23 @@ from typing import Any, ParamSpec, TypeVar
 
 from coterie.errors import ArgumentError
 
-__all__ = ["LATEST_MS", "called", "milliseconds", "sequence", "whole"]
+__all__ = [
+    "LATEST_MS",
+    "LONGEST_TEXT",
+    "boolean",
+    "called",
+    "integer",
+    "milliseconds",
+    "sequence",
+    "text",
+    "whole",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 LATEST_MS = 2**60  # a deadline from here still fits an int64
+LONGEST_TEXT = 2**15 - 1  # bytes of UTF-8: the length of a string is an int16
 
 
 def whole(value: Any, name: str) -> int:
@@ -30,6 +41,42 @@ def whole(value: Any, name: str) -> int:
         except TypeError:
             pass
     raise ArgumentError(f"{name} must be an integer, not {value!r:.60}")
+
+
+def integer(value: Any, name: str, bits: int = 32) -> int:
+    """Return a whole number of so many bits."""
+    found = whole(value, name)
+    limit = 1 << (bits - 1)
+    if not -limit <= found < limit:
+        given = found if found.bit_length() < 128 else f"a number of {found.bit_length()} bits"
+        raise ArgumentError(f"{name} must be from {-limit} to {limit - 1}, not {given}")
+    return found
+
+
+def boolean(value: Any, name: str) -> bool:
+    """Return a bool; numbers are none."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name} must be true or false, not {value!r:.60}")
+    return value
+
+
+def text(value: Any, name: str) -> str:
+    """Return a string that a request and a record can carry: of UTF-8, and not too long."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name} must be a string, not {value!r:.60}")
+    if not value.isascii() or len(value) > LONGEST_TEXT:
+        try:
+            size = len(value.encode("utf-8"))
+        except UnicodeEncodeError:
+            raise ArgumentError(
+                f"{name} must be text, but has a surrogate that stands alone: {value!r:.60}"
+            ) from None
+        if size > LONGEST_TEXT:
+            raise ArgumentError(
+                f"{name} must have at most {LONGEST_TEXT} bytes of UTF-8, not {size}: "
+                f"{value!r:.40}..."
+            )
+    return value if type(value) is str else str.__str__(value)
 
 
 def milliseconds(value: Any, name: str) -> int:

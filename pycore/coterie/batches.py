@@ -1,14 +1,19 @@
-"""A segment file as the batches that a coordinator loads."""
+"""Batches that a coordinator loads: out of a segment file, and as its core takes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from coterie._core.reader import LogReader
+from coterie.arguments import boolean, integer, sequence
+from coterie.errors import ArgumentError
 from coterie.values import Batch
 
-__all__ = ["read_log"]
+__all__ = ["LATEST_OFFSET", "batch_row", "read_log"]
+
+LATEST_OFFSET = 2**62  # a log that ends here has room for more appends than will ever come
 
 
 def read_log(path: str | Path) -> Iterator[Batch]:
@@ -27,3 +32,33 @@ def read_log(path: str | Path) -> Iterator[Batch]:
                 batch.is_control,
                 tuple((record.key, record.value) for record in batch.records),
             )
+
+
+def batch_row(batch: Any) -> tuple[Any, ...]:
+    """Check a batch that a log is to begin with; what the core takes for it."""
+    if not isinstance(batch, Batch):
+        raise ArgumentError(f"log must hold coterie.Batch objects, not {batch!r:.60}")
+    records = tuple(_record(record) for record in sequence(batch.records, "records"))
+    base_offset = integer(batch.base_offset, "base_offset", 64)
+    if not 0 <= base_offset <= LATEST_OFFSET - len(records):
+        raise ArgumentError(
+            f"a batch must lie from offset 0 to {LATEST_OFFSET - 1}: "
+            f"base_offset {base_offset} does not, of {len(records)} records"
+        )
+    return (
+        base_offset,
+        integer(batch.producer_id, "producer_id", 64),
+        integer(batch.producer_epoch, "producer_epoch", 16),
+        boolean(batch.transactional, "transactional"),
+        boolean(batch.control, "control"),
+        records,
+    )
+
+
+def _record(record: Any) -> tuple[bytes | None, bytes | None]:
+    if not isinstance(record, tuple | list) or len(record) != 2:
+        raise ArgumentError(f"records must be pairs of key and value, not {record!r:.60}")
+    for part in record:
+        if part is not None and not isinstance(part, bytes):
+            raise ArgumentError(f"a key and a value must be bytes or None, not {part!r:.60}")
+    return record[0], record[1]

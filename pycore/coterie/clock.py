@@ -67,7 +67,8 @@ class SharedClock:
         due = [coordinator.next_deadline_ms() for coordinator in self._coordinators]
         next_ms = min((ms for ms in due if ms is not None), default=limit_ms)
         self.now_ms = min(max(next_ms, self.now_ms), limit_ms)
-        for coordinator in self._coordinators:
-            if coordinator.now_ms < self.now_ms:
-                coordinator._advance(self.now_ms)
+        for coordinator, due_ms in zip(self._coordinators, due, strict=True):
+            # What an interruption left due at its present time, too.
+            if coordinator.now_ms < self.now_ms or (due_ms is not None and due_ms <= self.now_ms):
+                coordinator._advance(max(self.now_ms, coordinator.now_ms))
         return self.now_ms < limit_ms

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 from coterie._core.coordinator import Coordinator, Trace
 from coterie._core.coordinator_base import AppendOp
 from coterie.arguments import called, milliseconds, sequence, whole
+from coterie.batches import batch_row
 from coterie.clock import SharedClock
 from coterie.config import coordinator_config
 from coterie.errors import ArgumentError, CoterieError
-from coterie.pending import Pending, PendingAppend, TraceOutput
+from coterie.pending import Appends, Pending, PendingAppend, TraceOutput
 from coterie.recording import Recording
 from coterie.requests import NUMBER, OPS, REQUESTS, compile_request, has_sugar
 from coterie.snapshot import GroupSnapshot, snapshot_of
@@ -29,19 +30,6 @@ T = TypeVar("T")
 EventSink = Callable[[Any], None]
 _ELECTIONS = {"resign": 17, "begin_load": 18, "finish_load": 19}  # numbers of effects.pxd
 _SUGAR = "member_id_of stands in traces alone: give the member_id that the answer named"
-
-
-def _batch_row(batch: Batch) -> tuple[Any, ...]:
-    if not isinstance(batch, Batch):
-        raise ArgumentError(f"log must hold coterie.Batch objects, not {batch!r:.60}")
-    return (
-        whole(batch.base_offset, "base_offset"),
-        whole(batch.producer_id, "producer_id"),
-        whole(batch.producer_epoch, "producer_epoch"),
-        bool(batch.transactional),
-        bool(batch.control),
-        tuple(batch.records),
-    )
 
 
 class GroupCoordinator:
@@ -62,7 +50,9 @@ class GroupCoordinator:
         ``"immediate"``: an append finishes within the call. ``"deferred"``: when its
         :class:`PendingAppend` in :attr:`appends` is completed.
     on_event
-        Called with each event, in order; it must not call the coordinator.
+        Called with each event, in order.
+
+    Neither ``member_ids`` nor ``on_event`` may ask the coordinator for anything.
     """
 
     @called
@@ -88,12 +78,13 @@ class GroupCoordinator:
         self._waiting: dict[int, Pending[Any]] = {}
         self._ids = 0
         self._events: list[Any] = []
-        self._appends: deque[PendingAppend] = deque()
-        self._wrapped: dict[int, PendingAppend] = {}
+        self._fresh: deque[Any] = deque()  # events that are not settled, or not told, yet
+        self._begun: deque[AppendOp] = deque()
+        self._appends = Appends()
         self._clock: SharedClock | None = None
         self._recording: Recording | None = None
         self._start(config, now_ms)
-        batches = [_batch_row(batch) for batch in sequence(log, "log")]
+        batches = [batch_row(batch) for batch in sequence(log, "log")]
         if batches:
             self._may_adopt = False
             self._core.import_log(batches)
@@ -101,7 +92,8 @@ class GroupCoordinator:
 
     def _start(self, config: Mapping[str, Any] | None, now_ms: int) -> None:
         self._config = coordinator_config(config)
-        self._core = Coordinator(self._config, now_ms, self._member_ids, self._deferred)
+        member_ids = None if self._member_ids is None else self._made_id
+        self._core = Coordinator(self._config, now_ms, member_ids, self._deferred)
 
     # Time
 
@@ -132,7 +124,7 @@ class GroupCoordinator:
         try:
             self._advance(now_ms)
         finally:
-            self._record("advance", at_ms=now_ms)
+            self._record("advance")
 
     @called
     def advance_by(self, ms: int) -> None:
@@ -344,7 +336,11 @@ class GroupCoordinator:
         self._ids = max(self._ids, trace.last_id)
         if self._recording is not None:
             self._recording.play(trace)
-        self._core.play(trace)
+        try:
+            self._core.play(trace)
+        except BaseException:
+            self._events += self._core.take_effects().events()
+            raise
         if self._clock is not None:
             self._clock.move(self.now_ms)
         return TraceOutput(self._core.take_effects())
@@ -390,11 +386,19 @@ class GroupCoordinator:
 
     def _enter(self) -> None:
         if self._reporting:
-            raise CoterieError("on_event must not call back into the coordinator")
+            raise CoterieError("on_event must not call back into the coordinator, nor member_ids")
 
-    def _record(self, op: str, *, at_ms: int | None = None) -> None:
+    def _made_id(self, prefix: str) -> str:
+        assert self._member_ids is not None
+        self._reporting = True
+        try:
+            return self._member_ids(prefix)
+        finally:
+            self._reporting = False
+
+    def _record(self, op: str) -> None:
         if self._recording is not None:
-            self._recording.act(self.now_ms if at_ms is None else at_ms, op)
+            self._recording.act(self.now_ms, op)
 
     def _record_into(self, recording: Recording) -> None:
         """Keep what is asked from now on, and how this coordinator was made."""
@@ -419,15 +423,19 @@ class GroupCoordinator:
         if has_sugar(fields):
             raise ArgumentError(_SUGAR)
         compiled = compile_request(op, fields)
-        self._may_adopt = False
         self._ids += op in REQUESTS
         pending: Pending[Any] = Pending(self._ids, op)
-        if op in REQUESTS:
-            self._waiting[pending.id] = pending
-        if self._recording is not None:
-            self._recording.ask(self.now_ms, op, pending.id, compiled)
         try:
             self._core.call(NUMBER[op], pending.id, *compiled)
+            self._may_adopt = False
+            if op in REQUESTS:
+                self._waiting[pending.id] = pending
+            if self._recording is not None:
+                self._recording.ask(self.now_ms, op, pending.id, compiled)
+        except CoterieError:
+            if self._recording is not None:
+                self._recording.refuse()
+            raise
         finally:
             self._drain()
         return pending
@@ -441,37 +449,50 @@ class GroupCoordinator:
             self._drain()
         self._record(op)
 
-    def _complete(self, op: AppendOp, error: Error, base_offset: int | None) -> None:
+    def _complete(self, append: PendingAppend, error: Error, base_offset: int | None) -> None:
         self._enter()
+        waited = not append.done
+        offset = -1 if base_offset is None else base_offset
         try:
-            self._core.complete(op, int(error), -1 if base_offset is None else base_offset)
+            self._core.complete(append._op, int(error), offset)
         finally:
+            if waited and append.done:
+                self._appends.drop(append)
             self._drain()
 
     def _drain(self) -> None:
-        """Turn the core's rows into events, settle who waits, and report."""
+        """Turn the core's rows into events, settle who waits, and report.
+
+        Interrupted anywhere, it goes on from there the next time: nothing is lost.
+        """
         if self._deferred:
-            known = {id(op): self._wrapped.get(id(op)) for op in self._core.appends}
-            self._wrapped = {
-                id(op): known[id(op)] or PendingAppend(self, op) for op in self._core.appends
-            }
-            self._appends.clear()
-            self._appends.extend(self._wrapped.values())
-        events = self._core.take_effects().events()
-        for event in events:
-            if isinstance(event, Response) and (pending := self._waiting.pop(event.id, None)):
-                pending.status, pending.answered_at = "answered", event.at
-                pending._response = event.response
-            elif isinstance(event, Unanswered) and (pending := self._waiting.pop(event.id, None)):
-                pending.status = event.why
-        self._events += events
-        if self._on_event is not None:
-            self._reporting = True
-            try:
-                for event in events:
-                    self._on_event(event)
-            finally:
-                self._reporting = False
+            self._core.take_appends(self._begun)
+            while self._begun:
+                self._appends.append(PendingAppend(self, self._begun[0]))
+                self._begun.popleft()
+        self._core.take_events(self._events, self._fresh)
+        for event in self._fresh:
+            if isinstance(event, Response | Unanswered):
+                self._settle(event)
+        if self._on_event is None:
+            self._fresh.clear()
+            return
+        self._reporting = True
+        try:
+            while self._fresh:
+                self._on_event(self._fresh.popleft())
+        finally:
+            self._reporting = False
+
+    def _settle(self, event: Response | Unanswered) -> None:
+        if (pending := self._waiting.get(event.id)) is None:
+            return
+        if isinstance(event, Response):
+            pending._response, pending.answered_at = event.response, event.at
+            pending.status = "answered"
+        else:
+            pending.status = event.why
+        self._waiting.pop(event.id, None)
 
 
 # What a method takes is what its op has: a trace event may hold more.

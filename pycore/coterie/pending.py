@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar
 
 from coterie._core.coordinator_base import AppendOp
 from coterie._core.effects import Effects
@@ -15,7 +16,7 @@ from coterie.values import Error
 if TYPE_CHECKING:
     from coterie.coordinator import GroupCoordinator
 
-__all__ = ["Pending", "PendingAppend", "TraceOutput"]
+__all__ = ["Appends", "Pending", "PendingAppend", "TraceOutput"]
 
 T = TypeVar("T")
 
@@ -111,10 +112,53 @@ class PendingAppend:
         """
         if base_offset is not None and not 0 <= whole(base_offset, "base_offset") < 2**62:
             raise ArgumentError(f"base_offset must be from 0 to {2**62 - 1}, not {base_offset}")
-        self._coordinator._complete(self._op, error_code(error), base_offset)
+        self._coordinator._complete(self, error_code(error), base_offset)
 
     def __repr__(self) -> str:
         return f"<PendingAppend {self.kind} of {self.group_id!r}, {len(self.records)} records>"
+
+
+class Appends(deque[PendingAppend]):
+    """Those that have not come back, oldest first.
+
+    One that came back from between others goes when the next one looks: so that each costs the
+    same, in whatever order they come back.
+    """
+
+    _gone = 0  # how many of them are still here
+
+    def drop(self, append: PendingAppend) -> None:
+        """Take out one that came back."""
+        if super().__getitem__(0) is append:
+            take, end = self.popleft, 0
+        elif super().__getitem__(-1) is append:
+            take, end = self.pop, -1
+        else:
+            self._gone += 1
+            return
+        take()
+        while self._gone and super().__getitem__(end).done:
+            take()
+            self._gone -= 1
+
+    def _sweep(self) -> None:
+        if self._gone:
+            waiting = [append for append in super().__iter__() if not append.done]
+            self.clear()
+            self.extend(waiting)
+            self._gone = 0
+
+    def __len__(self) -> int:
+        self._sweep()
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[PendingAppend]:
+        self._sweep()
+        return super().__iter__()
+
+    def __getitem__(self, index: SupportsIndex) -> PendingAppend:  # type: ignore[override]
+        self._sweep()
+        return super().__getitem__(index)
 
 
 class TraceOutput:

@@ -17,6 +17,7 @@ from coterie.config import DEFAULTS
 from coterie.requestlog import MemberIds
 from coterie.requests import OPS, REQUESTS, Compiled, MemberOf
 from coterie.values import Error
+from coterie.wholefile import written_beside
 
 if TYPE_CHECKING:
     from coterie._core.coordinator import Trace
@@ -54,6 +55,7 @@ class Recording:
         self.lost: list[str] = []
         self._ids = MemberIds()
         self._custom_ids = False
+        self._offered: list[tuple[str, str]] = []  # ids that no request has taken yet
         self._away_ms: int | None = None
         self._left_out = 0
 
@@ -72,14 +74,14 @@ class Recording:
 
         def made(prefix: str) -> str:
             theirs = member_ids(prefix)
-            if isinstance(theirs, str):
-                self._ids.hand_out(theirs, prefix)
+            self._offered.append((theirs, prefix))
             return theirs
 
         return made
 
     def ask(self, at_ms: int, op: str, request_id: int, compiled: Compiled) -> None:
-        """Keep a request."""
+        """Keep a request that was asked; a refused one is no part of the trace."""
+        self._take_ids()
         if op == "failover":
             self.act(at_ms, op)
             return
@@ -102,6 +104,15 @@ class Recording:
         if op in ("failover", "finish_load"):
             self._back(at_ms)
 
+    def refuse(self) -> None:
+        """Note that the request was refused, with the id that was made for it."""
+        self._offered.clear()
+
+    def _take_ids(self) -> None:
+        for theirs, prefix in self._offered:
+            self._ids.hand_out(theirs, prefix)
+        self._offered.clear()
+
     def play(self, trace: Trace) -> None:
         """Keep the events of a trace that is played; ids of its own must not meet others."""
         if any("id" in event for event in self.events):
@@ -120,7 +131,8 @@ class Recording:
         header["config"] = {k: v for k, v in coordinator.config.items() if v != DEFAULTS[k]}
         lines = [json.dumps(line, ensure_ascii=False) for line in [header, *self.events]]
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        with written_beside(path) as part:
+            part.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def _lose(self, what: str) -> None:
         if what not in self.lost:

@@ -11,8 +11,8 @@ import binascii
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from coterie import protocol
-from coterie.arguments import sequence, whole
+from coterie import arguments, protocol
+from coterie.arguments import sequence, text
 from coterie.errors import ArgumentError
 from coterie.values import Error, OffsetAndMetadata
 
@@ -43,7 +43,7 @@ REQUESTS = frozenset(OPS) - {
 }  # fmt: skip
 NUMBER = {op: number for number, op in enumerate(OPS)}
 
-_INT16, _INT32, _INT64 = 2**15, 2**31, 2**63
+_MOST_BYTES = 2**31 - 1  # their length is an int32
 _ABSENT = object()
 
 # group id, generation, member id, instance id, details
@@ -65,18 +65,14 @@ class MemberOf(str):
         return made
 
 
-def integer(fields: Fields, name: str, default: Any = _ABSENT, limit: int = _INT32) -> Any:
+def integer(fields: Fields, name: str, default: Any = _ABSENT, bits: int = 32) -> Any:
     """Return an integer field of so many bits, or its default."""
     value = fields.get(name)
-    if type(value) is not int:
-        if value is None:
-            if default is _ABSENT:
-                raise ArgumentError(f"needs {name}, an integer")
-            return default
-        value = whole(value, name)
-    if not -limit <= value < limit:
-        raise ArgumentError(f"{name} must be from {-limit} to {limit - 1}, not {value}")
-    return value
+    if value is None:
+        if default is _ABSENT:
+            raise ArgumentError(f"needs {name}, an integer")
+        return default
+    return arguments.integer(value, name, bits)
 
 
 def string(fields: Fields, name: str, default: Any = _ABSENT) -> Any:
@@ -86,23 +82,21 @@ def string(fields: Fields, name: str, default: Any = _ABSENT) -> Any:
         if default is _ABSENT:
             raise ArgumentError(f"needs {name}, a string")
         return default
-    if not isinstance(value, str):
-        raise ArgumentError(f"{name} must be a string, not {value!r}")
-    return value
+    return text(value, name)
 
 
 def boolean(fields: Fields, name: str) -> bool:
     """Return a bool field; absent is false."""
     value = fields.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise ArgumentError(f"{name} must be true or false, not {value!r}")
-    return bool(value)
+    return value is not None and arguments.boolean(value, name)
 
 
 def binary(value: Any, name: str) -> bytes:
     """Bytes, or the base64 of them."""
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
+        if len(data := bytes(value)) > _MOST_BYTES:
+            raise ArgumentError(f"{name} must have at most {_MOST_BYTES} bytes, not {len(data)}")
+        return data
     if isinstance(value, str):
         try:
             return base64.b64decode(value, validate=True)
@@ -129,7 +123,7 @@ def member_id(fields: Fields) -> str:
         return string(fields, "member_id", "")  # type: ignore[no-any-return]
     if fields.get("member_id"):
         raise ArgumentError("member_id and member_id_of exclude each other")
-    return MemberOf.make(integer(fields, "member_id_of", limit=_INT64))
+    return MemberOf.make(integer(fields, "member_id_of", bits=64))
 
 
 def has_sugar(fields: Fields) -> bool:
@@ -161,9 +155,9 @@ def protocol_list(fields: Fields) -> tuple[tuple[str, bytes], ...]:
             topics = item["topics"]
             if item.get("metadata"):
                 raise ArgumentError("topics and metadata exclude each other")
-            if not isinstance(topics, list | tuple) or not all(isinstance(t, str) for t in topics):
-                raise ArgumentError(f"topics must be a list of names, not {topics!r}")
-            pairs.append((name, protocol.subscription(topics)))
+            if not isinstance(topics, list | tuple):
+                raise ArgumentError(f"topics must be a list of names, not {topics!r:.60}")
+            pairs.append((name, protocol.subscription([text(t, "topics") for t in topics])))
         else:
             pairs.append((name, binary(item.get("metadata"), "metadata")))
     key = tuple(pairs)
@@ -249,11 +243,11 @@ def committed(fields: Fields) -> tuple[Any, ...]:
     return tuple(
         (
             topic_partition(item),
-            integer(item, "offset", limit=_INT64),
+            integer(item, "offset", bits=64),
             integer(item, "leader_epoch", -1),
             string(item, "metadata", ""),
             None,
-            integer(item, "expire_timestamp", -1, _INT64),
+            integer(item, "expire_timestamp", -1, 64),
         )
         for item in entries({"offsets": value}, "offsets")
     )
@@ -264,7 +258,7 @@ def _commit_row(key: Any, entry: Any) -> tuple[Any, ...]:
         raise ArgumentError(f"offsets must be {{(topic, partition): offset}}, not of {key!r}")
     where = topic_partition({"topic": key[0], "partition": key[1]})
     if not isinstance(entry, OffsetAndMetadata):
-        return where, integer({"offset": entry}, "offset", limit=_INT64), -1, "", None, -1
+        return where, integer({"offset": entry}, "offset", bits=64), -1, "", None, -1
     given = {
         "offset": entry.offset,
         "leader_epoch": entry.leader_epoch,
@@ -272,23 +266,20 @@ def _commit_row(key: Any, entry: Any) -> tuple[Any, ...]:
         "commit_timestamp": entry.commit_timestamp,
         "expire_timestamp": entry.expire_timestamp,
     }
+    stamped = integer(given, "commit_timestamp", None, 64)
     return (
         where,
-        integer(given, "offset", limit=_INT64),
+        integer(given, "offset", bits=64),
         integer(given, "leader_epoch", -1),
         string(given, "metadata", ""),
-        integer(given, "commit_timestamp", None, _INT64),
-        integer(given, "expire_timestamp", -1, _INT64),
+        None if stamped == -1 else stamped,  # a request's -1 is the time of the commit
+        integer(given, "expire_timestamp", -1, 64),
     )
 
 
 def strings(fields: Fields, name: str) -> tuple[str, ...]:
     """Return a list of strings; absent is empty."""
-    items = tuple(sequence(fields.get(name), name))
-    for item in items:
-        if not isinstance(item, str):
-            raise ArgumentError(f"{name} must be a list of strings, not of {item!r:.60}")
-    return items
+    return tuple([text(item, name) for item in sequence(fields.get(name), name)])
 
 
 def _who(fields: Fields) -> tuple[str | None, int, str, str | None]:
@@ -352,13 +343,13 @@ def _offset_commit(fields: Fields) -> Compiled:
 
 
 def _txn_offset_commit(fields: Fields) -> Compiled:
-    producer = integer(fields, "producer_id", limit=_INT64)
-    epoch = integer(fields, "producer_epoch", limit=_INT16)
+    producer = integer(fields, "producer_id", bits=64)
+    epoch = integer(fields, "producer_epoch", bits=16)
     return *_who(fields), (committed(fields), producer, epoch)
 
 
 def _end_txn(fields: Fields) -> Compiled:
-    producer = integer(fields, "producer_id", limit=_INT64)
+    producer = integer(fields, "producer_id", bits=64)
     return None, -1, None, None, (producer, boolean(fields, "committed"))
 
 
@@ -383,7 +374,7 @@ def _fail_append(fields: Fields) -> Compiled:
             raise ArgumentError(f"error must be the name of one of Kafka's errors, not {error!r}")
         error = Error[error]
     error = error_code(error)
-    count = integer(fields, "count", limit=_INT64)
+    count = integer(fields, "count", bits=64)
     if count < 0:
         raise ArgumentError(f"count must not be negative, not {count}")
     return None, -1, None, None, (int(error), count)

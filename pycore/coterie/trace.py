@@ -57,6 +57,8 @@ def load_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Trace:
             last_ms = _add(trace, number, event, ids, last_ms)
         except ValueError as error:
             raise TraceError(str(error), line=number) from None
+        except RecursionError:
+            raise TraceError("nested too deeply for a trace", line=number) from None
     if trace is None:
         raise TraceError("the trace is empty: its first line must be the header", line=1)
     return trace
@@ -121,18 +123,7 @@ def _add(trace: Trace, line: int, event: dict[str, Any], ids: set[int], last_ms:
         ids.add(request_id)
     else:
         request_id = 0
-    if op == "join_group":
-        _check_join(details)
     trace.sugar = trace.sugar or has_sugar(event)
     trace.add(line, at_ms, NUMBER[op], request_id, group_id, generation_id, member_id, instance,
               details)  # fmt: skip
     return at_ms
-
-
-def _check_join(details: Any) -> None:
-    """Refuse what no trace may hold: Kafka's code would throw, or never come to an end."""
-    names = [name for name, _ in details[1]]
-    if len(set(names)) != len(names):
-        raise ValueError("join_group: a protocol is named twice in one list")
-    if details[3] < 1:
-        raise ValueError(f"join_group: rebalance_timeout_ms must be at least 1, not {details[3]}")

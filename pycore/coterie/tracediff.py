@@ -81,6 +81,8 @@ def _parse(lines: Iterable[str | Line]) -> Iterator[Line]:
                 line = json.loads(line)
             except ValueError as error:
                 raise ValueError(f"line {number}: no JSON: {error}") from None
+            except RecursionError:
+                raise ValueError(f"line {number}: nested too deeply") from None
         if not isinstance(line, dict) or not isinstance(line.get("at"), int):
             raise ValueError(f"line {number}: must be an object with at, not {line!r:.60}")
         yield line

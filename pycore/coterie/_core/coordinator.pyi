@@ -42,7 +42,6 @@ class Coordinator:
     groups: dict[str, GroupMetadata]
     log: list[tuple[int, int, int, bool, bool, tuple[tuple[bytes | None, bytes | None], ...]]]
     log_end: int
-    appends: deque[AppendOp]
     deferred: bool
     load_error: str | None
     session_evictions: int
@@ -85,5 +84,9 @@ class Coordinator:
         """Run a trace; TraceError with its line."""
     def take_effects(self) -> Effects:
         """Return the rows so far, and begin new ones."""
+    def take_events(self, events: list[Any], fresh: deque[Any]) -> None:
+        """Put the events of the rows so far behind both, or behind neither; begin new rows."""
+    def take_appends(self, fresh: deque[AppendOp]) -> None:
+        """Put the deferred appends behind others that were begun since the last taking."""
     def timers_of(self, group: GroupMetadata) -> list[tuple[str, str | None, int]]:
         """(kind, member id, deadline) of each armed timer of a group."""

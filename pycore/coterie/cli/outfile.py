@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from coterie.cli.failures import Failed
-from coterie.cli.outfolder import beside, undisturbed
+from coterie.wholefile import written_beside
 
 
 @contextlib.contextmanager
@@ -26,25 +26,20 @@ def whole_file(out: str, *, overwrite: bool, keep: Iterable[str] = ()) -> Iterat
     """
     target = Path(os.path.realpath(out))
     check(out, target, overwrite, keep)
-    sibling = beside(target)  # named before it is there: an interruption finds it in any case
-    try:
-        sibling.touch(mode=0o600, exist_ok=False)
+    # Checked again at the end: what came there meanwhile is not ours to replace.
+    with written_beside(target, lambda: check(out, target, overwrite, keep)) as sibling:
         yield sibling
-        mask = os.umask(0)
-        os.umask(mask)
-        sibling.chmod(0o666 & ~mask)
-        check(out, target, overwrite, keep)  # what came there meanwhile is not ours to replace
-        sibling.replace(target)
-    except BaseException:
-        with undisturbed():
-            sibling.unlink(missing_ok=True)
-        raise
 
 
 def check(out: str, target: Path, overwrite: bool, keep: Iterable[str]) -> None:
     """Refuse what would lose something, or cannot be."""
     if not target.parent.is_dir():
         raise Failed(f"--out {out}: its folder does not exist; make it, or name another")
+    refuse_loss(out, target, overwrite, keep)
+
+
+def refuse_loss(out: str, target: Path, overwrite: bool, keep: Iterable[str]) -> None:
+    """Refuse to replace a file unasked, or one that is read."""
     if not target.exists():
         return
     if not target.is_file():

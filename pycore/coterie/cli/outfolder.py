@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
-import signal
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from coterie.cli.failures import Failed
+from coterie.wholefile import beside, open_to_all, undisturbed
 
 
 @contextlib.contextmanager
@@ -34,27 +33,33 @@ def whole_folder(out: str, *, overwrite: bool, keep: Iterable[str] = ()) -> Iter
     """
     target = Path(os.path.realpath(out))
     check(out, target, overwrite, keep)
-    missing = [parent for parent in target.parents if not parent.exists()]
     sibling = beside(target)  # named before it is there: an interruption finds it in any case
+    with room_for(target):
+        try:
+            sibling.mkdir(mode=0o700)
+            yield sibling
+            open_to_all(sibling, 0o777)
+            check(out, target, overwrite, keep)  # what came there meanwhile is not ours to delete
+            put_in_place(sibling, target)
+        except BaseException:
+            with undisturbed():
+                shutil.rmtree(sibling, ignore_errors=True)
+            raise
+
+
+@contextlib.contextmanager
+def room_for(target: Path) -> Iterator[None]:
+    """Make the folders above; those that were not there go again if the block fails."""
+    missing = [parent for parent in target.parents if not parent.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        sibling.mkdir(mode=0o700)
-        yield sibling
-        open_to_all(sibling)
-        check(out, target, overwrite, keep)  # what came there meanwhile is not ours to delete
-        put_in_place(sibling, target)
+        yield
     except BaseException:
         with undisturbed():
-            shutil.rmtree(sibling, ignore_errors=True)
             for parent in missing:  # the innermost first
                 with contextlib.suppress(OSError):
                     parent.rmdir()
         raise
-
-
-def beside(target: Path) -> Path:
-    """Return a hidden name in the same folder that nothing has."""
-    return target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")
 
 
 def check(out: str, target: Path, overwrite: bool, keep: Iterable[str]) -> None:
@@ -72,13 +77,6 @@ def check(out: str, target: Path, overwrite: bool, keep: Iterable[str]) -> None:
             raise Failed(f"--out {out}: --overwrite would delete {path}; name another folder")
 
 
-def open_to_all(folder: Path) -> None:
-    """Give a folder made for its owner alone the permissions that a new folder has."""
-    mask = os.umask(0)
-    os.umask(mask)
-    folder.chmod(0o777 & ~mask)
-
-
 def put_in_place(sibling: Path, target: Path) -> None:
     """Let the folder take its name; the one that had it goes only when that is done."""
     with undisturbed():
@@ -94,15 +92,3 @@ def put_in_place(sibling: Path, target: Path) -> None:
                 before.replace(target)
             raise
         shutil.rmtree(before, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """Let no signal in between: what is begun here is short and has to be whole."""
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in signals}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from coterie.cli.failures import say
+from coterie.cli.failures import Failed, say
 from coterie.config import coordinator_config, parse_setting
 from coterie.errors import ConfigError, CoterieError
 from coterie.tracefiles import found_traces, open_text, stem
@@ -34,52 +34,79 @@ def command() -> None:
 def unreadable(path: Path, error: Exception) -> str:
     """One line about a file that cannot be used."""
     what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, RecursionError):
+        what = "nested too deeply"
     return f"{path}: {what}"
 
 
-READ_ERRORS = (OSError, EOFError, ValueError, CoterieError, zlib.error)
+READ_ERRORS = (OSError, EOFError, ValueError, RecursionError, CoterieError, zlib.error)
 
 
-def write_lines(path: Path, lines: Any) -> None:
-    """Write JSON lines; the file appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("w", encoding="utf-8") as out:
-            for line in lines:
-                out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+def write_lines(path: Path, lines: Any, *, overwrite: bool, keep: Iterable[str]) -> None:
+    """Write JSON lines; the file appears whole or not at all, and so does its folder."""
+    from coterie.cli.outfile import whole_file
+    from coterie.cli.outfolder import room_for
+
+    with (
+        room_for(path),
+        whole_file(str(path), overwrite=overwrite, keep=keep) as part,
+        part.open("w", encoding="utf-8") as out,
+    ):
+        for line in lines:
+            out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def refuse_loss(out: str, targets: Iterable[Path], *, overwrite: bool, keep: Iterable[str]) -> None:
+    """Refuse, before any work, an output that is there already."""
+    from coterie.cli import outfile
+
+    if Path(out).exists() and not Path(out).is_dir():
+        raise Failed(f"--out {out}: is a file; name a folder")
+    for target in targets:
+        outfile.refuse_loss(str(target), Path(os.path.realpath(target)), overwrite, keep)
+
+
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Replace outputs that are there already."
+)
 
 
 @command.command("run")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @click.option("--out", required=True, metavar="DIR", help="Folder for NAME.actual.jsonl.")
-def run_command(traces: tuple[str, ...], out: str) -> None:
+@overwrite_option
+def run_command(traces: tuple[str, ...], out: str, overwrite: bool) -> None:
     """Run traces: files, or folders that are searched through.
 
     One output a trace, NAME.actual.jsonl; subfolders are kept. Exit 1 if any trace is wrong.
     """
-    from coterie.trace import run_trace
-
-    failed = done = 0
-    taken: dict[Path, Path] = {}
+    source: dict[Path, Path] = {}
     for path, place in found_traces(traces):
         target = Path(out) / place.with_name(place.name + ".actual.jsonl")
-        if target in taken:
-            raise click.UsageError(f"{path} and {taken[target]} would both be written to {target}")
-        taken[target] = path
-        try:
-            with open_text(path) as lines:
-                write_lines(target, run_trace(lines))
-            done += 1
-        except READ_ERRORS as error:
-            say(f"coterie: {unreadable(path, error)}")
-            failed += 1
-    say(f"{done} run, {failed} failed")
+        if target in source:
+            raise click.UsageError(f"{path} and {source[target]} would both be written to {target}")
+        source[target] = path
+    keep = [str(path) for path in source.values()]
+    refuse_loss(out, source, overwrite=overwrite, keep=keep)
+    failed = sum(
+        not run_one(path, target, overwrite=overwrite, keep=keep) for target, path in source.items()
+    )
+    say(f"{len(source) - failed} run, {failed} failed")
     if failed:
         raise click.exceptions.Exit(1)
+
+
+def run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) -> bool:
+    """Run a trace; whether that went well. If not, it is said."""
+    from coterie.trace import run_trace
+
+    try:
+        with open_text(path) as lines:
+            write_lines(target, run_trace(lines), overwrite=overwrite, keep=keep)
+    except READ_ERRORS as error:
+        say(f"coterie: {unreadable(path, error)}")
+        return False
+    return True
 
 
 def compared(expected: Path, actual: Path) -> Iterator[tuple[str, Path, Path | None]]:
@@ -146,7 +173,10 @@ set_option = click.option(
 @click.option("--out", required=True, metavar="DIR", help="Folder for the trace and its answers.")
 @click.option("--name", default=None, help="Name of the trace; default: the log's.")
 @set_option
-def import_command(log: Path, out: str, name: str | None, pairs: tuple[str, ...]) -> None:
+@overwrite_option
+def import_command(
+    log: Path, out: str, name: str | None, pairs: tuple[str, ...], overwrite: bool
+) -> None:
     """Make a trace of a broker's request log (kafka.request.logger at DEBUG).
 
     Writes NAME.trace.jsonl and, from the broker's own answers, NAME.expected.jsonl; compare with
@@ -157,13 +187,15 @@ def import_command(log: Path, out: str, name: str | None, pairs: tuple[str, ...]
 
     config = settings(pairs)
     title = name or log.name.removesuffix(".gz").removesuffix(".log")
+    targets = [Path(out) / f"{title}.{kind}.jsonl" for kind in ("trace", "expected")]
+    refuse_loss(out, targets, overwrite=overwrite, keep=[str(log)])
     try:
         with open_text(log) as lines:
             made = import_request_log(lines, config, title)
     except READ_ERRORS as error:
         raise CoterieError(unreadable(log, error)) from None
-    write_lines(Path(out) / f"{title}.trace.jsonl", made.trace)
-    write_lines(Path(out) / f"{title}.expected.jsonl", made.expected)
+    for target, written in zip(targets, (made.trace, made.expected), strict=True):
+        write_lines(target, written, overwrite=overwrite, keep=[str(log)])
     say(f"{len(made.trace) - 1} events from {made.start} on")
     for reason, count in sorted(made.left_out.items()):
         say(f"left out: {count} x {reason}")

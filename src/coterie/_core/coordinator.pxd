@@ -36,6 +36,10 @@ cdef class Coordinator(Offsets):
     cdef int dispatch(self, int op, int64_t id, str group_id, int32_t generation_id,
                       str member_id, str instance, tuple details) except -1
     cdef int dispatch_sugar(self, Event* event, list objects) except -1
+    cdef int may_throw(self, int op, int64_t id, str group_id, int32_t generation_id,
+                       str member_id, str instance, tuple details) except -1
+    cdef int refuse_garbage(self, error) except -1
+    cdef int fire(self, int kind, object owner) except -1
     cdef int elect_anew(self, int op) except -1
     cdef int resign_all(self) except -1
     cdef Effects play_all(self, Trace trace)

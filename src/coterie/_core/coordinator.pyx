@@ -5,12 +5,14 @@ object for an event that needs none. Source: GroupCoordinator.scala, GroupMetada
 rules: coordinator.md, section 16; trace-format.md.
 """
 cimport cython
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
 
 from coterie._core.coordinator_base cimport (
     ASSIGNMENT, BY_SIZE, CLEANUP_TIMER, JOIN_TIMER, LOADING, OWNED, PENDING_TIMER,
-    PLAIN_COMMIT, RESIGNED, SESSION_TIMER, STATIC_RETURN, SYNC_TIMER, TXN_COMMIT, AppendOp)
+    PLAIN_COMMIT, RESIGNED, SESSION_TIMER, STATIC_RETURN, SYNC_TIMER, TXN_COMMIT,
+    UNKNOWN_SERVER_ERROR, AppendOp)
 from coterie._core.coordinator_offsets cimport Offsets
 from coterie._core.effects cimport (
     BEGIN_LOAD, CLEANUP, DELETE_GROUPS, DELETE_PARTITIONS, DESCRIBE_GROUP, END_TXN,
@@ -19,8 +21,12 @@ from coterie._core.effects cimport (
     Effect, Effects)
 from coterie._core.group cimport NO_TIMER, GroupMetadata, MemberMetadata, PendingId, Request
 
+from coterie._core.group import Garbage, Thrown
 from coterie._core.load import load
 from coterie.errors import CorruptData, CoterieError, TraceError
+
+cdef enum:
+    BEATS = 256                    # heartbeats of a trace between two looks for a signal
 
 
 @cython.final
@@ -107,24 +113,17 @@ cdef class Coordinator(Offsets):
                       str member_id, str instance, tuple details) except -1:
         if op == HEARTBEAT:
             return self.heartbeat(id, group_id, generation_id, member_id, instance)
-        if op == JOIN_GROUP:
-            return self.join(Request(id, op), group_id, member_id, instance, details)
-        if op == SYNC_GROUP:
-            return self.sync(Request(id, op), group_id, generation_id, member_id, instance,
-                             details[0], details[1], details[2])
+        if op == JOIN_GROUP or op == SYNC_GROUP or op == LEAVE_GROUP or op == DESCRIBE_GROUP:
+            return self.may_throw(op, id, group_id, generation_id, member_id, instance, details)
         if op == OFFSET_COMMIT or op == TXN_OFFSET_COMMIT:
             return self.commit(Request(id, op), group_id, generation_id, member_id, instance,
                                details[0], details[1], details[2])
         if op == OFFSET_FETCH:
             return self.fetch(id, group_id, details[0], details[1])
-        if op == LEAVE_GROUP:
-            return self.leave(id, group_id, details)
         if op == END_TXN:
             return self.end_txn(details[0], details[1])
         if op == OFFSET_DELETE:
             return self.delete_offsets(id, group_id, details)
-        if op == DESCRIBE_GROUP:
-            return self.describe(id, group_id)
         if op == LIST_GROUPS:
             return self.list_groups(id, details)
         if op == DELETE_GROUPS:
@@ -138,6 +137,29 @@ cdef class Coordinator(Offsets):
             self.fail_count = details[1]
         elif op == FAILOVER or op == RESIGN or op == BEGIN_LOAD or op == FINISH_LOAD:
             return self.elect_anew(op)
+        return 0
+
+    cdef int may_throw(self, int op, int64_t id, str group_id, int32_t generation_id,
+                       str member_id, str instance, tuple details) except -1:
+        """Requests on which Kafka's code may throw: its request layer answers them then."""
+        cdef Request request = Request(id, op)
+        try:
+            if op == JOIN_GROUP:
+                return self.join(request, group_id, member_id, instance, details)
+            if op == SYNC_GROUP:
+                return self.sync(request, group_id, generation_id, member_id, instance,
+                                 details[0], details[1], details[2])
+            if op == LEAVE_GROUP:
+                return self.leave(id, group_id, details)
+            return self.describe(id, group_id)
+        except Thrown as error:
+            self.refuse_garbage(error)
+            return self.answer(request, UNKNOWN_SERVER_ERROR, "" if op == JOIN_GROUP else None)
+
+    cdef int refuse_garbage(self, error) except -1:
+        """A trace has no metadata on which Kafka's code throws."""
+        if self.strict and isinstance(error, Garbage):
+            raise error
         return 0
 
     cdef int elect_anew(self, int op) except -1:
@@ -188,6 +210,12 @@ cdef class Coordinator(Offsets):
         return 0
 
     cdef int fired(self, int kind, object owner) except -1:
+        try:
+            return self.fire(kind, owner)
+        except Thrown as error:        # in a thread of Kafka's timer, where nobody hears it
+            return self.refuse_garbage(error)
+
+    cdef int fire(self, int kind, object owner) except -1:
         if kind == SESSION_TIMER:
             return self.session_due(<MemberMetadata>owner)
         if kind == PENDING_TIMER:
@@ -211,21 +239,22 @@ cdef class Coordinator(Offsets):
 
     def call(self, int op, int64_t id, str group_id, int32_t generation_id, str member_id,
              str instance, tuple details):
-        """Handle one request now, then what is due at once."""
+        """Handle one request now, then what is due at once: whole, whatever signal comes."""
         self.dispatch(op, id, group_id, generation_id, member_id, instance, details)
-        self.advance_to(self.wheel.clock_ms)
+        self.advance_to(self.wheel.clock_ms, False)
 
     def advance(self, int64_t now_ms):
-        self.advance_to(now_ms)
+        self.advance_to(now_ms, True)
 
     def next_deadline_ms(self):
         return self.wheel.next_deadline_ms()
 
     def complete(self, AppendOp op not None, int error, int64_t base_offset):
-        self.settle(op, error, base_offset)
-        if op in self.appends:
-            self.appends.remove(op)
-        self.advance_to(self.wheel.clock_ms)
+        try:
+            self.settle(op, error, base_offset)
+        except Thrown:                 # in the thread of the append
+            pass
+        self.advance_to(self.wheel.clock_ms, False)
 
     def import_log(self, batches):
         """Put batches into an empty log and load it."""
@@ -251,8 +280,10 @@ cdef class Coordinator(Offsets):
         for n in range(trace.count):
             event = &trace.events[n]
             try:
+                if n % BEATS == 0 or event.op != HEARTBEAT:
+                    PyErr_CheckSignals()
                 if event.at_ms != now_ms or self.wheel.due.count:
-                    self.advance_to(event.at_ms)
+                    self.advance_to(event.at_ms, True)
                     now_ms = event.at_ms
                 if trace.sugar:
                     self.dispatch_sugar(event, objects)
@@ -264,7 +295,7 @@ cdef class Coordinator(Offsets):
                 raise TraceError(str(error), line=trace.lines[n]) from error
         if trace.count:
             try:
-                self.advance_to(trace.events[trace.count - 1].at_ms)
+                self.advance_to(trace.events[trace.count - 1].at_ms, True)
             except CoterieError as error:
                 raise TraceError(str(error), line=trace.lines[trace.count - 1]) from error
         return self.effects
@@ -288,6 +319,19 @@ cdef class Coordinator(Offsets):
         cdef Effects taken = self.effects
         self.effects = Effects()
         return taken
+
+    def take_events(self, list events not None, fresh not None):
+        """Put what was done since the last taking behind both, or, interrupted, behind neither."""
+        cdef list taken = self.effects.events()
+        cdef Effects empty = Effects()
+        fresh.extend(taken)
+        events.extend(taken)
+        self.effects = empty
+
+    def take_appends(self, fresh not None):
+        """Put the deferred appends that were begun since the last taking behind others."""
+        fresh.extend(self.appends)
+        self.appends.clear()
 
     def timers_of(self, GroupMetadata group not None):
         """(kind, member id or None, deadline) of each armed timer of a group."""

@@ -17,6 +17,10 @@ cdef enum Availability:
     RESIGNED = 1
     LOADING = 2
 
+cdef enum:
+    LONGEST = 0x7FFF               # bytes of a string: its length is an int16, also on the wire
+    UUID_TAIL = 37                 # what Kafka adds to the prefix of a member id
+
 cdef enum AppendKind:
     ASSIGNMENT = 0                 # a leader's sync
     STATIC_RETURN = 1
@@ -34,6 +38,7 @@ cdef enum Code:                    # Kafka's numbers, as in values.Error
     REQUEST_TIMED_OUT = 7
     MESSAGE_TOO_LARGE = 10
     OFFSET_METADATA_TOO_LARGE = 12
+    NETWORK_EXCEPTION = 13
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
@@ -100,7 +105,7 @@ cdef class Machine:
     cdef readonly list log         # (base offset, producer id, epoch, is transactional, is
     #                                control, records), by offset
     cdef readonly int64_t log_end
-    cdef readonly object appends   # deque of AppendOp, if deferred
+    cdef list appends              # those begun since the last taking, if deferred
     cdef readonly bint deferred
     cdef int fail_error
     cdef int64_t fail_count
@@ -116,7 +121,7 @@ cdef class Machine:
     cdef int64_t check_interval_ms
     cdef bint behaviour_24
     cdef bint periodic_cleanup
-    cdef bint strict               # a trace is played: where Kafka's code throws, stop
+    cdef bint strict               # a trace is played: metadata on which Kafka throws ends it
     cdef bint ties_as_kafka
     cdef readonly int64_t session_evictions    # members that were removed, by why
     cdef readonly int64_t rebalance_evictions
@@ -126,7 +131,7 @@ cdef class Machine:
     cdef int free_slot(self, Py_ssize_t slot) except -1
     cdef int64_t arm(self, int64_t handle, int kind, Py_ssize_t slot, int64_t delay_ms) except -1
     cdef int disarm(self, int64_t* handle) except -1
-    cdef int advance_to(self, int64_t now_ms) except -1
+    cdef int advance_to(self, int64_t now_ms, bint heeds_signals) except -1
     cdef int fired(self, int kind, object owner) except -1
     cdef int respond(self, int64_t id, int op, int code, payload) except -1
     cdef int answer(self, Request request, int code, payload) except -1
@@ -136,7 +141,8 @@ cdef class Machine:
     cdef int status(self, str group_id, bint empty_is_valid) noexcept
     cdef GroupMetadata create_group(self, str group_id)
     cdef int drop_group(self, GroupMetadata group) except -1
-    cdef str new_member_id(self, str prefix)
+    cdef str new_member_id(self, GroupMetadata group, str prefix)
+    cdef str asked_id(self, GroupMetadata group, str prefix)
     cdef int touch(self, GroupMetadata group, MemberMetadata member, int64_t delay_ms) except -1
     cdef int append(self, AppendOp op) except -1
     cdef int settle(self, AppendOp op, int error, int64_t base_offset) except -1
@@ -148,3 +154,4 @@ cdef class Machine:
 cdef AppendOp make_append(int kind, GroupMetadata group, tuple records)
 cdef int group_error(int code) noexcept
 cdef int commit_error(int code) noexcept
+cdef Py_ssize_t utf8_length(str text) except -2

@@ -6,6 +6,7 @@ finishes inside the call, or, if deferred, when the caller says so.
 Source: GroupCoordinator.scala, DelayedOperation.scala; rules: coordinator.md, sections 5, 7, 18.
 """
 cimport cython
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int16_t, int64_t
 
 from coterie._core.effects cimport APPEND, RESPONSE, TRANSITION, UNANSWERED, Effects
@@ -14,12 +15,12 @@ from coterie._core.group cimport (DEAD, NO_JOIN, NO_TIMER, GroupMetadata, Member
 from coterie._core.timers cimport TimerWheel
 
 from bisect import bisect_left
-from collections import deque
 
 from coterie.errors import ArgumentError, CoterieError
 
 
 cdef int64_t LATEST_MS = <int64_t>1 << 60      # a deadline from here still fits an int64
+cdef int64_t NEVER_MS = <int64_t>1 << 62       # beyond any time; from LATEST_MS it still fits
 
 
 @cython.final
@@ -59,6 +60,8 @@ cdef int commit_error(int code) noexcept:
     """What a failed append of offsets is answered as."""
     if code in (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_FETCH_SIZE):
         return INVALID_COMMIT_OFFSET_SIZE
+    if code == NETWORK_EXCEPTION:
+        return COORDINATOR_LOAD_IN_PROGRESS
     return code if code == REQUEST_TIMED_OUT else group_error(code)
 
 
@@ -72,7 +75,7 @@ cdef class Machine:
         self.owners = []
         self.free_slots = []
         self.log = []
-        self.appends = deque()
+        self.appends = []
         self.deferred = deferred
         self.member_ids = member_ids
         self.open_groups = {}
@@ -118,8 +121,8 @@ cdef class Machine:
         return 0
 
     cdef int64_t arm(self, int64_t handle, int kind, Py_ssize_t slot, int64_t delay_ms) except -1:
-        """Arm or re-arm; the handle."""
-        cdef int64_t deadline_ms = self.wheel.clock_ms + delay_ms
+        """Arm or re-arm; the handle. A delay below 0 is none: the clock never goes back."""
+        cdef int64_t deadline_ms = self.wheel.clock_ms + min(max(delay_ms, 0), NEVER_MS)
         if handle != NO_TIMER and self.wheel.move(handle, deadline_ms):
             return handle
         return self.wheel.arm(deadline_ms, <int64_t>slot << 3 | kind)
@@ -130,8 +133,12 @@ cdef class Machine:
             handle[0] = NO_TIMER
         return 0
 
-    cdef int advance_to(self, int64_t now_ms) except -1:
-        """Fire what is due by `now_ms`, in order; the clock reads each deadline then."""
+    cdef int advance_to(self, int64_t now_ms, bint heeds_signals) except -1:
+        """Fire what is due by `now_ms`, in order; the clock reads each deadline then.
+
+        A signal's exception comes between two timers: the clock stands at the last one's deadline,
+        and what is due later fires when the clock is moved again.
+        """
         cdef int64_t key = 0, deadline_ms = 0
         if now_ms < self.wheel.clock_ms:
             raise ArgumentError(f"time runs forward only: {now_ms} < {self.wheel.clock_ms}")
@@ -139,6 +146,8 @@ cdef class Machine:
             raise ArgumentError(f"time must be at most {LATEST_MS} ms, not {now_ms}")
         while self.wheel.pop(now_ms, &key, &deadline_ms):
             self.fired(<int>(key & 7), self.owners[key >> 3])
+            if heeds_signals:
+                PyErr_CheckSignals()
         return 0
 
     cdef int fired(self, int kind, object owner) except -1:
@@ -207,14 +216,37 @@ cdef class Machine:
             del self.groups[group.group_id]
         return 0
 
-    cdef str new_member_id(self, str prefix):
-        self.ids_given += 1
+    cdef str new_member_id(self, GroupMetadata group, str prefix):
+        """An id that the group does not know. What cannot be one is refused before any change."""
+        cdef str made
         if self.member_ids is None:
-            return f"{prefix}-{self.ids_given:08d}"
-        made = self.member_ids(prefix)
-        if not isinstance(made, str) or not made:
-            raise CoterieError(f"member_ids({prefix!r}) must return a member id, not {made!r:.60}")
-        return str(made)
+            if utf8_length(prefix) > LONGEST - UUID_TAIL:
+                raise ArgumentError(
+                    f"a member id made of {prefix[:40]!r}... is longer than the {LONGEST} bytes of "
+                    f"a record: give {LONGEST - UUID_TAIL} at most")
+            made = f"{prefix}-{self.ids_given + 1:08d}"
+        else:
+            made = self.asked_id(group, prefix)
+        self.ids_given += 1
+        return made
+
+    cdef str asked_id(self, GroupMetadata group, str prefix):
+        """What `member_ids` makes of a prefix."""
+        try:
+            given = self.member_ids(prefix)
+        except Exception as error:
+            raise CoterieError(f"member_ids({prefix!r:.60}) raised {error!r:.60}") from error
+        if not isinstance(given, str) or not given:
+            raise CoterieError(f"member_ids({prefix!r:.60}) must return a member id, not "
+                               f"{given!r:.60}")
+        if not 0 < utf8_length(given) <= LONGEST:
+            raise CoterieError(f"member_ids({prefix!r:.60}) must return at most {LONGEST} bytes "
+                               f"of UTF-8, not {given!r:.60}")
+        if (given in group.members or given in group.pending_members
+                or given in group.pending_sync):
+            raise CoterieError(f"member_ids({prefix!r:.60}) returned {given!r:.60}, which group "
+                               f"{group.group_id!r:.60} has already")
+        return str(given)
 
     cdef int touch(self, GroupMetadata group, MemberMetadata member, int64_t delay_ms) except -1:
         """Start the session anew. Where the try-test holds at once no timer is left armed."""
@@ -273,6 +305,16 @@ cdef class Machine:
 
     cdef int finished(self, AppendOp op, int error, int64_t position) except -1:
         raise NotImplementedError
+
+
+cdef Py_ssize_t utf8_length(str text) except -2:
+    """How many bytes it takes; -1: it has none, for a surrogate stands alone in it."""
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        return -1
 
 
 def _base_offset(batch):

@@ -50,7 +50,7 @@ cdef class Members(Rebalancer):
                   tuple details) except -1:
         cdef int error = self.status(group_id, False)
         cdef int64_t session_ms = details[2]
-        cdef GroupMetadata group
+        cdef GroupMetadata group, created = None
         if error == NONE and not self.min_session_ms <= session_ms <= self.max_session_ms:
             error = INVALID_SESSION_TIMEOUT
         if error != NONE:
@@ -59,14 +59,19 @@ cdef class Members(Rebalancer):
         if group is None:
             if member_id:
                 return self.answer(request, UNKNOWN_MEMBER_ID, member_id)
-            group = self.create_group(group_id)      # it stays, whatever is answered
+            group = created = self.create_group(group_id)    # it stays, whatever is answered
         if not self.accepts(group, member_id):
             self.take_out(group, member_id)
             self.answer(request, GROUP_MAX_SIZE_REACHED, "")
         elif member_id:
             self.join_known(request, group, member_id, instance, details)
         else:
-            self.join_new(request, group, instance, details)
+            try:
+                self.join_new(request, group, instance, details)
+            except BaseException:            # no member id could be made: nothing has changed
+                if created is not None and not created.members:
+                    self.drop_group(created)
+                raise
         if group.state == PREPARING_REBALANCE:
             self.try_join(group, BY_COMPLETED)
         return 0
@@ -78,11 +83,11 @@ cdef class Members(Rebalancer):
         if not group.supports(details[0], details[1]):
             return self.answer(request, INCONSISTENT_GROUP_PROTOCOL, "")
         if instance is not None:
-            new_id = self.new_member_id(instance)
+            new_id = self.new_member_id(group, instance)
             if instance in group.static_members:
                 return self.static_return(request, group, instance, new_id, details)
             return self.add_and_rebalance(request, group, new_id, instance, details)
-        new_id = self.new_member_id(details[4])
+        new_id = self.new_member_id(group, details[4])
         if details[6]:
             return self.hand_out_id(request, group, new_id, details[2])
         return self.add_and_rebalance(request, group, new_id, None, details)
@@ -188,7 +193,7 @@ cdef class Members(Rebalancer):
             return 0
         if group.state == STABLE:
             selected = group.vote()
-            if selected is not None and selected == group.protocol_name:
+            if selected == group.protocol_name:
                 op.request = request
                 op.member = member
                 op.skip_assignment = details[7]
@@ -213,7 +218,7 @@ cdef class Members(Rebalancer):
                     group.member_list() if leads else ()))
             return self.answer(join, NONE, join_result(
                 group, member.member_id, op.old_leader, False, ()))
-        if group.get(member.member_id) is not member:
+        if group.get(member.member_id) is not member or op.old_id in group.members:
             return 0                   # internal error in Kafka: there is nothing to take back
         # Kafka reads the "old" protocols after they were replaced: the new ones stay.
         if join is not op.request:

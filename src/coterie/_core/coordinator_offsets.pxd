@@ -8,6 +8,7 @@ from coterie._core.group cimport GroupMetadata, Request
 cdef class Offsets(Members):
     cdef int commit(self, Request request, str group_id, int32_t generation_id, str member_id,
                     str instance, tuple wanted, int64_t producer_id, int16_t epoch) except -1
+    cdef int check_metadata(self, dict wanted) except -1
     cdef int check_commit(self, GroupMetadata group, int32_t generation_id, str member_id,
                           str instance, bint transactional) except? -7
     cdef int store(self, Request request, GroupMetadata group, dict wanted, int64_t producer_id,

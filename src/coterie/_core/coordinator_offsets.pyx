@@ -10,9 +10,10 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 
 from coterie._core.coordinator_base cimport (
     BY_CLEANUP, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, GROUP_ID_NOT_FOUND,
-    GROUP_SUBSCRIBED_TO_TOPIC, ILLEGAL_GENERATION, LOADING, NONE, NON_EMPTY_GROUP,
+    GROUP_SUBSCRIBED_TO_TOPIC, ILLEGAL_GENERATION, LOADING, LONGEST, NONE, NON_EMPTY_GROUP,
     OFFSET_METADATA_TOO_LARGE, PLAIN_COMMIT, REBALANCE_IN_PROGRESS, TOMBSTONES, TXN_COMMIT,
-    UNKNOWN_MEMBER_ID, UNSTABLE_OFFSET_COMMIT, AppendOp, commit_error, make_append)
+    UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR, UNSTABLE_OFFSET_COMMIT, AppendOp, commit_error,
+    make_append, utf8_length)
 from coterie._core.coordinator_members cimport Members
 from coterie._core.effects cimport (
     DELETE_GROUPS, DESCRIBE_GROUP, LIST_GROUPS, OFFSET_DELETE, OFFSET_FETCH, TXN_OFFSET_COMMIT)
@@ -22,7 +23,12 @@ from coterie._core.group cimport (
     Request)
 from coterie._core.offsets cimport Offset, expiry_rule, make_offset
 
+from coterie.errors import ArgumentError
 from coterie.values import GroupOverview, GroupSummary
+
+cdef enum:
+    NO_PRODUCER = -1
+    NO_EPOCH = -1
 
 # key and value of a transaction marker: version 0, then the type; version 0, coordinator epoch
 MARKERS = {True: (b"\0\0\0\1", b"\0\0\0\0\0\0"), False: (b"\0\0\0\0", b"\0\0\0\0\0\0")}
@@ -48,6 +54,7 @@ cdef class Offsets(Members):
         cdef GroupMetadata group = None
         cdef MemberMetadata member
         cdef dict last = {entry[0]: entry for entry in wanted}    # of equals the last counts
+        self.check_metadata(last)
         if error == NONE:
             group = <GroupMetadata>self.groups.get(group_id)
             if group is None and not transactional and generation_id >= 0:
@@ -64,7 +71,19 @@ cdef class Offsets(Members):
                 self.touch(group, member, member.session_timeout_ms)
         if error != NONE:
             return self.answer(request, NONE, tuple([(key, error) for key in last]))
-        return self.store(request, group, last, producer_id, epoch, transactional)
+        # Without a producer Kafka stores even a transaction's offsets as plain ones.
+        return self.store(request, group, last, producer_id, epoch,
+                          transactional and producer_id != NO_PRODUCER)
+
+    cdef int check_metadata(self, dict wanted) except -1:
+        """Refuse what is short enough for the setting and too long for a record."""
+        if 3 * self.max_metadata <= LONGEST:     # no text of so many units has more bytes
+            return 0
+        for key, row in wanted.items():
+            if utf16_length(row[3]) <= self.max_metadata and utf8_length(row[3]) > LONGEST:
+                raise ArgumentError(f"the metadata of {key} has {utf8_length(row[3])} bytes; a "
+                                    f"record holds {LONGEST} at most")
+        return 0
 
     cdef int check_commit(self, GroupMetadata group, int32_t generation_id, str member_id,
                           str instance, bint transactional) except? -7:
@@ -98,6 +117,10 @@ cdef class Offsets(Members):
             records.append((offset_key(group.group_id, key[0], key[1]), offset_value(entry)))
         if not entries:
             return self.answer(request, NONE, tuple(answers))
+        if transactional and epoch == NO_EPOCH:
+            # Kafka throws, in MemoryRecordsBuilder, before it has kept anything.
+            return self.answer(request, NONE, tuple([
+                (key, UNKNOWN_SERVER_ERROR) for key in wanted]))
         op = make_append(TXN_COMMIT if transactional else PLAIN_COMMIT, group, tuple(records))
         op.request = request
         op.entries = entries

@@ -17,11 +17,6 @@ from coterie._core.group cimport (
     COMPLETING_REBALANCE, DEAD, EMPTY, INITIAL_JOIN, NO_JOIN, NO_TIMER, PLAIN_JOIN,
     PREPARING_REBALANCE, STABLE, GroupMetadata, MemberMetadata, PendingId, Request)
 
-from coterie.errors import CoterieError
-
-cdef enum:
-    STUCK = 3                      # re-armings within one millisecond that prove a closed loop
-
 
 cdef tuple join_result(GroupMetadata group, str member_id, str leader, bint skip, tuple members):
     return (group.generation_id, group.protocol_type, group.protocol_name, leader or "",
@@ -97,44 +92,31 @@ cdef class Rebalancer(Machine):
         return self.start_generation(group, cause)
 
     cdef int await_again(self, GroupMetadata group) except -1:
-        """Only static members are left and none has come: the wait starts over."""
-        cdef int64_t longest_ms = group.rebalance_timeout()
-        if group.stuck_ms != self.wheel.clock_ms:
-            group.stuck_ms = self.wheel.clock_ms
-            group.stuck_times = 0
-        group.stuck_times += 1
-        if longest_ms <= 0 and group.stuck_times > STUCK:
-            raise CoterieError(
-                f"group {group.group_id!r} is stuck at {group.stuck_ms} ms: with a rebalance "
-                f"timeout of {longest_ms} ms its absent static members re-arm the join for ever")
-        return self.arm_join(group, PLAIN_JOIN, longest_ms, 0)
+        """Only static members are left and none has come: the wait starts over.
+
+        Without a timeout Kafka's starts over for ever within this millisecond; here in the next.
+        """
+        return self.arm_join(group, PLAIN_JOIN, max(group.rebalance_timeout(), 1), 0)
 
     cdef int start_generation(self, GroupMetadata group, int cause) except -1:
         cdef int before = group.state
         cdef MemberMetadata member
         cdef Request join
         cdef tuple everyone
-        if not group.next_generation(self.wheel.clock_ms):
-            # Kafka's code throws: the group stays as it is, in PreparingRebalance with no timer.
-            if self.strict:
-                raise CoterieError(
-                    f"group {group.group_id!r} cannot start generation {group.generation_id}: a "
-                    "member's metadata cannot be read, or it names a protocol twice")
-            return 0
+        group.next_generation(self.wheel.clock_ms)
         self.entered(group, before, cause, None)
         if group.state == EMPTY:
             return self.append(make_append(EMPTY_GENERATION, group, (
                 (group_key(group.group_id), group_value(group, None)),)))
-        everyone = group.member_list()
         for value in list(group.members.values()):
             member = <MemberMetadata>value
+            everyone = group.member_list() if member.member_id == group.leader_id else ()
             if member.awaiting_join is not None:
                 join = member.awaiting_join
                 member.awaiting_join = None
                 group.num_members_awaiting_join -= 1
                 self.answer(join, NONE, join_result(
-                    group, member.member_id, group.leader_id, False,
-                    everyone if member.member_id == group.leader_id else ()))
+                    group, member.member_id, group.leader_id, False, everyone))
             self.touch(group, member, member.session_timeout_ms)
             member.is_new = False
             group.pending_sync[member.member_id] = None

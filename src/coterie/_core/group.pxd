@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.offsets cimport OffsetMap
+from coterie._core.subscription cimport Readable
 from coterie._core.votes cimport ProtocolCounts
 
 cdef enum State:
@@ -50,7 +51,7 @@ cdef class MemberMetadata:
     cdef int64_t timer                         # handle of the session timer, or NO_TIMER
     cdef Py_ssize_t slot                       # what the wheel calls it
 
-    cdef bytes metadata_of(self, str protocol)
+    cpdef bytes metadata(self, str protocol)
 
 cdef class GroupMetadata:
     cdef readonly str group_id
@@ -78,8 +79,6 @@ cdef class GroupMetadata:
     cdef int64_t join_remaining_ms
     cdef int64_t sync_timer
     cdef int32_t sync_generation
-    cdef int64_t stuck_ms                      # when the absent last re-armed the join, and
-    cdef int stuck_times                       # how often in that millisecond
 
     cdef MemberMetadata get(self, str member_id)
     cdef bint can_go_to(self, int state) noexcept
@@ -93,13 +92,6 @@ cdef class GroupMetadata:
     cdef bint elect(self) except -1
     cdef str vote(self)
     cdef int64_t rebalance_timeout(self) noexcept
-    cdef bint next_generation(self, int64_t now_ms) except -1
-    cdef int subscribe(self) except -2
+    cdef int next_generation(self, int64_t now_ms) except -1
+    cdef Readable subscribe(self) except *
     cdef tuple member_list(self)
-
-cdef enum Readable:
-    UNREADABLE = -1                # Kafka's code throws past what it catches
-    TOO_SHORT = 0                  # or of a negative version: the topics count as unknown
-    READ = 1
-
-cdef int read_topics(bytes metadata, set topics) except -2

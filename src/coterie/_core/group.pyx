@@ -8,10 +8,20 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.offsets cimport OffsetMap
+from coterie._core.subscription cimport READ, UNREADABLE, Readable, read_topics
 from coterie._core.votes cimport ProtocolCounts, most_voted
 
 from coterie.errors import CoterieError
 from coterie.values import GroupOverview, GroupSummary, MemberSummary
+
+
+class Thrown(CoterieError):
+    """Kafka's code throws here. What was done before stays done, as there."""
+
+
+class Garbage(Thrown):
+    """It throws at a member's metadata, which cannot be read: no sound trace has such."""
+
 
 STATE_NAMES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
@@ -78,11 +88,11 @@ cdef class MemberMetadata:
     def matches(self, protocols):
         return self.protocols == tuple(protocols)
 
-    def metadata(self, str protocol not None):
-        found = self.metadata_of(protocol)
-        if found is None:
-            raise CoterieError(f"member {self.member_id} does not support protocol {protocol!r}")
-        return found
+    cpdef bytes metadata(self, str protocol):
+        for entry in self.protocols:
+            if (<tuple>entry)[0] == protocol:
+                return (<tuple>entry)[1]
+        raise Thrown(f"member {self.member_id} does not support protocol {protocol!r}")
 
     def vote(self, candidates):
         for name, _ in self.protocols:
@@ -95,12 +105,6 @@ cdef class MemberMetadata:
             self.member_id, self.group_instance_id, self.client_id, self.client_host,
             b"" if protocol is None else self.metadata(protocol),
             b"" if protocol is None else self.assignment)
-
-    cdef bytes metadata_of(self, str protocol):
-        for entry in self.protocols:
-            if (<tuple>entry)[0] == protocol:
-                return (<tuple>entry)[1]
-        return None
 
     def __repr__(self):
         return f"MemberMetadata({self.member_id!r}, group_instance_id={self.group_instance_id!r})"
@@ -121,7 +125,6 @@ cdef class GroupMetadata:
         self.counts = ProtocolCounts()
         self.offsets = OffsetMap()
         self.join_timer = self.sync_timer = NO_TIMER
-        self.stuck_ms = -1
 
     cdef MemberMetadata get(self, str member_id):
         return <MemberMetadata>self.members.get(member_id)
@@ -221,7 +224,7 @@ cdef class GroupMetadata:
         return False
 
     cdef str vote(self):
-        """The protocol of the next generation; None where a member has no candidate."""
+        """The protocol of the next generation."""
         cdef Py_ssize_t size = len(self.members), cast = 0
         cdef dict votes = {}
         cdef tuple last = None
@@ -235,33 +238,27 @@ cdef class GroupMetadata:
             last = (<MemberMetadata>value).protocols
             name = self.counts.vote(last, size)
             cast = 1
-            if name is None:
-                return None
+            if name is None:           # some list names a protocol twice
+                raise Thrown(f"a member of {self.group_id!r} supports no candidate")
         votes[name] = votes.get(name, 0) + cast
         return most_voted(votes, self.ties_as_kafka)
 
     cdef int64_t rebalance_timeout(self) noexcept:
-        """The largest rebalance timeout; 0 without members."""
+        """The largest rebalance timeout; never below 0."""
         cdef int32_t most = 0
-        cdef bint first = True
         for value in self.members.values():
-            if first or (<MemberMetadata>value).rebalance_timeout_ms > most:
-                most = (<MemberMetadata>value).rebalance_timeout_ms
-                first = False
+            most = max(most, (<MemberMetadata>value).rebalance_timeout_ms)
         return most
 
-    cdef bint next_generation(self, int64_t now_ms) except -1:
-        """Start a generation. False where Kafka's code throws: the group then stays stuck in
+    cdef int next_generation(self, int64_t now_ms) except -1:
+        """Start a generation. Where Kafka's code throws the group stays stuck in
         PreparingRebalance with its generation raised."""
-        cdef str protocol
         self.generation_id += 1
         if self.members:
-            protocol = self.vote()
-            if protocol is None:
-                return False
-            self.protocol_name = protocol
+            self.protocol_name = self.vote()
             if self.subscribe() == UNREADABLE:
-                return False
+                raise Garbage(f"group {self.group_id!r} cannot start generation "
+                              f"{self.generation_id}: a member's metadata cannot be read")
             self.enter(COMPLETING_REBALANCE, now_ms)
         else:
             self.protocol_name = None
@@ -269,24 +266,24 @@ cdef class GroupMetadata:
             self.enter(EMPTY, now_ms)
         self.pending_sync.clear()
         self.offsets.received_plain = self.offsets.received_txn = False
-        return True
+        return 0
 
-    cdef int subscribe(self) except -2:
+    cdef Readable subscribe(self) except *:
         """Compute `subscribed_topics` anew; metadata that cannot be read makes them unknown."""
         cdef set topics = set()
         cdef MemberMetadata member
         cdef bytes last = None, metadata
-        cdef int read = READ
+        cdef Readable read = READ
         self.subscribed_topics = None
         if self.protocol_type != "consumer" or (self.members and self.protocol_name is None):
             return READ
         for value in self.members.values():
             member = <MemberMetadata>value
-            metadata = member.metadata_of(self.protocol_name)
+            metadata = member.metadata(self.protocol_name)
             if metadata is last:
                 continue
             last = metadata
-            read = TOO_SHORT if metadata is None else read_topics(metadata, topics)
+            read = read_topics(metadata, topics)
             if read != READ:
                 return read
         self.subscribed_topics = frozenset(topics)
@@ -302,7 +299,7 @@ cdef class GroupMetadata:
         for value in self.members.values():
             member = <MemberMetadata>value
             entries.append((member.member_id, member.group_instance_id,
-                            member.metadata_of(self.protocol_name)))
+                            member.metadata(self.protocol_name)))
         return tuple(entries)
 
     # Kafka's methods by name, for callers in Python.
@@ -393,14 +390,10 @@ cdef class GroupMetadata:
     def select_protocol(self):
         if not self.members:
             raise CoterieError("a group without members selects no protocol")
-        protocol = self.vote()
-        if protocol is None:
-            raise CoterieError(f"a member of {self.group_id!r} supports no candidate")
-        return protocol
+        return self.vote()
 
     def init_next_generation(self, int64_t now_ms):
-        if not self.next_generation(now_ms):
-            raise CoterieError(f"a member of {self.group_id!r} supports no candidate")
+        self.next_generation(now_ms)
 
     def current_member_metadata(self):
         return list(self.member_list())
@@ -417,40 +410,3 @@ cdef class GroupMetadata:
     def __repr__(self):
         return (f"GroupMetadata({self.group_id!r}, {STATE_NAMES[self.state]}, generation "
                 f"{self.generation_id}, {len(self.members)} members)")
-
-
-cdef inline int64_t number(const unsigned char* data, int size) noexcept nogil:
-    """A big-endian signed number of so many bytes, which the caller knows to be there."""
-    cdef int64_t value = -1 if data[0] & 0x80 else 0
-    cdef int n
-    for n in range(size):
-        value = value * 256 + data[n]
-    return value
-
-
-cdef int read_topics(bytes metadata, set topics) except -2:
-    """Add the topics of a subscription, read with version 0's layout whatever its version.
-
-    A buffer that ends within a number is too short, which Kafka catches; a string or an array
-    longer than the rest, or null, is what it does not. Source: ConsumerProtocol.java.
-    """
-    cdef const unsigned char* data = metadata
-    cdef int64_t size = len(metadata), at = 6, count, length, _n
-    if size < 6 or data[0] & 0x80:
-        return TOO_SHORT
-    count = number(data + 2, 4)
-    if not 0 <= count <= size - at:
-        return UNREADABLE
-    for _n in range(count):
-        if at + 2 > size:
-            return TOO_SHORT
-        length = number(data + at, 2)
-        at += 2
-        if not 0 <= length <= size - at:
-            return UNREADABLE
-        topics.add(metadata[at:at + length].decode("utf-8", "replace"))
-        at += length
-    # userData: nullable bytes, present in every version.
-    if at + 4 > size:
-        return TOO_SHORT
-    return READ if number(data + at, 4) <= size - at - 4 else UNREADABLE

@@ -1,52 +1,58 @@
 """The topics of consumers' subscriptions, as the coordinator reads them. See ``subscription.pyi``.
 
-Sources: GroupMetadata.computeSubscribedTopics,
-ConsumerProtocol.deserializeConsumerProtocolSubscription.
+Sources: GroupMetadata.computeSubscribedTopics, ConsumerProtocol.java.
 """
-from libc.stdint cimport int16_t, int32_t, uint8_t
-
-from coterie._core.cursor cimport (
-    NEGATIVE, OK, Cursor, Status, read_bytes32, read_i16, read_i32, read_string16)
+from libc.stdint cimport int64_t
 
 from coterie._core.text import decode_utf8
 
 
-cdef Status read_topics(Cursor* cur, list found) except *:
-    """int16 version, then the layout of version 0, whatever the version."""
-    cdef int16_t version
-    cdef int32_t count, size
-    cdef const uint8_t* start
-    cdef Status status = read_i16(cur, &version)
-    if status == OK:
-        status = read_i32(cur, &count)
-    if status == OK and (version < 0 or count < 0):
-        status = NEGATIVE
-    while status == OK and count > 0:
-        status = read_string16(cur, &start, &size)
-        if status == OK and start == NULL:
-            status = NEGATIVE
-        if status == OK:
-            found.append(decode_utf8(start[:size]))
-        count -= 1
-    if status == OK:
-        status = read_bytes32(cur, &start, &size)
-    return status
+cdef inline int64_t number(const unsigned char* data, int size) noexcept nogil:
+    """A big-endian signed number of so many bytes, which the caller knows to be there."""
+    cdef int64_t value = -1 if data[0] & 0x80 else 0
+    cdef int n
+    for n in range(size):
+        value = value * 256 + data[n]
+    return value
+
+
+cdef Readable read_topics(bytes metadata, set topics) except *:
+    """Add the topics of a subscription, read with version 0's layout whatever its version.
+
+    A buffer that ends within a number is too short, which Kafka catches; a string or an array
+    longer than the rest, or null, is what it does not.
+    """
+    cdef const unsigned char* data = metadata
+    cdef int64_t size = len(metadata), at = 6, count, length, _n
+    if size < 6 or data[0] & 0x80:
+        return TOO_SHORT
+    count = number(data + 2, 4)
+    if not 0 <= count <= size - at:
+        return UNREADABLE
+    for _n in range(count):
+        if at + 2 > size:
+            return TOO_SHORT
+        length = number(data + at, 2)
+        at += 2
+        if not 0 <= length <= size - at:
+            return UNREADABLE
+        topics.add(decode_utf8(metadata[at:at + length]))
+        at += length
+    # userData: nullable bytes, present in every version.
+    if at + 4 > size:
+        return TOO_SHORT
+    return READ if number(data + at, 4) <= size - at - 4 else UNREADABLE
 
 
 def consumer_topics(subscriptions not None, str protocol):
     """See ``subscription.pyi``."""
-    cdef Cursor cur
     cdef bytes subscription
-    cdef const uint8_t* start
-    cdef list found = []
+    cdef set topics = set()
     if not subscriptions:
         return frozenset()
     if protocol is None:
         return None
     for subscription in subscriptions:
-        start = subscription
-        cur.at = start
-        cur.end = start + len(subscription)
-        if read_topics(&cur, found) != OK:
+        if read_topics(subscription, topics) != READ:
             return None
-    return frozenset(found)
+    return frozenset(topics)
