@@ -129,26 +129,35 @@ def in_order_of_markers(log):
     return found
 
 
-@given(properties.LOGS, st.none() | properties.TIMES)
-@settings(deadline=None, max_examples=300)
-def test_the_offset_is_the_one_that_the_shortest_model_of_a_fold_has(steps, at_ms):
-    """Of a key twice in one transaction the last counts; offsets may go back."""
-    log = in_order_of_markers(properties.laid_out(steps))
-    segment = Segment("f", 0, 0, 0, None)
-    facts = PartitionFacts(0, [segment], read=lambda segment: properties.as_bytes(log))
+def facts_of(data):
+    return PartitionFacts(0, [Segment("f", 0, 0, 0, None)], read=lambda segment: data)
+
+
+def check_by_model(log, at_ms):
+    """Lag shows the offsets that the shortest model of a fold has."""
     found = {
         key_of(row): (row["offset"], row["commit_timestamp"])
-        for row in lag.rows(facts, lag.Ask(EndOffsets(False), at_ms))
+        for row in lag.rows(facts_of(properties.as_bytes(log)), lag.Ask(EndOffsets(False), at_ms))
         if row["offset"] is not None
     }
     offsets, _, _ = properties.model(log, at_ms)
     assert found == {key: (value[1], value[4]) for key, value in offsets.items()}
 
 
+@given(properties.LOGS, st.none() | properties.TIMES)
+@settings(deadline=None, max_examples=300)
+def test_the_offset_is_the_one_that_the_shortest_model_of_a_fold_has(steps, at_ms):
+    check_by_model(in_order_of_markers(properties.laid_out(steps)), at_ms)
+
+
+@pytest.mark.parametrize("claim", properties.TANGLES)
+def test_the_offset_of_a_tangle_of_transactions_is_the_one_of_the_model(claim):
+    check_by_model(properties.TANGLES[claim], None)
+
+
 def seen(*parts):
     """The offset of group `g`, `t`-0 at the end of a log, by lag and by a fold."""
-    segment = Segment("f", 0, 0, 0, None)
-    facts = PartitionFacts(0, [segment], read=lambda segment: b"".join(parts))
+    facts = facts_of(b"".join(parts))
     (row,) = lag.rows(facts, lag.Ask(EndOffsets(False)))
     return row["offset"], facts.group_rows["g"]["offsets"][0]["offset"]
 
