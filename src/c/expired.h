@@ -1,7 +1,7 @@
 /* The expiry rule of Kafka 2.1 and later over columns, one byte an offset.
  *
  * An explicit expiry (any but -1) decides alone: now >= expiry. Otherwise now - base >= retention,
- * with Java's wrapping subtraction. No branch a row, so that a compiler may do several rows at once.
+ * with Java's wrapping subtraction. No branch a row, so that a compiler may do several at once.
  */
 #ifndef COTERIE_EXPIRED_H
 #define COTERIE_EXPIRED_H
