@@ -238,6 +238,19 @@ def test_a_member_state_beyond_those_that_are_known_is_unknown():
     assert states == [*known, "unknown", "unknown", "unknown"]
 
 
+def test_what_a_member_has_yet_to_give_up_stands_beside_what_it_holds():
+    from test_newer import A, B, epochs, put, tops
+
+    log = {}
+    epochs(log, 1, 1)
+    held = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 1}
+    held |= {"assignedPartitions": tops([A]), "partitionsPendingRevocation": tops([B])}
+    put(log, 8, held, memberId="m")
+    (row,) = newer_groups(log)["g"]["members"]
+    assert [topic["topic_id"] for topic in row["current_assignment"]] == [A]
+    assert [topic["topic_id"] for topic in row["pending_revocation"]] == [B]
+
+
 def test_a_document_says_its_numbers_as_json(tmp_path):
     in_folder(tmp_path / "log", 5, batch(3, [commit(5)]))
     (tmp_path / "out").mkdir()

@@ -1,0 +1,240 @@
+"""What workers do with pieces, chunks and rows right at their bounds. No JVM is started."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from coterie import PartialState, ScanOptions
+from coterie._core.reader import LogReader
+from coterie.logdir import TOPIC, Segment
+from coterie_spark import decoded, frames, hadoop, merging, plan, scanning, traces, writing
+from coterie_spark.arrow import MAX_MS, spark_schema, to_spark
+from coterie_spark.frame import Run
+from log_writer import batch, commit_key, commit_value
+from trace_data import header, join
+
+pa = pytest.importorskip("pyarrow")
+
+
+def commit(time, offset=7, *, group=b"g", partition=0, metadata=b""):
+    return time, commit_key(1, group, b"t", partition), commit_value(offset, -1, metadata, time)
+
+
+def each(*records):
+    return [batch(at, [record]) for at, record in enumerate(records)]
+
+
+def segment(partition=0, size=100, compression=None, path="x.log"):
+    return Segment(path, partition, 0, size, compression)
+
+
+# ---- merging
+
+
+def piece_row(file, position, size, *, batches=1, times=(5, 5), gap=False, offsets=(0, 0)):
+    return [file, position, size, batches, batches, *offsets, times[1], gap, times[0]]
+
+
+def test_pieces_of_a_file_are_one_where_they_follow_one_another():
+    rows = [piece_row("f", 0, 10), piece_row("f", 10, 5), piece_row("f", 20, 5)]
+    found = merging.join_pieces([*rows, piece_row("g", 25, 5)])
+    assert [row[:3] for row in found] == [["f", 0, 15], ["f", 20, 5], ["g", 25, 5]]
+
+
+def test_joined_pieces_keep_the_newest_time_the_last_offset_and_a_gap():
+    rows = [
+        piece_row("f", 0, 10, times=(5, 900), gap=True, offsets=(3, 9)),
+        piece_row("f", 10, 10, times=(7, 500), offsets=(10, 12)),
+    ]
+    ((*_, first, last, newest, gap, since),) = merging.join_pieces(rows)
+    assert (first, last, newest, gap, since) == (3, 12, 900, True, 5)
+
+
+def test_nothing_is_merged_behind_the_place_where_recovery_cuts_the_log():
+    options = ScanOptions(on_fault="recover")
+    good, late = each(commit(5, 1), commit(6, 2))
+    broken = late[:-1] + bytes([late[-1] ^ 1])
+    merged = merging.Merging(0, "parquet")
+    for data in (good, broken, late):
+        state = PartialState(options)
+        state.fold(0).scan(data)
+        list(merged.add(state))
+    fold = merged.state.partitions[0]
+    assert fold.cut
+    assert len(fold.faults) == 1
+    assert [one["offset"] for one in merged.state.groups()[0]["offsets"]] == [1]
+
+
+# ---- plans and scans
+
+
+def test_pieces_of_two_partitions_are_two_units_of_a_task():
+    pieces = [plan.Piece(segment(number), at, 0, -1, -1) for number in (1, 2) for at in range(2)]
+    (task,) = plan.deal(pieces, 1)
+    assert [[piece.segment.partition for piece in unit] for unit in task] == [[1, 1], [2, 2]]
+
+
+def test_each_cut_knows_the_offset_that_its_first_batch_should_have():
+    data = b"".join(batch(at, [commit(5), commit(6, partition=1)]) for at in (0, 2, 4))
+    cuts = plan.cut_segment(memoryview(data), 1)
+    assert [expected for _, _, expected in cuts] == [-1, 2, 4]
+
+
+def test_a_compressed_segment_weighs_what_it_inflates_to():
+    assert plan.Piece(segment(compression="gz"), 0, 0, -1, -1).weight == 100 * plan.INFLATION
+    assert plan.Piece(segment(), 0, 20, -1, -1).weight == 80
+    assert plan.Piece(segment(compression="gz"), 0, 20, 50, -1).weight == 30
+
+
+@dataclass
+class Body:
+    size: int
+
+    def to_bytes(self):
+        return bytes(range(self.size))
+
+
+@pytest.mark.parametrize(("size", "last"), [(3, [3]), (4, [4]), (5, [4, 1]), (8, [4, 4])])
+def test_a_state_ends_with_its_last_chunk(monkeypatch, size, last):
+    monkeypatch.setattr(scanning, "CHUNK_BYTES", 4)
+    batches = list(scanning.state_batches(0, 7, Body(size)))
+    rows = [row for held in batches for row in held.to_pylist()]
+    assert [len(row["body"]) for row in rows] == last
+    assert [row["last"] for row in rows] == [False] * (len(last) - 1) + [True]
+    assert list(merging.states_in(batches)) == [(0, None, bytes(range(size)))]
+
+
+def test_a_fault_in_a_later_piece_has_its_place_in_the_segment():
+    first, second = each(commit(5), (6, b"\0", b""))
+    data = memoryview(first + second)
+    pieces = plan.pieces_of([segment()], {0: plan.cut_segment(data, 1)})
+    state = scanning.scan_unit(pieces, ScanOptions(), lambda _: data)
+    assert [fault[1] for fault in state.fold(0).faults] == [len(first)]
+
+
+# ---- rows of Spark's own Kafka source
+
+
+def test_a_record_that_came_twice_is_applied_once_and_the_newest_is_known():
+    run = Run(3, 0, ScanOptions(history=True))
+    for offset, time in ((5, 900), (5, 900), (6, 500), (6, 500)):
+        run.add(offset, time, *commit(time, offset)[1:])
+    list(run.finish())
+    (told,) = run.fold.segments
+    assert told[:1] == [f"{TOPIC}-3"]
+    assert told[4:8] == [2, 5, 6, 900]
+    assert [event[2] for event in run.fold.history] == [5, 6]
+
+
+# ---- decoded records
+
+
+def rows_of(data, **fields):
+    fields = {"partition": 0, "segment": "s"} | fields
+    return [row for held in decoded.record_batches(data, **fields) for row in held.to_pylist()]
+
+
+def test_metadata_is_each_records_own_in_every_window(monkeypatch):
+    monkeypatch.setattr(decoded, "ROWS_AT_ONCE", 2)
+    told = [b"", b"one", b"", b"three", b"four"]
+    data = b"".join(each(*(commit(5, metadata=one) for one in told)))
+    assert [row["metadata"] for row in rows_of(data)] == [one.decode() for one in told]
+
+
+def test_a_tombstone_has_a_partition_and_no_offset():
+    data = batch(0, [(5, commit_key(1, b"g", b"t", 3), None)])
+    (row,) = rows_of(data)
+    assert (row["partition"], row["offset"], row["tombstone"]) == (3, None, True)
+
+
+@pytest.mark.parametrize("ms", [0, decoded.LAST_MS, decoded.LAST_MS + 1])
+def test_the_last_time_of_the_year_9999_is_shown_and_none_beyond(ms):
+    (row,) = rows_of(batch(0, [commit(ms)]), names=["timestamp"])
+    shown = row["timestamp"]
+    assert (shown is None) == (ms > decoded.LAST_MS)
+    assert ms != decoded.LAST_MS or shown.year == 9999
+
+
+def test_the_last_of_some_names_is_a_name_and_what_lies_beyond_is_null():
+    found = decoded.dictionary(np.array([0, 1, 2, -1]), ["a", "b"], pa)
+    assert found.to_pylist() == ["a", "b", None, None]
+
+
+def test_places_of_a_later_piece_are_those_in_the_segment(tmp_path, monkeypatch):
+    source = pytest.importorskip("coterie_spark.source", reason="needs the extra spark")
+    monkeypatch.setattr(source, "PIECE_BYTES", 1)
+    folder = tmp_path / f"{TOPIC}-0"
+    folder.mkdir()
+    data = b"".join(each(commit(5), commit(6), commit(7)))
+    (folder / f"{0:020}.log").write_bytes(data)
+    reader = source.ConsumerOffsetsReader([str(tmp_path)], ("batch_position",), None, None)
+    found = [
+        row["batch_position"]
+        for piece in reader.partitions()
+        for held in reader.read(piece)
+        for row in held.to_pylist()
+    ]
+    assert found == [held.position for held in LogReader(data)]
+
+
+# ---- times, files, functions, traces
+
+
+@pytest.mark.parametrize("far", [1 << 62, -(1 << 62)])
+def test_a_time_too_far_off_is_the_nearest_of_its_own_side_and_nulls_stay(far):
+    kind = pa.list_(pa.timestamp("ms", tz="UTC"))
+    whole = pa.schema([("times", kind)])
+    rows = pa.array([[far, None, 5], None, []], pa.list_(pa.int64())).cast(kind)
+    found = to_spark(pa.Table.from_arrays([rows], schema=whole), spark_schema(whole))
+    nearest = MAX_MS * 1000 if far > 0 else -MAX_MS * 1000
+    numbers = found["times"].cast(pa.list_(pa.int64())).to_pylist()
+    assert numbers == [[nearest, None, 5000], None, []]
+
+
+def test_what_kafka_has_set_aside_is_named_and_left_alone():
+    names = [f"{0:020}.log", f"{0:020}.log.swap", f"{5:020}.log.deleted", f"{0:020}.index"]
+    aside = []
+    entries = [(f"hdfs:/l/{TOPIC}-7/{name}", name, False, 9) for name in names]
+    found = list(hadoop._folder(entries, aside))
+    assert [(one.path[-4:], one.partition, one.base_offset) for one in found] == [(".log", 7, 0)]
+    assert [path.rpartition("/")[2] for path in aside] == names[1:3]
+
+
+def test_each_row_is_judged_at_its_own_time_and_retention():
+    pd = pytest.importorskip("pandas")
+    columns = ([10] * 4, [None, None, None, 50], [19, 20, 20, 49], [10, 10, 11, 1])
+    found = frames.expired(*map(pd.Series, columns))
+    assert found.tolist() == [False, True, False, False]
+
+
+def traced(tmp_path, *lines):
+    path = tmp_path / "a.trace.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    names = pa.RecordBatch.from_pylist([{"trace": "a", "path": str(path)}])
+    return [row for held in traces.run_batches([names]) for row in held.to_pylist()]
+
+
+def test_events_of_a_trace_are_numbered_through_and_its_error_is_one_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(traces, "ROWS", 2)
+    told = [header(), *(join(at, at, client_id=f"c{at}") for at in range(4))]
+    whole = traced(tmp_path, *told, {"at": 9000, "op": "advance"})
+    assert [row["number"] for row in whole] == list(range(1, len(whole) + 1))
+    assert len(whole) > 4
+    assert not any(row["error"] for row in whole)
+    (wrong,) = traced(tmp_path, *told, {"at": 5, "op": "sing"})
+    assert wrong["number"] == 1
+    assert "sing" in wrong["error"]
+
+
+def test_a_table_without_rows_has_a_part_with_its_columns(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    for name in ("groups", "faults"):
+        folder = writing.table_folder(tmp_path, name)
+        folder.mkdir()
+        if name == "faults":
+            (folder / "part-00007.parquet").touch()
+        writing.write_missing(tmp_path, name)
+    assert "group_id" in pq.read_table(tmp_path / "groups.parquet").column_names
+    assert [path.name for path in (tmp_path / "faults.parquet").iterdir()] == ["part-00007.parquet"]
