@@ -81,3 +81,14 @@ def group_value(generation, member_ids):
         + struct.pack(">qi", 1000, len(member_ids))
         + members
     )
+
+
+def commit(time, offset=7, *, group=b"g", topic=b"t", partition=0, metadata=b"", committed=None):
+    """A record of a commit, for `batch`; ``committed``: the time in its value, if another."""
+    told = time if committed is None else committed
+    return time, commit_key(1, group, topic, partition), commit_value(offset, -1, metadata, told)
+
+
+def each(first, *records):
+    """A batch for each record, at offsets from the first one on."""
+    return [batch(first + at, [record]) for at, record in enumerate(records)]

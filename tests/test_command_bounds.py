@@ -9,13 +9,9 @@ from coterie.cli import expire, growth, undo
 from coterie.cli.failures import Failed
 from coterie.cli.outfile import whole_file
 from coterie.cli.outfolder import whole_folder
-from log_writer import batch, commit_key, commit_value, group_key, group_value
+from log_writer import batch, commit, each, group_key, group_value
 
 DAY = 86_400_000
-
-
-def commit(time, offset=7, *, group=b"g", partition=0):
-    return time, commit_key(1, group, b"t", partition), commit_value(offset, -1, b"", time)
 
 
 def log_of(folder, *partitions):
@@ -109,8 +105,7 @@ def ends(folder):
 
 def test_the_biggest_stand_first(tmp_path):
     told = [commit(at, group=group) for at, group in enumerate([b"small", b"big", b"big", b"big"])]
-    data = [batch(at, [one]) for at, one in enumerate(told)]
-    shown = coterie_ok("growth", log_of(tmp_path, data), "--top", 1).stdout
+    shown = coterie_ok("growth", log_of(tmp_path, each(0, *told)), "--top", 1).stdout
     assert " big " in shown
     assert " small " not in shown
 

@@ -8,11 +8,7 @@ from coterie import ScanOptions, scan
 from coterie._core.columns import decode_columns
 from coterie._core.intake import take
 from coterie._core.writer import encode_batch
-from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
-
-
-def commit(group, offset, *, topic=b"t", partition=0, time=5, metadata=b""):
-    return time, commit_key(1, group, topic, partition), commit_value(offset, -1, metadata, time)
+from log_writer import batch, commit, group_key, group_value, marker
 
 
 def offsets_of(data, **options):
@@ -45,7 +41,7 @@ def alike(size):
 @pytest.mark.parametrize("size", [5, 12, 20, 40, 63, 64, 65, 80, 100, 126, 200])
 def test_names_that_differ_in_one_byte_alone_are_two(size):
     names = alike(size)
-    told = [commit(name, number) for number, name in enumerate(names)] * 2
+    told = [commit(5, group=name, offset=number) for number, name in enumerate(names)] * 2
     data = b"".join(batch(at, told[at : at + 7]) for at in range(0, len(told), 7))
     expected = {(name.decode(), "t", 0): number for number, name in enumerate(names)}
     assert offsets_of(data) == expected
@@ -56,7 +52,7 @@ def test_names_that_differ_in_one_byte_alone_are_two(size):
 def test_partitions_of_names_that_take_turns_keep_apart(partitions):
     groups = [b"one-group-of-many", b"two-group-of-many", b"3-other"]
     told = [
-        commit(group, 100 * turn + 10 * number + partition % 7, partition=partition)
+        commit(5, group=group, offset=100 * turn + 10 * number + partition % 7, partition=partition)
         for turn in range(3)
         for partition in partitions
         for number, group in enumerate(groups)
@@ -74,7 +70,9 @@ def test_partitions_of_names_that_take_turns_keep_apart(partitions):
 def test_names_that_java_reads_alike_are_one_wherever_they_are_broken(at):
     one, other = (b"a" * at + bad + b"a" * (99 - at) for bad in (b"\xff", b"\xfe"))
     name = "a" * at + "\ufffd" + "a" * (99 - at)
-    assert offsets_of(batch(0, [commit(one, 1), commit(other, 2)])) == {(name, "t", 0): 2}
+    assert offsets_of(
+        batch(0, [commit(5, group=one, offset=1), commit(5, group=other, offset=2)])
+    ) == {(name, "t", 0): 2}
 
 
 def opened(base_offset, producer_id, *records):
@@ -82,19 +80,19 @@ def opened(base_offset, producer_id, *records):
 
 
 def test_a_plain_commit_stands_in_the_log_before_the_marker_that_follows_it():
-    data = batch(0, [commit(b"g", 1)]) + opened(1, 9, commit(b"g", 2))
-    data += batch(2, [commit(b"h", 3)]) + marker(3, 9, 6, commit=True)
+    data = batch(0, [commit(5, offset=1)]) + opened(1, 9, commit(5, offset=2))
+    data += batch(2, [commit(5, group=b"h", offset=3)]) + marker(3, 9, 6, commit=True)
     assert offsets_of(data) == {("g", "t", 0): 2, ("h", "t", 0): 3}
 
 
 def test_a_marker_puts_no_older_offset_over_a_plain_one():
-    data = opened(0, 9, commit(b"g", 1)) + batch(1, [commit(b"g", 2)])
+    data = opened(0, 9, commit(5, offset=1)) + batch(1, [commit(5, offset=2)])
     assert offsets_of(data + marker(2, 9, 6, commit=True)) == {("g", "t", 0): 2}
 
 
 @pytest.mark.parametrize(("at_ms", "offset"), [(4, 1), (5, 2), (6, 2), (7, 3)])
 def test_a_record_at_the_very_time_counts(at_ms, offset):
-    told = [commit(b"g", 1, time=4), commit(b"g", 2, time=5), commit(b"g", 3, time=7)]
+    told = [commit(4, offset=1), commit(5, offset=2), commit(7, offset=3)]
     assert offsets_of(batch(0, told), at_ms=at_ms) == {("g", "t", 0): offset}
     lives = [(time, group_key(b"g"), group_value(time, [b"m"])) for time in (4, 5, 7)]
     state = scan(batch(0, lives), options=ScanOptions(at_ms=at_ms))
@@ -103,21 +101,21 @@ def test_a_record_at_the_very_time_counts(at_ms, offset):
 
 @pytest.mark.parametrize(("offsets", "gap"), [([0, 1, 2], False), ([0, 2], True), ([1, 2], True)])
 def test_a_batch_from_which_a_record_is_gone_has_a_gap(offsets, gap):
-    rows = [(offset, *commit(b"g", offset)) for offset in offsets]
+    rows = [(offset, *commit(5, offset=offset)) for offset in offsets]
     data = encode_batch(rows, 0, last_offset_delta=2)
     (segment,) = scan(data, partition=0).fold(0).segments
     assert segment[8] == gap
 
 
 def test_an_offsets_position_is_that_of_the_first_record_that_is_left_of_its_batch():
-    rows = [(offset, *commit(b"g", offset)) for offset in (2, 3)]
+    rows = [(offset, *commit(5, offset=offset)) for offset in (2, 3)]
     (group,) = scan(encode_batch(rows, 0)).groups()
     assert group["offsets"][0]["appended_batch_offset"] == 2
 
 
 def test_a_batch_whose_last_record_is_broken_gives_nothing():
-    good, bad = commit(b"g", 1), (6, struct.pack(">h", 1) + b"\0", b"")
-    state = scan(batch(0, [good]) + batch(1, [commit(b"g", 2), bad]), partition=0)
+    good, bad = commit(5, offset=1), (6, struct.pack(">h", 1) + b"\0", b"")
+    state = scan(batch(0, [good]) + batch(1, [commit(5, offset=2), bad]), partition=0)
     assert [one["offset"] for one in state.groups()[0]["offsets"]] == [2]
     assert [fault[3] for fault in state.fold(0).faults] == ["key"]
 
@@ -129,9 +127,9 @@ def test_the_time_since_a_record_at_the_time_0_is_known():
 
 
 def test_a_control_batch_leaves_no_metadata_whatever_its_record_looks_like():
-    odd = batch(1, [commit(b"g", 2, metadata=b"odd")], producer_id=9, control=True)
-    after = batch(2, [commit(b"g", 3, metadata=b"three")])
-    columns = decode_columns(batch(0, [commit(b"g", 1, metadata=b"one")]) + odd + after)
+    odd = batch(1, [commit(5, offset=2, metadata=b"odd")], producer_id=9, control=True)
+    after = batch(2, [commit(5, offset=3, metadata=b"three")])
+    columns = decode_columns(batch(0, [commit(5, offset=1, metadata=b"one")]) + odd + after)
     assert columns["metadata"].tobytes() == b"onethree"
     assert columns["metadata_end"].tolist() == [3, 3, 8]
 
@@ -141,7 +139,10 @@ def test_metadata_of_records_that_come_as_objects_is_kept():
     texts = [b"%060d" % number for number in range(2000)]
     take(
         fold,
-        [(n, *commit(b"g", n, partition=n, metadata=bytes(one))) for n, one in enumerate(texts)],
+        [
+            (n, *commit(5, offset=n, partition=n, metadata=bytes(one)))
+            for n, one in enumerate(texts)
+        ],
     )
     _other = [bytes([number % 256]) * 100 for number in range(20_000)]  # into what was freed
     from coterie.rows import group_rows

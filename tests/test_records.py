@@ -121,7 +121,10 @@ def test_every_record_of_the_wide_log_equals_kafkas_own_decode():
     assert next(known, None) is None
 
 
-@pytest.mark.parametrize("keys", [["ffff0001"], ["00000009", "00000009"], ["00000001", "00000009"]])
+@pytest.mark.parametrize(
+    "keys",
+    [["ffff0001"], ["80000001"], ["7fff0001"], ["00000009", "00000009"], ["00000001", "00000009"]],
+)
 def test_a_marker_is_told_as_the_fold_judges_it_by_its_first_record(keys):
     pairs = [(i, 1000, bytes.fromhex(key), bytes(6)) for i, key in enumerate(keys)]
     data = encode_batch(pairs, producer_id=7, producer_epoch=0, transactional=True, control=True)

@@ -14,13 +14,9 @@ from coterie.local import replay
 from coterie.logdir import find_segments, read_segment
 from coterie.newer import newer_groups
 from coterie.trust import Piece, trusted_from
-from log_writer import batch, commit_key, commit_value, group_key, group_value, text
+from log_writer import batch, commit, commit_key, group_key, group_value, text
 
 ASTRAL, LAST = "\U00010000", "\uffff"  # Java: the first of D800 DC00 stands before FFFF
-
-
-def commit(time, offset=7, *, group=b"g", topic=b"t", partition=0, metadata=b""):
-    return time, commit_key(1, group, topic, partition), commit_value(offset, -1, metadata, time)
 
 
 def with_expiry(expires):

@@ -9,7 +9,7 @@ from coterie.insight.endoffsets import EndOffsets, Sample, read_end_offsets
 from coterie.insight.facts import read_facts
 from coterie.insight.keys import by_key
 from coterie.times import MAX_MS
-from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
+from log_writer import batch, commit, commit_key, each, group_key, group_value, marker
 
 
 def facts_of(folder, *segments):
@@ -22,19 +22,8 @@ def facts_of(folder, *segments):
     return facts
 
 
-def commit(time, partition=0, offset=7, *, group=b"g", topic=b"t", metadata=b"", value_time=None):
-    committed = time if value_time is None else value_time
-    value = commit_value(offset, -1, metadata, committed)
-    return time, commit_key(1, group, topic, partition), value
-
-
 def open_commit(base_offset, time, **fields):
     return batch(base_offset, [commit(time, **fields)], producer_id=5, transactional=True)
-
-
-def each(first, *records):
-    """One batch for each record."""
-    return [batch(first + at, [record]) for at, record in enumerate(records)]
 
 
 # ---- columns
@@ -56,7 +45,13 @@ def test_places_are_those_in_the_segment_also_behind_its_first_piece(tmp_path, m
 
 
 def test_a_partition_below_0_is_a_key_like_any_other(tmp_path):
-    batches = each(0, commit(1, -1), commit(2, 0), commit(3, -1), commit(4, -1, topic=b"u"))
+    batches = each(
+        0,
+        commit(1, partition=-1),
+        commit(2, partition=0),
+        commit(3, partition=-1),
+        commit(4, partition=-1, topic=b"u"),
+    )
     commits = facts_of(tmp_path, (0, batches)).commits
     held = by_key(commits, commits.log_offset)
     assert sorted(run.tolist() for run in held.runs()) == [[0, 2], [1], [3]]
@@ -93,7 +88,7 @@ def test_samples_stand_by_time_whatever_their_order_in_the_file(tmp_path):
 
 
 def test_a_group_that_never_had_members_is_idle_since_its_latest_commit(tmp_path):
-    facts = facts_of(tmp_path, (0, each(0, commit(9000, 0), commit(5000, 1))))
+    facts = facts_of(tmp_path, (0, each(0, commit(9000, partition=0), commit(5000, partition=1))))
     rows = list(expire.rows(facts, expire.Ask(10_000)))
     assert [row["idle_since"] for row in rows] == [9000, 9000]
 
@@ -102,7 +97,7 @@ def test_a_group_that_never_had_members_is_idle_since_its_latest_commit(tmp_path
     ("committed", "expires_at"), [(MAX_MS - 1000, MAX_MS), (MAX_MS - 999, None)]
 )
 def test_an_offset_goes_at_the_last_millisecond_or_never(tmp_path, committed, expires_at):
-    facts = facts_of(tmp_path, (0, each(0, commit(5, value_time=committed))))
+    facts = facts_of(tmp_path, (0, each(0, commit(5, committed=committed))))
     (row,) = expire.rows(facts, expire.Ask(MAX_MS - 10, retention_ms=1000))
     assert (row["expires_at"], row["rule"]) == (expires_at, "standalone")
 
@@ -152,7 +147,7 @@ def test_the_time_between_two_spans_is_no_interval_of_either(tmp_path):
 
 
 def test_an_open_transaction_is_listed_once_a_group_and_topic(tmp_path):
-    records = [commit(1, 0), commit(2, 1)]
+    records = [commit(1, partition=0), commit(2, partition=1)]
     opened = batch(0, records, producer_id=5, transactional=True)
     (row,) = growth.rows(facts_of(tmp_path, (0, [opened])), growth.Ask())
     assert [one["log_offset"] for one in row["open_transactions"]] == [0]
@@ -162,14 +157,17 @@ def test_an_open_transaction_is_listed_once_a_group_and_topic(tmp_path):
 
 
 def test_a_group_committed_last_when_its_latest_partition_did(tmp_path):
-    facts = facts_of(tmp_path, (0, each(0, commit(0, 0), commit(9, 1), commit(5, 2))))
+    facts = facts_of(
+        tmp_path,
+        (0, each(0, commit(0, partition=0), commit(9, partition=1), commit(5, partition=2))),
+    )
     head, *partitions = metrics.rows(facts, metrics.Ask())
     assert [row["commit_timestamp"] for row in (head, *partitions)] == [9, 0, 9, 5]
 
 
 def test_a_commit_that_is_gone_was_made_at_the_time_0(tmp_path):
     gone = [*each(0, commit(0)), batch(1, [(5, commit_key(1, b"g", b"t", 0), None)])]
-    gone += each(2, commit(7, 1))
+    gone += each(2, commit(7, partition=1))
     facts = facts_of(tmp_path, (0, gone))
     _, row, _ = metrics.rows(facts, metrics.Ask())
     assert (row["offset"], row["commit_timestamp"]) == (None, 0)

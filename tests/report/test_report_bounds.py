@@ -12,14 +12,9 @@ from coterie.protocol import assignment
 from coterie.report import gather, ownership, sections, spans
 from coterie.report.ownership import Bar
 from coterie.report.sections import Basis
-from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
+from log_writer import batch, commit, commit_key, each, group_key, group_value, marker
 
 BASIS = Basis(now_ms=10_000, retention_ms=1000)
-
-
-def commit(time, partition=0, offset=7, *, topic=b"t"):
-    value = commit_value(offset, -1, b"", time)
-    return time, commit_key(1, b"g", topic, partition), value
 
 
 def gathered(folder, **partitions):
@@ -37,10 +32,6 @@ def details(whole):
     return [json.loads(zlib.decompress(b64decode(packed))) for packed in whole.details]
 
 
-def each(first, *records):
-    return [batch(first + at, [record]) for at, record in enumerate(records)]
-
-
 def test_a_log_is_from_its_first_record_to_its_newest_and_whole_where_all_partitions_are(tmp_path):
     """Offsets are missing before the last segment, which begins at 500 and at 300."""
     found = gathered(
@@ -53,14 +44,14 @@ def test_a_log_is_from_its_first_record_to_its_newest_and_whole_where_all_partit
 
 def test_the_partitions_with_most_commits_are_drawn_in_order_of_their_number(tmp_path, monkeypatch):
     monkeypatch.setattr(gather, "LINES", 2)
-    told = [commit(at, partition) for at, partition in enumerate((9, 9, 9, 5, 7, 7))]
+    told = [commit(at, partition=partition) for at, partition in enumerate((9, 9, 9, 5, 7, 7))]
     (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *told))]))
     lines = [(line["partition"], line["commits"]) for line in detail["lines"]["lines"]]
     assert (lines, detail["lines"]["left_out"]) == ([(7, 2), (9, 3)], 1)
 
 
 def test_a_group_committed_last_when_its_latest_partition_did(tmp_path):
-    told = [commit(100, 0), commit(900, 1), commit(500, 0)]
+    told = [commit(100, partition=0), commit(900, partition=1), commit(500, partition=0)]
     (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *told))]))
     assert detail["head"]["last_commit"] == 900
     assert detail["extent"] == [100, 900]
@@ -125,7 +116,7 @@ def test_of_more_rows_than_there_is_room_for_the_last_are_shown(tmp_path, monkey
 
 def test_the_next_expiry_is_that_of_an_offset_that_is_there(tmp_path):
     gone = (7000, commit_key(1, b"g", b"t", 0), None)
-    told = each(0, commit(5000, 0), commit(9500, 1), gone)
+    told = each(0, commit(5000, partition=0), commit(9500, partition=1), gone)
     found = gathered(tmp_path, p0=[(0, told)])
     (row,) = found.overview
     assert row[len(gather.OVERVIEW)] == 10_500

@@ -12,18 +12,10 @@ from coterie.logdir import TOPIC, Segment
 from coterie_spark import decoded, frames, hadoop, merging, plan, scanning, traces, writing
 from coterie_spark.arrow import MAX_MS, spark_schema, to_spark
 from coterie_spark.frame import Run
-from log_writer import batch, commit_key, commit_value
+from log_writer import batch, commit, commit_key, each
 from trace_data import header, join
 
 pa = pytest.importorskip("pyarrow")
-
-
-def commit(time, offset=7, *, group=b"g", partition=0, metadata=b""):
-    return time, commit_key(1, group, b"t", partition), commit_value(offset, -1, metadata, time)
-
-
-def each(*records):
-    return [batch(at, [record]) for at, record in enumerate(records)]
 
 
 def segment(partition=0, size=100, compression=None, path="x.log"):
@@ -54,7 +46,7 @@ def test_joined_pieces_keep_the_newest_time_the_last_offset_and_a_gap():
 
 def test_nothing_is_merged_behind_the_place_where_recovery_cuts_the_log():
     options = ScanOptions(on_fault="recover")
-    good, late = each(commit(5, 1), commit(6, 2))
+    good, late = each(0, commit(5, 1), commit(6, 2))
     broken = late[:-1] + bytes([late[-1] ^ 1])
     merged = merging.Merging(0, "parquet")
     for data in (good, broken, late):
@@ -107,7 +99,7 @@ def test_a_state_ends_with_its_last_chunk(monkeypatch, size, last):
 
 
 def test_a_fault_in_a_later_piece_has_its_place_in_the_segment():
-    first, second = each(commit(5), (6, b"\0", b""))
+    first, second = each(0, commit(5), (6, b"\0", b""))
     data = memoryview(first + second)
     pieces = plan.pieces_of([segment()], {0: plan.cut_segment(data, 1)})
     state = scanning.scan_unit(pieces, ScanOptions(), lambda _: data)
@@ -139,7 +131,7 @@ def rows_of(data, **fields):
 def test_metadata_is_each_records_own_in_every_window(monkeypatch):
     monkeypatch.setattr(decoded, "ROWS_AT_ONCE", 2)
     told = [b"", b"one", b"", b"three", b"four"]
-    data = b"".join(each(*(commit(5, metadata=one) for one in told)))
+    data = b"".join(each(0, *(commit(5, metadata=one) for one in told)))
     assert [row["metadata"] for row in rows_of(data)] == [one.decode() for one in told]
 
 
@@ -167,7 +159,7 @@ def test_places_of_a_later_piece_are_those_in_the_segment(tmp_path, monkeypatch)
     monkeypatch.setattr(source, "PIECE_BYTES", 1)
     folder = tmp_path / f"{TOPIC}-0"
     folder.mkdir()
-    data = b"".join(each(commit(5), commit(6), commit(7)))
+    data = b"".join(each(0, commit(5), commit(6), commit(7)))
     (folder / f"{0:020}.log").write_bytes(data)
     reader = source.ConsumerOffsetsReader([str(tmp_path)], ("batch_position",), None, None)
     found = [
