@@ -5,6 +5,7 @@ import pytest
 
 from coterie import GroupCoordinator, OffsetAndMetadata, OffsetMap, TimerWheel, select_protocols
 from coterie._core.encode import encode_key, encode_value
+from coterie.testing import Member
 from coterie.values import Batch, Error
 
 SECOND = 1024  # ms: a slot of the wheel's second level
@@ -139,3 +140,17 @@ def test_a_group_that_is_just_full_after_a_load_is_left_alone(size, state):
 def test_a_member_of_a_record_without_a_rebalance_timeout_has_its_sessions(version, timeout_ms):
     (member,) = loaded(version, ["a"]).snapshot("g").members
     assert member.rebalance_timeout_ms == timeout_ms
+
+
+def test_static_members_are_given_partitions_in_order_of_their_instance_ids():
+    ids = iter(["z", "y", "x", "w"])  # against that order
+    coordinator = GroupCoordinator(member_ids=lambda prefix: next(ids))
+    made = {"topics": {"t": 3}, "heartbeat_interval_ms": 500}
+    members = [
+        Member(coordinator, "g", client_id="c", group_instance_id=name, **made) for name in "ab"
+    ]
+    for _ in range(20):
+        for member in members:
+            member.poll()
+        coordinator.advance_by(500)
+    assert [member.assignment for member in members] == [{"t": [0, 1]}, {"t": [2]}]
