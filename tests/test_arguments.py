@@ -198,22 +198,6 @@ def test_numpys_integers_are_integers():
     assert wheel.advance(np.int64(5)).tolist() == [6]
 
 
-def test_what_goes_wrong_inside_a_callers_own_function_stays_its_own():
-    def member_ids(prefix):
-        raise TypeError("the caller's own")
-
-    coordinator = GroupCoordinator(member_ids=member_ids)
-    with pytest.raises(TypeError, match="the caller's own"):
-        coordinator.join_group("g", protocol_type="consumer", protocols={"range": b""})
-
-
-def test_a_maker_of_member_ids_must_make_texts():
-    coordinator = GroupCoordinator(member_ids=len)
-    with pytest.raises(CoterieError, match=r"member_ids\('c'\) must return a member id, not 1"):
-        coordinator.join_group("g", protocol_type="consumer", protocols={"range": b""},
-                               client_id="c")  # fmt: skip
-
-
 def test_an_append_that_was_completed_wrongly_can_still_be_completed():
     coordinator = GroupCoordinator(appends="deferred")
     commits = [coordinator.offset_commit("g", {("t", 0): n}) for n in (1, 2)]

@@ -60,20 +60,20 @@ def boolean(value: Any, name: str) -> bool:
     return value
 
 
-def text(value: Any, name: str) -> str:
+def text(value: Any, name: str, most: int = LONGEST_TEXT) -> str:
     """Return a string that a request and a record can carry: of UTF-8, and not too long."""
     if not isinstance(value, str):
         raise ArgumentError(f"{name} must be a string, not {value!r:.60}")
-    if not value.isascii() or len(value) > LONGEST_TEXT:
+    if not value.isascii() or len(value) > most:
         try:
             size = len(value.encode("utf-8"))
         except UnicodeEncodeError:
             raise ArgumentError(
                 f"{name} must be text, but has a surrogate that stands alone: {value!r:.60}"
             ) from None
-        if size > LONGEST_TEXT:
+        if size > most:
             raise ArgumentError(
-                f"{name} must have at most {LONGEST_TEXT} bytes of UTF-8, not {size}: "
+                f"{name} must have at most {most} bytes of UTF-8, not {size}: "
                 f"{value!r:.40}..."
             )
     return value if type(value) is str else str.__str__(value)

@@ -85,6 +85,12 @@ def string(fields: Fields, name: str, default: Any = _ABSENT) -> Any:
     return text(value, name)
 
 
+def metadata(fields: Fields) -> str:
+    """Return that of a commit, for whose length there is a setting and an answer of Kafka's."""
+    value = fields.get("metadata")
+    return "" if value is None else text(value, "metadata", _MOST_BYTES)
+
+
 def boolean(fields: Fields, name: str) -> bool:
     """Return a bool field; absent is false."""
     value = fields.get(name)
@@ -245,7 +251,7 @@ def committed(fields: Fields) -> tuple[Any, ...]:
             topic_partition(item),
             integer(item, "offset", bits=64),
             integer(item, "leader_epoch", -1),
-            string(item, "metadata", ""),
+            metadata(item),
             None,
             integer(item, "expire_timestamp", -1, 64),
         )
@@ -271,7 +277,7 @@ def _commit_row(key: Any, entry: Any) -> tuple[Any, ...]:
         where,
         integer(given, "offset", bits=64),
         integer(given, "leader_epoch", -1),
-        string(given, "metadata", ""),
+        metadata(given),
         None if stamped == -1 else stamped,  # a request's -1 is the time of the commit
         integer(given, "expire_timestamp", -1, 64),
     )

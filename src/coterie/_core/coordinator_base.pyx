@@ -235,7 +235,7 @@ cdef class Machine:
         try:
             given = self.member_ids(prefix)
         except Exception as error:
-            raise CoterieError(f"member_ids({prefix!r:.60}) raised {error!r:.60}") from error
+            raise CoterieError(f"member_ids({prefix!r:.60}) raised {error!r:.120}") from error
         if not isinstance(given, str) or not given:
             raise CoterieError(f"member_ids({prefix!r:.60}) must return a member id, not "
                                f"{given!r:.60}")
