@@ -5,7 +5,13 @@ import itertools
 import pytest
 
 from coterie import (
-    ArgumentError, Batch, CoterieError, Error, GroupCoordinator, OffsetAndMetadata, load_trace,
+    ArgumentError,
+    Batch,
+    CoterieError,
+    Error,
+    GroupCoordinator,
+    OffsetAndMetadata,
+    load_trace,
 )  # fmt: skip
 from coterie.recording import Recording
 from test_coordinator import RANGE, join, stable

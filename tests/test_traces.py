@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from coterie import CoterieError, GroupCoordinator, TraceError, load_trace, run_trace
+from coterie import GroupCoordinator, TraceError, load_trace, run_trace
 from coterie.tracediff import compare_traces
 from trace_data import TRACES, header, heavy, join, names, pair, scenario
 
