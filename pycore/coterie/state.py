@@ -29,7 +29,8 @@ class ScanOptions:
     on_fault : str
         ``skip``, ``recover``, ``load`` or ``stop``: see ``coterie replay --help``.
     at_ms : int or None
-        Apply only records whose own timestamp (ms) is not after this; None: all.
+        Apply only records whose own timestamp (ms) is not after this, and those without one;
+        None: all.
     groups : frozenset of str or None
         Keep only these groups; None: all.
     history : bool

@@ -145,7 +145,7 @@ def check_by_model(log, at_ms):
 
 
 @given(properties.LOGS, st.none() | properties.TIMES)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 def test_the_offset_is_the_one_that_the_shortest_model_of_a_fold_has(steps, at_ms):
     check_by_model(in_order_of_markers(properties.laid_out(steps)), at_ms)
 

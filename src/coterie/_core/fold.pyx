@@ -150,7 +150,7 @@ cdef class PartitionFold:
         cdef int32_t count = batch.record_count
         if (batch.magic != 2 or batch.codec != 0 or batch.control or batch.transactional
                 or count < 1 or count > batch.size // MIN_RECORD_V2 or self.only is not None
-                or self.history is not None):
+                or self.history is not None or self.until_ms < -1):
             return False
         if queue_reserve(&self.queue, count) != 0:
             raise MemoryError

@@ -8,7 +8,7 @@ fetched. What waits borrows from the piece's bytes.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
-from coterie._core.batch cimport AHEAD, V2_HEADER, Batch, Record, in_time
+from coterie._core.batch cimport AHEAD, V2_HEADER, Batch, Record
 from coterie._core.commit cimport (
     KEY_ENDS, KEY_OFFSET_MAX, Commit, read_commit_key, read_commit_value)
 from coterie._core.cursor cimport OK, Cursor, load_i16, load_i32
@@ -95,7 +95,8 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, const
                              int64_t until_ms, int64_t seq) noexcept nogil:
     """Let a batch of plain commits wait, whole; False: it is no such batch, and none of it waits.
 
-    The caller made room. Records later than `until_ms` are left out.
+    The caller made room. Records later than `until_ms`, -1 or more, are left out; those without a
+    time (-1) are never.
     """
     cdef Py_ssize_t before = queue.count
     cdef int64_t position = 0
@@ -111,7 +112,8 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, const
             break
         if i == 0:
             position = record.offset
-        if in_time(&record, until_ms) and not wait(queue, table, near, &record, position, seq):
+        if record.timestamp <= until_ms and not wait(
+                queue, table, near, &record, position, seq):
             break
     else:
         if cur.at == cur.end:
