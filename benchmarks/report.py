@@ -43,6 +43,8 @@ ASKED = [
     Line("firing timers spread over 60 s", "fire", 1_000_000, "kafka", 8),
     Line("votes, one group of 1,000", "votes", 1000, "kafka", 10),
     Line("votes, 1,000 such groups", "votes", 1000, "kafka", 10, "coterie, many groups"),
+    Line("votes, unequal lists, 200 groups of 5", "votes, unequal lists", 1000, "kafka", 10),
+    Line("votes, unequal lists, one group", "votes, unequal lists, one group", 1000, "kafka", 10),
     Line("expiry, columns, beside a group", "expiry, columns", 1_000_000, "kafka", 500),
     Line("expiry, columns", "expiry, columns", 1_000_000, "numpy", 2),
     Line("expiry in OffsetMap", "expiry, group", 1_000_000, "kafka", 10),
@@ -54,6 +56,9 @@ ASKED = [
     Line("the fold on Spark, 1 core", "fold on Spark, 1 core", 0, "identity mapInArrow", 1),
     Line("the fold on Spark, 2 cores", "fold on Spark, 2 cores", 0, "identity mapInArrow", 1),
 ]
+
+STARTS = {"python": None, "click": None}  # what is started -> CPU seconds asked
+STARTS |= {"import coterie": 0.08, "coterie --help": 0.15, "coterie groups": 0.25}
 
 
 def read(folder):
@@ -68,7 +73,7 @@ def read(folder):
             count = info.get("count", info["size"])
             seconds, start = bench["stats"]["median"], info.get("start_s")
             rows[key] = Row(seconds, count, info["version"], info["unit"], start)
-            if "Replayed" not in (timer := bench["options"]["timer"]):
+            if (timer := bench["options"]["timer"]) not in ("Replayed", "children_s"):
                 clocks.add(timer)
     return rows, machine, clocks
 
@@ -98,6 +103,17 @@ def ratios(rows):
                 yield where + f"{theirs:.4g} ns | {ratio:.1f} {TIMES} | {asked} | {verdict} |"
             else:
                 yield where + f"not measured | | {asked} | |"
+
+
+def processes(rows):
+    """What a start costs, of which every round was a process."""
+    yield "| start of a process | CPU time | asked | |"
+    yield "| --- | --- | --- | --- |"
+    for peer, asked_s in STARTS.items():
+        if row := rows.get(("start", 1, peer)):
+            verdict = "" if asked_s is None else "met" if row.seconds <= asked_s else "not met"
+            asked = "" if asked_s is None else f"{asked_s:g} s"
+            yield f"| {peer} ({row.version}) | {row.seconds:.3f} s | {asked} | {verdict} |"
 
 
 def everything(rows):
@@ -189,6 +205,8 @@ def main(folder="benchmarks/results", readme="benchmarks/README.md"):
         f"Python {python}; clock: {', '.join(sorted(clocks))}.",
         "",
         *ratios(rows),
+        "",
+        *processes(rows),
         "",
         *starts(rows),
         "The first of them starts the JVM as well.",

@@ -1,5 +1,8 @@
 """Votes: the examples of the documentation, and columns against one group at a time."""
 
+import random
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,12 +17,25 @@ TWICE = st.lists(st.text("abc", max_size=3))
 
 def voted(lists):
     """The rule in the fewest lines: (winner, votes), or None where a member has no candidate."""
-    counts = [name for names in lists for name in names]
-    candidates = {name for name in counts if counts.count(name) == len(lists)}
-    votes = [next((n for n in names if n in candidates), None) for names in lists]
+    entries = Counter(name for names in lists for name in names)
+    candidates = {name for name, count in entries.items() if count == len(lists)}
+    votes = Counter(next((n for n in names if n in candidates), None) for names in lists)
     if not votes or None in votes:
         return None
-    return max(((name, votes.count(name)) for name in dict.fromkeys(votes)), key=lambda v: v[1])
+    return max(votes.items(), key=lambda vote: vote[1])  # the first of equals, by the first vote
+
+
+def assert_each_votes_as_alone(groups):
+    """Groups of lists of ids, put together as columns, elect what each elects by the rule."""
+    members = [names for lists in groups for names in lists]
+    winner, votes = select_protocols(
+        np.array([name for names in members for name in names], dtype=np.int64),
+        np.cumsum([0, *map(len, members)]),
+        np.cumsum([0, *map(len, groups)]),
+    )
+    assert winner.dtype == votes.dtype == np.int32
+    expected = [voted(lists) or (-1, 0) for lists in groups]
+    assert list(zip(winner.tolist(), votes.tolist(), strict=True)) == expected
 
 
 def test_the_majority_of_first_common_choices_wins():
@@ -53,18 +69,114 @@ def test_one_group_votes_by_the_rule(lists):
         assert select_protocol(lists) == expected[0]
 
 
-@given(st.lists(TWICE | LISTS), st.sampled_from([0, 40, 1000]))
+@given(st.lists(TWICE | LISTS), st.sampled_from([0, 11, 12, 1000]))
 def test_columns_of_groups_vote_as_each_group_alone(groups, lowest):
-    """Ids below 64 are counted as bits, others and lists with a name twice by counters."""
-    members = [names for lists in groups for names in lists]
-    names = [ord(name) - 97 + lowest for each in members for name in each]
-    member_start = np.cumsum([0, *map(len, members)])
-    group_start = np.cumsum([0, *map(len, groups)])
-    winner, votes = select_protocols(names, member_start, group_start)
-    expected = [voted(lists) for lists in groups]
-    assert winner.dtype == votes.dtype == np.int32
-    assert winner.tolist() == [-1 if e is None else ord(e[0]) - 97 + lowest for e in expected]
-    assert votes.tolist() == [0 if e is None else e[1] for e in expected]
+    """Ids below 16 are lanes as they are; others are numbered."""
+    ids = [[[ord(name) - 97 + lowest for name in names] for names in lists] for lists in groups]
+    assert_each_votes_as_alone(ids)
+
+
+def drawn(draw, names, longest, members, common):
+    """Lists of some of the names, `common` in each, an entry here and there twice."""
+    lists = []
+    for _ in range(members):
+        least = min(longest, len(common))
+        some = draw.sample(names, draw.randint(0, max(0, min(longest, len(names)) - least)))
+        some += [name for name in common if name not in some]
+        draw.shuffle(some)
+        if some and draw.random() < 0.002:
+            some.append(draw.choice(some))
+        lists.append(some)
+    return lists
+
+
+@pytest.mark.parametrize("longest", [3, 15, 16, 40])
+@pytest.mark.parametrize("names", [range(4), range(16), range(17), range(7, 10_000, 600)])
+def test_columns_of_many_names_and_long_lists_vote_as_each_group_alone(names, longest):
+    """Whatever the road: lanes, numbers for all groups or for each, counters."""
+    draw = random.Random(20261122)
+    for _ in range(30):
+        common = draw.sample(names, draw.randint(1, 3))
+        groups = [
+            drawn(draw, names, longest, draw.choice((0, 1, 2, 3, 5, 8, 30)), common)
+            for _ in range(draw.choice((1, 7, 60)))
+        ]
+        assert_each_votes_as_alone(groups)
+
+
+@pytest.mark.parametrize("step", [1, 100])
+def test_groups_with_names_of_their_own_vote_as_each_alone(step):
+    """More names in the column than lanes, at most so many, or more, in each group."""
+    draw = random.Random(20261123)
+    for count in (15, 16, 17, 30):
+        groups = []
+        for lowest in range(0, 120, 3):
+            names = [step * name for name in range(lowest, lowest + count)]
+            everyone = draw.sample(names, 2)
+            mine = [names[n::4] for n in range(4)]  # each name is in some list
+            lists = [draw.sample(some, len(some)) for some in mine]
+            groups.append([[n for n in names if n not in everyone] + everyone for names in lists])
+        assert_each_votes_as_alone(groups)
+
+
+@pytest.mark.parametrize("members", [1, 2, 84, 85, 86, 127, 128, 254, 255, 256, 257, 509, 511, 900])
+def test_groups_of_any_size_vote_as_each_alone(members):
+    """Lanes are bytes: from 256 entries or members on they are added up."""
+    draw = random.Random(members)
+    for longest in (1, 3, 8):
+        lists = drawn(draw, range(10), longest, members, [3, 7][:longest])
+        assert_each_votes_as_alone([lists])
+        assert_each_votes_as_alone([[[0]], lists, [[1, 0]], [*lists, [7, 3]], lists[1:], [[2]]])
+
+
+@pytest.mark.parametrize("before", range(1010, 1032))
+def test_groups_at_the_end_of_a_block_vote_as_each_alone(before):
+    """Running sums are held for 1024 entries: the groups that fit are not cut by them."""
+    sizes = [250, 250, 250, 200, before - 950, 3, 1, 2, 255, 255, 255, 255, 4]
+    groups = [[[n % 5, 5 + n % 3] for _ in range(size // 2)] for n, size in enumerate(sizes)]
+    for n, size in enumerate(sizes):
+        groups[n] += [[5 + n % 3]] * (size % 2)  # of the two names it alone is common to all then
+    assert_each_votes_as_alone(groups)
+
+
+@pytest.mark.parametrize("members", [256, 300, 556])
+def test_a_name_that_a_byte_would_take_for_common_is_no_candidate(members):
+    """As many entries as members, or none where they are 256, modulo 256."""
+    some = members % 256
+    lists = [[1, 0]] * some + [[0, 1]] * (members == 256) + [[0]] * (members - some - 1)
+    lists += [[0]] * (members - len(lists))
+    assert voted(lists) == (0, members)
+    assert_each_votes_as_alone([lists])
+    many = [[1, 1, 1, 1, 0]] * 89 + [[0]] * 11  # 356 times in the lists of 100 members
+    assert voted(many) == (0, 100)
+    assert_each_votes_as_alone([many, [[1, 0]], many])
+
+
+@pytest.mark.parametrize("before", [1, 13, 14, 15, 16, 17, 31, 32, 100])
+def test_a_candidate_far_down_a_list_is_found(before):
+    far = [1] * before + [0]
+    assert_each_votes_as_alone([[far, [0], [0, 2]], [[2, 0], far], [far], [far, [2]], [[2], [2]]])
+    others = [*range(1, before + 1), 0]
+    assert_each_votes_as_alone([[others, [0], [200, 0]], [others], [others, [200]], [[0, 1]] * 3])
+
+
+@pytest.mark.parametrize("times", [1, 20, 42, 43, 100, 300])
+@pytest.mark.parametrize("first", [[9, 2, 5], [9, 5, 2], [5, 2, 9], [2, 5, 9]])
+def test_of_equals_the_one_voted_for_first_wins_at_any_size(first, times):
+    """The others' places among the names, and who votes last, do not count."""
+    others = [name for name in (2, 5, 9) if name != first[0]]
+    votes = [first, [others[0], first[0], others[1]], [others[1], first[0], others[0]]]
+    for lists in (votes * times, [first] + votes[:0:-1] * times + [first] * (times - 1)):
+        assert voted(lists) == (first[0], times)
+        assert_each_votes_as_alone([lists, lists[::-1], lists[1:]])
+
+
+def test_the_first_vote_for_a_loser_decides_no_tie():
+    """First a name with fewer votes, for members enough to fill a lane and more."""
+    for fewer in (1, 3, 40, 90, 300):
+        tied = [[4, 8, 1], [8, 4, 1]] * (fewer + 1)
+        assert_each_votes_as_alone([[[1, 8, 4]] * fewer + tied])
+        assert_each_votes_as_alone([[[1, 8, 4]] * fewer + tied[::-1]])
 
 
 @given(LISTS, st.randoms(use_true_random=False))

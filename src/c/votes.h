@@ -1,9 +1,13 @@
-/* The vote of one group whose names' ids are all below 64: sets as bits, no counters to wait for.
+/* The votes of groups, 16 names at a time: each name has a lane in a vector of bytes.
  *
- * A name that every member's list has once is a candidate, so candidates are the AND of the lists'
- * bits; a list that has a name twice is left to the caller (Kafka counts entries, not members).
- * Members vote for the head of their list in four sets of counters by turns: one set alone would
- * make each vote wait for the one before. Source: GroupMetadata.selectProtocol.
+ * An entry of a list is a code, 16 times the number of its name. What a group's entries are by
+ * name is the difference of two running sums, so no loop over a list ends where nobody guesses it:
+ * one wrong guess costs as much as three members. A candidate is a lane as high as there are
+ * members, for Kafka counts entries: a name that a list has twice counts twice. The first candidate
+ * of a list is found by one look-up of 16 codes. Source: GroupMetadata.selectProtocol.
+ *
+ * It takes a processor with a look-up of 16 bytes, SSE4.1's or ARMv8's: `coterie_has_lanes` says
+ * whether this one has it. Lists are at most COTERIE_LIST_MAX long. Cost: 2 ns a member.
  */
 #ifndef COTERIE_VOTES_H
 #define COTERIE_VOTES_H
@@ -12,84 +16,291 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { COTERIE_NARROW = 64, COTERIE_VOTES_WIDE = -2 };
+enum {
+    COTERIE_LANES = 16,
+    COTERIE_LIST_MAX = 15,
+    COTERIE_AFTER_CODES = 32, /* bytes that are read behind the last code, and must be 0 */
+    COTERIE_BLOCK = 1024,     /* entries whose running sums are held at once: 16 KiB */
+    COTERIE_BYTE_MAX = 255    /* entries, or members, that cannot overflow a lane */
+};
 
-/* Whether any of the starts is below the one before, or below 0. No branch and no comparison an
- * element, so that a compiler does several at once; numbers that wrap show by their sign. */
-static inline int coterie_falls(const int64_t *starts, size_t count) {
-    uint64_t seen = count ? (uint64_t)starts[0] : 0;
-    for (size_t i = 1; i < count; i++)
-        seen |= (uint64_t)starts[i] | ((uint64_t)starts[i] - (uint64_t)starts[i - 1]);
-    return seen >> 63 != 0;
+/* Lengths between the starts, all their bits in one number; 2^63 and more: one is below the one
+ * before, or below 0. No branch an element, so that a compiler does several at once. */
+static inline uint64_t coterie_lengths(const int64_t *starts, size_t count) {
+    uint64_t signs = count ? (uint64_t)starts[0] : 0, lengths = 0;
+    for (size_t i = 1; i < count; i++) {
+        signs |= (uint64_t)starts[i];
+        lengths |= (uint64_t)starts[i] - (uint64_t)starts[i - 1];
+    }
+    return lengths | (signs & 1ull << 63);
 }
 
-/* All ids' bits in one number, which no id is above; a negative id shows by its sign. */
-static inline uint32_t coterie_bits(const int32_t *names, size_t count) {
+/* Codes of names that are numbers below COTERIE_LANES. All bits of all names in one number, which
+ * none is above and which shows a negative one: from COTERIE_LANES on, the codes are worthless. */
+static inline uint32_t coterie_codes(const int32_t *restrict names, size_t count,
+                                     uint8_t *restrict codes) {
     uint32_t bits = 0;
-    for (size_t i = 0; i < count; i++) bits |= (uint32_t)names[i];
+    for (size_t i = 0; i < count; i++) {
+        bits |= (uint32_t)names[i];
+        codes[i] = (uint8_t)((uint32_t)names[i] << 4);
+    }
     return bits;
 }
 
-/* The first entry of a list that is a candidate. The list has one. */
-static inline int32_t coterie_choice(const int32_t *at, uint64_t candidates) {
-    while (!(candidates >> *at & 1)) at++;
-    return *at;
+/* Codes of some entries' names, numbered by first sight, and in `order` the names by number; 0:
+ * they are more than COTERIE_LANES. `seen` has a place for each name: 0, or what an earlier call
+ * with a smaller `call`, from 1 on, has written there. */
+static inline int coterie_rank(const int32_t *names, int64_t first, int64_t last, uint64_t call,
+                               uint64_t *seen, uint8_t *codes, int32_t *order) {
+    uint64_t begin = call * COTERIE_LANES, next = begin;
+    for (int64_t i = first; i < last; i++) {
+        uint64_t known = seen[names[i]];
+        if (known < begin) {
+            if (next == begin + COTERIE_LANES) return 0;
+            order[next - begin] = names[i];
+            known = seen[names[i]] = next++;
+        }
+        codes[i] = (uint8_t)(known << 4);
+    }
+    return 1;
 }
 
-/* The votes that `winner` got; 0 and -1 where no name is common to all; COTERIE_VOTES_WIDE where a
- * list has a name twice. `width`: every id is below it, and it is at most 64. */
-static inline int32_t coterie_vote_narrow(const int32_t *names, const int64_t *start, int64_t first,
-                                          int64_t last, int32_t width, int32_t *winner) {
-    uint32_t votes[4][COTERIE_NARROW];
-    uint64_t candidates = ~0ull, twice = 0, heads = 0, tied = 0;
-    uint32_t best = 0;
-    int64_t member, at = start[first], end;
-    for (int lane = 0; lane < 4; lane++) memset(votes[lane], 0, (size_t)width * sizeof(uint32_t));
-    *winner = -1;
-    for (member = first; member < last; member++) {
-        uint64_t list = 0, bit;
-        end = start[member + 1];
-        if (end - at == 3) { /* a common length: no loop whose end must be guessed */
-            uint64_t one = 1ull << names[at], two = 1ull << names[at + 1];
-            bit = 1ull << names[at + 2];
-            list = one | two | bit;
-            twice |= (one & two) | ((one | two) & bit);
-            heads |= one;
-            votes[member & 3][names[at]]++;
-        } else if (at < end) {
-            heads |= 1ull << names[at];
-            votes[member & 3][names[at]]++;
-            for (int64_t entry = at; entry < end; entry++) {
-                bit = 1ull << names[entry];
-                twice |= list & bit;
-                list |= bit;
-            }
-        }
-        candidates &= list;
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+#include <smmintrin.h>
+#define COTERIE_HAS_LANES
+#define COTERIE_VOTES __attribute__((target("sse4.1")))
+#elif defined(__aarch64__) && defined(__ARM_NEON) \
+    && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#include <arm_neon.h>
+#define COTERIE_HAS_LANES
+#define COTERIE_VOTES
+#endif
+
+#ifdef COTERIE_HAS_LANES
+
+typedef uint8_t coterie_lanes __attribute__((vector_size(COTERIE_LANES), may_alias));
+typedef uint16_t coterie_pairs __attribute__((vector_size(COTERIE_LANES)));
+#define COTERIE_INLINE COTERIE_VOTES static inline __attribute__((always_inline))
+
+/* By code: 1 in the lane of its name. */
+static const uint8_t coterie_one_of[COTERIE_LANES * COTERIE_LANES] __attribute__((aligned(64))) = {
+    [0] = 1,   [17] = 1,  [34] = 1,  [51] = 1,  [68] = 1,  [85] = 1,  [102] = 1, [119] = 1,
+    [136] = 1, [153] = 1, [170] = 1, [187] = 1, [204] = 1, [221] = 1, [238] = 1, [255] = 1};
+
+#ifdef __x86_64__
+enum { COTERIE_LANE_BITS = 1 };
+
+static int coterie_has_lanes(void) {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("sse4.1");
+}
+
+COTERIE_INLINE coterie_lanes coterie_look_up(coterie_lanes table, coterie_lanes lane) {
+    return (coterie_lanes)_mm_shuffle_epi8((__m128i)table, (__m128i)lane);
+}
+
+/* A mask's lanes, COTERIE_LANE_BITS each, of which the lowest says whether it is set. */
+COTERIE_INLINE uint64_t coterie_lane_bits(coterie_lanes mask) {
+    return (uint32_t)_mm_movemask_epi8((__m128i)mask);
+}
+
+/* The first lane that is set, COTERIE_LANES if none is. */
+COTERIE_INLINE uint32_t coterie_first_lane(coterie_lanes mask) {
+    return (uint32_t)__builtin_ctz((uint32_t)_mm_movemask_epi8((__m128i)mask) | 1u << 16);
+}
+
+COTERIE_INLINE uint32_t coterie_highest(coterie_lanes lanes) {
+    __m128i low = _mm_xor_si128((__m128i)lanes, _mm_set1_epi8(-1)); /* the least, then */
+    low = _mm_minpos_epu16(_mm_min_epu8(low, _mm_srli_epi16(low, 8)));
+    return ~(uint32_t)_mm_cvtsi128_si32(low) & 0xFFu;
+}
+#else
+enum { COTERIE_LANE_BITS = 4 };
+
+static int coterie_has_lanes(void) {
+    return 1;
+}
+
+COTERIE_INLINE coterie_lanes coterie_look_up(coterie_lanes table, coterie_lanes lane) {
+    return (coterie_lanes)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)lane);
+}
+
+COTERIE_INLINE uint64_t coterie_lane_bits(coterie_lanes mask) {
+    uint8x8_t halves = vshrn_n_u16(vreinterpretq_u16_u8((uint8x16_t)mask), 4);
+    return vget_lane_u64(vreinterpret_u64_u8(halves), 0) & 0x1111111111111111u;
+}
+
+COTERIE_INLINE uint32_t coterie_first_lane(coterie_lanes mask) {
+    uint64_t bits = coterie_lane_bits(mask);
+    return bits ? (uint32_t)__builtin_ctzll(bits) / COTERIE_LANE_BITS : COTERIE_LANES;
+}
+
+COTERIE_INLINE uint32_t coterie_highest(coterie_lanes lanes) {
+    return vmaxvq_u8((uint8x16_t)lanes);
+}
+#endif
+
+COTERIE_INLINE coterie_lanes coterie_one(uint8_t code) {
+    return *(const coterie_lanes *)(coterie_one_of + code);
+}
+
+/* The lanes that are as high as `height`, as a mask. */
+COTERIE_INLINE coterie_lanes coterie_as_high(coterie_lanes lanes, uint32_t height) {
+    coterie_lanes all;
+    memset(&all, (int)height, sizeof all);
+    return (coterie_lanes)(lanes == all);
+}
+
+/* Where the first candidate stands among the codes from `list` on; COTERIE_LANES: beyond. */
+COTERIE_INLINE uint32_t coterie_choice(const uint8_t *list, coterie_lanes candidates) {
+    coterie_pairs pairs;
+    memcpy(&pairs, list, sizeof pairs);
+    return coterie_first_lane(coterie_look_up(candidates, (coterie_lanes)(pairs >> 4)));
+}
+
+/* Adds the votes of up to COTERIE_BYTE_MAX members; below 0: each has a candidate. */
+COTERIE_INLINE int64_t coterie_cast(const uint8_t *codes, const int64_t *start,
+                                    const int64_t *last, coterie_lanes candidates,
+                                    coterie_lanes *votes) {
+    int64_t at = *start, missing = -1;
+    coterie_lanes sum = {0};
+    while (start < last) {
+        int64_t end = *++start, chosen = at + coterie_choice(codes + at, candidates);
+        missing &= chosen - end;
+        sum += coterie_one(codes[chosen]);
         at = end;
     }
-    if (twice) return COTERIE_VOTES_WIDE;
-    if (!candidates) return 0;
-    if (heads & ~candidates) { /* some voted for what not all support: once more, by the rule */
-        for (int lane = 0; lane < 4; lane++)
-            memset(votes[lane], 0, (size_t)width * sizeof(uint32_t));
-        for (member = first; member < last; member++)
-            votes[member & 3][coterie_choice(names + start[member], candidates)]++;
-    }
-    for (int32_t name = 0; name < width; name++) {
-        uint32_t sum = votes[0][name] + votes[1][name] + votes[2][name] + votes[3][name];
-        if (sum > best) {
-            best = sum;
-            tied = 0;
-        }
-        if (sum == best) tied |= 1ull << name;
-    }
-    /* Of equals, the one voted for first. */
-    for (member = first; *winner < 0; member++) {
-        int32_t choice = coterie_choice(names + start[member], candidates);
-        if (tied >> choice & 1) *winner = choice;
-    }
-    return (int32_t)best;
+    *votes = sum;
+    return missing;
 }
+
+/* The first of some members' choices that is in `tied`, as a code. They have one. */
+COTERIE_INLINE uint8_t coterie_first_of(const uint8_t *codes, const int64_t *start,
+                                        coterie_lanes candidates, uint64_t tied) {
+    for (;; start++) {
+        uint8_t code = codes[*start + coterie_choice(codes + *start, candidates)];
+        if (tied >> (code >> 4) * COTERIE_LANE_BITS & 1) return code;
+    }
+}
+
+/* Some whole groups, of at most COTERIE_BLOCK entries together and COTERIE_BYTE_MAX each: the
+ * winners' numbers and their votes, -1 and 0 where there is none. Of more members than entries one
+ * has no candidate: it does not matter what else overflows. */
+COTERIE_INLINE void coterie_vote_small(const uint8_t *restrict codes,
+                                       const int64_t *restrict start,
+                                       const int64_t *restrict group, size_t groups,
+                                       int32_t *restrict winner, int32_t *restrict votes) {
+    coterie_lanes sums[COTERIE_BLOCK + 4], sum = {0}, cast;
+    const coterie_lanes *from = sums;
+    int64_t base = start[group[0]], count = start[group[groups]] - base;
+    sums[0] = sum;
+    for (int64_t at = 0; at < count; at += 4) /* the last time beyond the end, for nobody */
+        for (int i = 0; i < 4; i++) sums[at + i + 1] = sum += coterie_one(codes[base + at + i]);
+    for (size_t g = 0; g < groups; g++) {
+        const int64_t *first = start + group[g], *last = start + group[g + 1];
+        const coterie_lanes *until = sums + (*last - base);
+        coterie_lanes candidates = coterie_as_high(*until - *from, (uint32_t)(last - first));
+        int64_t missing = coterie_cast(codes, first, last, candidates, &cast);
+        uint32_t most = coterie_highest(cast);
+        uint64_t tied = coterie_lane_bits(coterie_as_high(cast, most));
+        if (missing >= 0 || first == last) {
+            winner[g] = -1;
+            votes[g] = 0;
+        } else {
+            if (tied & (tied - 1)) /* of equals, the one voted for first */
+                winner[g] = coterie_first_of(codes, first, candidates, tied) >> 4;
+            else
+                winner[g] = __builtin_ctzll(tied) / COTERIE_LANE_BITS;
+            votes[g] = (int32_t)most;
+        }
+        from = until;
+    }
+}
+
+/* Adds up lanes that cannot have overflown. */
+COTERIE_INLINE void coterie_total(coterie_lanes lanes, int64_t *total) {
+    for (int lane = 0; lane < COTERIE_LANES; lane++) total[lane] += lanes[lane];
+}
+
+/* The lanes of which there are `height`, as a mask. */
+COTERIE_INLINE coterie_lanes coterie_totals_as_high(const int64_t *total, int64_t height) {
+    coterie_lanes mask;
+    for (int lane = 0; lane < COTERIE_LANES; lane++) mask[lane] = total[lane] == height ? 255 : 0;
+    return mask;
+}
+
+/* How many of the codes are this one. */
+COTERIE_INLINE int64_t coterie_count(const uint8_t *codes, int64_t count, uint8_t code) {
+    int64_t found[COTERIE_LANES] = {0}, at = 0, end;
+    while (count - at >= COTERIE_LANES) {
+        coterie_lanes lanes, sum = {0};
+        end = at + COTERIE_BYTE_MAX * COTERIE_LANES;
+        for (; at < end && count - at >= COTERIE_LANES; at += COTERIE_LANES) {
+            memcpy(&lanes, codes + at, sizeof lanes);
+            sum -= coterie_as_high(lanes, code); /* a mask is -1 */
+        }
+        coterie_total(sum, found);
+    }
+    for (; at < count; at++) found[0] += codes[at] == code;
+    for (int lane = 1; lane < COTERIE_LANES; lane++) found[0] += found[lane];
+    return found[0];
+}
+
+/* One group of any size: the winner's votes, as above. */
+COTERIE_INLINE int32_t coterie_vote_large(const uint8_t *codes, const int64_t *start,
+                                          const int64_t *last, int32_t *winner) {
+    int64_t entries[COTERIE_LANES] = {0}, cast[COTERIE_LANES] = {0}, most = 0;
+    int64_t left = *last - *start;
+    coterie_lanes candidates, sum;
+    for (int lane = 0; lane < COTERIE_LANES && left > 0; lane++) {
+        entries[lane] = coterie_count(codes + *start, *last - *start, (uint8_t)(lane << 4));
+        left -= entries[lane];
+    }
+    candidates = coterie_totals_as_high(entries, last - start);
+    *winner = -1;
+    for (const int64_t *at = start, *to; at < last; at = to) {
+        to = last - at > COTERIE_BYTE_MAX ? at + COTERIE_BYTE_MAX : last;
+        if (coterie_cast(codes, at, to, candidates, &sum) >= 0) return 0;
+        coterie_total(sum, cast);
+    }
+    for (int lane = 0; lane < COTERIE_LANES; lane++) most = cast[lane] > most ? cast[lane] : most;
+    uint64_t tied = coterie_lane_bits(coterie_totals_as_high(cast, most));
+    *winner = coterie_first_of(codes, start, candidates, tied) >> 4;
+    return (int32_t)most;
+}
+
+/* The votes of all groups: the number of each winner and its votes, -1 and 0 where a group has no
+ * member, or one without a candidate. */
+COTERIE_VOTES static void coterie_vote(const uint8_t *codes, const int64_t *start,
+                                       const int64_t *group, size_t groups, int32_t *winner,
+                                       int32_t *votes) {
+    size_t g = 0, end;
+    while (g < groups) {
+        int64_t at = start[group[g]], block = at + COTERIE_BLOCK;
+        for (end = g; end < groups; end++) {
+            int64_t after = start[group[end + 1]];
+            if (after > block || after - at > COTERIE_BYTE_MAX) break;
+            at = after;
+        }
+        if (end > g)
+            coterie_vote_small(codes, start, group + g, end - g, winner + g, votes + g);
+        else {
+            votes[g] = coterie_vote_large(codes, start + group[g], start + group[g + 1], winner + g);
+            end = g + 1;
+        }
+        g = end;
+    }
+}
+
+#else
+static int coterie_has_lanes(void) {
+    return 0;
+}
+
+static void coterie_vote(const uint8_t *codes, const int64_t *start, const int64_t *group,
+                         size_t groups, int32_t *winner, int32_t *votes) {
+    (void)codes, (void)start, (void)group, (void)groups, (void)winner, (void)votes;
+}
+#endif
 
 #endif

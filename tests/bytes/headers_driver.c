@@ -50,15 +50,48 @@ static void ask_expired(const uint8_t *at, size_t size) {
     free(row);
 }
 
-/* width, members, where each member's list starts and the last one ends, names. */
+/* Numbers groups' names where they are not below COTERIE_LANES, as votes.pyx does. */
+static int encode(const int32_t *names, size_t entries, uint8_t *codes, int32_t *order) {
+    int32_t highest = 0;
+    for (int32_t lane = 0; lane < COTERIE_LANES; lane++) order[lane] = lane;
+    if (coterie_codes(names, entries, codes) < COTERIE_LANES) return 1;
+    for (size_t i = 0; i < entries; i++) highest = names[i] > highest ? names[i] : highest;
+    uint64_t *seen = calloc((size_t)highest + 1, sizeof(uint64_t));
+    if (!seen) exit(3);
+    int fit = coterie_rank(names, 0, (int64_t)entries, 1, seen, codes, order);
+    free(seen);
+    return fit;
+}
+
+/* groups, members, where each group's members start, where each member's list starts, names. */
 static void ask_vote(const uint8_t *at, size_t size) {
-    int64_t *row = numbers(at, size / 8), *start = row + 2;
-    size_t members = (size_t)row[1], entries = (size_t)start[members];
-    int32_t *names = claim(entries * sizeof(int32_t)), winner;
-    for (size_t i = 0; i < entries; i++) names[i] = (int32_t)start[members + 1 + i];
-    int32_t votes = coterie_vote_narrow(names, start, 0, row[1], (int32_t)row[0], &winner);
-    printf("%" PRId32 " %" PRId32 " %d %" PRIu32 "\n", winner, votes,
-           coterie_falls(start, members + 1), coterie_bits(names, entries));
+    int64_t *row = numbers(at, size / 8), *group = row + 2;
+    size_t groups = (size_t)row[0], members = (size_t)row[1];
+    int64_t *start = group + groups + 1, *given = start + members + 1;
+    size_t entries = size / 8 - (size_t)(given - row);
+    int32_t *names = claim(entries * sizeof(int32_t)), order[COTERIE_LANES];
+    int32_t *winner = claim(groups * sizeof(int32_t)), *votes = claim(groups * sizeof(int32_t));
+    uint8_t *codes = claim(entries + COTERIE_AFTER_CODES);
+    for (size_t i = 0; i < entries; i++) names[i] = (int32_t)given[i];
+    memset(codes + entries, 0, COTERIE_AFTER_CODES);
+    int fit = encode(names, entries, codes, order);
+    uint64_t lengths = coterie_lengths(start, members + 1);
+    printf("%" PRIx64, lengths);
+    if (lengths >> 63)
+        printf(" falls");
+    else if (!fit)
+        printf(" too many names");
+    else if (!coterie_has_lanes())
+        printf(" no lanes");
+    else {
+        coterie_vote(codes, start, group, groups, winner, votes);
+        for (size_t g = 0; g < groups; g++)
+            printf(" %" PRId32 " %" PRId32, winner[g] < 0 ? -1 : order[winner[g]], votes[g]);
+    }
+    putchar('\n');
+    free(codes);
+    free(votes);
+    free(winner);
     free(names);
     free(row);
 }
@@ -67,6 +100,7 @@ static void answer(int letter, const uint8_t *at, size_t size) {
     int32_t hash;
     switch (letter) {
     case 'l': printf("%d\n", coterie_crc32c_lanes); break;
+    case 'b': printf("%d\n", coterie_has_lanes() != 0); break;
     case 'c': printf("%" PRIu32 "\n", coterie_crc32c(at, size)); break;
     case 't': printf("%" PRIu32 "\n", coterie_crc32c_soft(at, size)); break;
     case 'i': printf("%" PRIu32 "\n", coterie_crc32(at, size)); break;

@@ -42,14 +42,15 @@ class Machine(NamedTuple):
     install: str  # what Debian calls the packages
     environment: tuple[tuple[str, str], ...] = ()
     byte_order: str = sys.byteorder
+    votes: int | None = 1  # whether it looks up 16 bytes at once; None: whichever
 
 
-def x86(processor, lanes):
+def x86(processor, lanes, votes=1):
     compilers = ("cc", "gcc", "clang") if X86 else ("x86_64-linux-gnu-gcc",)
     flags = () if X86 else ("-static",)
     install = "qemu-user gcc" if X86 else "qemu-user gcc-x86-64-linux-gnu libc6-dev-amd64-cross"
     runners = ("qemu-x86_64", "qemu-x86_64-static")
-    return Machine(compilers, flags, runners, processor, lanes, install)
+    return Machine(compilers, flags, runners, processor, lanes, install, votes=votes)
 
 
 def arm(processor, lanes, *flags, environment=()):
@@ -62,8 +63,8 @@ def arm(processor, lanes, *flags, environment=()):
 
 
 MACHINES = {
-    "this machine": Machine(("cc", "gcc", "clang"), (), (), "", None, "gcc"),
-    "x86-64 of 2003": x86("qemu64", 0),
+    "this machine": Machine(("cc", "gcc", "clang"), (), (), "", None, "gcc", votes=None),
+    "x86-64 of 2003": x86("qemu64", 0, votes=0),
     "x86-64 with SSE4.2, without PCLMUL": x86("Nehalem", 1),
     "x86-64 with SSE4.2, PCLMUL and AVX2": x86("max", 3),
     "ARMv8.0 with CRC32": arm("cortex-a53", 1),
@@ -76,7 +77,7 @@ MACHINES = {
         ("s390x-linux-gnu-gcc",),
         ("-static",),
         ("qemu-s390x", "qemu-s390x-static"),
-        *("max", 0, "qemu-user gcc-s390x-linux-gnu libc6-dev-s390x-cross", (), "big"),
+        *("max", 0, "qemu-user gcc-s390x-linux-gnu libc6-dev-s390x-cross", (), "big", 0),
     ),
 }
 
@@ -167,8 +168,9 @@ def mismatches(ask, letter, cases):
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES.keys(), indirect=True)
 def test_the_machine_takes_the_road_that_its_processor_has(machine):
     made, ask = machine
-    (lanes,) = map(int, ask([(b"l", 0, b"")]))
+    lanes, votes = map(int, ask([(b"l", 0, b""), (b"b", 0, b"")]))
     assert lanes in ({0, 1, 3} if made.lanes is None else {made.lanes})
+    assert votes in ({0, 1} if made.votes is None else {made.votes})
 
 
 def test_crc32c_of_known_vectors(machine):
@@ -271,23 +273,39 @@ def test_offsets_expire_as_they_do_here(machine):
     assert mismatches(machine[1], b"e", cases) == []
 
 
+def vote_case(groups):
+    """A question about groups' lists of ids, and what follows the lengths in its answer."""
+    lists = list(itertools.chain(*groups))
+    flat = list(itertools.chain(*lists))
+    group_start = [0, *itertools.accumulate(map(len, groups))]
+    start = [0, *itertools.accumulate(map(len, lists))]
+    numbers = [len(groups), len(lists), *group_start, *start, *flat]
+    winners, votes = select_protocols(flat, start, group_start)
+    told = itertools.chain(*zip(winners.tolist(), votes.tolist(), strict=True))
+    lengths = functools.reduce(int.__or__, map(len, lists), 0)
+    return struct.pack(f"<{len(numbers)}q", *numbers), f"{lengths:x}", " ".join(map(str, told))
+
+
 def test_groups_vote_as_they_do_here(machine):
+    ask = machine[1]
+    has_lanes = ask([(b"b", 0, b"")]) == ["1"]
     draw = random.Random(20260103)
     cases = []
-    for case in range(300):
-        names = draw.sample(range(64), draw.choice((1, 2, 3, 8, 60)))
-        least = len(names) if case % 2 else 0  # every other group has names common to all
-        members = range(draw.randint(1, 12))
-        lists = [draw.sample(names, draw.randint(least, len(names))) for _ in members]
-        start = [0, *itertools.accumulate(map(len, lists))]
-        flat = list(itertools.chain(*lists))
-        ((winner,), (votes,)) = select_protocols(flat, start, [0, len(lists)])
-        bits = functools.reduce(int.__or__, flat, 0)
-        data = struct.pack(f"<{2 + len(start) + len(flat)}q", 64, len(lists), *start, *flat)
-        cases.append((0, data, f"{winner} {votes} 0 {bits}"))
-    assert mismatches(machine[1], b"v", cases) == []
-    twice = struct.pack("<7q", 64, 1, 0, 3, 5, 6, 5)  # left to the caller, by COTERIE_VOTES_WIDE
-    falls = struct.pack("<8q", 64, 2, 1, 0, 1, 5, 0, 0)
-    told = machine[1]([(b"v", 0, twice), (b"v", 0, falls)])
-    assert told[0] == "-1 -2 0 7"
-    assert told[1].split()[2] == "1"
+    for case in range(200):
+        names = draw.sample(range(draw.choice((16, 64))), draw.choice((1, 2, 3, 8, 16)))
+        least = len(names) if case % 2 else 0  # every other case has names common to all
+        longest = min(len(names), 15)
+        groups = [
+            [draw.sample(names, draw.randint(min(least, longest), longest)) for _ in range(members)]
+            for members in draw.choices((0, 1, 2, 5, 20, 90, 300), k=draw.randint(1, 8))
+        ]
+        data, lengths, told = vote_case(groups)
+        cases.append((draw.randrange(8), data, f"{lengths} {told if has_lanes else 'no lanes'}"))
+    assert mismatches(ask, b"v", cases) == []
+
+
+def test_starts_that_fall_show(machine):
+    starts = ([0, 2, 1], [0, 1, 0], [0, 2**63 - 1, -(2**63)], [-1, 0, 0], [-(2**63), 0, 1])
+    numbers = ([1, 2, 0, 2, *each] for each in starts)
+    told = machine[1]((b"v", 0, struct.pack("<7q", *each)) for each in numbers)
+    assert [line.split()[1] for line in told] == ["falls"] * len(starts)

@@ -7,7 +7,8 @@ Source: GroupMetadata.scala (candidateProtocols, selectProtocol). Cost: O(list e
 """
 cimport cython
 cimport numpy as cnp
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
@@ -18,12 +19,17 @@ from coterie.errors import ArgumentError, CoterieError
 cnp.import_array()
 
 cdef extern from "votes.h" nogil:
-    int COTERIE_NARROW
-    int COTERIE_VOTES_WIDE
-    int32_t coterie_vote_narrow(const int32_t* names, const int64_t* start, int64_t first,
-                                int64_t last, int32_t width, int32_t* winner)
-    bint coterie_falls(const int64_t* starts, size_t count)
-    uint32_t coterie_bits(const int32_t* names, size_t count)
+    enum:
+        COTERIE_LANES
+        COTERIE_LIST_MAX
+        COTERIE_AFTER_CODES
+    bint coterie_has_lanes()
+    uint64_t coterie_lengths(const int64_t* starts, size_t count)
+    uint32_t coterie_codes(const int32_t* names, size_t count, uint8_t* codes)
+    bint coterie_rank(const int32_t* names, int64_t first, int64_t last, uint64_t call,
+                      uint64_t* seen, uint8_t* codes, int32_t* order)
+    void coterie_vote(const uint8_t* codes, const int64_t* start, const int64_t* group,
+                      size_t groups, int32_t* winner, int32_t* votes)
 
 cdef enum:
     NO_CANDIDATE = -1
@@ -193,29 +199,86 @@ cdef int tally(const int32_t* names, const int64_t* member_start, int64_t first,
     return best
 
 
-cdef int check_starts(const int64_t* starts, Py_ssize_t count, str name, Py_ssize_t end) except -1:
+cdef uint64_t lengths_of(const int64_t* starts, Py_ssize_t count, str name,
+                         Py_ssize_t end) except? 0:
     """Row offsets of a CSR column start at 0, never fall, and end with the rows."""
+    cdef uint64_t lengths
     if count == 0 or starts[0] != 0 or starts[count - 1] != end:
         raise ArgumentError(f"{name} must start with 0 and end with {end}")
-    if coterie_falls(starts, count):
+    lengths = coterie_lengths(starts, count)
+    if lengths >> 63:
         raise ArgumentError(f"{name} must not fall")
-    return 0
+    return lengths
 
 
 cdef int64_t width_of(const int32_t* names, Py_ssize_t count) except -1:
-    """How many ids a table needs room for; some more where there are few."""
+    """How many ids a table needs room for."""
     cdef Py_ssize_t n
-    cdef uint32_t bits = coterie_bits(names, count)
-    cdef int32_t highest = 0
-    if bits < <uint32_t>COTERIE_NARROW:
-        return <int64_t>bits + 1
-    if bits > <uint32_t>0x7FFFFFFF:
-        raise ArgumentError(f"names must be ids from 0 to {WIDEST - 1}")
+    cdef int32_t highest = 0, lowest = 0
     for n in range(count):
         highest = max(highest, names[n])
-    if highest >= WIDEST:
+        lowest = min(lowest, names[n])
+    if highest >= WIDEST or lowest < 0:
         raise ArgumentError(f"names must be ids from 0 to {WIDEST - 1}")
     return <int64_t>highest + 1
+
+
+cdef list rank(const int32_t* names, Py_ssize_t entries, int64_t width, const int64_t* member_at,
+               const int64_t* group_at, Py_ssize_t count, uint8_t* codes, int32_t* order):
+    """Number names that are not below COTERIE_LANES: None, if they are few enough in all; else
+    each group's by themselves, and what is returned are the groups that have too many.
+    """
+    cdef cnp.npy_intp shape = width
+    cdef object zeros = cnp.PyArray_ZEROS(1, &shape, cnp.NPY_UINT64, 0)
+    cdef uint64_t* seen = <uint64_t*>cnp.PyArray_DATA(zeros)
+    cdef Py_ssize_t g
+    if coterie_rank(names, 0, entries, 1, seen, codes, order):
+        return None
+    return [g for g in range(count)
+            if not coterie_rank(names, member_at[group_at[g]], member_at[group_at[g + 1]], g + 2,
+                                seen, codes, order)]
+
+
+cdef int elect(const int32_t* names, Py_ssize_t entries, const int64_t* member_at,
+               const int64_t* group_at, Py_ssize_t count, int32_t* winner,
+               int32_t* votes) except -1:
+    """The votes of all groups, whose lists are no longer than COTERIE_LIST_MAX."""
+    cdef bytes held = PyBytes_FromStringAndSize(NULL, entries + COTERIE_AFTER_CODES)
+    cdef uint8_t* codes = <uint8_t*>PyBytes_AS_STRING(held)
+    cdef int32_t[COTERIE_LANES] order
+    cdef int64_t at, width
+    cdef Py_ssize_t g
+    cdef list crowded
+    memset(codes + entries, 0, COTERIE_AFTER_CODES)
+    if coterie_codes(names, entries, codes) < <uint32_t>COTERIE_LANES:
+        coterie_vote(codes, member_at, group_at, count, winner, votes)
+        return 0
+    width = width_of(names, entries)
+    crowded = rank(names, entries, width, member_at, group_at, count, codes, order)
+    coterie_vote(codes, member_at, group_at, count, winner, votes)
+    for g in range(count):
+        if winner[g] == NO_CANDIDATE:
+            continue
+        if crowded is None:
+            winner[g] = order[winner[g]]
+        else:
+            at = member_at[group_at[g]]
+            while codes[at] != winner[g] << 4:
+                at += 1
+            winner[g] = names[at]
+    if crowded:
+        tally_each(crowded, names, width, member_at, group_at, winner, votes)
+    return 0
+
+
+cdef int tally_each(groups, const int32_t* names, int64_t width, const int64_t* member_at,
+                    const int64_t* group_at, int32_t* winner, int32_t* votes) except -1:
+    """The votes of some groups by counters."""
+    cdef Counters counters = Counters.__new__(Counters, width)
+    cdef Py_ssize_t g
+    for g in groups:
+        votes[g] = counters.tally(names, member_at, group_at[g], group_at[g + 1], &winner[g])
+    return 0
 
 
 def select_protocols(names, member_start, group_start):
@@ -225,26 +288,18 @@ def select_protocols(names, member_start, group_start):
     cdef const int32_t* ids = <const int32_t*>cnp.PyArray_DATA(held[0])
     cdef const int64_t* member_at = <const int64_t*>cnp.PyArray_DATA(held[1])
     cdef const int64_t* group_at = <const int64_t*>cnp.PyArray_DATA(held[2])
-    cdef Py_ssize_t g, count = cnp.PyArray_SIZE(held[2]) - 1
-    check_starts(member_at, cnp.PyArray_SIZE(held[1]), "member_start", cnp.PyArray_SIZE(held[0]))
-    check_starts(group_at, count + 1, "group_start", cnp.PyArray_SIZE(held[1]) - 1)
+    cdef Py_ssize_t entries = cnp.PyArray_SIZE(held[0]), members = cnp.PyArray_SIZE(held[1])
+    cdef Py_ssize_t count = cnp.PyArray_SIZE(held[2]) - 1
+    cdef uint64_t lengths = lengths_of(member_at, members, "member_start", entries)
+    lengths_of(group_at, count + 1, "group_start", members - 1)
     # From here on every index is within its column.
-    cdef int64_t width = width_of(ids, cnp.PyArray_SIZE(held[0]))
     cdef cnp.npy_intp shape = count
     winners = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_INT32, 0)
     most = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_INT32, 0)
     cdef int32_t* winner = <int32_t*>cnp.PyArray_DATA(winners)
     cdef int32_t* votes = <int32_t*>cnp.PyArray_DATA(most)
-    cdef Counters counters = Counters.__new__(Counters, width)
-    for g in range(count):
-        if group_at[g] == group_at[g + 1]:
-            winner[g] = NO_CANDIDATE
-            votes[g] = 0
-            continue
-        votes[g] = COTERIE_VOTES_WIDE
-        if width <= COTERIE_NARROW:
-            votes[g] = coterie_vote_narrow(ids, member_at, group_at[g], group_at[g + 1],
-                                           <int32_t>width, &winner[g])
-        if votes[g] == COTERIE_VOTES_WIDE:
-            votes[g] = counters.tally(ids, member_at, group_at[g], group_at[g + 1], &winner[g])
+    if lengths <= <uint64_t>COTERIE_LIST_MAX and coterie_has_lanes():
+        elect(ids, entries, member_at, group_at, count, winner, votes)
+    else:
+        tally_each(range(count), ids, width_of(ids, entries), member_at, group_at, winner, votes)
     return winners, most

@@ -1,5 +1,8 @@
 package coterie.peers;
 
+import java.io.File;
+import java.io.IOException;
+import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -33,10 +36,18 @@ final class Groups {
     }
 
     static GroupMetadata ofMembers(int size) {
-        GroupMetadata group = empty("votes");
+        String[][] lists = new String[size][];
         for (int i = 0; i < size; i++) {
+            lists[i] = ORDERS[i % ORDERS.length];
+        }
+        return ofLists(lists);
+    }
+
+    private static GroupMetadata ofLists(String[][] lists) {
+        GroupMetadata group = empty("votes");
+        for (int i = 0; i < lists.length; i++) {
             List<Tuple2<String, byte[]>> protocols = new ArrayList<>();
-            for (String name : ORDERS[i % ORDERS.length]) {
+            for (String name : lists[i]) {
                 protocols.add(new Tuple2<>(name, new byte[0]));
             }
             group.add(new MemberMetadata("member-" + i, Option.empty(), "c", "/h", 300_000, 45_000,
@@ -45,16 +56,33 @@ final class Groups {
         return group;
     }
 
-    /** One selection, the mean of many: one alone is shorter than the clock is good for. */
-    static Rounds.Result select(GroupMetadata group) {
-        int again = Math.max(1, SELECTIONS * 1000 / group.size());
-        String winner = null;
+    /** A group a line, a list a word, its names with commas between them. */
+    static List<GroupMetadata> ofFile(File file) throws IOException {
+        List<GroupMetadata> groups = new ArrayList<>();
+        for (String line : Files.readAllLines(file.toPath())) {
+            String[] words = line.split(" ");
+            String[][] lists = new String[words.length][];
+            for (int i = 0; i < words.length; i++) {
+                lists[i] = words[i].split(",");
+            }
+            groups.add(ofLists(lists));
+        }
+        return groups;
+    }
+
+    /** One selection each, the mean of many: one alone is shorter than the clock is good for. */
+    static Rounds.Result select(List<GroupMetadata> groups) {
+        int members = groups.stream().mapToInt(GroupMetadata::size).sum();
+        int again = Math.max(1, SELECTIONS * 1000 / members);
+        String[] winners = new String[groups.size()];
         long began = Rounds.now();
         for (int i = 0; i < again; i++) {
-            winner = group.selectProtocol();
+            for (int g = 0; g < winners.length; g++) {
+                winners[g] = groups.get(g).selectProtocol();
+            }
         }
         double seconds = (Rounds.now() - began) * 1e-9 / again;
-        return new Rounds.Result(seconds, "\"" + winner + "\"");
+        return new Rounds.Result(seconds, "[\"" + String.join("\", \"", winners) + "\"]");
     }
 
     /** Every second offset was committed two days ago, the others now. */

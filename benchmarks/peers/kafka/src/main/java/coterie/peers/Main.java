@@ -36,8 +36,9 @@ public final class Main {
             case "fire":
                 return () -> Timers.fire(size);
             case "votes":
-                GroupMetadata group = Groups.ofMembers(size);
-                return () -> Groups.select(group);
+                List<GroupMetadata> groups = files.isEmpty()
+                    ? List.of(Groups.ofMembers(size)) : Groups.ofFile(files.get(0));
+                return () -> Groups.select(groups);
             case "expiry":
                 return () -> Groups.expire(size);
             case "load":
