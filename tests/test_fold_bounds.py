@@ -99,6 +99,12 @@ def test_a_record_at_the_very_time_counts(at_ms, offset):
     assert state.groups()[0]["generation"] == min(at_ms, 5) if at_ms < 7 else 7
 
 
+@pytest.mark.parametrize(("at_ms", "found"), [(8, {}), (9, {("g", "t", 0): 7})])
+def test_a_transaction_counts_from_the_very_time_of_its_marker_on(at_ms, found):
+    data = opened(0, 9, commit(5)) + marker(1, 9, 9, commit=True)
+    assert offsets_of(data, at_ms=at_ms) == found
+
+
 @pytest.mark.parametrize(("offsets", "gap"), [([0, 1, 2], False), ([0, 2], True), ([1, 2], True)])
 def test_a_batch_from_which_a_record_is_gone_has_a_gap(offsets, gap):
     rows = [(offset, *commit(5, offset=offset)) for offset in offsets]

@@ -59,6 +59,20 @@ def test_nothing_is_merged_behind_the_place_where_recovery_cuts_the_log():
     assert [one["offset"] for one in merged.state.groups()[0]["offsets"]] == [1]
 
 
+def test_each_commit_of_the_history_comes_once_whatever_the_pieces():
+    merged = merging.Merging(0, "json")
+    options = ScanOptions(history=True)
+    told = []
+    for data in each(0, commit(5), commit(6), commit(7)):
+        state = PartialState(options)
+        state.fold(0).scan(data)
+        told += merged.add(state)
+    told += merged.finish()
+    rows = [row for held in told for row in held.to_pylist()]
+    lines = b"".join(row["body"] for row in rows if row["name"] == merging.LINES).splitlines()
+    assert [json.loads(line)["log_offset"] for line in lines] == [0, 1, 2]
+
+
 # ---- plans and scans
 
 
