@@ -22,6 +22,8 @@ VENV    ?= .venv
 PY      := $(VENV)/bin/python
 PIP     := $(PY) -m pip --disable-pip-version-check -q
 PYTEST  ?= -q
+WORKERS ?= 2
+PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 LOG     ?= tests/golden/logs/basic
 OUT     ?= build/replay
 FUZZ_SECONDS ?= 120
@@ -42,45 +44,52 @@ all: build
 env: $(VENV)/.env
 $(VENV)/.env: pyproject.toml tools/check_machine.py
 	@$(PYTHON) tools/check_machine.py
-	@echo "coterie: creating $(VENV) and installing what pyproject.toml names (once)"
+	@echo "coterie: creating $(VENV), with what builds the library (once)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PIP) install -U 'pip>=25.1'
-	@$(PIP) install $(BUILD_REQUIRES) --group dev
+	@$(PIP) install $(BUILD_REQUIRES)
 	@touch $@
 
 # ---- build: again when a compiled source changed, or a Python module came or went ------------
 build: $(VENV)/.built
 $(VENV)/.built: $(VENV)/.env $(COMPILED) build/modules
-	@echo "coterie: building"
-	@$(PIP) install --no-build-isolation --no-deps -e .
-	@$(PIP) install 'coterie[all]'
+	@echo "coterie: building, and installing what it runs with"
+	@$(PIP) install --no-build-isolation -e '.[all]'
 	@touch $@
 build/modules: FORCE
 	@mkdir -p build
 	@echo '$(MODULES)' | cmp -s - $@ || echo '$(MODULES)' > $@
+
+# What developers need besides: tests, linters, type checkers (once).
+dev: $(VENV)/.dev
+$(VENV)/.dev: pyproject.toml $(VENV)/.env
+	@echo "coterie: installing what tests and checks need (once)"
+	@$(PIP) install 'pip>=25.1'  # reads dependency groups
+	@$(PIP) install --group dev
+	@touch $@
 
 # ---- the main job and the tests ---------------------------------------------------------------
 replay: build
 	@$(VENV)/bin/coterie replay $(LOG) --out $(OUT) --overwrite
 	@$(PY) tools/show_tables.py $(OUT)
 
-test: build
-	@$(PY) -m pytest $(PYTEST)
+test: build dev
+	@$(PY) -m pytest $(PARALLEL) $(PYTEST)
 
-lint: env
+lint: dev
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@PATH="$(abspath $(VENV))/bin:$$PATH" cython-lint src
 
-types: build
+types: build dev
 	@$(VENV)/bin/mypy
 	@$(PY) -m mypy.stubtest --ignore-missing-stub coterie._core
 
 # ---- the same tests over a build that stops at the first bad read ------------------------------
-sanitize: build
-	@tools/sanitize $(PY) -m pytest -p no:cacheprovider --capture=sys $(READS_BYTES) $(PYTEST)
+sanitize: build dev
+	@tools/sanitize $(PY) -m pytest -p no:cacheprovider --capture=sys $(PARALLEL) $(READS_BYTES) \
+	    $(PYTEST)
 
-$(VENV)/.peers: $(VENV)/.env
+$(VENV)/.peers: $(VENV)/.dev
 	@$(PIP) install --group bench-peers || echo "coterie: no peers; those that are missing are skipped"
 	@touch $@
 # The sizes that the table of ratios names; bench-full: all sizes, which takes long. Kafka's own
@@ -104,13 +113,13 @@ faults: build
 	@$(PY) tools/plant_faults.py --full $(FAULTS)
 
 # ---- packages and other environments ----------------------------------------------------------
-wheel: env
+wheel: dev
 	@$(PY) -m build --outdir dist .
 
-test-pythons: env
+test-pythons: dev
 	@PYTHONS="$${PYTHONS:-}" tools/test_pythons $(PYTEST)
 
-test-lowest: env
+test-lowest: dev
 	@tools/test_lowest $(PYTHON) $(PYTEST)
 
 # ---- the chart library of `coterie report`, as its npm package has it ---------------------------

@@ -1,49 +1,24 @@
 """What a user gets: the wheel that is built from the sdist, and the one built from the tree.
 
-Each build compiles everything, so they run in CI (``CI`` set) or with ``--slow``.
+Builds take long, so they run in CI (``CI`` set) or with ``--slow``.
 """
 
-import os
 import re
 import subprocess
-import sys
 import sysconfig
 import tarfile
-import venv
 import zipfile
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from packages import ROOT, environment_with, wheel_in
+
 PACKAGES = {
     "coterie": ROOT / "pycore" / "coterie",
     "coterie_spark": ROOT / "spark_udfs/coterie_spark",
 }
 TYPED = {".py", ".pyi", ".typed"}
-
-
-def build(*arguments):
-    """Build with what this environment has; its programs (cython) come first on the PATH."""
-    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
-    command = [sys.executable, "-m", "build", "--no-isolation", *map(str, arguments), str(ROOT)]
-    done = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory, request):
-    """Build the sdist and from it the wheel, and one more wheel straight from the tree."""
-    if not (os.environ.get("CI") or request.config.getoption("--slow")):
-        pytest.skip("builds the package twice: runs in CI or with --slow")
-    for name in ("build", "scikit_build_core", "cython_cmake", "Cython"):
-        if find_spec(name) is None:
-            pytest.skip(f"{name} is not installed")
-    home = tmp_path_factory.mktemp("package")
-    build("--outdir", home / "sdist")
-    build("--outdir", home / "tree", "--wheel", f"-Cbuild-dir={home / 'objects'}")
-    return home
 
 
 def names_of(wheel):
@@ -53,8 +28,7 @@ def names_of(wheel):
 
 @pytest.fixture(scope="module")
 def wheel(built):
-    (found,) = (built / "sdist").glob("*.whl")
-    return found
+    return wheel_in(built / "sdist")
 
 
 def test_the_wheel_holds_both_packages_typed(wheel):
@@ -88,8 +62,7 @@ def test_the_wheel_holds_nothing_else(wheel):
 
 
 def test_the_wheel_from_the_sdist_is_the_wheel_from_the_tree(built, wheel):
-    (other,) = (built / "tree").glob("*.whl")
-    assert names_of(wheel) == names_of(other)
+    assert names_of(wheel) == names_of(wheel_in(built / "tree"))
 
 
 def test_the_sdist_holds_all_sources_and_no_golden_data(built):
@@ -104,23 +77,15 @@ def test_the_sdist_holds_all_sources_and_no_golden_data(built):
 
 
 def test_the_installed_wheel_runs(wheel, tmp_path):
-    """In an environment of its own, which borrows the dependencies and not the packages."""
-    venv.create(tmp_path / "env", with_pip=False)
-    (site,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    python = tmp_path / "env" / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "-q"]
-    subprocess.run([*install, "--ignore-installed", "--no-index", wheel], check=True)
+    programs = environment_with(wheel, tmp_path / "env")
     code = (
         "import coterie, coterie_spark, importlib.metadata as m;"
         " assert coterie.__version__ == m.version('coterie'); print(coterie.__file__)"
     )
     told = subprocess.run(
-        [python, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
+        [programs / "python", "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
     )
     assert Path(told.stdout.strip()).is_relative_to(tmp_path)
-    told = subprocess.run(
-        [tmp_path / "env" / "bin" / "coterie", "--version"], capture_output=True, text=True
-    )
+    told = subprocess.run([programs / "coterie", "--version"], capture_output=True, text=True)
     assert told.returncode == 0, told.stderr
     assert re.search(r"\d+\.\d+", told.stdout)

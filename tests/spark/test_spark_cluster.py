@@ -1,51 +1,29 @@
 """A replay on a cluster: Spark's own master and worker, and workers that have the wheel alone.
 
-Builds the wheel and starts three JVMs, so it runs in CI (``CI`` set) or with ``--slow``.
+Wants the wheel and starts three JVMs, so it runs in CI (``CI`` set) or with ``--slow``.
 """
 
 import os
 import re
 import subprocess
-import sys
-import sysconfig
 import time
-import venv
 from pathlib import Path
 
 import pytest
 
 import golden_data
+from packages import environment_with, wheel_in
 
 pyspark = pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
 
-ROOT = Path(__file__).parents[2]
 TABLES = ("groups", "members", "offsets", "generations", "faults", "commits")
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory, request):
+def installed(built, tmp_path_factory):
     """Give an environment with the wheel, and of this one what Spark needs: no editable install."""
-    if not (os.environ.get("CI") or request.config.getoption("--slow")):
-        pytest.skip("builds the wheel and starts a cluster: runs in CI or with --slow")
-    home = tmp_path_factory.mktemp("cluster")
-    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
-    build = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", home / "dist"]
-    done = subprocess.run(
-        [*build, f"-Cbuild-dir={home / 'objects'}", ROOT],
-        env=os.environ | {"PATH": path},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    venv.create(home / "env", with_pip=False)
-    (site,) = (home / "env/lib").glob("python*/site-packages")
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    python = home / "env/bin/python"
-    (wheel,) = (home / "dist").glob("*.whl")
-    install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "-q"]
-    subprocess.run([*install, "--ignore-installed", "--no-index", wheel], check=True)
-    return home / "env/bin"
+    return environment_with(wheel_in(built / "tree"), tmp_path_factory.mktemp("cluster") / "env")
 
 
 class Daemon:
