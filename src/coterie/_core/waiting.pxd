@@ -95,8 +95,8 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, const
                              int64_t until_ms, int64_t seq) noexcept nogil:
     """Let a batch of plain commits wait, whole; False: it is no such batch, and none of it waits.
 
-    The caller made room. Records later than `until_ms`, -1 or more, are left out; those without a
-    time (-1) are never.
+    The caller made room. Records later than `until_ms`, which is -1 or more, are left out; those
+    of the time -1 have none, and count.
     """
     cdef Py_ssize_t before = queue.count
     cdef int64_t position = 0
