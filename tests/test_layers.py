@@ -32,6 +32,7 @@ LAZY = {  # package -> outside modules that only a function may import, be they 
 # `udfs` and the data source are what a caller with Spark imports; the rest works without.
 NEED_SPARK = {"udfs.py", "source.py"}
 ROOMS = {  # room of the core -> its modules; a name may end in `*`
+    "ground": "checks",
     "bytes": "cursor checksum compress text fields schema encode subscription"
     " batch record reader writer",
     "structures": "arguments slots due timers votes offsets expiry",
@@ -40,10 +41,12 @@ ROOMS = {  # room of the core -> its modules; a name may end in `*`
     "machine": "group* member* coordinator* effects load trace*",
 }
 MAY_USE = {  # room -> rooms below it; each may use itself
-    "bytes": set(),
-    "structures": set(),
-    "bulk": {"bytes"},
-    "machine": {"bytes", "structures", "bulk"},  # a load applies records as a replay does
+    "ground": set(),
+    "bytes": {"ground"},
+    "structures": {"ground"},
+    "bulk": {"ground", "bytes"},
+    # a load applies records as a replay does
+    "machine": {"ground", "bytes", "structures", "bulk"},
 }
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+)?c?import\s+([\w.]+)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

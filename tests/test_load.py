@@ -98,7 +98,7 @@ def loaded(case):
             for b in batches
         )
         assert core.load_error is None
-        yield from (view(group, number) for group in core.groups.values())
+        yield from (view(group, number) for group in core.all_groups())
 
 
 # The groups of kip848 are those of the newer coordinator, which this loader skips.

@@ -54,6 +54,21 @@ def test_of_overlapping_commits_the_later_position_wins_in_either_order(order):
     assert not offsets.is_pending(*TP)
 
 
+@pytest.mark.parametrize("second", ["plain", "transactional"])
+@pytest.mark.parametrize("first", ["plain", "transactional"])
+def test_of_two_commits_at_one_position_the_first_that_was_shown_stays(first, second):
+    """offsets.md, section 5: equal positions do not replace."""
+    offsets = OffsetMap()
+    for value, kind in ((1, first), (2, second)):
+        if kind == "plain":
+            offsets.commit({TP: value}, 5)
+        else:
+            offsets.prepare_txn_offset_commit(7, {TP: value})
+            offsets.on_txn_offset_commit_append(7, {TP: value}, 5)
+            offsets.complete_pending_txn_offset_commit(7, True)
+    assert offsets[TP].offset == 1
+
+
 def test_an_append_that_comes_back_after_a_removal_changes_nothing():
     offsets = OffsetMap()
     offsets.prepare_offset_commit({TP: 1})

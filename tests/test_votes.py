@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -177,6 +178,12 @@ def test_the_first_vote_for_a_loser_decides_no_tie():
         tied = [[4, 8, 1], [8, 4, 1]] * (fewer + 1)
         assert_each_votes_as_alone([[[1, 8, 4]] * fewer + tied])
         assert_each_votes_as_alone([[[1, 8, 4]] * fewer + tied[::-1]])
+
+
+def test_lists_of_three_vote_by_the_rule_whichever_names_they_have_twice():
+    """Kafka counts entries: a name that a list has twice is no candidate of that list alone."""
+    triples = [list(names) for names in product(range(3), repeat=3)]
+    assert_each_votes_as_alone([list(g) for n in (1, 2) for g in product(triples, repeat=n)])
 
 
 @given(LISTS, st.randoms(use_true_random=False))

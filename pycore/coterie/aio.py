@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
+from coterie.arguments import milliseconds
 from coterie.coordinator import GroupCoordinator
-from coterie.errors import ArgumentError
+from coterie.errors import ArgumentError, shown
 from coterie.pending import Pending
 
 __all__ = ["drive", "wait"]
@@ -27,7 +28,7 @@ async def wait(pending: Pending[T]) -> T:
         The request was replaced or dropped: it will never be answered.
     """
     if not isinstance(pending, Pending):
-        raise ArgumentError(f"pending must be what a request returned, not {pending!r:.60}")
+        raise ArgumentError(f"pending must be what a request returned, not {shown(pending)}")
     while pending.status == "waiting":
         await asyncio.sleep(0)
     return pending.response
@@ -35,6 +36,9 @@ async def wait(pending: Pending[T]) -> T:
 
 async def drive(coordinator: GroupCoordinator, *, until_ms: int) -> None:
     """Move the clock from deadline to deadline, a turn to the other tasks before each."""
+    if not isinstance(coordinator, GroupCoordinator):
+        raise ArgumentError(f"coordinator must be a GroupCoordinator, not {shown(coordinator)}")
+    until_ms = milliseconds(until_ms, "until_ms")
     while True:
         await asyncio.sleep(0)
         deadline_ms: Any = coordinator.next_deadline_ms()

@@ -6,11 +6,11 @@ The compiled modules check theirs with ``_core/arguments.pyx``, by the same rule
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from coterie.errors import ArgumentError
+from coterie.errors import ArgumentError, shown
 
 __all__ = [
     "LATEST_MS",
@@ -21,6 +21,7 @@ __all__ = [
     "milliseconds",
     "sequence",
     "text",
+    "walked",
     "whole",
 ]
 
@@ -40,7 +41,7 @@ def whole(value: Any, name: str) -> int:
             return operator.index(value)
         except TypeError:
             pass
-    raise ArgumentError(f"{name} must be an integer, not {value!r:.60}")
+    raise ArgumentError(f"{name} must be an integer, not {shown(value)}")
 
 
 def integer(value: Any, name: str, bits: int = 32) -> int:
@@ -56,14 +57,14 @@ def integer(value: Any, name: str, bits: int = 32) -> int:
 def boolean(value: Any, name: str) -> bool:
     """Return a bool; numbers are none."""
     if not isinstance(value, bool):
-        raise ArgumentError(f"{name} must be true or false, not {value!r:.60}")
+        raise ArgumentError(f"{name} must be true or false, not {shown(value)}")
     return value
 
 
 def text(value: Any, name: str, most: int = LONGEST_TEXT) -> str:
     """Return a string that a request and a record can carry: of UTF-8, and not too long."""
     if not isinstance(value, str):
-        raise ArgumentError(f"{name} must be a string, not {value!r:.60}")
+        raise ArgumentError(f"{name} must be a string, not {shown(value)}")
     if not value.isascii() or len(value) > most:
         try:
             size = len(value.encode("utf-8"))
@@ -73,8 +74,7 @@ def text(value: Any, name: str, most: int = LONGEST_TEXT) -> str:
             ) from None
         if size > most:
             raise ArgumentError(
-                f"{name} must have at most {most} bytes of UTF-8, not {size}: "
-                f"{value!r:.40}..."
+                f"{name} must have at most {most} bytes of UTF-8, not {size}: {value!r:.40}..."
             )
     return value if type(value) is str else str.__str__(value)
 
@@ -83,7 +83,7 @@ def milliseconds(value: Any, name: str) -> int:
     """Return a time of the virtual clock."""
     found = whole(value, name)
     if not 0 <= found <= LATEST_MS:
-        raise ArgumentError(f"{name} must be from 0 to {LATEST_MS} ms, not {found}")
+        raise ArgumentError(f"{name} must be from 0 to {LATEST_MS} ms, not {shown(found)}")
     return found
 
 
@@ -93,9 +93,17 @@ def sequence(value: Any, name: str) -> Sequence[Any]:
         return value
     if value is None:
         return ()
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ArgumentError(f"{name} must be a list, not {value!r:.60}")
-    return list(value)
+    return list(walked(value, name))
+
+
+def walked(value: Any, name: str, wanted: str = "a list") -> Iterator[Any]:
+    """Walk through what is no text and no mapping."""
+    if not isinstance(value, str | bytes | Mapping):
+        try:
+            return iter(value)
+        except TypeError:
+            pass
+    raise ArgumentError(f"{name} must be {wanted}, not {shown(value)}")
 
 
 def called(method: Callable[P, R]) -> Callable[P, R]:

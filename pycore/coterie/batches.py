@@ -8,7 +8,7 @@ from typing import Any
 
 from coterie._core.reader import LogReader
 from coterie.arguments import boolean, integer, sequence
-from coterie.errors import ArgumentError
+from coterie.errors import ArgumentError, shown
 from coterie.values import Batch
 
 __all__ = ["LATEST_OFFSET", "batch_row", "read_log"]
@@ -37,7 +37,7 @@ def read_log(path: str | Path) -> Iterator[Batch]:
 def batch_row(batch: Any) -> tuple[Any, ...]:
     """Check a batch that a log is to begin with; what the core takes for it."""
     if not isinstance(batch, Batch):
-        raise ArgumentError(f"log must hold coterie.Batch objects, not {batch!r:.60}")
+        raise ArgumentError(f"log must hold coterie.Batch objects, not {shown(batch)}")
     records = tuple(_record(record) for record in sequence(batch.records, "records"))
     base_offset = integer(batch.base_offset, "base_offset", 64)
     if not 0 <= base_offset <= LATEST_OFFSET - len(records):
@@ -57,8 +57,8 @@ def batch_row(batch: Any) -> tuple[Any, ...]:
 
 def _record(record: Any) -> tuple[bytes | None, bytes | None]:
     if not isinstance(record, tuple | list) or len(record) != 2:
-        raise ArgumentError(f"records must be pairs of key and value, not {record!r:.60}")
+        raise ArgumentError(f"records must be pairs of key and value, not {shown(record)}")
     for part in record:
         if part is not None and not isinstance(part, bytes):
-            raise ArgumentError(f"a key and a value must be bytes or None, not {part!r:.60}")
+            raise ArgumentError(f"a key and a value must be bytes or None, not {shown(part)}")
     return record[0], record[1]

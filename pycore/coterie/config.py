@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from coterie.arguments import whole
-from coterie.errors import ArgumentError, ConfigError
+from coterie.errors import ArgumentError, ConfigError, shown
 
 __all__ = ["DEFAULTS", "coordinator_config"]
 
@@ -64,9 +64,9 @@ def coordinator_config(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
         if value is None:
             continue
         if name in _CHOICES:
-            if value not in _CHOICES[name]:
+            if not isinstance(value, str) or value not in _CHOICES[name]:
                 choices = ", ".join(repr(c) for c in _CHOICES[name] if c)
-                raise ConfigError(f"{name} must be one of {choices}, not {value!r}")
+                raise ConfigError(f"{name} must be one of {choices}, not {shown(value)}")
         elif name in _NUMBERS:
             _, least, beyond = _NUMBERS[name]
             try:
@@ -74,9 +74,11 @@ def coordinator_config(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
             except ArgumentError as error:
                 raise ConfigError(str(error)) from None
             if not least <= value < beyond:
-                raise ConfigError(f"{name} must be from {least} to {beyond - 1}, not {value}")
+                raise ConfigError(
+                    f"{name} must be from {least} to {beyond - 1}, not {shown(value)}"
+                )
         else:
-            raise ConfigError(f"{name!r} is no setting of the coordinator{_like(name)}")
+            raise ConfigError(f"{shown(name)} is no setting of the coordinator{_like(name)}")
         settings[name] = value
     return MappingProxyType(settings)
 
@@ -84,7 +86,7 @@ def coordinator_config(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
 def _like(name: Any) -> str:
     from difflib import get_close_matches  # only for the message
 
-    near = get_close_matches(str(name), DEFAULTS, n=1)
+    near = get_close_matches(str(name)[:60], DEFAULTS, n=1) if isinstance(name, str) else []
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

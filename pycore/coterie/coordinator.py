@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from coterie._core.coordinator import Coordinator, Trace
 from coterie._core.coordinator_base import AppendOp
-from coterie.arguments import called, milliseconds, sequence, whole
+from coterie.arguments import called, milliseconds, sequence, text, whole
 from coterie.batches import batch_row
 from coterie.clock import SharedClock
 from coterie.config import coordinator_config
-from coterie.errors import ArgumentError, CoterieError
+from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.pending import Appends, Pending, PendingAppend, TraceOutput
 from coterie.recording import Recording
 from coterie.requests import NUMBER, OPS, REQUESTS, compile_request, has_sugar
@@ -52,7 +52,8 @@ class GroupCoordinator:
     on_event
         Called with each event, in order.
 
-    Neither ``member_ids`` nor ``on_event`` may ask the coordinator for anything.
+    Neither ``member_ids`` nor ``on_event`` may ask the coordinator for anything. One thread at a
+    time: share it under a lock of your own.
     """
 
     @called
@@ -66,11 +67,11 @@ class GroupCoordinator:
         appends: str = "immediate",
         on_event: EventSink | None = None,
     ) -> None:
-        if appends not in ("immediate", "deferred"):
-            raise ArgumentError(f"appends must be 'immediate' or 'deferred', not {appends!r:.60}")
+        if not isinstance(appends, str) or appends not in ("immediate", "deferred"):
+            raise ArgumentError(f"appends must be 'immediate' or 'deferred', not {shown(appends)}")
         for name, given in (("member_ids", member_ids), ("on_event", on_event)):
             if given is not None and not callable(given):
-                raise ArgumentError(f"{name} must be callable, not {given!r:.60}")
+                raise ArgumentError(f"{name} must be callable, not {shown(given)}")
         now_ms = milliseconds(now_ms, "now_ms")
         self._may_adopt = config is None and now_ms == 0
         self._member_ids, self._deferred = member_ids, appends == "deferred"
@@ -144,7 +145,7 @@ class GroupCoordinator:
             will be.
         """
         if not isinstance(pending, Pending):
-            raise ArgumentError(f"pending must be what a request returned, not {pending!r:.60}")
+            raise ArgumentError(f"pending must be what a request returned, not {shown(pending)}")
         limit_ms = milliseconds(limit_ms, "limit_ms")
         while pending.status == "waiting":
             deadline_ms = self.next_deadline_ms()
@@ -309,12 +310,12 @@ class GroupCoordinator:
         ``at`` counts for ``advance`` alone, ``id`` not at all.
         """
         if not isinstance(request, Mapping):
-            raise ArgumentError(f"request must be a mapping with an op, not {request!r:.60}")
+            raise ArgumentError(f"request must be a mapping with an op, not {shown(request)}")
         op = request.get("op")
         if op == "advance":
             return self.advance(request.get("at", self.now_ms))
         if not isinstance(op, str) or op not in _FIELDS:
-            raise ArgumentError(f"op {op!r:.60} is none; the ops are {', '.join(OPS)}")
+            raise ArgumentError(f"op {shown(op)} is none; the ops are {', '.join(OPS)}")
         if "member_id_of" in request:
             raise ArgumentError(_SUGAR)
         given = {name: request[name] for name in _FIELDS[op] if request.get(name) is not None}
@@ -329,7 +330,7 @@ class GroupCoordinator:
         """
         self._enter()
         if not isinstance(trace, Trace):
-            raise ArgumentError(f"trace must come from coterie.load_trace, not {trace!r:.60}")
+            raise ArgumentError(f"trace must come from coterie.load_trace, not {shown(trace)}")
         if self._may_adopt and trace.header.get("config"):
             self._start(trace.header["config"], 0)
         self._may_adopt = False
@@ -378,9 +379,7 @@ class GroupCoordinator:
     @called
     def snapshot(self, group_id: str) -> GroupSnapshot | None:
         """Return a frozen view of a group, None if there is none. Never touches its state."""
-        if not isinstance(group_id, str):
-            raise ArgumentError(f"group_id must be a string, not {group_id!r:.60}")
-        return snapshot_of(self._core, group_id)
+        return snapshot_of(self._core, text(group_id, "group_id"))
 
     # Inside
 

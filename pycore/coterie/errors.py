@@ -6,6 +6,8 @@ an answer the coordinator is meant to give, so it travels as a value.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class CoterieError(Exception):
     """Base of every exception this library raises on purpose."""
@@ -61,3 +63,15 @@ class ConfigError(CoterieError, ValueError):
 
 class NotAnswered(CoterieError):
     """The response of a request that has none (yet)."""
+
+
+def shown(value: Any, size: int = 60) -> str:
+    """Return what was given in at most so many characters, for a message about it.
+
+    The message comes out whatever was given: an integer of 5,000 digits has no text, and an
+    object's own ``__repr__`` may raise.
+    """
+    try:
+        return f"{value!r:.{size}}"
+    except Exception:
+        return f"<{type(value).__name__}>"

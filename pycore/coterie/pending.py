@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar
 from coterie._core.coordinator_base import AppendOp
 from coterie._core.effects import Effects
 from coterie.arguments import called, whole
-from coterie.errors import ArgumentError, NotAnswered
+from coterie.errors import ArgumentError, NotAnswered, shown
 from coterie.requests import error_code
 from coterie.values import Error
 
@@ -67,6 +67,8 @@ class PendingAppend:
               "txn_offset_commit", "tombstones")  # fmt: skip
 
     def __init__(self, coordinator: GroupCoordinator, op: AppendOp) -> None:
+        if not isinstance(op, AppendOp):
+            raise ArgumentError(f"an append is made by a coordinator, not of {shown(op)}")
         self._coordinator, self._op = coordinator, op
 
     @property
@@ -111,7 +113,9 @@ class PendingAppend:
         Once each, in any order. The checks at completion run now; so do the Append events.
         """
         if base_offset is not None and not 0 <= whole(base_offset, "base_offset") < 2**62:
-            raise ArgumentError(f"base_offset must be from 0 to {2**62 - 1}, not {base_offset}")
+            raise ArgumentError(
+                f"base_offset must be from 0 to {2**62 - 1}, not {shown(base_offset)}"
+            )
         self._coordinator._complete(self, error_code(error), base_offset)
 
     def __repr__(self) -> str:
@@ -167,6 +171,10 @@ class TraceOutput:
     __slots__ = ("_effects",)
 
     def __init__(self, effects: Effects) -> None:
+        if not isinstance(effects, Effects):
+            raise ArgumentError(
+                f"an output is made by GroupCoordinator.play, not of {shown(effects)}"
+            )
         self._effects = effects
 
     def __len__(self) -> int:

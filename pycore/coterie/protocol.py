@@ -9,9 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from coterie.arguments import sequence, whole
-from coterie.errors import ArgumentError, CorruptData
+from coterie.arguments import sequence, walked, whole
+from coterie.errors import ArgumentError, CorruptData, shown
 
 __all__ = ["Subscription", "assignment", "read_assignment", "read_subscription", "subscription"]
 
@@ -30,19 +31,46 @@ class Subscription:
     rack_id: str | None = None
 
 
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ArgumentError(f"a topic must be a string, not {shown(value)}")
+    return value
+
+
 def _text(value: str | None) -> bytes:
     if value is None:
         return b"\xff\xff"
-    if not isinstance(value, str):
-        raise ArgumentError(f"a topic must be a string, not {value!r:.60}")
-    raw = value.encode("utf-8", "replace")
+    raw = _name(value).encode("utf-8", "replace")
     if len(raw) > 0x7FFF:
         raise ArgumentError(f"a text of {len(raw)} bytes is too long (at most 32767)")
     return struct.pack(">h", len(raw)) + raw
 
 
 def _bytes(value: bytes | None) -> bytes:
-    return b"\xff\xff\xff\xff" if value is None else struct.pack(">i", len(value)) + value
+    if value is None:
+        return b"\xff\xff\xff\xff"
+    given = _given(value, "user_data")
+    return struct.pack(">i", len(given)) + given
+
+
+def _given(value: Any, name: str) -> bytes:
+    """Check bytes; of a number, ``bytes`` would make as many zeros."""
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise ArgumentError(f"{name} must be bytes, not {shown(value)}")
+    return bytes(value)
+
+
+def _version(value: Any) -> int:
+    version = whole(value, "version")
+    if not 0 <= version <= LATEST:
+        raise ArgumentError(f"version must be from 0 to {LATEST}, not {shown(version)}")
+    return version
+
+
+def _mapping(value: Any, name: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f"{name} must be {{topic: [partition]}}, not {shown(value)}")
+    return value
 
 
 def _partitions(owned: Mapping[str, Iterable[int]]) -> bytes:
@@ -50,7 +78,7 @@ def _partitions(owned: Mapping[str, Iterable[int]]) -> bytes:
     for topic, partitions in owned.items():
         numbers = [whole(number, "partition") for number in sequence(partitions, "partitions")]
         if numbers and not (min(numbers) >= -(2**31) and max(numbers) < 2**31):
-            raise ArgumentError(f"a partition of {topic!r} does not fit 32 bits: {numbers!r:.60}")
+            raise ArgumentError(f"a partition of {topic!r} does not fit 32 bits: {shown(numbers)}")
         out += [_text(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)]
     return b"".join(out)
 
@@ -65,15 +93,22 @@ def subscription(
     rack_id: str | None = None,
 ) -> bytes:
     """Return the bytes of a subscription; topics and owned partitions are sorted, as Java does."""
-    if not 0 <= version <= LATEST:
-        raise ArgumentError(f"version must be from 0 to {LATEST}, not {version}")
-    if isinstance(topics, str) or not isinstance(topics, Iterable):
-        raise ArgumentError(f"topics must be a list of names, not {topics!r:.60}")
-    names = sorted(topics)
+    version = _version(version)
+    if isinstance(topics, Mapping):
+        topics = topics.keys()
+    names = sorted(map(_name, walked(topics, "topics", "a list of names")))
     out = [struct.pack(">hi", version, len(names)), *map(_text, names), _bytes(user_data)]
+    held = {} if owned is None else _mapping(owned, "owned")
     if version >= 1:
-        held = {topic: sorted(owned[topic]) for topic in sorted(owned)} if owned else {}
-        out.append(_partitions(held))
+        numbers = {_name(topic): sequence(held[topic], "partitions") for topic in held}
+        out.append(
+            _partitions(
+                {t: sorted(whole(n, "partition") for n in numbers[t]) for t in sorted(numbers)}
+            )
+        )
+    generation_id = whole(generation_id, "generation_id")
+    if not -(2**31) <= generation_id < 2**31:
+        raise ArgumentError(f"generation_id must fit 32 bits, not {shown(generation_id)}")
     if version >= 2:
         out.append(struct.pack(">i", generation_id))
     if version >= 3:
@@ -85,14 +120,14 @@ def assignment(
     partitions: Mapping[str, Iterable[int]], version: int = 1, *, user_data: bytes | None = None
 ) -> bytes:
     """Return the bytes of an assignment, in the order given."""
-    if not 0 <= version <= LATEST:
-        raise ArgumentError(f"version must be from 0 to {LATEST}, not {version}")
-    return struct.pack(">h", version) + _partitions(partitions) + _bytes(user_data)
+    version = _version(version)
+    held = _mapping(partitions, "partitions")
+    return struct.pack(">h", version) + _partitions(held) + _bytes(user_data)
 
 
 class _Reader:
     def __init__(self, data: bytes) -> None:
-        self.data, self.at = bytes(data), 0
+        self.data, self.at = _given(data, "data"), 0
 
     def take(self, size: int) -> bytes:
         if size < 0 or self.at + size > len(self.data):
@@ -135,9 +170,9 @@ def read_subscription(data: bytes) -> Subscription:
 
 def read_assignment(data: bytes) -> dict[str, list[int]]:
     """Return the partitions of an assignment; no bytes at all mean that nothing is assigned."""
-    if not data:
-        return {}
     reader = _Reader(data)
+    if not reader.data:
+        return {}
     if (version := reader.number(2)) < 0:
         raise CorruptData(f"version {version} of an assignment")
     return reader.partitions()

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from coterie import arguments, protocol
-from coterie.arguments import sequence, text
-from coterie.errors import ArgumentError
+from coterie.arguments import sequence, text, whole
+from coterie.errors import ArgumentError, shown
 from coterie.values import Error, OffsetAndMetadata
 
 __all__ = ["OPS", "REQUESTS", "Compiled", "MemberOf", "compile_request", "has_sugar"]
@@ -110,7 +110,7 @@ def binary(value: Any, name: str) -> bytes:
             pass
     if value is None:
         raise ArgumentError(f"needs {name}, base64 text (or bytes)")
-    raise ArgumentError(f"{name} must be base64 text (or bytes), not {value!r:.60}")
+    raise ArgumentError(f"{name} must be base64 text (or bytes), not {shown(value)}")
 
 
 def entries(fields: Fields, name: str) -> Iterable[Mapping[str, Any]]:
@@ -118,7 +118,7 @@ def entries(fields: Fields, name: str) -> Iterable[Mapping[str, Any]]:
     value = sequence(fields.get(name), name)
     for item in value:
         if not isinstance(item, Mapping):
-            raise ArgumentError(f"{name} must be a list of objects, not of {item!r:.60}")
+            raise ArgumentError(f"{name} must be a list of objects, not of {shown(item)}")
     return value
 
 
@@ -162,7 +162,7 @@ def protocol_list(fields: Fields) -> tuple[tuple[str, bytes], ...]:
             if item.get("metadata"):
                 raise ArgumentError("topics and metadata exclude each other")
             if not isinstance(topics, list | tuple):
-                raise ArgumentError(f"topics must be a list of names, not {topics!r:.60}")
+                raise ArgumentError(f"topics must be a list of names, not {shown(topics)}")
             pairs.append((name, protocol.subscription([text(t, "topics") for t in topics])))
         else:
             pairs.append((name, binary(item.get("metadata"), "metadata")))
@@ -199,7 +199,7 @@ def assignment_map(fields: Fields) -> dict[str, bytes]:
 def partitions_by_topic(value: Any) -> dict[str, list[int]]:
     """Check ``{topic: [partition]}``."""
     if not isinstance(value, Mapping):
-        raise ArgumentError(f"assigned must be {{topic: [partition]}}, not {value!r:.60}")
+        raise ArgumentError(f"assigned must be {{topic: [partition]}}, not {shown(value)}")
     return {
         string({"topic": topic}, "topic"): [
             integer({"partition": number}, "partition") for number in sequence(numbers, "assigned")
@@ -261,7 +261,7 @@ def committed(fields: Fields) -> tuple[Any, ...]:
 
 def _commit_row(key: Any, entry: Any) -> tuple[Any, ...]:
     if not isinstance(key, tuple) or len(key) != 2:
-        raise ArgumentError(f"offsets must be {{(topic, partition): offset}}, not of {key!r}")
+        raise ArgumentError(f"offsets must be {{(topic, partition): offset}}, not of {shown(key)}")
     where = topic_partition({"topic": key[0], "partition": key[1]})
     if not isinstance(entry, OffsetAndMetadata):
         return where, integer({"offset": entry}, "offset", bits=64), -1, "", None, -1
@@ -377,7 +377,9 @@ def _fail_append(fields: Fields) -> Compiled:
     error = fields.get("error")
     if isinstance(error, str):
         if error not in Error.__members__:
-            raise ArgumentError(f"error must be the name of one of Kafka's errors, not {error!r}")
+            raise ArgumentError(
+                f"error must be the name of one of Kafka's errors, not {shown(error)}"
+            )
         error = Error[error]
     error = error_code(error)
     count = integer(fields, "count", bits=64)
@@ -388,9 +390,11 @@ def _fail_append(fields: Fields) -> Compiled:
 
 def error_code(value: Any) -> Error:
     """Return one of Kafka's errors, which may come as its number."""
-    if not isinstance(value, bool) and value in list(Error):
-        return Error(value)
-    raise ArgumentError(f"error must be one of Kafka's errors (coterie.Error), not {value!r:.60}")
+    try:
+        return Error(whole(value, "error"))
+    except ValueError:  # as an ArgumentError is
+        pass
+    raise ArgumentError(f"error must be one of Kafka's errors (coterie.Error), not {shown(value)}")
 
 
 def _nothing(fields: Fields) -> Compiled:
@@ -423,7 +427,7 @@ def compile_request(op: Any, fields: Fields) -> Compiled:
     try:
         compiler = _COMPILE[op]
     except (KeyError, TypeError):
-        raise ArgumentError(f"{op!r:.60} is no op; the ops are {', '.join(OPS)}") from None
+        raise ArgumentError(f"{shown(op)} is no op; the ops are {', '.join(OPS)}") from None
     try:
         return compiler(fields)
     except ArgumentError as error:

@@ -78,7 +78,7 @@ def _value(entry: Offset) -> OffsetAndMetadata:
 
 def snapshot_of(core: Coordinator, group_id: str) -> GroupSnapshot | None:
     """Return the view of one group of a coordinator."""
-    group: Any = core.groups.get(group_id)
+    group: Any = core.group(group_id)
     if group is None:
         return None
     since = group.current_state_timestamp

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coterie._core import partial
-from coterie._core.fold import PartitionFold
-from coterie.errors import CoterieError
+from coterie._core.fold import ON_FAULT, PartitionFold
+from coterie.arguments import sequence, walked, whole
+from coterie.errors import ArgumentError, CoterieError, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +43,18 @@ class ScanOptions:
     groups: frozenset[str] | None = None
     history: bool = False
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.on_fault, str) or self.on_fault not in ON_FAULT:
+            names = ", ".join(ON_FAULT)
+            raise ArgumentError(f"on_fault must be one of {names}, not {shown(self.on_fault)}")
+        if self.at_ms is not None and not -(2**63) <= whole(self.at_ms, "at_ms") < 2**63:
+            raise ArgumentError(f"at_ms must fit 64 bits, not {shown(self.at_ms)}")
+        if not isinstance(self.history, bool):
+            raise ArgumentError(f"history must be true or false, not {shown(self.history)}")
+        if self.groups is not None:
+            names_given = frozenset(map(_group_id, sequence(self.groups, "groups")))
+            object.__setattr__(self, "groups", names_given)
+
     def new_fold(self) -> PartitionFold:
         """Return the empty fold that these options ask for."""
         return PartitionFold(
@@ -52,6 +65,8 @@ class ScanOptions:
 @dataclass
 class PartialState:
     """What a piece of log says, in a form that composes: see :func:`merge`.
+
+    Any number of threads may read it or merge it into others; one at a time may change it.
 
     Attributes
     ----------
@@ -64,11 +79,19 @@ class PartialState:
     options: ScanOptions = field(default_factory=ScanOptions)
     partitions: dict[int | None, PartitionFold] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.options, ScanOptions):
+            raise ArgumentError(f"options must be coterie.ScanOptions, not {shown(self.options)}")
+        if not isinstance(self.partitions, dict):
+            raise ArgumentError(f"partitions must be a dict, not {shown(self.partitions)}")
+        self._folds()
+
     def fold(self, partition: int | None) -> PartitionFold:
         """Return the fold of a partition, a new one at its first call."""
-        if partition not in self.partitions:
-            self.partitions[partition] = self.options.new_fold()
-        return self.partitions[partition]
+        number = _partition(partition)
+        if number not in self.partitions:
+            self.partitions[number] = self.options.new_fold()
+        return _fold(self.partitions[number])
 
     def absorb(self, later: PartialState) -> None:
         """Let ``later``, scanned from what follows in the log, follow on this state.
@@ -76,11 +99,15 @@ class PartialState:
         Raises
         ------
         CoterieError
-            The two were scanned with other options.
+            The two were scanned with other options, or are one, or are in use by another thread.
         """
+        if not isinstance(later, PartialState):
+            raise ArgumentError(f"later must be a coterie.PartialState, not {shown(later)}")
         if later.options != self.options:
             raise CoterieError("partial states scanned with different options do not merge")
-        for partition, theirs in later.partitions.items():
+        if later is self:
+            raise ArgumentError("a partial state does not follow on itself")
+        for partition, theirs in later._folds():
             partial.absorb(self.fold(partition), theirs)
 
     def to_bytes(self) -> bytes:
@@ -90,7 +117,10 @@ class PartialState:
     @staticmethod
     def from_bytes(data: Buffer) -> PartialState:
         """Return what :meth:`to_bytes` was called on. Only for bytes of your own: it unpickles."""
-        state = pickle.loads(data)
+        try:
+            state = pickle.loads(data)
+        except Exception as error:
+            raise CoterieError(f"these bytes are no partial state: {error}") from error
         if not isinstance(state, PartialState):
             raise CoterieError(f"not a partial state but a {type(state).__name__}")
         return state
@@ -98,7 +128,7 @@ class PartialState:
     def __getstate__(self) -> dict[str, Any]:
         return {
             "options": self.options,
-            "folds": {number: partial.dump(fold) for number, fold in self.partitions.items()},
+            "folds": {number: partial.dump(fold) for number, fold in self._folds()},
         }
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -117,6 +147,10 @@ class PartialState:
         from coterie.newer import name_topics
         from coterie.rows import group_rows
 
+        if isinstance(offsets_of, Iterable) and not isinstance(offsets_of, Mapping):
+            offsets_of = frozenset(map(_group_id, sequence(offsets_of, "offsets_of")))
+        if offsets_of is not None and not isinstance(offsets_of, Container):
+            raise ArgumentError(f"offsets_of must hold group ids, not {shown(offsets_of)}")
         rows = [row for number, fold in self.live() for row in group_rows(number, fold, offsets_of)]
         name_topics(rows)
         return sorted(rows, key=lambda row: row["group_id"].encode("utf-16-be", "surrogatepass"))
@@ -129,8 +163,33 @@ class PartialState:
 
     def live(self) -> list[tuple[int | None, PartitionFold]]:
         """Return the partitions that count, in order of their number."""
-        order = sorted(self.partitions, key=lambda number: -1 if number is None else number)
-        return [(n, self.partitions[n]) for n in order if not self.partitions[n].failed]
+        folds = sorted(self._folds(), key=lambda one: -1 if one[0] is None else one[0])
+        return [(number, fold) for number, fold in folds if not fold.failed]
+
+    def _folds(self) -> list[tuple[int | None, PartitionFold]]:
+        """Return the partitions, which a caller may have written to."""
+        return [(_partition(number), _fold(fold)) for number, fold in self.partitions.items()]
+
+
+def _group_id(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ArgumentError(f"groups must be a list of strings, not of {shown(value)}")
+    return value
+
+
+def _partition(value: Any) -> int | None:
+    if value is None:
+        return None
+    number = whole(value, "partition")
+    if not 0 <= number < 2**31:
+        raise ArgumentError(f"partition must be from 0 to {2**31 - 1}, not {shown(number)}")
+    return number
+
+
+def _fold(value: Any) -> PartitionFold:
+    if not isinstance(value, PartitionFold):
+        raise ArgumentError(f"partitions must hold what scans made, not {shown(value)}")
+    return value
 
 
 def scan(
@@ -158,8 +217,13 @@ def scan(
     -----
     Memory grows with the keys. Cost: each byte is looked at twice, a commit takes no Python
     object. Source of the rules: GroupMetadataManager.doLoadGroupsAndOffsets.
+
+    Raises
+    ------
+    ArgumentError
+        ``data`` is not bytes in a row, or another argument is none that a scan can take.
     """
-    state = PartialState(options or ScanOptions())
+    state = PartialState(ScanOptions() if options is None else options)
     state.fold(partition).scan(data, file=file, position=position)
     return state
 
@@ -168,9 +232,16 @@ def merge(partials: Iterable[PartialState]) -> PartialState:
     """Merge partial states, given in log order within each partition, into one.
 
     The result equals one scan over all the pieces. The given states are left as they are.
+
+    Raises
+    ------
+    CoterieError
+        These are no partial states, or they were scanned with different options.
     """
     merged: PartialState | None = None
-    for state in partials:
+    for state in walked(partials, "partials"):
+        if not isinstance(state, PartialState):
+            raise ArgumentError(f"partials must hold coterie.PartialState, not {shown(state)}")
         if merged is None:
             merged = PartialState(state.options)
         merged.absorb(state)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from coterie.arguments import sequence, text, whole
 from coterie.coordinator import GroupCoordinator
-from coterie.errors import ArgumentError, CoterieError
+from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.pending import Pending
 from coterie.protocol import assignment, read_assignment, read_subscription, subscription
 from coterie.values import Error
@@ -57,6 +58,25 @@ def roundrobin_assign(
 
 
 ASSIGNORS = {"range": range_assign, "roundrobin": roundrobin_assign}
+MOST_PARTITIONS = 1_000_000  # of a topic: more in one plan is a mistake that takes all memory
+
+
+def _partition_counts(topics: Any) -> dict[str, int]:
+    """Return how many partitions each topic has, one where only its name was given."""
+    pairs = (
+        topics.items()
+        if isinstance(topics, Mapping)
+        else ((topic, 1) for topic in sequence(topics, "topics"))
+    )
+    counts = {}
+    for topic, given in pairs:
+        count = whole(given, "the partition count of a topic")
+        if not 0 <= count <= MOST_PARTITIONS:
+            raise ArgumentError(
+                f"a topic has at most {MOST_PARTITIONS} partitions, not {shown(count)}"
+            )
+        counts[text(topic, "a topic")] = count
+    return counts
 
 
 class Member:
@@ -100,16 +120,23 @@ class Member:
         heartbeat_interval_ms: int = 3000,
         on_rebalance: Listener | None = None,
     ) -> None:
-        self.coordinator, self.group_id, self.client_id = coordinator, group_id, client_id
-        self.partitions = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
-        self.assignors = [assignor] if isinstance(assignor, str) else list(assignor)
+        if not isinstance(coordinator, GroupCoordinator):
+            raise ArgumentError(f"coordinator must be a GroupCoordinator, not {shown(coordinator)}")
+        if on_rebalance is not None and not callable(on_rebalance):
+            raise ArgumentError(f"on_rebalance must be callable, not {shown(on_rebalance)}")
+        self.coordinator = coordinator
+        self.group_id, self.client_id = text(group_id, "group_id"), text(client_id, "client_id")
+        self.partitions = _partition_counts(topics)
+        self.assignors = [assignor] if isinstance(assignor, str) else sequence(assignor, "assignor")
         for name in self.assignors:
-            if name not in ASSIGNORS:
-                raise ArgumentError(f"assignor {name!r} is not known: {', '.join(ASSIGNORS)}")
+            if not isinstance(name, str) or name not in ASSIGNORS:
+                raise ArgumentError(f"assignor {shown(name)} is not known: {', '.join(ASSIGNORS)}")
         self.group_instance_id = group_instance_id
-        self.session_timeout_ms = session_timeout_ms
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.heartbeat_interval_ms = heartbeat_interval_ms
+        if group_instance_id is not None:
+            text(group_instance_id, "group_instance_id")
+        self.session_timeout_ms = whole(session_timeout_ms, "session_timeout_ms")
+        self.rebalance_timeout_ms = whole(rebalance_timeout_ms, "rebalance_timeout_ms")
+        self.heartbeat_interval_ms = whole(heartbeat_interval_ms, "heartbeat_interval_ms")
         self.on_rebalance = on_rebalance
         self.generation_id, self.member_id = -1, ""
         self.assignment: Partitions = {}

@@ -7,12 +7,13 @@ The format is that of the documentation's page on traces, with its sugar for han
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from coterie._core.coordinator import Coordinator, Trace
+from coterie.arguments import walked
 from coterie.config import coordinator_config
-from coterie.errors import ArgumentError, ConfigError, TraceError
+from coterie.errors import ConfigError, TraceError, shown
 from coterie.requests import NUMBER, REQUESTS, compile_request, has_sugar
 
 __all__ = ["Trace", "load_trace", "run_trace"]
@@ -41,12 +42,10 @@ def load_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Trace:
     ArgumentError
         No lines: one text, for instance, or a path.
     """
-    if isinstance(lines, str | bytes | Mapping) or not isinstance(lines, Iterable):
-        raise ArgumentError(f"lines must be the lines of a trace, not {lines!r:.60}")
     trace: Trace | None = None
     ids: set[int] = set()
     last_ms = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(walked(lines, "lines", "the lines of a trace"), 1):
         try:
             event = _parse(line)
             if event is None:
@@ -88,7 +87,7 @@ def _parse(line: Any) -> dict[str, Any] | None:
         except ValueError as error:
             raise ValueError(f"no JSON: {error}") from None
     if not isinstance(line, dict):
-        raise ValueError(f"must be an object, not {line!r:.60}")
+        raise ValueError(f"must be an object, not {shown(line)}")
     return line
 
 
@@ -98,7 +97,9 @@ def _header(event: dict[str, Any]) -> dict[str, Any]:
             'the first line must be the header: {"format": "coterie-trace", "version": 1, ...}'
         )
     if event.get("version") != 1 or isinstance(event["version"], bool):
-        raise ValueError(f"version {event.get('version')!r} of the format is not known, only 1")
+        raise ValueError(
+            f"version {shown(event.get('version'))} of the format is not known, only 1"
+        )
     try:
         coordinator_config(event.get("config"))
     except ConfigError as error:
@@ -109,7 +110,7 @@ def _header(event: dict[str, Any]) -> dict[str, Any]:
 def _add(trace: Trace, line: int, event: dict[str, Any], ids: set[int], last_ms: int) -> int:
     at_ms = event.get("at")
     if type(at_ms) is not int or not 0 <= at_ms < _INT64:
-        raise ValueError(f"needs at, the time in milliseconds from 0 on, not {at_ms!r}")
+        raise ValueError(f"needs at, the time in milliseconds from 0 on, not {shown(at_ms)}")
     if at_ms < last_ms:
         raise ValueError(f"time goes back: at {at_ms} comes after {last_ms}")
     op: Any = event.get("op")
@@ -117,7 +118,7 @@ def _add(trace: Trace, line: int, event: dict[str, Any], ids: set[int], last_ms:
     request_id = event.get("id")
     if op in REQUESTS:
         if type(request_id) is not int or not -_INT64 <= request_id < _INT64:
-            raise ValueError(f"{op}: needs id, an integer, not {request_id!r}")
+            raise ValueError(f"{op}: needs id, an integer, not {shown(request_id)}")
         if request_id in ids:
             raise ValueError(f"{op}: id {request_id} was given to an earlier request")
         ids.add(request_id)

@@ -36,10 +36,12 @@ class Trace:
 
 @final
 class Coordinator:
-    """The core of :class:`coterie.GroupCoordinator`: numbers, tuples and rows."""
+    """The core of :class:`coterie.GroupCoordinator`: numbers, tuples and rows.
+
+    One call at a time, also where ``member_ids`` is called: else a CoterieError.
+    """
 
     effects: Effects
-    groups: dict[str, GroupMetadata]
     log: list[tuple[int, int, int, bool, bool, tuple[tuple[bytes | None, bytes | None], ...]]]
     log_end: int
     deferred: bool
@@ -82,6 +84,10 @@ class Coordinator:
         """Put batches into the log and load it."""
     def play(self, trace: Trace) -> Effects:
         """Run a trace; TraceError with its line."""
+    def group(self, group_id: str) -> GroupMetadata | None:
+        """Return a group by its id."""
+    def all_groups(self) -> list[GroupMetadata]:
+        """Return every group that is there."""
     def take_effects(self) -> Effects:
         """Return the rows so far, and begin new ones."""
     def take_events(self, events: list[Any], fresh: deque[Any]) -> None:

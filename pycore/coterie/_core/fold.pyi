@@ -25,7 +25,8 @@ class PartitionFold:
 
     Notes
     -----
-    Memory grows with the keys. Sources: GroupMetadataManager.doLoadGroupsAndOffsets,
+    Memory grows with the keys. One call at a time may change it, and none reads it meanwhile:
+    else a CoterieError. Sources: GroupMetadataManager.doLoadGroupsAndOffsets,
     LogSegment.recover, ByteBufferLogInputStream.
     """
 

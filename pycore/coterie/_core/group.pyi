@@ -9,7 +9,8 @@ _Protocols = Iterable[tuple[str, bytes]]
 class MemberMetadata:
     """A member of a group, with Kafka's fields (``MemberMetadata.scala``).
 
-    ``protocols`` are (name, metadata) in order of preference.
+    ``protocols`` are (name, metadata) in order of preference. An argument of another type is an
+    ArgumentError, here and in every method.
     """
 
     member_id: str
@@ -54,7 +55,8 @@ class GroupMetadata:
     """A group: its state, its members, its offsets (``GroupMetadata.scala``).
 
     Members are visited in the order in which they were added; a static member that gets a new id
-    is added anew, at the end. Times are ms. No timers: those are the coordinator's.
+    is added anew, at the end. Times are ms. No timers: those are the coordinator's. One thread at
+    a time.
     """
 
     group_id: str
@@ -103,7 +105,8 @@ class GroupMetadata:
     def add(self, member: MemberMetadata) -> None:
         """Add a member; the first one leads and gives the protocol type.
 
-        Raises CoterieError where its group instance id is taken.
+        Raises CoterieError where its id or its group instance id is taken, and of a member that
+        another group has.
         """
     def remove(self, member_id: str) -> None:
         """Remove a member; the first one left leads if it did. An unknown id is no error."""
@@ -114,7 +117,7 @@ class GroupMetadata:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Replace a member's protocols and timeouts."""
+        """Replace the protocols and timeouts of a member of the group."""
     def replace_static_member(
         self, group_instance_id: str, old_member_id: str, new_member_id: str
     ) -> MemberMetadata:

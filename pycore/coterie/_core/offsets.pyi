@@ -34,14 +34,10 @@ class OffsetMap:
 
     Keys are (topic, partition); a value may be an :class:`Offset`, an ``OffsetAndMetadata`` or an
     int. Log positions decide between plain and transactional commits, and equal positions do not
-    replace. A key, value or time of another type is an ArgumentError. Source:
-    ``GroupMetadata.scala``; method names are Kafka's.
+    replace. A key, value or time of another type is an ArgumentError. One thread at a time.
+    Source: ``GroupMetadata.scala``; method names are Kafka's.
     """
 
-    pending: dict[_Key, Offset]
-    """Plain commits whose append has not finished."""
-    pending_txn: dict[int, dict[_Key, Offset]]
-    """Transactional commits that no marker has decided, by producer id."""
     received_plain: bool
     received_txn: bool
     count: int
@@ -49,6 +45,12 @@ class OffsetMap:
     def __len__(self) -> int: ...
     def __contains__(self, key: _Key, /) -> bool: ...
     def __getitem__(self, key: _Key, /) -> Offset: ...
+    @property
+    def pending(self) -> Mapping[_Key, Offset]:
+        """Plain commits whose append has not finished, as they are now; read-only."""
+    @property
+    def pending_txn(self) -> Mapping[int, Mapping[_Key, Offset]]:
+        """Transactional commits that no marker has decided, by producer id; read-only."""
     @property
     def has_offsets(self) -> bool:
         """Whether anything keeps the group: an offset, a pending one, a producer's entry."""

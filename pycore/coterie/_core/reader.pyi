@@ -61,6 +61,8 @@ class LogReader:
     order of position: a batch with a wrong checksum, an unknown magic or codec, or records that
     do not add up is left out whole; a wrong length ends the segment. Iteration never raises.
 
+    One thread at a time: a call that comes while another is under way is a CoterieError.
+
     Parameters
     ----------
     data

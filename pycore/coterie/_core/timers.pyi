@@ -19,7 +19,8 @@ class TimerWheel:
     -----
     Arming, re-arming and cancelling are O(1). An advance costs what fires, however far it goes.
     A handle names one timer: it stays good until the timer fires or is cancelled, and never
-    names another one afterwards. Source: ``SystemTimer.java``, ``TimingWheel.java``; the order
+    names another one afterwards. One thread at a time; without a lock calls come one after
+    another, in no order that counts. Source: ``SystemTimer.java``, ``TimingWheel.java``; the order
     of timers with one deadline is that of arming, where Kafka's depends on the wheel's levels.
     """
 

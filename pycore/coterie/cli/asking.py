@@ -7,12 +7,13 @@ A command is ``@question_options()`` over a function that makes the question's `
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import click
 
@@ -20,7 +21,7 @@ from coterie.cli.failures import say, say_faults
 from coterie.cli.outfile import whole_file
 from coterie.cli.params import group_option, logs_argument
 from coterie.cli.progress import TerminalProgress
-from coterie.cli.replay import WithoutPandas
+from coterie.cli.replay import without_pandas
 from coterie.engine import missing_module
 from coterie.insight import shapes
 from coterie.insight.asking import (
@@ -50,7 +51,8 @@ def question_options(*, first: str | None = None) -> Callable[[Decorated], Decor
     """LOG..., --group, --format, --out, --overwrite, --engine and --master, for a command.
 
     It takes them as ``**options`` and hands them on to :func:`put` or :func:`parts_of`. ``first``
-    is a format of its own, then its default.
+    is a format of its own, then its default. While the command works here, without Spark, nothing
+    imports pandas.
     """
     formats = FORMATS if first is None else (first, *FORMATS)
     options = [
@@ -77,9 +79,15 @@ def question_options(*, first: str | None = None) -> Callable[[Decorated], Decor
     ]
 
     def add(command: Decorated) -> Decorated:
+        @functools.wraps(command)
+        def run(*args: Any, **given: Any) -> Any:
+            with without_pandas(given["engine"] == "local"):
+                return command(*args, **given)
+
+        decorated: Any = run
         for option in reversed(options):
-            command = option(command)
-        return command
+            decorated = option(decorated)
+        return cast(Decorated, decorated)
 
     return add
 
@@ -128,8 +136,6 @@ def parts_of(
     check(options)
     groups = frozenset(options["groups"]) or None
     request = Request(name, ask, options["logs"], groups, at_ms, options["master"])
-    if options["engine"] == "local":
-        sys.meta_path.insert(0, WithoutPandas())
     return told_parts(request, find_segments(request.paths), find_asker(options["engine"]))
 
 

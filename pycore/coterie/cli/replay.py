@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
+from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from time import perf_counter
 
@@ -72,17 +74,16 @@ def command(
         groups=frozenset(groups) if groups else None,
         history=history,
     )
-    if engine == "local":
-        sys.meta_path.insert(0, WithoutPandas())
     try:
-        replay = find_engine(engine)
-        if not any(URL.match(log) for log in logs):
-            find_segments(logs)  # says what is wrong with them before an engine starts
-        with (
-            TerminalProgress() as progress,
-            whole_folder(out, overwrite=overwrite, keep=logs) as folder,
-        ):
-            summary = replay(ReplayRequest(logs, folder, form, options, master), progress)
+        with without_pandas(engine == "local"):
+            replay = find_engine(engine)
+            if not any(URL.match(log) for log in logs):
+                find_segments(logs)  # says what is wrong with them before an engine starts
+            with (
+                TerminalProgress() as progress,
+                whole_folder(out, overwrite=overwrite, keep=logs) as folder,
+            ):
+                summary = replay(ReplayRequest(logs, folder, form, options, master), progress)
     except ModuleNotFoundError as error:
         raise missing_module(error) from error
     for line in summary_lines(summary, at_ms, perf_counter() - began):
@@ -90,15 +91,28 @@ def command(
 
 
 class WithoutPandas(MetaPathFinder):
-    """Says that there is no pandas. For the command's own process, never for the library.
-
-    pyarrow looks for pandas at its first array, and importing it takes longer than most replays.
-    """
+    """Says that there is no pandas. For a command's own work, never for the library."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         """Refuse pandas, leave all else to the next finder."""
         if fullname == "pandas":
             raise ModuleNotFoundError("not wanted here", name=fullname)
+
+
+@contextlib.contextmanager
+def without_pandas(wanted: bool) -> Iterator[None]:
+    """Let nothing import pandas meanwhile, if so ``wanted``; afterwards all may again.
+
+    pyarrow looks for pandas at its first array, and importing it takes longer than most replays.
+    """
+    finder = WithoutPandas()
+    if wanted:
+        sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        if wanted:
+            sys.meta_path.remove(finder)
 
 
 def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[str]:

@@ -4,6 +4,8 @@ A thin edge over the headers of src/c. Cost: one pass over the data, the GIL rel
 """
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
+from coterie._core.checks cimport buffer_of, int32_of, text_of
+
 from coterie.errors import ArgumentError
 
 coterie_crc32c_init()     # again, for compilers that cannot run it at load: see crc_soft.h
@@ -15,32 +17,36 @@ cdef inline const uint8_t* start(const uint8_t[::1] data) noexcept:
     return &data[0] if data.shape[0] else <const uint8_t*> b""
 
 
-def crc32c(const uint8_t[::1] data not None):
-    cdef const uint8_t* at = start(data)
+def crc32c(data):
+    cdef const uint8_t[::1] view = buffer_of(data, "data")
+    cdef const uint8_t* at = start(view)
     cdef uint32_t result
     with nogil:
-        result = coterie_crc32c(at, data.shape[0])
+        result = coterie_crc32c(at, view.shape[0])
     return result
 
 
-def _crc32c_soft(const uint8_t[::1] data not None):
+def _crc32c_soft(data):
     """Take the road without the instruction, so that a test can hold the two together."""
-    return coterie_crc32c_soft(start(data), data.shape[0])
+    cdef const uint8_t[::1] view = buffer_of(data, "data")
+    return coterie_crc32c_soft(start(view), view.shape[0])
 
 
-def crc32(const uint8_t[::1] data not None):
-    cdef const uint8_t* at = start(data)
+def crc32(data):
+    cdef const uint8_t[::1] view = buffer_of(data, "data")
+    cdef const uint8_t* at = start(view)
     cdef uint32_t result
     with nogil:
-        result = coterie_crc32(at, data.shape[0])
+        result = coterie_crc32(at, view.shape[0])
     return result
 
 
-def xxh32(const uint8_t[::1] data not None, uint32_t seed=0):
-    cdef const uint8_t* at = start(data)
+def xxh32(data, uint32_t seed=0):
+    cdef const uint8_t[::1] view = buffer_of(data, "data")
+    cdef const uint8_t* at = start(view)
     cdef uint32_t result
     with nogil:
-        result = coterie_xxh32(at, data.shape[0], seed)
+        result = coterie_xxh32(at, view.shape[0], seed)
     return result
 
 
@@ -49,8 +55,9 @@ def java_hash(str text not None):
     return coterie_java_hash(raw, len(raw))
 
 
-def partition_for(str group_id not None, int32_t partitions=50):
-    if partitions <= 0:
-        raise ArgumentError(f"a topic has at least one partition, not {partitions}")
-    cdef bytes raw = group_id.encode("utf-8", "surrogatepass")
-    return coterie_partition_for(coterie_java_hash(raw, len(raw)), partitions)
+def partition_for(group_id, partitions=50):
+    cdef int32_t count = int32_of(partitions, "partitions")
+    if count <= 0:
+        raise ArgumentError(f"a topic has at least one partition, not {count}")
+    cdef bytes raw = text_of(group_id, "group_id").encode("utf-8", "surrogatepass")
+    return coterie_partition_for(coterie_java_hash(raw, len(raw)), count)

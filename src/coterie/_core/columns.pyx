@@ -13,6 +13,7 @@ from coterie._core.batch cimport (
     AHEAD, FAULT_CRC, FAULT_KEY, FAULT_VALUE, FRAME_BATCH, MIN_RECORD_V2, NO_FAULT, V2_HEADER,
     Batch, Frame, Record, Records, crc_holds, frame_batch, frame_to_fault, plausible_base,
     read_marker)
+from coterie._core.checks cimport buffer_of, within
 from coterie._core.commit cimport (
     KEY_ENDS, KEY_GROUP, KEY_OFFSET_MAX, VALUE_V3_SIZE, Commit, check_group_value, is_newer_key,
     read_commit_key, read_commit_value)
@@ -43,6 +44,7 @@ cdef enum:
     RECENT = 64
     RECENT_SHIFT = 58            # of a 64-bit product: its upper bits choose the slot
     SOME_BYTES = 16              # of metadata, copied as one
+    MOST_ROWS = 0x7FFFFFFF       # asked for at once: a count fits 32 bits on disk
     ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
 
 ROW_DTYPES = {
@@ -125,14 +127,14 @@ cdef class Columns:
     cdef uint8_t[::1] bytes_heap
     cdef int64_t bytes_size
 
-    def __cinit__(self, Py_ssize_t capacity, *, bint raw):
+    def __cinit__(self, capacity, *, bint raw):
         self.raw = raw
         self.groups, self.topics = Names(), Names()
         self.faults = []
         self.arrays = {}
         self.heap = np.empty(4096, dtype=np.uint8)
         self.bytes_heap = np.empty(4096 if raw else 1, dtype=np.uint8)
-        self.grow(capacity)
+        self.grow(within(capacity, "capacity", 0, MOST_ROWS))
 
     def __dealloc__(self):
         free(self.batch_rows)
@@ -464,22 +466,25 @@ cdef class Columns:
         out["groups"], out["topics"] = self.groups.strings(), self.topics.strings()
         out["faults"] = self.faults
         out["batches"] = np.empty(self.batch_count, dtype=BATCH_DTYPE)
+        if out["batches"].nbytes != self.batch_count * <Py_ssize_t>sizeof(BatchRow):
+            raise ValueError("BATCH_DTYPE is not that of a BatchRow")
         if self.batch_count:
             memcpy(cnp.PyArray_DATA(out["batches"]), self.batch_rows,
                    self.batch_count * sizeof(BatchRow))
         return out
 
 
-def decode_columns(const uint8_t[::1] data not None, *, bint raw=False, bint check_crc=True):
+def decode_columns(data, *, bint raw=False, bint check_crc=True):
     """See ``columns.pyi``."""
+    cdef const uint8_t[::1] view = buffer_of(data, "data")
     cdef Batch batch
     cdef Frame frame
-    cdef int64_t at = 0, size = data.shape[0]
+    cdef int64_t at = 0, size = view.shape[0]
     cdef Columns columns
     cdef Records scratch = Records.__new__(Records)
     columns = Columns(size // ROW_GUESS, raw=raw)
     while at < size:
-        frame = frame_batch(&data[0], size, at, &batch)
+        frame = frame_batch(&view[0], size, at, &batch)
         at += batch.size
         if frame != FRAME_BATCH:
             columns.note(&batch, frame_to_fault(frame), None, "")

@@ -10,9 +10,10 @@ import cramjam
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from coterie._core.checks cimport buffer_of
 from coterie._core.checksum cimport coterie_xxh32
 
-from coterie.errors import CorruptData
+from coterie.errors import ArgumentError, CorruptData
 
 MAX_SIZE = (1 << 31) - 1      # a Java byte array holds no more
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -53,7 +54,9 @@ cdef int check_codec(int codec, int magic) except -1:
 
 def decompress(int codec, data, int magic=2, Py_ssize_t max_size=MAX_SIZE):
     check_codec(codec, magic)
-    cdef bytes raw = bytes(data)
+    if not 0 <= max_size <= MAX_SIZE:
+        raise ArgumentError(f"max_size must be from 0 to {MAX_SIZE}, not {max_size}")
+    cdef bytes raw = bytes(buffer_of(data, "data"))
     if codec == 0:
         return check_size(raw, max_size)
     try:
@@ -70,7 +73,7 @@ def decompress(int codec, data, int magic=2, Py_ssize_t max_size=MAX_SIZE):
 
 def compress(int codec, data, int magic=2):
     check_codec(codec, magic)
-    cdef bytes raw = bytes(data)
+    cdef bytes raw = bytes(buffer_of(data, "data"))
     if codec == 1:
         return gzip(raw)
     if codec == 2:
@@ -161,7 +164,7 @@ cdef bytes unsnappy(bytes raw, Py_ssize_t max_size):
             raise corrupt(f"snappy chunk of {size} bytes, {len(raw) - at} are left", at - 4)
         block = unsnappy_block(raw[at:at + size], at, left)
         parts.append(block)
-        left -= len(<bytes> block)
+        left -= len(block)
         at += size
     return b"".join(parts)
 
@@ -237,7 +240,7 @@ cdef bytes unlz4(bytes raw, int magic, Py_ssize_t max_size):
                 raise corrupt("lz4 block checksum is wrong", at)
             at += 4
         parts.append(block)
-        left -= len(<bytes> block)
+        left -= len(block)
         if left < 0:
             raise corrupt(f"more than {max_size} bytes after decompression", at)
 

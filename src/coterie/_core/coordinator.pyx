@@ -9,6 +9,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
 
+from coterie._core.checks cimport begin_change, end_use
 from coterie._core.coordinator_base cimport (
     ASSIGNMENT, BY_SIZE, CLEANUP_TIMER, JOIN_TIMER, LOADING, OWNED, PENDING_TIMER,
     PLAIN_COMMIT, RESIGNED, SESSION_TIMER, STATIC_RETURN, SYNC_TIMER, TXN_COMMIT,
@@ -23,7 +24,13 @@ from coterie._core.group cimport NO_TIMER, GroupMetadata, MemberMetadata, Pendin
 
 from coterie._core.group import Garbage, Thrown
 from coterie._core.load import load
-from coterie.errors import CorruptData, CoterieError, TraceError
+from coterie.errors import ArgumentError, CorruptData, CoterieError, TraceError, shown
+
+cdef extern from "Python.h":
+    int Py_EnterRecursiveCall(const char* where) except *
+    void Py_LeaveRecursiveCall()
+
+cdef str THE_COORDINATOR = "the coordinator"
 
 cdef enum:
     BEATS = 256                    # heartbeats of a trace between two looks for a signal
@@ -46,6 +53,11 @@ cdef class Trace:
         return self.count
 
     cdef int32_t intern(self, name) except -1:
+        if name is not None and type(name) is not str:
+            if not isinstance(name, str):
+                raise ArgumentError(f"member_id must be a string, not {shown(name)}")
+            self.objects.append(name)        # sugar: a text of its own, equal to no other
+            return <int32_t>len(self.objects) - 1
         found = self.index.get(name)
         if found is None:
             found = self.index[name] = len(self.objects)
@@ -93,7 +105,11 @@ cdef class Trace:
 cdef object _desugar(value, dict told):
     """`value` with every MemberOf (see requests.py) replaced by the id that it stands for."""
     if type(value) is tuple:
-        return tuple([_desugar(item, told) for item in value])
+        Py_EnterRecursiveCall(b" in a trace's details")
+        try:
+            return tuple([_desugar(item, told) for item in value])
+        finally:
+            Py_LeaveRecursiveCall()
     if type(value) is dict:
         return {_desugar(key, told): item for key, item in value.items()}
     request_id = getattr(value, "request_id", None)
@@ -193,11 +209,11 @@ cdef class Coordinator(Offsets):
             self.load_error = str(error)
             return 0
         for group_id, value in loaded.items():
-            group = <GroupMetadata>value
+            group = <GroupMetadata?>value
             group.slot = self.new_slot(group)
             group.ties_as_kafka = self.ties_as_kafka
             self.groups[group_id] = group
-            for producer_id in group.offsets.pending_txn:
+            for producer_id in group.offsets.waiting_txn:
                 self.open_groups.setdefault(producer_id, {})[group_id] = None
             for each in group.members.values():
                 member = <MemberMetadata>each
@@ -217,13 +233,13 @@ cdef class Coordinator(Offsets):
 
     cdef int fire(self, int kind, object owner) except -1:
         if kind == SESSION_TIMER:
-            return self.session_due(<MemberMetadata>owner)
+            return self.session_due(<MemberMetadata?>owner)
         if kind == PENDING_TIMER:
-            return self.pending_due(<PendingId>owner)
+            return self.pending_due(<PendingId?>owner)
         if kind == JOIN_TIMER:
-            return self.join_due(<GroupMetadata>owner)
+            return self.join_due(<GroupMetadata?>owner)
         if kind == SYNC_TIMER:
-            return self.sync_due(<GroupMetadata>owner)
+            return self.sync_due(<GroupMetadata?>owner)
         # Armed before the clean-up, so that the rhythm does not depend on what it does.
         self.arm(NO_TIMER, CLEANUP_TIMER, 0, self.check_interval_ms)
         return self.clean_up()
@@ -240,35 +256,55 @@ cdef class Coordinator(Offsets):
     def call(self, int op, int64_t id, str group_id, int32_t generation_id, str member_id,
              str instance, tuple details):
         """Handle one request now, then what is due at once: whole, whatever signal comes."""
-        self.dispatch(op, id, group_id, generation_id, member_id, instance, details)
-        self.advance_to(self.wheel.clock_ms, False)
+        begin_change(&self.users, THE_COORDINATOR)
+        try:
+            self.dispatch(op, id, group_id, generation_id, member_id, instance, details)
+            self.advance_to(self.wheel.clock_ms, False)
+        finally:
+            end_use(&self.users)
 
     def advance(self, int64_t now_ms):
-        self.advance_to(now_ms, True)
+        begin_change(&self.users, THE_COORDINATOR)
+        try:
+            self.advance_to(now_ms, True)
+        finally:
+            end_use(&self.users)
 
     def next_deadline_ms(self):
         return self.wheel.next_deadline_ms()
 
     def complete(self, AppendOp op not None, int error, int64_t base_offset):
+        if op.machine is not self:
+            raise CoterieError("this append is none of this coordinator's")
+        begin_change(&self.users, THE_COORDINATOR)
         try:
-            self.settle(op, error, base_offset)
-        except Thrown:                 # in the thread of the append
-            pass
-        self.advance_to(self.wheel.clock_ms, False)
+            try:
+                self.settle(op, error, base_offset)
+            except Thrown:                 # in the thread of the append
+                pass
+            self.advance_to(self.wheel.clock_ms, False)
+        finally:
+            end_use(&self.users)
 
     def import_log(self, batches):
         """Put batches into an empty log and load it."""
-        for batch in batches:
-            self.write(batch[5], batch[1], batch[2], batch[3], batch[4], batch[0])
-        self.load_log()
+        begin_change(&self.users, THE_COORDINATOR)
+        try:
+            for batch in batches:
+                self.write(batch[5], batch[1], batch[2], batch[3], batch[4], batch[0])
+            self.load_log()
+        finally:
+            end_use(&self.users)
 
     def play(self, Trace trace not None):
         """Run every event, then what is due at the last one's time."""
+        begin_change(&self.users, THE_COORDINATOR)
         self.strict = True
         try:
             return self.play_all(trace)
         finally:
             self.strict = False
+            end_use(&self.users)
 
     cdef Effects play_all(self, Trace trace):
         cdef Py_ssize_t n
@@ -288,9 +324,9 @@ cdef class Coordinator(Offsets):
                 if trace.sugar:
                     self.dispatch_sugar(event, objects)
                     continue
-                self.dispatch(event.op, event.id, <str>objects[event.group],
-                              event.generation_id, <str>objects[event.member],
-                              <str>objects[event.instance], <tuple>objects[event.details])
+                self.dispatch(event.op, event.id, objects[event.group], event.generation_id,
+                              objects[event.member], objects[event.instance],
+                              objects[event.details])
             except (CoterieError, ValueError) as error:
                 raise TraceError(str(error), line=trace.lines[n]) from error
         if trace.count:
@@ -313,6 +349,12 @@ cdef class Coordinator(Offsets):
             event.op, event.id, objects[event.group], event.generation_id,
             _desugar(objects[event.member], self.told), objects[event.instance],
             _desugar(objects[event.details], self.told))
+
+    def group(self, str group_id not None):
+        return self.groups.get(group_id)
+
+    def all_groups(self):
+        return list(self.groups.values())
 
     def take_effects(self):
         """What was done since the last taking, as rows; the next rows go into new ones."""

@@ -76,7 +76,10 @@ cdef enum CauseCode:               # the order of values.Cause
     BY_COMPLETED = 11
     BY_CLEANUP = 12
 
+cdef class Machine
+
 cdef class AppendOp:
+    cdef Machine machine           # whose append it is
     cdef readonly int kind
     cdef GroupMetadata group
     cdef readonly tuple records
@@ -96,9 +99,9 @@ cdef class AppendOp:
     cdef list answers              # of a commit: [(partition key, error)], in order
 
 cdef class Machine:
-    cdef readonly TimerWheel wheel
+    cdef TimerWheel wheel
     cdef readonly Effects effects
-    cdef readonly dict groups
+    cdef dict groups               # group id -> GroupMetadata
     cdef int availability
     cdef list owners               # by slot: what a timer's key names
     cdef list free_slots
@@ -121,6 +124,7 @@ cdef class Machine:
     cdef int64_t check_interval_ms
     cdef bint behaviour_24
     cdef bint periodic_cleanup
+    cdef int users                 # see `begin_change`
     cdef bint strict               # a trace is played: metadata on which Kafka throws ends it
     cdef bint ties_as_kafka
     cdef readonly int64_t session_evictions    # members that were removed, by why

@@ -9,6 +9,7 @@ cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int16_t, int64_t
 
+from coterie._core.checks cimport text_of
 from coterie._core.effects cimport APPEND, RESPONSE, TRANSITION, UNANSWERED, Effects
 from coterie._core.group cimport (DEAD, NO_JOIN, NO_TIMER, GroupMetadata, MemberMetadata,
                                   PendingId, Request)
@@ -16,11 +17,12 @@ from coterie._core.timers cimport TimerWheel
 
 from bisect import bisect_left
 
-from coterie.errors import ArgumentError, CoterieError
+from coterie.errors import ArgumentError, CoterieError, shown
 
 
 cdef int64_t LATEST_MS = <int64_t>1 << 60      # a deadline from here still fits an int64
 cdef int64_t NEVER_MS = <int64_t>1 << 62       # beyond any time; from LATEST_MS it still fits
+cdef int64_t LATEST_OFFSET = <int64_t>1 << 62  # and so does what is counted on from here
 
 
 @cython.final
@@ -29,7 +31,7 @@ cdef class AppendOp:
 
     @property
     def group_id(self):
-        return self.group.group_id
+        return None if self.group is None else self.group.group_id
 
 
 cdef AppendOp make_append(int kind, GroupMetadata group, tuple records):
@@ -69,6 +71,8 @@ cdef class Machine:
     """See ``coordinator.pyi``."""
 
     def __cinit__(self, settings, int64_t now_ms=0, member_ids=None, bint deferred=False):
+        if now_ms > LATEST_MS:
+            raise ArgumentError(f"now_ms must be at most {LATEST_MS} ms, not {now_ms}")
         self.wheel = TimerWheel(now_ms)
         self.effects = Effects()
         self.groups = {}
@@ -238,7 +242,8 @@ cdef class Machine:
             raise CoterieError(f"member_ids({prefix!r:.60}) raised {error!r:.120}") from error
         if not isinstance(given, str) or not given:
             raise CoterieError(f"member_ids({prefix!r:.60}) must return a member id, not "
-                               f"{given!r:.60}")
+                               f"{shown(given)}")
+        given = text_of(given, "a member id")      # of no subclass, which compares as it likes
         if not 0 < utf8_length(given) <= LONGEST:
             raise CoterieError(f"member_ids({prefix!r:.60}) must return at most {LONGEST} bytes "
                                f"of UTF-8, not {given!r:.60}")
@@ -246,7 +251,7 @@ cdef class Machine:
                 or given in group.pending_sync):
             raise CoterieError(f"member_ids({prefix!r:.60}) returned {given!r:.60}, which group "
                                f"{group.group_id!r:.60} has already")
-        return str(given)
+        return given
 
     cdef int touch(self, GroupMetadata group, MemberMetadata member, int64_t delay_ms) except -1:
         """Start the session anew. Where the try-test holds at once no timer is left armed."""
@@ -257,6 +262,7 @@ cdef class Machine:
         return 0
 
     cdef int append(self, AppendOp op) except -1:
+        op.machine = self
         if self.deferred:
             self.appends.append(op)
             return 0
@@ -292,6 +298,8 @@ cdef class Machine:
     cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1:
         """Where in the log a batch of so many records goes; it must not run into another."""
         cdef Py_ssize_t at
+        if base_offset > LATEST_OFFSET:
+            raise ArgumentError(f"base_offset must be at most {LATEST_OFFSET}, not {base_offset}")
         if base_offset < 0 or base_offset >= self.log_end:
             return len(self.log)
         at = bisect_left(self.log, base_offset, key=_base_offset)

@@ -115,7 +115,7 @@ cdef class Members(Rebalancer):
         cdef bint same
         if group.state == PREPARING_REBALANCE:
             return self.park_join(group, member, request, details)
-        same = member.protocols == <tuple>details[1]
+        same = member.protocols == <tuple?>details[1]
         if same and (group.state == COMPLETING_REBALANCE or not leads):
             return self.answer(request, NONE, join_result(
                 group, member.member_id, group.leader_id, False,
@@ -330,7 +330,7 @@ cdef class Members(Rebalancer):
         if group is not None and group.state == DEAD:
             return self.respond(id, LEAVE_GROUP, COORDINATOR_NOT_AVAILABLE, None)
         for entry in leaving:
-            member_id, instance = <tuple>entry
+            member_id, instance = <tuple?>entry
             left.append((member_id, instance, UNKNOWN_MEMBER_ID if group is None
                          else self.leave_one(group, member_id, instance)))
         return self.respond(id, LEAVE_GROUP, NONE, tuple(left))

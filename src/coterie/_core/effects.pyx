@@ -118,7 +118,7 @@ cdef tuple partition_errors(payload):
     return tuple([values.PartitionError(key[0], key[1], ERRORS[code]) for key, code in payload])
 
 
-cpdef object response_of(int op, int code, payload):
+cdef object response_of(int op, int code, payload):
     """The response object of a row."""
     error = ERRORS[code]
     if op == JOIN_GROUP:

@@ -6,11 +6,12 @@ is the caller's mistake: a CoterieError that names the field. Cost: one pass, a 
 from binascii import Error as Base64Error
 from binascii import a2b_base64
 
+from coterie._core.checks cimport bytes_of, dict_of, int64_or_none, items_of, text_of, within
 from coterie._core.fields cimport (
     ARRAY, BYTES, INT8, INT16, INT32, INT64, STRING, STRUCT, UUID, Field, Layout)
 
 from coterie._core.fields import ASSIGNMENTS, KEYS, SUBSCRIPTIONS, VALUES
-from coterie.errors import CoterieError
+from coterie.errors import CoterieError, shown
 
 cdef dict KEY_LAYOUTS = KEYS
 cdef dict VALUE_LAYOUTS = VALUES
@@ -20,11 +21,11 @@ cdef enum:
 
 cdef bytes fixed(object value, Py_ssize_t size, Field field, bint signed):
     if not isinstance(value, int):
-        raise CoterieError(f"{field.name}: {value!r} is no whole number")
+        raise CoterieError(f"{field.name}: {shown(value)} is no whole number")
     try:
-        return value.to_bytes(size, "big", signed=signed)
+        return int.to_bytes(value, size, "big", signed=signed)
     except OverflowError:
-        raise CoterieError(f"{field.name}: {value} does not fit {8 * size} bits") from None
+        raise CoterieError(f"{field.name}: {shown(value)} does not fit {8 * size} bits") from None
 
 
 cdef bytes uvarint(Py_ssize_t value):
@@ -45,9 +46,9 @@ cdef bytes length_of(object size, Py_ssize_t width, bint flexible):
 
 cdef int write_string(list out, Field field, object value, bint flexible) except -1:
     if not isinstance(value, str):
-        raise CoterieError(f"{field.name}: {value!r} is no text")
+        raise CoterieError(f"{field.name}: {shown(value)} is no text")
     # A surrogate alone has no UTF-8: Java writes a question mark.
-    cdef bytes raw = value.encode("utf-8", "replace")
+    cdef bytes raw = text_of(value, field.name).encode("utf-8", "replace")
     if len(raw) > STRING_MAX:
         raise CoterieError(f"{field.name}: {len(raw)} bytes, a text has {STRING_MAX} at most")
     out.append(length_of(len(raw), 2, flexible))
@@ -67,10 +68,14 @@ cdef int write_field(list out, Field field, object value, bint flexible) except 
         write_string(out, field, value, flexible)
     elif field.op == BYTES:
         if not isinstance(value, bytes):
-            raise CoterieError(f"{field.name}: {value!r} is no bytes object")
+            raise CoterieError(f"{field.name}: {shown(value)} is no bytes object")
+        value = bytes_of(value, field.name)
         out.append(length_of(len(value), 4, flexible))
         out.append(value)
     elif field.op == ARRAY:
+        if isinstance(value, (str, bytes, dict)):
+            raise CoterieError(f"{field.name}: {shown(value)} is no list")
+        value = items_of(value, field.name)
         out.append(length_of(len(value), 4, flexible))
         for item in value:
             write_field(out, field.item, item, flexible)
@@ -96,19 +101,21 @@ cdef bytes number(Field field, object value):
 
 
 cdef bytes uuid_bytes(Field field, object value):
-    try:
-        raw = a2b_base64(value.replace("-", "+").replace("_", "/") + "==")
-    except (AttributeError, Base64Error, ValueError):
-        raw = b""
+    raw = b""
+    if isinstance(value, str):
+        try:
+            raw = a2b_base64(value.replace("-", "+").replace("_", "/") + "==")
+        except (Base64Error, ValueError):
+            pass
     if len(raw) != 16:
-        raise CoterieError(f"{field.name}: {value!r} is no uuid as Kafka prints it")
+        raise CoterieError(f"{field.name}: {shown(value)} is no uuid as Kafka prints it")
     return raw
 
 
 cdef int write_struct(list out, Layout layout, object data) except -1:
     cdef Field field
     if not isinstance(data, dict):
-        raise CoterieError(f"{data!r} stands where a struct is needed")
+        raise CoterieError(f"{shown(data)} stands where a struct is needed")
     for field in layout.fields:
         if field.name not in data:
             raise CoterieError(f"{field.name} is missing")
@@ -121,11 +128,13 @@ cdef int write_struct(list out, Layout layout, object data) except -1:
 cdef int write_tagged(list out, Layout layout, dict data) except -1:
     """Known tagged fields that are not their default, and the bytes of unknown ones, by tag."""
     cdef Field field
-    cdef dict tags = dict(data.get("tagged_fields", ()))
+    cdef dict tags = {
+        within(tag, "a tag of tagged_fields", 0, 0xFFFFFFFF): bytes_of(raw, "a tagged field")
+        for tag, raw in dict_of(data.get("tagged_fields", {}), "tagged_fields").items()}
     cdef list parts
     for field in layout.tagged:
         value = data.get(field.name, field.default)
-        if value == field.default and not field.always:
+        if type(value) is type(field.default) and value == field.default and not field.always:
             continue
         parts = []
         if field.op == STRUCT:
@@ -144,47 +153,51 @@ cdef int write_tagged(list out, Layout layout, dict data) except -1:
 cdef object version_of(dict message, Py_ssize_t count):
     version = message.get("version")
     if not isinstance(version, int) or not 0 <= version < count:
-        raise CoterieError(f"version {version!r} is unknown")
+        raise CoterieError(f"version {shown(version)} is unknown")
     return version
 
 
 cdef bytes write_message(object version, Layout layout, dict message):
-    cdef list out = [version.to_bytes(2, "big", signed=True)]
+    cdef list out = [int.to_bytes(version, 2, "big", signed=True)]
+    if "data" not in message:
+        raise CoterieError("data is missing")
     write_struct(out, layout, message["data"])
     return b"".join(out)
 
 
-def encode_key(dict key not None):
-    if "raw" in key:
-        return key["raw"]
-    layout = KEY_LAYOUTS.get(key.get("version"))
-    if layout is None:
-        raise CoterieError(f"version {key.get('version')!r} is unknown")
-    return write_message(key["version"], layout, key)
+def encode_key(key):
+    cdef dict message = dict_of(key, "key")
+    if "raw" in message:
+        return bytes_of(message["raw"], "raw")
+    version = version_of(message, max(KEY_LAYOUTS) + 1)
+    if version not in KEY_LAYOUTS:
+        raise CoterieError(f"version {version} is unknown")
+    return write_message(version, <Layout?>KEY_LAYOUTS[version], message)
 
 
-def encode_value(object key_version, dict value):
+def encode_value(key_version, value):
+    cdef object of_key = int64_or_none(key_version, "key_version")
     if value is None:
         return None
-    if "raw" in value:
-        return value["raw"]
-    cdef list layouts = VALUE_LAYOUTS.get(key_version, [])
-    version = version_of(value, len(layouts))
-    return write_message(version, layouts[version], value)
+    cdef dict message = dict_of(value, "value")
+    if "raw" in message:
+        return bytes_of(message["raw"], "raw")
+    cdef list layouts = VALUE_LAYOUTS.get(of_key, [])
+    version = version_of(message, len(layouts))
+    return write_message(version, <Layout?>layouts[version], message)
 
 
-cdef bytes encode_protocol(dict message, list layouts):
-    if message is None:
+cdef bytes encode_protocol(object given, str name, list layouts):
+    if given is None:
         return b""
-    version = message.get("version")
-    if not isinstance(version, int) or not 0 <= version <= 32767:
-        raise CoterieError(f"version {version!r} is unknown")
-    return write_message(version, layouts[min(version, 3)], message)
+    cdef dict message = dict_of(given, name)
+    version = version_of(message, 32768)
+    return write_message(version, <Layout?>layouts[min(version, 3)], message)
 
 
-def encode_subscription(dict subscription):
-    return encode_protocol(subscription, SUBSCRIPTIONS)
+def encode_subscription(subscription):
+    return encode_protocol(subscription, "subscription", SUBSCRIPTIONS)
 
 
-def encode_assignment(dict assignment):
-    return encode_protocol(assignment, ASSIGNMENTS)
+def encode_assignment(assignment):
+    return encode_protocol(assignment, "assignment", ASSIGNMENTS)

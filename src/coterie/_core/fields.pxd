@@ -27,4 +27,4 @@ cdef class Layout:
     cdef list tagged         # by tag
     cdef bint flexible       # compact lengths, and tagged fields at the end of every struct
 
-cpdef Layout layout_of(tuple table, int version, bint flexible)
+cdef Layout layout_of(tuple table, int version, bint flexible)

@@ -133,7 +133,7 @@ cdef Field field_of(str name, kind, int version, bint flexible):
     return field
 
 
-cpdef Layout layout_of(tuple table, int version, bint flexible):
+cdef Layout layout_of(tuple table, int version, bint flexible):
     """The fields that one version has. Cost: a walk of the table; done at import."""
     cdef Layout layout = Layout.__new__(Layout)
     cdef Field field

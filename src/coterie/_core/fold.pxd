@@ -48,7 +48,11 @@ cdef class PartitionFold:
     cdef int64_t batch_count, record_count, byte_count
     cdef int64_t first_offset, last_offset, max_timestamp, first_timestamp
     cdef bint gap
+    cdef int users                       # see `begin_change`
 
+    cdef Entry* entry_at(self, object index) except NULL
+    cdef int scan_piece(self, const uint8_t[::1] data, str file, int64_t position,
+                        int64_t expected_offset) except -1
     cdef int run(self, const uint8_t* data, int64_t size) except -1
     cdef int frame_fault(self, int frame, const Batch* batch) except -1
     cdef int fault_at(self, int kind, const Batch* batch, object offset, str detail) except -1

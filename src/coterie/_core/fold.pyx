@@ -10,6 +10,8 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
+from coterie._core.checks cimport (
+    begin_change, buffer_of, end_use, int64_of, int64_or_none, text_of, texts_of, within)
 from coterie._core.batch cimport (
     FAULT_CRC, FAULT_KEY, FAULT_MARKER, FAULT_VALUE,
     FRAME_BATCH, FRAME_END, FRAME_LENGTH, FRAME_MAGIC, FRAME_SHORT, FRAME_TAIL, MARKER_ABORT,
@@ -47,8 +49,10 @@ cdef enum:
     LEFT_OUT = 6                 # later than the time asked for
 
 cdef int64_t MAX_MS = 0x7FFFFFFFFFFFFFFF
+cdef int64_t FURTHEST = <int64_t>1 << 62      # a place in a file, to which a piece's may be added
 
 FRAME_DETAIL = {
+    FRAME_BATCH: "the stored checksum does not hold",      # what recovery cuts a whole batch for
     FRAME_TAIL: "bytes after the last batch",
     FRAME_LENGTH: "a batch length below 14 or beyond the end of the file",
     FRAME_MAGIC: "a magic outside 0-2",
@@ -60,18 +64,17 @@ FRAME_DETAIL = {
 cdef class PartitionFold:
     """See ``fold.pyi``."""
 
-    def __cinit__(self, *, str on_fault="skip", object at_ms=None, object only=None,
-                  bint history=False):
-        if on_fault not in ON_FAULT:
+    def __cinit__(self, *, on_fault="skip", at_ms=None, only=None, bint history=False):
+        if text_of(on_fault, "on_fault") not in ON_FAULT:
             raise ArgumentError(f"on_fault must be one of {', '.join(ON_FAULT)}, not {on_fault!r}")
         table_init(&self.table)
         near_init(&self.near)
         self.records = Records.__new__(Records)
         self.on_fault = ON_FAULT[on_fault]
-        self.at_ms = at_ms
+        self.at_ms = int64_or_none(at_ms, "at_ms")
         self.until_ms = MAX_MS if at_ms is None else at_ms
         self.only = None if only is None else frozenset(
-            name.encode("utf-8", "surrogatepass") for name in only)
+            name.encode("utf-8", "surrogatepass") for name in texts_of(only, "only"))
         self.producers, self.groups, self.newer, self.unknown = {}, {}, {}, {}
         self.faults, self.segments = [], []
         self.history = [] if history else None
@@ -87,11 +90,27 @@ cdef class PartitionFold:
     def key_count(self):
         return self.table.count
 
-    def scan(self, const uint8_t[::1] data not None, *, str file="", int64_t position=0,
-             int64_t expected_offset=-1):
+    cdef Entry* entry_at(self, object index) except NULL:
+        """The entry that a pending commit names; whoever has the fold may write other numbers."""
+        return &self.table.entries[within(index, "the index of a key", 0,
+                                          <int64_t>self.table.count - 1)]
+
+    def scan(self, data, *, file="", position=0, expected_offset=-1):
         """See ``fold.pyi``."""
+        cdef const uint8_t[::1] view = buffer_of(data, "data")
+        cdef str name = text_of(file, "file")
+        cdef int64_t start = within(position, "position", 0, FURTHEST)
+        cdef int64_t expected = int64_of(expected_offset, "expected_offset")
+        begin_change(&self.users, "this partial state")
+        try:
+            self.scan_piece(view, name, start, expected)
+        finally:
+            end_use(&self.users)
+
+    cdef int scan_piece(self, const uint8_t[::1] data, str file, int64_t position,
+                        int64_t expected_offset) except -1:
         if self.failed or self.cut or self.stopped:
-            return
+            return 0
         self.file = file
         self.base_position = position
         self.expected_offset = expected_offset
@@ -108,6 +127,7 @@ cdef class PartitionFold:
             file, position, self.byte_count, self.batch_count, self.record_count,
             self.first_offset, self.last_offset, self.max_timestamp, bool(self.gap),
             self.first_timestamp])
+        return 0
 
     cdef int seal(self) except -1:
         """Copy what is borrowed from the piece's bytes, which may go now."""
@@ -130,7 +150,7 @@ cdef class PartitionFold:
             at += batch.size
             if self.on_fault == RECOVER and self.recovery_cuts(frame, &batch):
                 self.cut = True
-                self.frame_fault(frame if frame != FRAME_BATCH else FRAME_SHORT, &batch)
+                self.frame_fault(frame, &batch)
             elif frame == FRAME_END:
                 break
             elif frame != FRAME_BATCH:
@@ -176,10 +196,7 @@ cdef class PartitionFold:
         return frame != FRAME_END
 
     cdef int frame_fault(self, int frame, const Batch* batch) except -1:
-        detail = FRAME_DETAIL[frame]
-        if frame == FRAME_SHORT and self.cut and crc_holds(batch) is False:
-            detail = "the stored checksum does not hold"
-        return self.fault_at(frame_to_fault(frame), batch, None, detail)
+        return self.fault_at(frame_to_fault(frame), batch, None, FRAME_DETAIL[frame])
 
     cdef int fault_at(self, int kind, const Batch* batch, object offset, str detail) except -1:
         """Note a fault, and what it means for the rest of the partition."""
@@ -377,7 +394,7 @@ cdef class PartitionFold:
                 if pending is None:
                     continue
                 _metadata = unpack_value(pending, &value)
-                entry = &self.table.entries[<int64_t>index]
+                entry = self.entry_at(index)
                 if set_if_newer(entry, &value, self.seq) and own_metadata(entry) != 0:
                     raise MemoryError
         if producer.first_seq < 0:

@@ -15,7 +15,7 @@ from coterie._core.cursor cimport (
     read_uvarint, skip_tags)
 
 from coterie._core.text import decode_utf8
-from coterie.errors import CorruptData
+from coterie.errors import CorruptData, shown
 
 GENERATION_FIELDS = (
     "log_offset", "timestamp", "tombstone", "protocol_type", "generation", "protocol", "leader",
@@ -187,6 +187,8 @@ class GroupLog:
         return twin
 
     def absorb(self, later):
+        if not isinstance(later, GroupLog):
+            raise TypeError(f"later must be a GroupLog, not {shown(later)}")
         self.changes.append(
             change(self.last, self._last_view(), later.first, GroupView(later.first[2])))
         self.changes.extend(later.changes)

@@ -51,7 +51,7 @@ cdef class MemberMetadata:
     cdef int64_t timer                         # handle of the session timer, or NO_TIMER
     cdef Py_ssize_t slot                       # what the wheel calls it
 
-    cpdef bytes metadata(self, str protocol)
+    cdef bytes metadata_of(self, str protocol)
 
 cdef class GroupMetadata:
     cdef readonly str group_id

@@ -5,13 +5,15 @@ the order in which members were added (a static member with a new id is added an
 Source: GroupMetadata.scala, MemberMetadata.scala; rules: coordinator.md, sections 2 to 6.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 
+from coterie._core.checks cimport (
+    bytes_of, int32_of, int64_of, pairs_of, text_of, text_or_none, texts_of)
 from coterie._core.offsets cimport OffsetMap
 from coterie._core.subscription cimport READ, UNREADABLE, Readable, read_topics
 from coterie._core.votes cimport ProtocolCounts, most_voted
 
-from coterie.errors import CoterieError
+from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.values import GroupOverview, GroupSummary, MemberSummary
 
 
@@ -58,20 +60,26 @@ cdef class PendingId:
 cdef class MemberMetadata:
     """See ``group.pyi``."""
 
-    def __init__(self, str member_id not None, str group_instance_id, str client_id not None,
-                 str client_host not None, int32_t rebalance_timeout_ms,
-                 int32_t session_timeout_ms, str protocol_type, protocols,
-                 bytes assignment=b""):
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.protocol_type = protocol_type
-        self.protocols = protocols if type(protocols) is tuple else tuple(protocols)
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.assignment = assignment
+    def __cinit__(self):
+        self.member_id = self.client_id = self.client_host = ""
+        self.protocols = ()
+        self.assignment = b""
         self.timer = NO_TIMER
+
+    def __init__(self, member_id, group_instance_id, client_id, client_host,
+                 rebalance_timeout_ms, session_timeout_ms, protocol_type, protocols,
+                 assignment=b""):
+        if self.group is not None:
+            raise CoterieError(f"{self.member_id!r} is a member of {self.group.group_id!r} already")
+        self.member_id = text_of(member_id, "member_id")
+        self.group_instance_id = text_or_none(group_instance_id, "group_instance_id")
+        self.client_id = text_of(client_id, "client_id")
+        self.client_host = text_of(client_host, "client_host")
+        self.protocol_type = text_or_none(protocol_type, "protocol_type")
+        self.protocols = pairs_of(protocols, "protocols")
+        self.rebalance_timeout_ms = int32_of(rebalance_timeout_ms, "rebalance_timeout_ms")
+        self.session_timeout_ms = int32_of(session_timeout_ms, "session_timeout_ms")
+        self.assignment = bytes_of(assignment, "assignment")
 
     @property
     def is_static_member(self):
@@ -86,21 +94,25 @@ cdef class MemberMetadata:
         return self.awaiting_sync is not None
 
     def matches(self, protocols):
-        return self.protocols == tuple(protocols)
+        return self.protocols == pairs_of(protocols, "protocols")
 
-    cpdef bytes metadata(self, str protocol):
+    def metadata(self, protocol):
+        return self.metadata_of(text_of(protocol, "protocol"))
+
+    cdef bytes metadata_of(self, str protocol):
         for entry in self.protocols:
-            if (<tuple>entry)[0] == protocol:
-                return (<tuple>entry)[1]
+            if (<tuple?>entry)[0] == protocol:
+                return (<tuple?>entry)[1]
         raise Thrown(f"member {self.member_id} does not support protocol {protocol!r}")
 
     def vote(self, candidates):
+        cdef tuple names = texts_of(candidates, "candidates")
         for name, _ in self.protocols:
-            if name in candidates:
+            if name in names:
                 return name
         raise CoterieError(f"member {self.member_id} supports none of the candidates")
 
-    def summary(self, str protocol=None):
+    def summary(self, protocol=None):
         return MemberSummary(
             self.member_id, self.group_instance_id, self.client_id, self.client_host,
             b"" if protocol is None else self.metadata(protocol),
@@ -114,10 +126,9 @@ cdef class MemberMetadata:
 cdef class GroupMetadata:
     """See ``group.pyi``."""
 
-    def __init__(self, str group_id not None, int64_t now_ms=0):
-        self.group_id = group_id
+    def __cinit__(self):
+        self.group_id = ""
         self.state = EMPTY
-        self.current_state_timestamp = now_ms
         self.members = {}
         self.static_members = {}
         self.pending_members = {}
@@ -125,6 +136,11 @@ cdef class GroupMetadata:
         self.counts = ProtocolCounts()
         self.offsets = OffsetMap()
         self.join_timer = self.sync_timer = NO_TIMER
+
+    def __init__(self, group_id, now_ms=0):
+        cdef str name = text_of(group_id, "group_id")
+        self.current_state_timestamp = int64_of(now_ms, "now_ms")
+        self.group_id = name
 
     cdef MemberMetadata get(self, str member_id):
         return <MemberMetadata>self.members.get(member_id)
@@ -148,7 +164,7 @@ cdef class GroupMetadata:
             return False
         cdef Py_ssize_t size = len(self.members)
         for entry in protocols:
-            if self.counts.is_candidate((<tuple>entry)[0], size):
+            if self.counts.is_candidate((<tuple?>entry)[0], size):
                 return True
         return False
 
@@ -253,7 +269,7 @@ cdef class GroupMetadata:
     cdef int next_generation(self, int64_t now_ms) except -1:
         """Start a generation. Where Kafka's code throws the group stays stuck in
         PreparingRebalance with its generation raised."""
-        self.generation_id += 1
+        self.generation_id = <int32_t>(<uint32_t>self.generation_id + 1)     # wraps, as Java's int
         if self.members:
             self.protocol_name = self.vote()
             if self.subscribe() == UNREADABLE:
@@ -279,7 +295,7 @@ cdef class GroupMetadata:
             return READ
         for value in self.members.values():
             member = <MemberMetadata>value
-            metadata = member.metadata(self.protocol_name)
+            metadata = member.metadata_of(self.protocol_name)
             if metadata is last:
                 continue
             last = metadata
@@ -299,7 +315,7 @@ cdef class GroupMetadata:
         for value in self.members.values():
             member = <MemberMetadata>value
             entries.append((member.member_id, member.group_instance_id,
-                            member.metadata(self.protocol_name)))
+                            member.metadata_of(self.protocol_name)))
         return tuple(entries)
 
     # Kafka's methods by name, for callers in Python.
@@ -345,44 +361,58 @@ cdef class GroupMetadata:
     def can_rebalance(self):
         return self.can_go_to(PREPARING_REBALANCE)
 
-    def is_in(self, str state not None):
-        return STATE_NAMES[self.state] == state
+    def is_in(self, state):
+        return STATE_NAMES[self.state] == text_of(state, "state")
 
-    def transition_to(self, str state not None, int64_t now_ms):
-        if state not in STATE_NAMES:
+    def transition_to(self, state, now_ms):
+        if text_of(state, "state") not in STATE_NAMES:
             raise CoterieError(f"{state!r} is no state of a group: {', '.join(STATE_NAMES)}")
-        self.enter(STATE_NAMES.index(state), now_ms)
+        self.enter(STATE_NAMES.index(state), int64_of(now_ms, "now_ms"))
 
-    def has(self, str member_id not None):
-        return member_id in self.members
+    def has(self, member_id):
+        return text_of(member_id, "member_id") in self.members
 
-    def is_leader(self, str member_id not None):
-        return self.leader_id == member_id
+    def is_leader(self, member_id):
+        return self.leader_id == text_of(member_id, "member_id")
 
-    def member(self, str member_id not None):
-        return self.get(member_id)
+    def member(self, member_id):
+        return self.get(text_of(member_id, "member_id"))
 
-    def add(self, MemberMetadata member not None):
-        self.add_member(member, None)
+    def add(self, member):
+        cdef MemberMetadata new = a_member(member)
+        if new.member_id in self.members:
+            raise CoterieError(f"{new.member_id!r} is a member of {self.group_id!r} already")
+        if new.group is not None and new.group.get(new.member_id) is new:
+            raise CoterieError(f"{new.member_id!r} is a member of {new.group.group_id!r}")
+        self.add_member(new, None)
 
-    def remove(self, str member_id not None):
-        self.remove_member(member_id)
+    def remove(self, member_id):
+        self.remove_member(text_of(member_id, "member_id"))
 
-    def update_member(self, MemberMetadata member not None, protocols,
-                      int32_t rebalance_timeout_ms, int32_t session_timeout_ms):
-        self.change_member(member, tuple(protocols), rebalance_timeout_ms, session_timeout_ms,
-                           member.awaiting_join)
+    def update_member(self, member, protocols, rebalance_timeout_ms, session_timeout_ms):
+        cdef MemberMetadata known = a_member(member)
+        cdef tuple names = pairs_of(protocols, "protocols")
+        if self.get(known.member_id) is not known:
+            raise CoterieError(f"{known.member_id!r} is not a member of {self.group_id!r}")
+        self.change_member(known, names, int32_of(rebalance_timeout_ms, "rebalance_timeout_ms"),
+                           int32_of(session_timeout_ms, "session_timeout_ms"),
+                           known.awaiting_join)
 
-    def replace_static_member(self, str group_instance_id not None, str old_member_id not None,
-                              str new_member_id not None):
-        cdef MemberMetadata member = self.get(old_member_id)
-        if member is None or member.group_instance_id != group_instance_id:
-            raise CoterieError(f"{old_member_id!r} is not the member of {group_instance_id!r}")
-        self.rename_member(member, new_member_id)
+    def replace_static_member(self, group_instance_id, old_member_id, new_member_id):
+        cdef str instance = text_of(group_instance_id, "group_instance_id")
+        cdef str old_id = text_of(old_member_id, "old_member_id")
+        cdef str new_id = text_of(new_member_id, "new_member_id")
+        cdef MemberMetadata member = self.get(old_id)
+        if member is None or member.group_instance_id != instance:
+            raise CoterieError(f"{old_id!r} is not the member of {instance!r}")
+        if new_id != old_id and new_id in self.members:
+            raise CoterieError(f"{new_id!r} is a member of {self.group_id!r} already")
+        self.rename_member(member, new_id)
         return member
 
-    def supports_protocols(self, str protocol_type, names):
-        return self.supports(protocol_type, tuple([(name,) for name in names]))
+    def supports_protocols(self, protocol_type, names):
+        return self.supports(text_or_none(protocol_type, "protocol_type"),
+                             tuple([(name,) for name in texts_of(names, "names")]))
 
     def candidate_protocols(self):
         return self.counts.candidates(len(self.members))
@@ -392,8 +422,8 @@ cdef class GroupMetadata:
             raise CoterieError("a group without members selects no protocol")
         return self.vote()
 
-    def init_next_generation(self, int64_t now_ms):
-        self.next_generation(now_ms)
+    def init_next_generation(self, now_ms):
+        self.next_generation(int64_of(now_ms, "now_ms"))
 
     def current_member_metadata(self):
         return list(self.member_list())
@@ -410,3 +440,9 @@ cdef class GroupMetadata:
     def __repr__(self):
         return (f"GroupMetadata({self.group_id!r}, {STATE_NAMES[self.state]}, generation "
                 f"{self.generation_id}, {len(self.members)} members)")
+
+
+cdef MemberMetadata a_member(object value):
+    if not isinstance(value, MemberMetadata):
+        raise ArgumentError(f"member must be a MemberMetadata, not {shown(value)}")
+    return <MemberMetadata?>value

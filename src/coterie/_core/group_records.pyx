@@ -139,7 +139,7 @@ cdef bytes group_value(GroupMetadata group, dict assignments):
             put_string(&out, member.client_host)
             put_int(&out, member.rebalance_timeout_ms, 4)
             put_int(&out, member.session_timeout_ms, 4)
-            put_bytes(&out, member.metadata(group.protocol_name))
+            put_bytes(&out, member.metadata_of(group.protocol_name))
             given = member.assignment if assignments is None else assignments.get(
                 member.member_id)
             put_bytes(&out, given or b"")

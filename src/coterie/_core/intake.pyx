@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from coterie._core.batch cimport Batch, Record
+from coterie._core.checks cimport begin_change, end_use
 from coterie._core.fold cimport PartitionFold
 
 
@@ -16,7 +17,8 @@ cdef int lay_out(PartitionFold fold, object records) except -1:
     cdef bytes key, value
     fold.records.count = 0
     fold.records.reserve(len(records))
-    for offset, timestamp, key, value in records:
+    for row in records:
+        offset, timestamp, key, value = <tuple?>row    # which holds the bytes, as no other row need
         item = &fold.records.items[i]
         memset(item, 0, sizeof(Record))
         item.offset, item.timestamp = offset, timestamp
@@ -33,13 +35,22 @@ cdef int lay_out(PartitionFold fold, object records) except -1:
 def take(PartitionFold fold not None, records not None, *, int64_t producer_id=-1,
          bint transactional=False, bint control=False):
     """See ``intake.pyi``."""
-    cdef Batch batch
     cdef tuple held = tuple(records)         # the items point into its bytes until they are applied
+    begin_change(&fold.users, "this partial state")
+    try:
+        apply(fold, held, producer_id, transactional, control)
+    finally:
+        end_use(&fold.users)
+
+
+cdef int apply(PartitionFold fold, tuple held, int64_t producer_id, bint transactional,
+               bint control) except -1:
+    cdef Batch batch
     if fold.failed or fold.cut or fold.stopped:
-        return
+        return 0
     if not held:                             # a batch that compaction emptied
         fold.seq += 1
-        return
+        return 0
     memset(&batch, 0, sizeof(Batch))
     batch.magic = 2
     batch.producer_id = producer_id
@@ -57,3 +68,4 @@ def take(PartitionFold fold not None, records not None, *, int64_t producer_id=-
         fold.records.count = 0
         fold.records.inflated = False
         fold.seq += 1
+    return 0

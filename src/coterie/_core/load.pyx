@@ -42,10 +42,12 @@ cdef GroupMetadata read_group(str group_id, bytes value):
 
 cdef MemberMetadata read_member(dict fields, str protocol_type, str protocol_name):
     session_ms = fields["sessionTimeout"]
-    return MemberMetadata(
+    cdef MemberMetadata member = MemberMetadata(
         fields["memberId"], fields.get("groupInstanceId"), fields["clientId"],
         fields["clientHost"], fields.get("rebalanceTimeout", session_ms), session_ms,
-        protocol_type, ((protocol_name, fields["subscription"]),), fields["assignment"])
+        protocol_type, (), fields["assignment"])
+    member.protocols = ((protocol_name, fields["subscription"]),)     # the name may be null
+    return member
 
 
 def load(log, int64_t now_ms):
@@ -69,7 +71,7 @@ cdef GroupMetadata group_of(dict groups, str group_id, int64_t now_ms):
     found = groups.get(group_id)
     if found is None:
         found = groups[group_id] = GroupMetadata(group_id, now_ms)
-    return <GroupMetadata>found
+    return <GroupMetadata?>found
 
 
 cdef dict _assemble(fold, int64_t now_ms):
@@ -98,7 +100,7 @@ cdef dict _assemble(fold, int64_t now_ms):
                 continue
             position, offset, commit_ms, expire_ms, epoch, text = values
             name, topic_name, partition = split_key(key_at(fold, index))
-            undecided = group_of(groups, decode_utf8(name), now_ms).offsets.pending_txn
+            undecided = group_of(groups, decode_utf8(name), now_ms).offsets.waiting_txn
             undecided.setdefault(producer_id, {})[decode_utf8(topic_name), partition] = (
                 make_offset(offset, epoch, decode_utf8(text), commit_ms, expire_ms, position))
     return {group_id: groups[group_id] for group_id in sorted(groups)}

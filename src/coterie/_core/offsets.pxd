@@ -24,8 +24,8 @@ cpdef str expiry_rule(str protocol_type, bint empty, bint stable, int64_t since_
 cdef class OffsetMap:
     cdef dict topics                          # topic -> {partition: Offset}: what readers see
     cdef readonly Py_ssize_t count            # offsets in them
-    cdef readonly dict pending                # (topic, partition) -> Offset: plain, in flight
-    cdef readonly dict pending_txn            # producer id -> {(topic, partition): Offset}
+    cdef dict waiting                         # (topic, partition) -> Offset: plain, in flight
+    cdef dict waiting_txn                     # producer id -> {(topic, partition): Offset}
     cdef readonly bint received_plain
     cdef readonly bint received_txn
 

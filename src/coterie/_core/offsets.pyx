@@ -12,12 +12,15 @@ from cpython.dict cimport PyDict_Next
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from coterie._core.arguments cimport (
-    column_of, int32_of, int64_of, items_of, text_of, texts_of)
+from coterie._core.arguments cimport column_of
+from coterie._core.checks cimport flag_of, int32_of, int64_of, items_of, text_of, texts_of
+
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
-from coterie.errors import ArgumentError, CoterieError
+from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.values import OffsetAndMetadata
 
 cdef extern from "Python.h":
@@ -99,8 +102,19 @@ cdef class OffsetMap:
 
     def __cinit__(self):
         self.topics = {}
-        self.pending = {}
-        self.pending_txn = {}
+        self.waiting = {}
+        self.waiting_txn = {}
+
+    # Copies: what is cast to an Offset below must be one, whatever a caller writes or compares.
+
+    @property
+    def pending(self):
+        return MappingProxyType(dict(self.waiting))
+
+    @property
+    def pending_txn(self):
+        return MappingProxyType({producer: MappingProxyType(dict(undecided))
+                                 for producer, undecided in self.waiting_txn.items()})
 
     def __len__(self):
         return self.count
@@ -120,7 +134,7 @@ cdef class OffsetMap:
 
     cdef bint has_any(self) noexcept:
         # A producer's empty map counts: it is dropped only by a marker or a failed append.
-        return self.count > 0 or bool(self.pending) or bool(self.pending_txn)
+        return self.count > 0 or bool(self.waiting) or bool(self.waiting_txn)
 
     cdef int put(self, tuple key, Offset entry) except -1:
         """Show the entry unless a later one is shown; equal positions do not replace."""
@@ -156,35 +170,35 @@ cdef class OffsetMap:
 
     cdef int prepare(self, dict entries) except -1:
         self.received_plain = True
-        self.pending.update(entries)
+        self.waiting.update(entries)
         return 0
 
     cdef int appended(self, dict entries, int64_t position) except -1:
         for key, value in entries.items():
-            waiting = self.pending.get(key)
+            waiting = self.waiting.get(key)
             if waiting is None:
                 continue          # removed while in flight: the log has it, memory has not
             entry = <Offset>value
             entry.position = position
             self.put(key, entry)
             if (<Offset>waiting).same(entry):
-                del self.pending[key]
+                self.waiting.pop(key, None)
         return 0
 
     cdef int failed(self, dict entries) except -1:
         for key, value in entries.items():
-            waiting = self.pending.get(key)
+            waiting = self.waiting.get(key)
             if waiting is not None and (<Offset>waiting).same(<Offset>value):
-                del self.pending[key]
+                self.waiting.pop(key, None)
         return 0
 
     cdef int prepare_txn(self, int64_t producer_id, dict entries) except -1:
         self.received_txn = True
-        self.pending_txn.setdefault(producer_id, {}).update(entries)
+        self.waiting_txn.setdefault(producer_id, {}).update(entries)
         return 0
 
     cdef int appended_txn(self, int64_t producer_id, dict entries, int64_t position) except -1:
-        undecided = self.pending_txn.get(producer_id, {})
+        undecided = self.waiting_txn.get(producer_id, {})
         for key, value in entries.items():
             waiting = undecided.get(key)
             if waiting is not None and (<Offset>waiting).same(<Offset>value):
@@ -192,18 +206,18 @@ cdef class OffsetMap:
         return 0
 
     cdef int failed_txn(self, int64_t producer_id, dict entries) except -1:
-        undecided = self.pending_txn.get(producer_id)
+        undecided = self.waiting_txn.get(producer_id)
         if undecided is None:
             return 0
         for key in entries:
             undecided.pop(key, None)      # whatever its value: an earlier one goes, too
         if not undecided:
-            del self.pending_txn[producer_id]
+            del self.waiting_txn[producer_id]
         return 0
 
     cdef bint complete_txn(self, int64_t producer_id, bint committed) except -1:
         """False: Kafka's internal error, a marker before an append came back."""
-        undecided = self.pending_txn.pop(producer_id, None)
+        undecided = self.waiting_txn.pop(producer_id, None)
         if undecided is None or not committed:
             return True
         for key, value in (<dict>undecided).items():
@@ -213,9 +227,9 @@ cdef class OffsetMap:
         return True
 
     cdef bint unstable(self, tuple key) except -1:
-        if key in self.pending:
+        if key in self.waiting:
             return True
-        for undecided in self.pending_txn.values():
+        for undecided in self.waiting_txn.values():
             if key in <dict>undecided:
                 return True
         return False
@@ -223,8 +237,8 @@ cdef class OffsetMap:
     cdef list drop(self, keys):
         cdef list removed = []
         for key in keys:
-            self.pending.pop(key, None)
-            for undecided in self.pending_txn.values():
+            self.waiting.pop(key, None)
+            for undecided in self.waiting_txn.values():
                 (<dict>undecided).pop(key, None)     # an emptied map stays
             if self.take(key) is not None:
                 removed.append(key)
@@ -259,7 +273,7 @@ cdef class OffsetMap:
                 if is_expired(entry.expire_timestamp,
                               base_ms if has_base else entry.commit_timestamp,
                               now_ms, retention_ms):
-                    if not self.pending or (topic, <object>partition) not in self.pending:
+                    if not self.waiting or (topic, <object>partition) not in self.waiting:
                         here.append((topic, <object>partition))
             if len(here) == len(<dict>partitions):
                 del self.topics[topic]
@@ -291,8 +305,9 @@ cdef class OffsetMap:
     def fail_pending_txn_offset_commit(self, producer_id, offsets):
         self.failed_txn(int64_of(producer_id, "producer_id"), _entries(offsets))
 
-    def complete_pending_txn_offset_commit(self, producer_id, bint is_commit):
-        if not self.complete_txn(int64_of(producer_id, "producer_id"), is_commit):
+    def complete_pending_txn_offset_commit(self, producer_id, is_commit):
+        if not self.complete_txn(int64_of(producer_id, "producer_id"),
+                                 flag_of(is_commit, "is_commit")):
             raise CoterieError(f"producer {producer_id}: the marker came before the append of "
                                "its offsets finished")
 
@@ -302,9 +317,9 @@ cdef class OffsetMap:
         self.prepare(entries)
         self.appended(entries, appended_at)
 
-    def fetch(self, topic, partition, *, bint require_stable=False):
+    def fetch(self, topic, partition, *, require_stable=False):
         key = _key((topic, partition))
-        if require_stable and self.unstable(key):
+        if flag_of(require_stable, "require_stable") and self.unstable(key):
             raise CoterieError(f"{topic}-{partition} is unstable: a commit of it is undecided")
         return self.find(key)
 
@@ -327,16 +342,16 @@ cdef class OffsetMap:
 cdef tuple _key(key):
     """A partition's key as it is kept: (topic, partition)."""
     if not isinstance(key, (tuple, list)) or len(key) != 2:
-        raise ArgumentError(f"a partition is (topic, number), not {key!r:.60}")
+        raise ArgumentError(f"a partition is (topic, number), not {shown(key)}")
     return text_of(key[0], "a topic"), int32_of(key[1], "a partition")
 
 
 cdef dict _entries(offsets):
     """Own copies: an entry's position is written when its append comes back."""
     cdef dict entries = {}
-    if not hasattr(offsets, "items"):
+    if type(offsets) is not dict and not isinstance(offsets, Mapping):
         raise ArgumentError("offsets must be {(topic, partition): offset}, not "
-                            f"{offsets!r:.60}")
+                            f"{shown(offsets)}")
     for key, value in offsets.items():
         if isinstance(value, OffsetAndMetadata):
             value = Offset(value.offset, value.leader_epoch, value.metadata,
@@ -376,7 +391,10 @@ def expired(commit_ms, expire_ms, now_ms, retention_ms, base_ms=None, keep=None)
         with nogil:
             coterie_expired(&base[0], &explicit[0], count, now, retention, &flags[0])
     if keep is not None:
-        kept = np.asarray(keep)
+        try:
+            kept = np.asarray(keep)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"keep must be a column of bools: {error}") from None
         if kept.dtype != np.bool_ or kept.shape != out.shape:
             raise ArgumentError(f"keep must be a column of {count} bools")
         out &= ~kept

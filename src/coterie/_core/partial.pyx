@@ -6,6 +6,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from coterie._core.checks cimport begin_change, begin_read, end_use
 from coterie._core.cursor cimport load_i32
 from coterie._core.fold cimport PartitionFold
 from coterie._core.keytable cimport (
@@ -15,9 +16,12 @@ from coterie._core.keytable cimport (
 from coterie._core.producers cimport unpack_value
 
 from coterie._core.producers import Producer
+from coterie.errors import CorruptData, CoterieError
 
 cdef enum:
     PRESENT = 1
+
+cdef str IN_USE = "this partial state"
 
 NUMBERS = ("position", "offset", "commit_timestamp", "expire_timestamp", "base_seq", "won_seq")
 
@@ -58,7 +62,7 @@ cdef int settle(PartitionFold fold, object left_open, object producer, list inde
         if pending is None or index in before:
             continue
         _metadata = unpack_value(pending, &value)
-        entry = &fold.table.entries[<int64_t>index]
+        entry = fold.entry_at(index)
         if set_if_newer(entry, &value, producer.first_seq + shift) and own_metadata(entry) != 0:
             raise MemoryError
     return 0
@@ -66,12 +70,24 @@ cdef int settle(PartitionFold fold, object left_open, object producer, list inde
 
 def absorb(PartitionFold fold not None, PartitionFold later not None):
     """See ``partial.pyi``."""
+    begin_change(&fold.users, IN_USE)
+    try:
+        begin_read(&later.users, IN_USE)       # so that none absorbs itself, either
+        try:
+            follow(fold, later)
+        finally:
+            end_use(&later.users)
+    finally:
+        end_use(&fold.users)
+
+
+cdef int follow(PartitionFold fold, PartitionFold later) except -1:
     cdef Entry* entry
     cdef uint32_t i, index
     cdef int64_t shift = fold.seq
     cdef list index_of = []
     if fold.failed or fold.cut or fold.stopped:
-        return
+        return 0
     for i in range(later.table.count):
         entry = &later.table.entries[i]
         index = find(fold, later.table.arena + entry.key_at, entry.key_size)
@@ -107,10 +123,19 @@ def absorb(PartitionFold fold not None, PartitionFold later not None):
     fold.failed = fold.failed or later.failed
     fold.cut = later.cut
     fold.stopped = later.stopped
+    return 0
 
 
 cdef dict columns_of(PartitionFold fold, bint everything):
     """Arrays over the entries (all, or those with a value), keys and metadata end to end."""
+    begin_read(&fold.users, IN_USE)
+    try:
+        return read_columns(fold, everything)
+    finally:
+        end_use(&fold.users)
+
+
+cdef dict read_columns(PartitionFold fold, bint everything):
     import numpy as np     # by whom arrays are asked for: it takes longer to load than a small log
     cdef Table* table = &fold.table
     cdef uint32_t i, n = 0
@@ -224,14 +249,27 @@ def dump(PartitionFold fold not None):
 
 def restore(PartitionFold fold not None, tuple state not None):
     """See ``partial.pyi``."""
-    cdef dict columns
+    begin_change(&fold.users, IN_USE)
+    try:
+        if fold.table.count:
+            raise CoterieError("a partial state is restored into an empty one")
+        (columns, producers, fold.groups, fold.newer, fold.unknown, fold.faults, fold.segments,
+         fold.history, fold.seq, failed, cut, stopped) = state
+        fold.failed, fold.cut, fold.stopped = failed, cut, stopped
+        enter_columns(fold, columns)
+        for producer_id, (first_seq, committed_first, before, pending) in producers.items():
+            producer = fold.producers[producer_id] = Producer()
+            producer.first_seq, producer.first_committed = first_seq, committed_first
+            producer.before, producer.pending = before, pending
+    finally:
+        end_use(&fold.users)
+
+
+cdef int enter_columns(PartitionFold fold, dict columns) except -1:
+    """Fill an empty table. The bytes may have been cut or changed on their way."""
     cdef Entry* entry
     cdef Py_ssize_t i
-    cdef uint32_t index
     cdef int64_t key_start = 0, start = 0
-    (columns, producers, fold.groups, fold.newer, fold.unknown, fold.faults, fold.segments,
-     fold.history, fold.seq, failed, cut, stopped) = state
-    fold.failed, fold.cut, fold.stopped = failed, cut, stopped
     cdef const uint8_t[::1] keys = columns["keys"], metadata = columns["metadata"]
     cdef const int64_t[::1] key_end = columns["key_end"], end = columns["metadata_end"]
     cdef const int64_t[::1] position = columns["position"], offset = columns["offset"]
@@ -241,8 +279,11 @@ def restore(PartitionFold fold not None, tuple state not None):
     cdef const uint8_t[::1] flag = columns["flags"]
     cdef const int32_t[::1] epoch = columns["leader_epoch"]
     for i in range(key_end.shape[0]):
-        index = find(fold, &keys[key_start], <uint32_t>(key_end[i] - key_start))
-        entry = &fold.table.entries[index]
+        if not (fits(&keys[0], key_start, key_end[i], keys.shape[0])
+                and start <= end[i] <= min(metadata.shape[0], start + 0x7FFFFFFF)
+                and find(fold, &keys[key_start], <uint32_t>(key_end[i] - key_start)) == i):
+            raise CorruptData(f"key {i} of a partial state's {key_end.shape[0]} does not fit it")
+        entry = &fold.table.entries[i]
         entry.present = (flag[i] & PRESENT) != 0
         entry.base_seq, entry.won_seq = base_seq[i], won_seq[i]
         entry.value.position, entry.value.offset = position[i], offset[i]
@@ -254,7 +295,15 @@ def restore(PartitionFold fold not None, tuple state not None):
             if own_metadata(entry) != 0:
                 raise MemoryError
         key_start, start = key_end[i], end[i]
-    for producer_id, (first_seq, committed_first, before, pending) in producers.items():
-        producer = fold.producers[producer_id] = Producer()
-        producer.first_seq, producer.first_committed = first_seq, committed_first
-        producer.before, producer.pending = before, pending
+    return 0
+
+
+cdef bint fits(const uint8_t* keys, int64_t start, int64_t end, int64_t size) noexcept nogil:
+    """Whether an offset key stands there whole: group and topic behind their sizes, partition."""
+    cdef int64_t at = start
+    if start < 0 or end > size or end - start < 8:
+        return False
+    at += 2 + (keys[at] << 8 | keys[at + 1])
+    if at > end - 6:
+        return False
+    return at + 6 + (keys[at] << 8 | keys[at + 1]) == end

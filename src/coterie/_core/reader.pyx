@@ -4,6 +4,7 @@ For people and tests; bulk work goes through ``fold`` and ``columns``, which rea
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from coterie._core.checks cimport begin_change, buffer_of, end_use, flag_of
 from coterie._core.cursor cimport OK, Cursor, read_span, read_varint, wrap_add
 from coterie._core.batch cimport (
     FAULT_CRC, FRAME_BATCH, FRAME_LENGTH, FRAME_TAIL, NO_FAULT, Batch, Frame, Record, Records,
@@ -72,13 +73,14 @@ cdef class LogReader:
     cdef int64_t expected            # base offset of the next batch, -1: unknown
     cdef bint check_crc
     cdef Records scratch
+    cdef int users
     cdef readonly list faults
 
-    def __cinit__(self, const uint8_t[::1] data not None, *, bint check_crc=True):
-        self.view = data
+    def __cinit__(self, data, *, check_crc=True):
+        self.view = buffer_of(data, "data")
         self.at = 0
         self.expected = -1
-        self.check_crc = check_crc
+        self.check_crc = flag_of(check_crc, "check_crc")
         self.scratch = Records.__new__(Records)
         self.faults = []
 
@@ -93,6 +95,17 @@ cdef class LogReader:
         return 0
 
     def __next__(self):
+        begin_change(&self.users, "this reader")
+        try:
+            found = self.next_batch()
+        finally:
+            end_use(&self.users)
+        if found is None:
+            raise StopIteration
+        return found
+
+    cdef object next_batch(self):
+        """The next one that can be read, or None."""
         cdef Batch batch
         cdef Frame frame
         cdef int fault
@@ -113,7 +126,7 @@ cdef class LogReader:
                     return to_batch(&batch, [to_record(&self.scratch.items[i])
                                              for i in range(self.scratch.count)])
                 self.note(&batch, fault, self.scratch.detail)
-        raise StopIteration
+        return None
 
 
 cdef bint holds_a_batch(const uint8_t[::1] data, int64_t start, int64_t end) except -1:
@@ -128,18 +141,19 @@ cdef bint holds_a_batch(const uint8_t[::1] data, int64_t start, int64_t end) exc
     return False
 
 
-def batch_boundaries(const uint8_t[::1] data not None, int64_t max_bytes):
+def batch_boundaries(data, int64_t max_bytes):
     """See ``reader.pyi``."""
+    cdef const uint8_t[::1] view = buffer_of(data, "data")
     cdef Batch batch
     cdef Frame frame
-    cdef int64_t size = data.shape[0], at = 0, last = 0, wrong = -1
+    cdef int64_t size = view.shape[0], at = 0, last = 0, wrong = -1
     cdef list found = [0]
     if max_bytes < 1:
         raise ArgumentError(f"max_bytes must be at least 1, not {max_bytes}")
     while at < size:
         with nogil:
             while at < size:
-                frame = frame_batch(&data[0], size, at, &batch)
+                frame = frame_batch(&view[0], size, at, &batch)
                 if frame == FRAME_LENGTH or frame == FRAME_TAIL:
                     wrong = at
                     at = size
@@ -149,7 +163,7 @@ def batch_boundaries(const uint8_t[::1] data not None, int64_t max_bytes):
                     at += batch.size
         # A fault's base offset is judged by the last good batch: that one belongs to its piece.
         while wrong >= 0 and len(found) > 1 and not holds_a_batch(
-                data, found[len(found) - 1], wrong):
+                view, found[len(found) - 1], wrong):
             found.pop()
         found.append(at)
         last = at

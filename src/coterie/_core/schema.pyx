@@ -9,6 +9,7 @@ from binascii import b2a_base64
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
+from coterie._core.checks cimport bytes_of, flag_of, int64_of
 from coterie._core.cursor cimport (
     OK, OVERLONG, TRUNCATED, Cursor, Status, read_bytes32, read_compact, read_i8, read_i16,
     read_i32, read_i64, read_span, read_string16, read_uvarint, remaining)
@@ -256,21 +257,23 @@ def key_type(int version):
     return TYPE_NAMES.get(version)
 
 
-def decode_key(bytes key not None):
-    cdef Reader r = new_reader(key, "key")
+def decode_key(key):
+    cdef Reader r = new_reader(bytes_of(key, "key"), "key")
     cdef object version = read_version(r)
     cdef Layout layout = KEY_LAYOUTS.get(version)
     if layout is None:
-        return {"version": version, "raw": key, "error": UNKNOWN}
+        return {"version": version, "raw": r.data, "error": UNKNOWN}
     return finish(r, {"version": version, "type": TYPE_NAMES[version],
                       "data": read_struct(r, layout)})
 
 
-def decode_value(object key_version, bytes value, *, bint tags=True):
+def decode_value(key_version, value, *, tags=True):
+    if key_version is not None and type(key_version) is not int:
+        key_version = int64_of(key_version, "key_version")
     if value is None:
         return None
-    cdef Reader r = new_reader(value, "value")
-    r.keep_tags = tags
+    cdef Reader r = new_reader(bytes_of(value, "value"), "value")
+    r.keep_tags = flag_of(tags, "tags")
     cdef list layouts = VALUE_LAYOUTS.get(key_version)
     if layouts is None:
         return unknown_value(r)
@@ -278,7 +281,7 @@ def decode_value(object key_version, bytes value, *, bint tags=True):
     found["version"] = r.version
     if key_version == 2 and found["data"]["protocolType"] == "consumer":
         for member in found["data"]["members"]:
-            decode_member(<dict> member)
+            decode_member(member)
     return finish(r, found)
 
 
@@ -287,14 +290,14 @@ cdef dict read_value(Reader r, object key_version, list layouts):
     if not 0 <= r.version < len(layouts):
         raise CorruptData(f"{UNKNOWN} {r.version} of a {TYPE_NAMES[key_version]} value",
                           kind="value", position=0)
-    return read_struct(r, <Layout> layouts[r.version])
+    return read_struct(r, <Layout?>layouts[r.version])
 
 
 cdef dict group_fields(bytes value):
     """The fields of a group metadata value, the inner bytes of its members as they are."""
     cdef Reader r = new_reader(value, "value")
     r.keep_tags = False
-    return read_value(r, 2, <list> VALUE_LAYOUTS[2])
+    return read_value(r, 2, VALUE_LAYOUTS[2])
 
 
 cdef dict unknown_value(Reader r):
@@ -332,15 +335,15 @@ cdef dict decode_protocol(bytes data, list layouts):
     if version < 0:
         raise CorruptData(f"{UNKNOWN} {version} of the consumer protocol", kind="value")
     cdef dict found = {"version": version,
-                       "data": read_struct(r, <Layout> layouts[min(version, 3)])}
+                       "data": read_struct(r, <Layout?>layouts[min(version, 3)])}
     if remaining(&r.cur):
         found["trailing_bytes"] = r.left_over()
     return found
 
 
-def decode_subscription(bytes data not None):
-    return decode_protocol(data, SUBSCRIPTION_LAYOUTS)
+def decode_subscription(data):
+    return decode_protocol(bytes_of(data, "data"), SUBSCRIPTION_LAYOUTS)
 
 
-def decode_assignment(bytes data not None):
-    return decode_protocol(data, ASSIGNMENT_LAYOUTS)
+def decode_assignment(data):
+    return decode_protocol(bytes_of(data, "data"), ASSIGNMENT_LAYOUTS)

@@ -15,7 +15,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from coterie._core.arguments cimport column_of, int64_of
+from coterie._core.arguments cimport column_of
+from coterie._core.checks cimport int64_of
 from coterie._core.due cimport Due, drop_stale_due, keys_by_firing, next_due, push
 from coterie._core.slots cimport (
     LEVELS, NO_NODE, SLOTS, WORDS, Entry, Node, Slot, coterie_ctz64, coterie_prefetch,
@@ -338,7 +339,7 @@ cdef class TimerWheel:
     cdef int64_t deadline_of(self, int64_t handle) except? -7:
         cdef int64_t i = self.find(handle)
         if i < 0:
-            raise KeyError(f"no timer of handle {handle} is armed")
+            raise ArgumentError(f"no timer of handle {handle} is armed")
         return self.nodes[i].deadline_ms
 
     cdef bint earliest(self, int64_t* deadline_ms) except -1:

@@ -12,7 +12,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from coterie._core.arguments cimport column_of, items_of, text_of
+from coterie._core.arguments cimport column_of
+from coterie._core.checks cimport items_of, text_of
 
 from coterie.errors import ArgumentError, CoterieError
 
@@ -45,18 +46,16 @@ cdef class ProtocolCounts:
 
     cdef int count_in(self, tuple protocols) except -1:
         for entry in protocols:
-            name = (<tuple>entry)[0]
+            name = (<tuple?>entry)[0]
             self.counts[name] = self.counts.get(name, 0) + 1
         return 0
 
     cdef int count_out(self, tuple protocols) except -1:
         for entry in protocols:
-            name = (<tuple>entry)[0]
-            left = self.counts[name] - 1
-            if left:
+            name = (<tuple?>entry)[0]
+            left = self.counts.pop(name, 0) - 1
+            if left > 0:                 # 0 and absent are the same to every rule
                 self.counts[name] = left
-            else:
-                del self.counts[name]    # 0 and absent are the same to every rule
         return 0
 
     cdef bint is_candidate(self, name, Py_ssize_t members) except -1:
@@ -64,19 +63,19 @@ cdef class ProtocolCounts:
 
     cdef str vote(self, tuple protocols, Py_ssize_t members):
         for entry in protocols:
-            if self.is_candidate((<tuple>entry)[0], members):
-                return (<tuple>entry)[0]
+            if self.is_candidate((<tuple?>entry)[0], members):
+                return (<tuple?>entry)[0]
         return None
 
     def add(self, names):
-        self.count_in(tuple([(name,) for name in names]))
+        self.count_in(tuple([(name,) for name in _names_of(names)]))
 
     def remove(self, names):
-        cdef list entries = [(name,) for name in names]
-        for name in set(names):
-            if self.counts.get(name, 0) < list(names).count(name):
+        cdef list given = _names_of(names)
+        for name in set(given):
+            if self.counts.get(name, 0) < given.count(name):
                 raise CoterieError(f"protocol {name!r} was not counted")
-        self.count_out(tuple(entries))
+        self.count_out(tuple([(name,) for name in given]))
 
     def candidates(self, Py_ssize_t members):
         return {name for name, count in self.counts.items() if count == members}
@@ -86,6 +85,10 @@ cdef class ProtocolCounts:
 
     def as_dict(self):
         return dict(self.counts)
+
+
+cdef list _names_of(names):
+    return [text_of(name, "a name") for name in items_of(names, "names")]
 
 
 cdef uint32_t spread_hash(str name):
@@ -126,7 +129,7 @@ cdef str most_voted(dict votes, bint as_kafka):
 
 def select_protocol(protocols):
     cdef ProtocolCounts counts = ProtocolCounts()
-    cdef list lists = [tuple([(text_of(name, "a name"),) for name in items_of(names, "names")])
+    cdef list lists = [tuple([(name,) for name in _names_of(names)])
                        for names in items_of(protocols, "protocols")]
     cdef dict votes = {}
     if not lists:

@@ -1,0 +1,173 @@
+"""What callers hand over, checked once at the edge: whole numbers, texts, lists, bytes.
+
+A float is refused, for it would lose its fraction without a word; numpy's integers are taken. What
+is returned is exactly of its type, never of a subclass whose methods are the caller's. And whether
+an object may be used now, by this caller.
+Knows no rule of what a value means, and no numpy: columns are in ``arguments``.
+"""
+from cpython.bytes cimport PyBytes_FromObject
+from cpython.long cimport PyLong_CheckExact
+from cpython.number cimport PyIndex_Check, PyNumber_Index
+from cpython.unicode cimport PyUnicode_FromObject
+from libc.stdint cimport int32_t, int64_t
+
+from coterie.errors import ArgumentError, CoterieError, shown
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+
+
+cdef int64_t int64_of(object value, str name) except? -1:
+    """A number of 64 bits, from whatever is a whole number to Python."""
+    cdef int overflow = 0
+    cdef int64_t found
+    value = whole(value, name)
+    found = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if overflow:
+        raise ArgumentError(f"{name} must fit 64 bits, not {shown(value, 40)}")
+    return found
+
+
+cdef object int64_or_none(object value, str name):
+    return None if value is None else int64_of(value, name)
+
+
+cdef int32_t int32_of(object value, str name) except? -1:
+    """A number of 32 bits."""
+    cdef int64_t found = int64_of(value, name)
+    if found != <int32_t>found:
+        raise ArgumentError(f"{name} must fit 32 bits, not {found}")
+    return <int32_t>found
+
+
+cdef int64_t within(object value, str name, int64_t least, int64_t most) except? -1:
+    """A number from `least` to `most`."""
+    cdef int64_t found = int64_of(value, name)
+    if not least <= found <= most:
+        raise ArgumentError(f"{name} must be from {least} to {most}, not {found}")
+    return found
+
+
+cdef object whole(object value, str name):
+    """A number of any size."""
+    if PyLong_CheckExact(value):
+        return value
+    # numpy's bool has an index, too, and may warn of it.
+    if PyIndex_Check(value) and not isinstance(value, bool) and (
+            getattr(getattr(value, "dtype", None), "kind", None) != "b"):
+        try:
+            return int(PyNumber_Index(value))
+        except TypeError:                # an array of several numbers
+            pass
+    raise ArgumentError(f"{name} must be an integer, not {shown(value)}")
+
+
+cdef bint flag_of(object value, str name) except -1:
+    """Whatever is true or false to Python, which an array of several is not."""
+    try:
+        return bool(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{name} must be true or false, not {shown(value)}") from None
+
+
+cdef str text_of(object value, str name):
+    """A string."""
+    if type(value) is str:
+        return value
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name} must be a string, not {shown(value)}")
+    return PyUnicode_FromObject(value)
+
+
+cdef str text_or_none(object value, str name):
+    return None if value is None else text_of(value, name)
+
+
+cdef tuple texts_of(object values, str name):
+    """Several strings; one string is not meant as its characters."""
+    if isinstance(values, (str, bytes)):
+        raise ArgumentError(f"{name} must be a list of strings, not {shown(values)}")
+    return tuple([text_of(value, name) for value in items_of(values, name)])
+
+
+cdef list items_of(object values, str name):
+    """Whatever can be walked through, as a list."""
+    try:
+        items = iter(values)
+    except TypeError:
+        raise ArgumentError(f"{name} must be a list, not {shown(values)}") from None
+    return list(items)
+
+
+cdef tuple pairs_of(object values, str name):
+    """((name, bytes), ...), as a member's protocols are; a tuple of such is returned as it is."""
+    cdef list pairs = []
+    if type(values) is tuple and are_pairs(values):
+        return values
+    for item in items_of(values, name):
+        if not (isinstance(item, (tuple, list)) and len(item) == 2
+                and isinstance(item[0], str) and isinstance(item[1], bytes)):
+            raise ArgumentError(f"{name} must be pairs of a name and bytes, not {shown(item)}")
+        pairs.append((text_of(item[0], name), bytes_of(item[1], name)))
+    return tuple(pairs)
+
+
+cdef bint are_pairs(tuple values) except -1:
+    cdef tuple pair
+    for item in values:
+        if type(item) is not tuple:
+            return False
+        pair = item
+        if len(pair) != 2 or type(pair[0]) is not str or type(pair[1]) is not bytes:
+            return False
+    return True
+
+
+cdef bytes bytes_of(object value, str name):
+    """Bytes."""
+    if type(value) is bytes:
+        return value
+    if not isinstance(value, bytes):
+        raise ArgumentError(f"{name} must be bytes, not {shown(value)}")
+    return PyBytes_FromObject(value)
+
+
+cdef object buffer_of(object data, str name):
+    """A view of bytes in a row, however they are kept: bytes, a mapped file, an array of uint8."""
+    try:
+        view = memoryview(data)
+    except (TypeError, ValueError, BufferError) as error:
+        raise ArgumentError(f"{name} must be bytes: {error}") from None
+    if view.ndim != 1 or view.format not in ("B", "b", "c") or not view.c_contiguous:
+        raise ArgumentError(f"{name} must be bytes in a row, not a buffer of format "
+                            f"{view.format!r}, shape {view.shape} and strides {view.strides}")
+    return view if view.format == "B" else view.cast("B")
+
+
+cdef dict dict_of(object value, str name):
+    """A dict."""
+    if not isinstance(value, dict):
+        raise ArgumentError(f"{name} must be a dict, not {shown(value)}")
+    return value if type(value) is dict else dict(value)
+
+
+# Under the GIL a call is alone as long as no other Python runs in it. Decompression, a callback and
+# a finalizer do: then another thread, or the same one, may come in and move what the first holds.
+# `users` of an object: -1, one changes it; else so many read it. Who begins, ends.
+
+cdef int begin_change(int* users, str what) except -1:
+    if users[0]:
+        raise CoterieError(f"{what} is in use: one call at a time may change it, and another has begun")
+    users[0] = -1
+    return 0
+
+
+cdef int begin_read(int* users, str what) except -1:
+    if users[0] < 0:
+        raise CoterieError(f"{what} is in use: another call is changing it")
+    users[0] += 1
+    return 0
+
+
+cdef void end_use(int* users) noexcept:
+    users[0] = 0 if users[0] < 0 else users[0] - 1

@@ -1,0 +1,62 @@
+"""Every name of the compiled modules, private ones too, called with what it does not take: the
+process lives. What they hand out may be written to. Nothing here is promised to callers."""
+
+import importlib
+
+import pytest
+
+import coterie._core
+from coterie import CoterieError
+from hostile import ARRAYS, PLAIN, Walk, methods, modules_of, walk_object, walk_spoiled
+from hostile_makers import CORE_GOOD, CORE_MAKERS, made_bare
+
+# Private: Python's own errors for an argument of a wrong type or size, or for an entry that is not
+# there, are good enough.
+MAY = (CoterieError, TypeError, ValueError, OverflowError, LookupError)
+# Once its insides were written to, an object may also miss an attribute of what it holds.
+AFTERWARDS = (*MAY, AttributeError)
+
+
+def a_walk():
+    """As for public names, and one of each class of the core where another is wanted."""
+    return Walk(CORE_GOOD, (*PLAIN, *ARRAYS, *CORE_MAKERS.values(), made_bare))
+
+
+def names():
+    for module in modules_of(coterie._core):
+        for name, found in vars(module).items():
+            if callable(found) and getattr(found, "__module__", None) == module.__name__:
+                yield f"{module.__name__}.{name}"
+
+
+NAMES = list(names())
+
+
+def named(path):
+    module, _, name = path.rpartition(".")
+    return name, getattr(importlib.import_module(module), name)
+
+
+def check(walk):
+    found = [f"{where}: {what}" for where, what in sorted(walk.leaks.items())]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("path", NAMES)
+def test_no_argument_of_a_private_name_ends_the_process(path):
+    name, found = named(path)
+    walk = a_walk()
+    walk.call(name, found, MAY)
+    if name in CORE_MAKERS:
+        walk_object(walk, CORE_MAKERS[name], MAY)
+    elif isinstance(found, type):
+        assert not methods(found), f"{path} has methods: CORE_MAKERS must make one"
+    check(walk)
+    assert not walk.never, f"no call succeeded: {sorted(walk.never)}"
+
+
+@pytest.mark.parametrize("name", CORE_MAKERS)
+def test_what_an_object_of_the_core_hands_out_may_be_written_to(name):
+    walk = a_walk()
+    walk_spoiled(walk, CORE_MAKERS[name], AFTERWARDS)
+    check(walk)
