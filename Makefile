@@ -109,7 +109,7 @@ fuzz: build
 
 # One-line faults in a copy of the sources, each with the tests that are to fail; all tests for those
 # that live. FAULTS="--only ID ..." or "--rooms fold report" takes some.
-faults: build
+faults: build dev
 	@$(PY) tools/plant_faults.py --full $(FAULTS)
 
 # ---- packages and other environments ----------------------------------------------------------
