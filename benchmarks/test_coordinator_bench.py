@@ -2,11 +2,15 @@
 
 ``many-heartbeats`` is half a million heartbeats of ten thousand members, ``big-group`` a group
 of two thousand members that rebalances. The answers are those of Kafka's own coordinator.
+
+Deferred appends stand beside the same commits whose appends come back at once: what an append
+costs must not depend on how many are in flight, nor on the order in which they come back.
 """
 
 import gc
 import gzip
 import json
+import random
 from collections import Counter
 
 import pytest
@@ -16,6 +20,7 @@ from coterie import GroupCoordinator, load_trace
 from golden_data import SHARED
 
 HEAVY = SHARED / "golden" / "traces" / "heavy"
+SIZES = {"smoke": [30], "short": [1000, 10_000, 100_000], "full": [1000, 10_000, 100_000]}
 
 
 def lines(name, kind):
@@ -60,3 +65,54 @@ def play(benchmark, trace, rounds):
         gc.collect()
 
     return benchmark.pedantic(lambda: made[0].play(trace), setup=setup, rounds=rounds)
+
+
+def oldest_first(coordinator):
+    while coordinator.appends:
+        coordinator.appends[0].complete()
+
+
+def newest_first(coordinator):
+    while coordinator.appends:
+        coordinator.appends[-1].complete()
+
+
+def shuffled(coordinator):
+    appends = list(coordinator.appends)
+    random.Random(0).shuffle(appends)
+    for append in appends:
+        append.complete()
+
+
+ORDERS = {
+    "coterie": oldest_first,
+    "coterie, newest first": newest_first,
+    "coterie, shuffled": shuffled,
+    "coterie, at once": None,
+}
+
+
+def commits(count, complete):
+    """Commit an offset of each partition, all appends in flight at the same time."""
+    coordinator = GroupCoordinator(appends="deferred" if complete else "immediate")
+    pending = [coordinator.offset_commit("g", {("t", n): n}) for n in range(count)]
+    if complete:
+        assert len(coordinator.appends) == count
+        complete(coordinator)
+    return coordinator, pending
+
+
+@pytest.mark.parametrize("peer", ORDERS)
+@pytest.mark.benchmark(group="deferred appends")
+def test_deferred_appends(benchmark, note, sizes, peer, size):
+    rounds = 1 if sizes == "smoke" else 3
+    coordinator, pending = benchmark.pedantic(
+        lambda: commits(size, ORDERS[peer]), setup=lambda: gc.collect() and None, rounds=rounds
+    )
+    immediate, answers = commits(size, None)
+    assert [one.response for one in pending] == [one.response for one in answers]
+    assert coordinator.offset_fetch("g") == immediate.offset_fetch("g")
+    assert sorted(batch.records for batch in coordinator.log) == sorted(
+        batch.records for batch in immediate.log
+    )
+    note("deferred appends", peer, size, package="coterie", unit="append")

@@ -43,6 +43,7 @@ REQUESTS = frozenset(OPS) - {
 }  # fmt: skip
 NUMBER = {op: number for number, op in enumerate(OPS)}
 
+_INT16, _SHORT = 2**15, 1000
 _MOST_BYTES = 2**31 - 1  # their length is an int32
 _ABSENT = object()
 
@@ -72,6 +73,8 @@ def integer(fields: Fields, name: str, default: Any = _ABSENT, bits: int = 32) -
         if default is _ABSENT:
             raise ArgumentError(f"needs {name}, an integer")
         return default
+    if type(value) is int and -_INT16 <= value < _INT16:  # most are
+        return value
     return arguments.integer(value, name, bits)
 
 
@@ -82,6 +85,8 @@ def string(fields: Fields, name: str, default: Any = _ABSENT) -> Any:
         if default is _ABSENT:
             raise ArgumentError(f"needs {name}, a string")
         return default
+    if type(value) is str and len(value) < _SHORT and value.isascii():  # most are
+        return value
     return text(value, name)
 
 
