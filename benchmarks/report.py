@@ -73,7 +73,8 @@ def read(folder):
             count = info.get("count", info["size"])
             seconds, start = bench["stats"]["median"], info.get("start_s")
             rows[key] = Row(seconds, count, info["version"], info["unit"], start)
-            if (timer := bench["options"]["timer"]) not in ("Replayed", "children_s"):
+            timer = bench["options"]["timer"]
+            if "Replayed" not in timer and timer != "children_s":
                 clocks.add(timer)
     return rows, machine, clocks
 

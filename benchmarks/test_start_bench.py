@@ -5,6 +5,7 @@ loads. An editable install has a finder of its own at every start, and a wheel h
 version says which was measured.
 """
 
+import platform
 import resource
 import subprocess
 import sys
@@ -48,7 +49,9 @@ def test_start(benchmark, note, sizes, peer, size):
     )
     assert status == 0
     assert answer in told
-    if "coterie" in peer:
+    if peer == "python":
+        benchmark.extra_info["version"] = f"python {platform.python_version()}"
+    elif "coterie" in peer:
         how = "" if INSTALLED else ", editable"
         benchmark.extra_info["version"] = f"coterie {coterie.__version__}{how}"
     note("start", peer, size, package=peer, unit="process")

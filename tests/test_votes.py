@@ -130,6 +130,15 @@ def test_groups_of_any_size_vote_as_each_alone(members):
         assert_each_votes_as_alone([[[0]], lists, [[1, 0]], [*lists, [7, 3]], lists[1:], [[2]]])
 
 
+@pytest.mark.parametrize("members", [4079, 4080, 4081, 4095, 4096, 4097, 8192])
+def test_groups_of_thousands_vote_as_each_alone(members):
+    """Of 16 codes at once no lane counts more than 255 times."""
+    alike = [[3]] * members
+    assert voted(alike) == (3, members)
+    assert_each_votes_as_alone([alike, [[1, 3], *alike], [[2, 3], [3, 1]] * members])
+    assert_each_votes_as_alone([[[3, 2], [1, 3], [3]] * members, [*alike, [1]]])
+
+
 @pytest.mark.parametrize("before", range(1010, 1032))
 def test_groups_at_the_end_of_a_block_vote_as_each_alone(before):
     """Running sums are held for 1024 entries: the groups that fit are not cut by them."""
@@ -151,6 +160,24 @@ def test_a_name_that_a_byte_would_take_for_common_is_no_candidate(members):
     many = [[1, 1, 1, 1, 0]] * 89 + [[0]] * 11  # 356 times in the lists of 100 members
     assert voted(many) == (0, 100)
     assert_each_votes_as_alone([many, [[1, 0]], many])
+
+
+@pytest.mark.parametrize("ids", [(0, 16), (16, 0), (15, 16), (8, 24), (0, 2**20), (7, 2**26 - 1)])
+def test_ids_are_told_apart_however_far_apart_they_are(ids):
+    one, other = ids
+    assert_each_votes_as_alone([[[one, other], [other]], [[one]], [[other]], [[other], [one]]])
+
+
+@pytest.mark.parametrize("times", [1, 2, 40, 120, 300])
+def test_a_name_twice_stands_in_for_a_member_without_it(times):
+    """Entries count, so it is a candidate; a member who does not have it ends the vote."""
+    twice, without, once = [0, 0], [5], [0, 5]
+    for lists in ([without, twice], [twice, without], [once, without, twice], [twice, once, [5]]):
+        assert voted(lists * times) is None
+        assert_each_votes_as_alone([lists * times, [[5]], lists * times])
+    assert voted([[0, 0, 5], [5]] * times) == (0, times)
+    assert voted([[5], [0, 0, 5]] * times) == (5, times)
+    assert_each_votes_as_alone([[[0, 0, 5], [5]] * times, [[5], [0, 0, 5]] * times])
 
 
 @pytest.mark.parametrize("before", [1, 13, 14, 15, 16, 17, 31, 32, 100])
@@ -214,8 +241,11 @@ def test_what_was_not_counted_cannot_be_taken_out():
     [
         (([0], [0, 2], [0, 1]), "member_start must"),
         (([0, 1], [0, 2, 1, 2], [0, 3]), "must not fall"),
+        (([0], [0, 2**63 - 1, -2, 1], [0, 3]), "must not fall"),  # as numbers that wrap, it rises
+        (([0], [0, 1], [0, 2**63 - 1, -2, 1]), "must not fall"),
         (([0], [0, 1], [0, 2]), "group_start must"),
         (([-1], [0, 1], [0, 1]), "ids from 0"),
+        (([2**26], [0, 1], [0, 1]), "ids from 0"),
         (([2**30], [0, 1], [0, 1]), "ids from 0"),
         (([], [], [0]), "member_start must"),
     ],

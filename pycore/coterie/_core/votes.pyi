@@ -66,5 +66,5 @@ def select_protocols(
     ------
     ArgumentError
         Starts that fall or do not end where they must; ids that are no integers, negative or
-        above 2**26.
+        not below 2**26.
     """
