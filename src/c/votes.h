@@ -285,7 +285,8 @@ COTERIE_VOTES static void coterie_vote(const uint8_t *codes, const int64_t *star
         if (end > g)
             coterie_vote_small(codes, start, group + g, end - g, winner + g, votes + g);
         else {
-            votes[g] = coterie_vote_large(codes, start + group[g], start + group[g + 1], winner + g);
+            votes[g] = coterie_vote_large(codes, start + group[g], start + group[g + 1],
+                                          winner + g);
             end = g + 1;
         }
         g = end;

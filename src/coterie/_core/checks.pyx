@@ -157,7 +157,8 @@ cdef dict dict_of(object value, str name):
 
 cdef int begin_change(int* users, str what) except -1:
     if users[0]:
-        raise CoterieError(f"{what} is in use: one call at a time may change it, and another has begun")
+        raise CoterieError(
+            f"{what} is in use: one call at a time may change it, and another has begun")
     users[0] = -1
     return 0
 
