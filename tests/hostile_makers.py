@@ -7,6 +7,7 @@ import coterie.testing
 from coterie import GroupCoordinator, ScanOptions, messages
 from coterie._core.compress import compress
 from coterie._core.coordinator import Coordinator
+from coterie._core.coordinator_base import AppendOp
 from coterie._core.fold import PartitionFold
 from coterie._core.generations import GroupLog
 from coterie._core.offsets import Offset
@@ -101,6 +102,8 @@ MAKERS = {
     ),
     "Unanswered": lambda: coterie.Unanswered(0, 1, "join_group", "dropped"),
 }
+# What no object above is ready for: a load that has begun, a protocol that was elected.
+UNREADY = {"finish_load", "current_member_metadata"}
 GOOD = {  # parameter, perhaps with its function and class -> a value, or what makes one
     "group_id": "g", "member_id": "m", "group_instance_id": "i", "old_member_id": "m",
     "new_member_id": "n", "client_id": "c", "client_host": "/h", "protocol_type": "consumer",
@@ -169,6 +172,13 @@ def a_core():
     return core
 
 
+def appends_of(core):
+    """Take the appends that have been begun since the last taking."""
+    taken = []
+    core.take_appends(taken)
+    return taken
+
+
 def a_trace():
     return coterie.load_trace(
         ['{"format": "coterie-trace", "version": 1}', '{"at": 5, "op": "cleanup"}']
@@ -198,7 +208,7 @@ CORE_MAKERS = {
         "TimerWheel", "OffsetMap", "GroupMetadata", "MemberMetadata", "LogReader")},
     "Coordinator": a_core,
     "Trace": a_trace,
-    "AppendOp": lambda: a_core().appends[0],
+    "AppendOp": lambda: appends_of(a_core())[0],
     "Effects": effects,
     "PartitionFold": a_fold,
     "GroupLog": a_log,
@@ -212,7 +222,7 @@ CORE_GOOD = {
     "decode_utf8.data": b"\xff", "header": {}, "at_ms": 5, "line": 1, "instance": None,
     "details": JOIN, "op": 1, "call.member_id": "", "settings": coordinator_config(None),
     "batches": [], "batch": ROWS[0], "error": 0, "complete.base_offset": -1,
-    "complete.op": lambda core: (core.appends or [made_bare()])[0],
+    "complete.op": lambda core: [*appends_of(core), made_bare()][0],
     "group": MAKERS["GroupMetadata"], "timers_of.group": lambda core: core.group("k"),
     "group.group_id": "k", "fold": a_fold, "absorb.later": a_fold,
     "GroupLog.absorb.later": lambda log: a_log(), "take.records": [(9, 0, RAW_KEY, RAW_VALUE)],
@@ -222,9 +232,10 @@ CORE_GOOD = {
     "max_bytes": 10, "subscriptions": [b""], "members": 1, "scan.data": RAW_LOG, "log_offset": 9,
     "timestamp": 0, "add.value": RAW_GROUP, "only": ["g"], "Coordinator.now_ms": 0,
     "load.now_ms": 0,
+    "events": [], "fresh": [], "key_type.version": 3,
 }  # fmt: skip
 
 
 def made_bare():
     """An append that no coordinator made."""
-    return type(a_core().appends[0])()
+    return AppendOp()

@@ -8,7 +8,7 @@ import pytest
 import coterie._core
 from coterie import CoterieError
 from hostile import ARRAYS, PLAIN, Walk, methods, modules_of, walk_object, walk_spoiled
-from hostile_makers import CORE_GOOD, CORE_MAKERS, made_bare
+from hostile_makers import CORE_GOOD, CORE_MAKERS, UNREADY, made_bare
 
 # Private: Python's own errors for an argument of a wrong type or size, or for an entry that is not
 # there, are good enough.
@@ -25,7 +25,8 @@ def a_walk():
 def names():
     for module in modules_of(coterie._core):
         for name, found in vars(module).items():
-            if callable(found) and getattr(found, "__module__", None) == module.__name__:
+            ours = callable(found) and getattr(found, "__module__", None) == module.__name__
+            if ours and not (isinstance(found, type) and issubclass(found, Exception)):
                 yield f"{module.__name__}.{name}"
 
 
@@ -52,7 +53,8 @@ def test_no_argument_of_a_private_name_ends_the_process(path):
     elif isinstance(found, type):
         assert not methods(found), f"{path} has methods: CORE_MAKERS must make one"
     check(walk)
-    assert not walk.never, f"no call succeeded: {sorted(walk.never)}"
+    never = walk.never - UNREADY
+    assert not never, f"no call succeeded: {sorted(never)}"
 
 
 @pytest.mark.parametrize("name", CORE_MAKERS)

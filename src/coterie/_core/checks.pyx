@@ -157,15 +157,14 @@ cdef dict dict_of(object value, str name):
 
 cdef int begin_change(int* users, str what) except -1:
     if users[0]:
-        raise CoterieError(
-            f"{what} is in use: one call at a time may change it, and another has begun")
+        raise CoterieError(f"{what} is in use by another call, and one at a time may change it")
     users[0] = -1
     return 0
 
 
 cdef int begin_read(int* users, str what) except -1:
     if users[0] < 0:
-        raise CoterieError(f"{what} is in use: another call is changing it")
+        raise CoterieError(f"{what} is in use by another call, which is changing it")
     users[0] += 1
     return 0
 

@@ -22,6 +22,8 @@ from coterie._core.effects cimport (
     Effect, Effects)
 from coterie._core.group cimport NO_TIMER, GroupMetadata, MemberMetadata, PendingId, Request
 
+from collections.abc import MutableSequence
+
 from coterie._core.group import Garbage, Thrown
 from coterie._core.load import load
 from coterie.errors import ArgumentError, CorruptData, CoterieError, TraceError, shown
@@ -366,12 +368,16 @@ cdef class Coordinator(Offsets):
         """Put what was done since the last taking behind both, or, interrupted, behind neither."""
         cdef list taken = self.effects.events()
         cdef Effects empty = Effects()
+        if not isinstance(fresh, MutableSequence):
+            raise TypeError(f"fresh must be a deque, not {shown(fresh)}")
         fresh.extend(taken)
         events.extend(taken)
         self.effects = empty
 
     def take_appends(self, fresh not None):
         """Put the deferred appends that were begun since the last taking behind others."""
+        if not isinstance(fresh, MutableSequence):
+            raise TypeError(f"fresh must be a deque, not {shown(fresh)}")
         fresh.extend(self.appends)
         self.appends.clear()
 

@@ -210,16 +210,29 @@ def offset_columns(PartitionFold fold not None):
 
 def offset_entries(PartitionFold fold not None):
     """See ``partial.pyi``."""
-    cdef Entry* entry
     cdef uint32_t i = 0
-    while i < fold.table.count:      # which may grow and move between two entries
-        entry = &fold.table.entries[i]
-        if entry.present:
-            yield key_at(fold, i), (
-                entry.value.position, entry.value.offset, entry.value.commit_timestamp,
-                entry.value.expire_timestamp, entry.value.leader_epoch,
-                (<const char*>entry.value.metadata)[:entry.value.metadata_size])
+    cdef tuple found = entry_at(fold, i)
+    while found is not None:         # the table may grow and move between two entries
+        if found[1] is not None:
+            yield found
         i += 1
+        found = entry_at(fold, i)
+
+
+cdef tuple entry_at(PartitionFold fold, uint32_t i):
+    """(key, what was committed last or None) of an entry; None behind the last one."""
+    cdef Entry* entry
+    begin_read(&fold.users, IN_USE)
+    try:
+        if i >= fold.table.count:
+            return None
+        entry = &fold.table.entries[i]
+        return key_at(fold, i), None if not entry.present else (
+            entry.value.position, entry.value.offset, entry.value.commit_timestamp,
+            entry.value.expire_timestamp, entry.value.leader_epoch,
+            (<const char*>entry.value.metadata)[:entry.value.metadata_size])
+    finally:
+        end_use(&fold.users)
 
 
 def split_key(bytes key not None):
