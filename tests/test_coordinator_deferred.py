@@ -1,6 +1,10 @@
 """Appends that come back late: what Kafka checks then, and what it does not."""
 
+from collections import deque
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coterie import CoterieError, Error, GroupCoordinator
 from test_coordinator import join, stable
@@ -204,3 +208,51 @@ def test_tombstones_and_empty_generations_are_listed_but_nothing_waits(deferred)
     for append in list(deferred.appends):
         append.complete(Error.KAFKA_STORAGE_ERROR)
     assert deferred.snapshot("g") is None
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.just("commit"),
+            st.tuples(st.sampled_from(["complete", "fail"]), st.integers(0, 9)),
+            st.sampled_from(["len", "list", "first", "last", "contains"]),
+        ),
+        max_size=60,
+    )
+)
+def test_the_appends_in_flight_are_those_that_have_not_come_back_oldest_first(steps):
+    coordinator = GroupCoordinator(appends="deferred")
+    held, model, partitions = coordinator.appends, [], iter(range(100))
+    for step in steps:
+        if step == "commit":
+            coordinator.offset_commit("g", {("t", next(partitions)): 1})
+            model.append(list(deque.__iter__(held))[-1])
+        elif isinstance(step, tuple):
+            if model:
+                append = model.pop(step[1] % len(model))
+                append.complete(Error.NONE if step[0] == "complete" else Error.REQUEST_TIMED_OUT)
+        elif step == "len":
+            assert (len(held), bool(held)) == (len(model), bool(model))
+        elif step == "list":
+            assert [*held] == model
+        elif step == "contains":
+            assert all(append in held for append in model)
+        elif model:
+            index = 0 if step == "first" else -1
+            assert held[index] is model[index]
+    assert [*coordinator.appends] == model
+    assert len(coordinator.appends) == len(model)
+
+
+def test_a_session_begins_anew_where_a_static_return_could_not_be_written(deferred):
+    old, pending, append = returning(deferred)
+    deferred.advance_by(4000)
+    append.complete(Error.NOT_LEADER_OR_FOLLOWER)
+    now_ms = deferred.now_ms
+    assert pending.response.error is Error.NOT_COORDINATOR
+    (timer,) = deferred.snapshot("g").timers
+    assert (timer.kind, timer.member_id, timer.deadline_ms) == ("session", old, now_ms + 10_000)
+    deferred.advance_by(9_999)
+    assert deferred.describe_group("g").state == "Stable"
+    deferred.advance_by(1)
+    assert deferred.describe_group("g").state != "Stable"

@@ -241,3 +241,25 @@ def test_as_many_fire_as_are_due_whatever_the_room_for_their_keys(count, later):
     wheel.cancel_many(handles)
     assert wheel.advance(5).tolist() == list(range(count + later))
     assert wheel.advance(50).tolist() == list(range(later))
+
+
+@pytest.mark.parametrize("many", [255, 256, 300])
+@pytest.mark.parametrize("short_ms", [0, 1, 2, 1023])
+def test_an_advance_that_ends_within_a_second_fires_of_it_what_is_due(many, short_ms):
+    """From 256 timers on a second that is passed over fires whole; one a little short must not."""
+    start_ms, end_ms = 5 * 1024, 6 * 1024 - 1
+    wheel = TimerWheel()
+    wheel.add_many(np.full(many, end_ms), np.arange(many))
+    first = wheel.add(start_ms, -1)
+    assert wheel.advance(end_ms - short_ms).tolist() == [-1, *(range(many) if not short_ms else ())]
+    assert not wheel.cancel(first)
+    assert wheel.advance(end_ms).tolist() == (list(range(many)) if short_ms else [])
+
+
+def test_a_due_timer_that_is_moved_to_a_later_time_that_is_past_too_fires_in_its_new_place():
+    wheel = TimerWheel(100)
+    moved, _, _ = wheel.add(10, 1), wheel.add(20, 2), wheel.add(30, 3)
+    assert wheel.rearm(moved, 20)
+    assert wheel.next_deadline_ms() == 20
+    assert wheel.advance(100).tolist() == [2, 1, 3]
+    assert len(wheel) == 0

@@ -133,17 +133,24 @@ class Appends(deque[PendingAppend]):
 
     def drop(self, append: PendingAppend) -> None:
         """Take out one that came back."""
-        if super().__getitem__(0) is append:
-            take, end = self.popleft, 0
-        elif super().__getitem__(-1) is append:
-            take, end = self.pop, -1
+        if self._oldest() is append:
+            take, end = self.popleft, self._oldest
+        elif self._newest() is append:
+            take, end = self.pop, self._newest
         else:
             self._gone += 1
             return
         take()
-        while self._gone and super().__getitem__(end).done:
+        while self._gone and end().done:
             take()
             self._gone -= 1
+
+    def _oldest(self) -> PendingAppend:
+        return super().__getitem__(0)
+
+    def _newest(self) -> PendingAppend:
+        # No index below 0: C turns one into another by `len`, which is ours.
+        return super().__getitem__(super().__len__() - 1)
 
     def _sweep(self) -> None:
         if self._gone:
