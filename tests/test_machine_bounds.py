@@ -7,6 +7,8 @@ from coterie import GroupCoordinator, OffsetAndMetadata, OffsetMap, TimerWheel, 
 from coterie._core.encode import encode_key, encode_value
 from coterie.testing import Member
 from coterie.values import Batch, Error
+from test_coordinator import join as rejoin
+from test_coordinator import stable
 
 SECOND = 1024  # ms: a slot of the wheel's second level
 
@@ -22,6 +24,20 @@ def test_a_timer_that_is_moved_to_the_next_slot_of_a_second_fires_in_that():
     expected = [key for key in range(300) if key != 7]
     assert wheel.advance(6 * SECOND - 1).tolist() == expected
     assert wheel.advance(6 * SECOND).tolist() == [7]
+
+
+def test_no_timer_of_a_second_fires_in_an_advance_that_ends_a_millisecond_short_of_it():
+    wheel = TimerWheel()
+    wheel.add_many(np.full(300, 6 * SECOND - 1), np.arange(300))
+    assert wheel.advance(6 * SECOND - 2).tolist() == []
+    assert wheel.advance(6 * SECOND - 1).tolist() == list(range(300))
+
+
+def test_a_timer_that_is_due_and_moved_fires_in_order_of_its_new_deadline():
+    wheel = TimerWheel(10)
+    first, _ = wheel.add(3, 1), wheel.add(5, 2)
+    wheel.rearm(first, 7)  # past as well
+    assert wheel.advance(10).tolist() == [2, 1]
 
 
 def test_asking_for_the_next_deadline_takes_nothing_that_is_due():
@@ -140,6 +156,26 @@ def test_a_group_that_is_just_full_after_a_load_is_left_alone(size, state):
 def test_a_member_of_a_record_without_a_rebalance_timeout_has_its_sessions(version, timeout_ms):
     (member,) = loaded(version, ["a"]).snapshot("g").members
     assert member.rebalance_timeout_ms == timeout_ms
+
+
+def test_a_commit_may_be_of_the_time_0():
+    coordinator = GroupCoordinator(now_ms=5000)
+    coordinator.offset_commit("g", {KEY: OffsetAndMetadata(5, commit_timestamp=0)})
+    assert coordinator.snapshot("g").offsets[KEY].commit_timestamp == 0
+    coordinator.offset_commit("g", {KEY: OffsetAndMetadata(6)})
+    assert coordinator.snapshot("g").offsets[KEY].commit_timestamp == 5000
+
+
+def test_a_session_begins_anew_where_a_static_return_is_not_written():
+    coordinator = GroupCoordinator(appends="deferred")
+    (old,) = stable(coordinator, "a", group_instance_id="i")
+    rejoin(coordinator, client_id="a", group_instance_id="i")
+    (append,) = coordinator.appends
+    coordinator.advance_by(4000)
+    append.complete(Error.NOT_LEADER_OR_FOLLOWER)
+    (timer,) = coordinator.snapshot("g").timers
+    told = (timer.kind, timer.member_id, timer.deadline_ms)
+    assert told == ("session", old, coordinator.now_ms + 10_000)
 
 
 def test_static_members_are_given_partitions_in_order_of_their_instance_ids():
