@@ -36,7 +36,7 @@ BUILD_REQUIRES := scikit-build-core cython cython-cmake numpy cmake ninja
 COMPILED := CMakeLists.txt pyproject.toml $(shell find src -name '*.py[xd]' -o -name '*.h')
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
-.PHONY: all env build replay test lint types sanitize bench bench-full fuzz wheel clean \
+.PHONY: all env build dev replay test lint types sanitize bench bench-full fuzz wheel clean \
         test-pythons test-lowest faults chart-library FORCE
 all: build
 

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie import CoterieError, Error, GroupCoordinator
+from coterie import CoterieError, Error, GroupCoordinator, load_trace
 from test_coordinator import join, stable
+from trace_data import header
+from trace_data import join as join_event
 
 
 def commit(coordinator, offset, **fields):
@@ -256,3 +258,34 @@ def test_a_session_begins_anew_where_a_static_return_could_not_be_written(deferr
     assert deferred.describe_group("g").state == "Stable"
     deferred.advance_by(1)
     assert deferred.describe_group("g").state != "Stable"
+
+
+def test_an_append_that_was_taken_out_can_be_completed_and_never_stands_there_again():
+    deferred = GroupCoordinator(appends="deferred")
+    pending = [deferred.offset_commit("g", {("t", n): n}) for n in range(4)]
+    taken = list(deferred.appends)
+    taken[1].complete()
+    assert [deferred.appends.popleft(), deferred.appends.popleft()] == [taken[0], taken[2]]
+    assert (taken[1] in deferred.appends, taken[3] in deferred.appends) == (False, True)
+    assert [*reversed(deferred.appends)] == [taken[3]]
+    assert deferred.appends.pop() is taken[3]
+    assert len(deferred.appends) == 0
+    for append in (taken[3], taken[2], taken[0]):
+        append.complete()
+    assert [one.status for one in pending] == ["answered"] * 4
+    assert [*deferred.appends] == []
+
+
+def test_a_trace_that_fails_leaves_nobody_waiting_whom_it_answered():
+    ids = iter(["first"])
+
+    def member_ids(prefix):
+        return next(ids)  # there is no second
+
+    coordinator = GroupCoordinator({"group.initial.rebalance.delay.ms": 3000}, 0, member_ids)
+    waiting = coordinator.join_group("g", protocol_type="consumer", protocols={"range": b""})
+    trace = load_trace([header(), join_event(5000, 9, "another")])
+    with pytest.raises((CoterieError, StopIteration)):
+        coordinator.play(trace)
+    assert waiting.status == "answered"
+    assert waiting.response.member_id == "first"

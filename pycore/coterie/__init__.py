@@ -102,7 +102,7 @@ def _find(name: str) -> object:
 
         return version("coterie")
     missing = AttributeError(f"module 'coterie' has no attribute {name!r}")
-    if name.startswith("_"):
+    if name.startswith("_") or not name.isidentifier():
         raise missing
     try:
         return import_module(f"coterie.{name}")

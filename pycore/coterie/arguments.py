@@ -1,6 +1,7 @@
 """Arguments of public calls, checked once at the edge: what is wrong is said in one line.
 
-The compiled modules check theirs with ``_core/arguments.pyx``, by the same rules.
+The compiled modules check theirs with ``_core/checks.pyx`` (single values) and
+``_core/arguments.pyx`` (columns). What a request or a record can carry is checked here alone.
 """
 
 from __future__ import annotations

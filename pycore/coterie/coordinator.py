@@ -325,8 +325,9 @@ class GroupCoordinator:
     def play(self, trace: Trace) -> TraceOutput:
         """Run a compiled trace from :func:`coterie.load_trace`: the fast path.
 
-        Its events are in the output alone, not in :attr:`events`. Raises TraceError with the
-        line of the trace.
+        Its events are in the output alone, not in :attr:`events`, and so is the answer to a request
+        that waited before. Raises TraceError with the line of the trace; what happened up to there
+        is then in :attr:`events`, as after any call.
         """
         self._enter()
         if not isinstance(trace, Trace):
@@ -340,7 +341,7 @@ class GroupCoordinator:
         try:
             self._core.play(trace)
         except BaseException:
-            self._events += self._core.take_effects().events()
+            self._drain()
             raise
         if self._clock is not None:
             self._clock.move(self.now_ms)
@@ -455,9 +456,11 @@ class GroupCoordinator:
         try:
             self._core.complete(append._op, int(error), offset)
         finally:
-            if waited and append.done:
-                self._appends.drop(append)
-            self._drain()
+            try:
+                if waited and append.done:
+                    self._appends.drop(append)
+            finally:
+                self._drain()
 
     def _drain(self) -> None:
         """Turn the core's rows into events, settle who waits, and report.

@@ -62,7 +62,7 @@ class Pending(Generic[T]):
 class PendingAppend:
     """An append that has not come back (only with ``appends="deferred"``)."""
 
-    __slots__ = ("_coordinator", "_op")
+    __slots__ = ("_coordinator", "_op", "_taken")
     _KINDS = ("assignment", "static_return", "empty_generation", "offset_commit",
               "txn_offset_commit", "tombstones")  # fmt: skip
 
@@ -70,6 +70,7 @@ class PendingAppend:
         if not isinstance(op, AppendOp):
             raise ArgumentError(f"an append is made by a coordinator, not of {shown(op)}")
         self._coordinator, self._op = coordinator, op
+        self._taken = False  # out of the coordinator's deque by its caller
 
     @property
     def group_id(self) -> str:
@@ -132,18 +133,34 @@ class Appends(deque[PendingAppend]):
     _gone = 0  # how many of them are still here
 
     def drop(self, append: PendingAppend) -> None:
-        """Take out one that came back."""
-        if self._oldest() is append:
-            take, end = self.popleft, self._oldest
-        elif self._newest() is append:
-            take, end = self.pop, self._newest
+        """Take out one that came back; it may have been taken out by the caller."""
+        if append._taken:
+            return
+        if super().__len__() and self._oldest() is append:
+            take, end = super().popleft, self._oldest
+        elif super().__len__() and self._newest() is append:
+            take, end = super().pop, self._newest
         else:
             self._gone += 1
             return
         take()
-        while self._gone and end().done:
+        while self._gone and super().__len__() and end().done:
             take()
             self._gone -= 1
+
+    def popleft(self) -> PendingAppend:
+        """Take out the oldest; it may be completed later."""
+        self._sweep()
+        append = super().popleft()
+        append._taken = True
+        return append
+
+    def pop(self) -> PendingAppend:  # type: ignore[override]
+        """Take out the newest; it may be completed later."""
+        self._sweep()
+        append = super().pop()
+        append._taken = True
+        return append
 
     def _oldest(self) -> PendingAppend:
         return super().__getitem__(0)
@@ -166,6 +183,14 @@ class Appends(deque[PendingAppend]):
     def __iter__(self) -> Iterator[PendingAppend]:
         self._sweep()
         return super().__iter__()
+
+    def __reversed__(self) -> Iterator[PendingAppend]:
+        self._sweep()
+        return super().__reversed__()
+
+    def __contains__(self, append: object) -> bool:
+        self._sweep()
+        return super().__contains__(append)
 
     def __getitem__(self, index: SupportsIndex) -> PendingAppend:  # type: ignore[override]
         self._sweep()

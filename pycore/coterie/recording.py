@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,7 +132,7 @@ class Recording:
         header["config"] = {k: v for k, v in coordinator.config.items() if v != DEFAULTS[k]}
         lines = [json.dumps(line, ensure_ascii=False) for line in [header, *self.events]]
         path.parent.mkdir(parents=True, exist_ok=True)
-        with written_beside(path) as part:
+        with written_beside(Path(os.path.realpath(path))) as part:
             part.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def _lose(self, what: str) -> None:

@@ -51,9 +51,13 @@ def undisturbed() -> Iterator[None]:
         yield  # signals are heard in the main thread alone
         return
     signals = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in signals}
+    before = {number: signal.getsignal(number) for number in signals}
+    # None: set by a program that runs Python within itself; it could not be put back from here.
+    ours = {number: handler for number, handler in before.items() if handler is not None}
+    for number in ours:
+        signal.signal(number, signal.SIG_IGN)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in ours.items():
             signal.signal(number, handler)

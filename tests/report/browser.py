@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+HANG_S = 1800  # only what never comes takes that long, however busy the machine
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -61,7 +62,7 @@ class Browser:
         """Wait until a script gives something true, and return it."""
         from selenium.webdriver.support.wait import WebDriverWait
 
-        waiting = WebDriverWait(self.driver, 30, poll_frequency=0.05)
+        waiting = WebDriverWait(self.driver, HANG_S, poll_frequency=0.05)
         return waiting.until(lambda _: self.script(code, *arguments))
 
     def all(self, selector):
