@@ -271,7 +271,7 @@ def test_no_deadline_lies_beyond_an_int64():
         5,
         [1, 2],
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_a_scan_takes_bytes_in_a_row_and_nothing_else(data):
     with pytest.raises(ArgumentError, match="data must be bytes"):
