@@ -7,7 +7,7 @@
  * of a list is found by one look-up of 16 codes. Source: GroupMetadata.selectProtocol.
  *
  * It takes a processor with a look-up of 16 bytes, SSE4.1's or ARMv8's: `coterie_has_lanes` says
- * whether this one has it. Lists are at most COTERIE_LIST_MAX long. Cost: 2 ns a member.
+ * whether this one has it. Lists are at most COTERIE_LIST_MAX long. Cost: 2 to 4 ns a member.
  */
 #ifndef COTERIE_VOTES_H
 #define COTERIE_VOTES_H
@@ -95,6 +95,10 @@ static int coterie_has_lanes(void) {
     return __builtin_cpu_supports("sse4.1");
 }
 
+COTERIE_INLINE coterie_lanes coterie_all(uint32_t byte) {
+    return (coterie_lanes)_mm_set1_epi8((char)byte);
+}
+
 COTERIE_INLINE coterie_lanes coterie_look_up(coterie_lanes table, coterie_lanes lane) {
     return (coterie_lanes)_mm_shuffle_epi8((__m128i)table, (__m128i)lane);
 }
@@ -119,6 +123,10 @@ enum { COTERIE_LANE_BITS = 4 };
 
 static int coterie_has_lanes(void) {
     return 1;
+}
+
+COTERIE_INLINE coterie_lanes coterie_all(uint32_t byte) {
+    return (coterie_lanes)vdupq_n_u8((uint8_t)byte);
 }
 
 COTERIE_INLINE coterie_lanes coterie_look_up(coterie_lanes table, coterie_lanes lane) {
@@ -146,9 +154,7 @@ COTERIE_INLINE coterie_lanes coterie_one(uint8_t code) {
 
 /* The lanes that are as high as `height`, as a mask. */
 COTERIE_INLINE coterie_lanes coterie_as_high(coterie_lanes lanes, uint32_t height) {
-    coterie_lanes all;
-    memset(&all, (int)height, sizeof all);
-    return (coterie_lanes)(lanes == all);
+    return (coterie_lanes)(lanes == coterie_all(height));
 }
 
 /* Where the first candidate stands among the codes from `list` on; COTERIE_LANES: beyond. */
@@ -186,10 +192,10 @@ COTERIE_INLINE uint8_t coterie_first_of(const uint8_t *codes, const int64_t *sta
 /* Some whole groups, of at most COTERIE_BLOCK entries together and COTERIE_BYTE_MAX each: the
  * winners' numbers and their votes, -1 and 0 where there is none. Of more members than entries one
  * has no candidate: it does not matter what else overflows. */
-COTERIE_INLINE void coterie_vote_small(const uint8_t *restrict codes,
-                                       const int64_t *restrict start,
-                                       const int64_t *restrict group, size_t groups,
-                                       int32_t *restrict winner, int32_t *restrict votes) {
+COTERIE_VOTES static void coterie_vote_small(const uint8_t *restrict codes,
+                                             const int64_t *restrict start,
+                                             const int64_t *restrict group, size_t groups,
+                                             int32_t *restrict winner, int32_t *restrict votes) {
     coterie_lanes sums[COTERIE_BLOCK + 4], sum = {0}, cast;
     const coterie_lanes *from = sums;
     int64_t base = start[group[0]], count = start[group[groups]] - base;
@@ -232,12 +238,13 @@ COTERIE_INLINE coterie_lanes coterie_totals_as_high(const int64_t *total, int64_
 /* How many of the codes are this one. */
 COTERIE_INLINE int64_t coterie_count(const uint8_t *codes, int64_t count, uint8_t code) {
     int64_t found[COTERIE_LANES] = {0}, at = 0, end;
+    const coterie_lanes all = coterie_all(code);
     while (count - at >= COTERIE_LANES) {
         coterie_lanes lanes, sum = {0};
         end = at + COTERIE_BYTE_MAX * COTERIE_LANES;
         for (; at < end && count - at >= COTERIE_LANES; at += COTERIE_LANES) {
             memcpy(&lanes, codes + at, sizeof lanes);
-            sum -= coterie_as_high(lanes, code); /* a mask is -1 */
+            sum -= (coterie_lanes)(lanes == all); /* a mask is -1 */
         }
         coterie_total(sum, found);
     }
@@ -247,8 +254,8 @@ COTERIE_INLINE int64_t coterie_count(const uint8_t *codes, int64_t count, uint8_
 }
 
 /* One group of any size: the winner's votes, as above. */
-COTERIE_INLINE int32_t coterie_vote_large(const uint8_t *codes, const int64_t *start,
-                                          const int64_t *last, int32_t *winner) {
+COTERIE_VOTES static int32_t coterie_vote_large(const uint8_t *codes, const int64_t *start,
+                                                const int64_t *last, int32_t *winner) {
     int64_t entries[COTERIE_LANES] = {0}, cast[COTERIE_LANES] = {0}, most = 0;
     int64_t left = *last - *start;
     coterie_lanes candidates, sum;
@@ -270,27 +277,36 @@ COTERIE_INLINE int32_t coterie_vote_large(const uint8_t *codes, const int64_t *s
 }
 
 /* The votes of all groups: the number of each winner and its votes, -1 and 0 where a group has no
- * member, or one without a candidate. */
-COTERIE_VOTES static void coterie_vote(const uint8_t *codes, const int64_t *start,
-                                       const int64_t *group, size_t groups, int32_t *winner,
-                                       int32_t *votes) {
+ * member, or one without a candidate. Codes are made of `names` block by block, while those are at
+ * hand; NULL: they are there. Returns what coterie_codes does: all is worthless from COTERIE_LANES
+ * on. */
+COTERIE_VOTES static uint32_t coterie_vote(const int32_t *names, uint8_t *codes,
+                                           const int64_t *start, const int64_t *group,
+                                           size_t groups, int32_t *winner, int32_t *votes) {
+    uint32_t bits = 0;
     size_t g = 0, end;
-    while (g < groups) {
-        int64_t at = start[group[g]], block = at + COTERIE_BLOCK;
+    while (g < groups && bits < COTERIE_LANES) {
+        int64_t first = start[group[g]], at = first;
         for (end = g; end < groups; end++) {
             int64_t after = start[group[end + 1]];
-            if (after > block || after - at > COTERIE_BYTE_MAX) break;
+            if (after - first > COTERIE_BLOCK || after - at > COTERIE_BYTE_MAX) break;
             at = after;
+        }
+        int64_t last = end > g ? at : start[group[g + 1]];
+        if (names) {
+            bits |= coterie_codes(names + first, (size_t)(last - first), codes + first);
+            memset(codes + last, 0, COTERIE_AFTER_CODES);
         }
         if (end > g)
             coterie_vote_small(codes, start, group + g, end - g, winner + g, votes + g);
         else {
-            votes[g] = coterie_vote_large(codes, start + group[g], start + group[g + 1],
-                                          winner + g);
+            const int64_t *list = start + group[g];
+            votes[g] = coterie_vote_large(codes, list, start + group[g + 1], winner + g);
             end = g + 1;
         }
         g = end;
     }
+    return bits;
 }
 
 #else
@@ -298,9 +314,11 @@ static int coterie_has_lanes(void) {
     return 0;
 }
 
-static void coterie_vote(const uint8_t *codes, const int64_t *start, const int64_t *group,
-                         size_t groups, int32_t *winner, int32_t *votes) {
-    (void)codes, (void)start, (void)group, (void)groups, (void)winner, (void)votes;
+static uint32_t coterie_vote(const int32_t *names, uint8_t *codes, const int64_t *start,
+                             const int64_t *group, size_t groups, int32_t *winner,
+                             int32_t *votes) {
+    (void)names, (void)codes, (void)start, (void)group, (void)groups, (void)winner, (void)votes;
+    return 0;
 }
 #endif
 

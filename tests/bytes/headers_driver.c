@@ -50,11 +50,9 @@ static void ask_expired(const uint8_t *at, size_t size) {
     free(row);
 }
 
-/* Numbers groups' names where they are not below COTERIE_LANES, as votes.pyx does. */
+/* Numbers names in order of first sight, as votes.pyx does where they are not below 16. */
 static int encode(const int32_t *names, size_t entries, uint8_t *codes, int32_t *order) {
     int32_t highest = 0;
-    for (int32_t lane = 0; lane < COTERIE_LANES; lane++) order[lane] = lane;
-    if (coterie_codes(names, entries, codes) < COTERIE_LANES) return 1;
     for (size_t i = 0; i < entries; i++) highest = names[i] > highest ? names[i] : highest;
     uint64_t *seen = calloc((size_t)highest + 1, sizeof(uint64_t));
     if (!seen) exit(3);
@@ -72,22 +70,21 @@ static void ask_vote(const uint8_t *at, size_t size) {
     int32_t *names = claim(entries * sizeof(int32_t)), order[COTERIE_LANES];
     int32_t *winner = claim(groups * sizeof(int32_t)), *votes = claim(groups * sizeof(int32_t));
     uint8_t *codes = claim(entries + COTERIE_AFTER_CODES);
-    for (size_t i = 0; i < entries; i++) names[i] = (int32_t)given[i];
-    memset(codes + entries, 0, COTERIE_AFTER_CODES);
-    int fit = encode(names, entries, codes, order);
     uint64_t lengths = coterie_lengths(start, members + 1);
-    printf("%" PRIx64, lengths);
-    if (lengths >> 63)
-        printf(" falls");
-    else if (!fit)
-        printf(" too many names");
-    else if (!coterie_has_lanes())
-        printf(" no lanes");
-    else {
-        coterie_vote(codes, start, group, groups, winner, votes);
-        for (size_t g = 0; g < groups; g++)
-            printf(" %" PRId32 " %" PRId32, winner[g] < 0 ? -1 : order[winner[g]], votes[g]);
+    const char *why = lengths >> 63 ? "falls" : coterie_has_lanes() ? NULL : "no lanes";
+    for (size_t i = 0; i < entries; i++) names[i] = (int32_t)given[i];
+    for (int32_t lane = 0; lane < COTERIE_LANES; lane++) order[lane] = lane;
+    if (!why && coterie_vote(names, codes, start, group, groups, winner, votes) >= COTERIE_LANES) {
+        memset(codes, 0, entries + COTERIE_AFTER_CODES);
+        if (encode(names, entries, codes, order))
+            coterie_vote(NULL, codes, start, group, groups, winner, votes);
+        else
+            why = "too many names";
     }
+    printf("%" PRIx64, lengths);
+    if (why) printf(" %s", why);
+    for (size_t g = 0; !why && g < groups; g++)
+        printf(" %" PRId32 " %" PRId32, winner[g] < 0 ? -1 : order[winner[g]], votes[g]);
     putchar('\n');
     free(codes);
     free(votes);

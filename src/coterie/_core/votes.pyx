@@ -26,11 +26,10 @@ cdef extern from "votes.h" nogil:
         COTERIE_AFTER_CODES
     bint coterie_has_lanes()
     uint64_t coterie_lengths(const int64_t* starts, size_t count)
-    uint32_t coterie_codes(const int32_t* names, size_t count, uint8_t* codes)
     bint coterie_rank(const int32_t* names, int64_t first, int64_t last, uint64_t call,
                       uint64_t* seen, uint8_t* codes, int32_t* order)
-    void coterie_vote(const uint8_t* codes, const int64_t* start, const int64_t* group,
-                      size_t groups, int32_t* winner, int32_t* votes)
+    uint32_t coterie_vote(const int32_t* names, uint8_t* codes, const int64_t* start,
+                          const int64_t* group, size_t groups, int32_t* winner, int32_t* votes)
 
 cdef enum:
     NO_CANDIDATE = -1
@@ -252,13 +251,13 @@ cdef int elect(const int32_t* names, Py_ssize_t entries, const int64_t* member_a
     cdef int64_t at, width
     cdef Py_ssize_t g
     cdef list crowded
-    memset(codes + entries, 0, COTERIE_AFTER_CODES)
-    if coterie_codes(names, entries, codes) < <uint32_t>COTERIE_LANES:
-        coterie_vote(codes, member_at, group_at, count, winner, votes)
+    if coterie_vote(names, codes, member_at, group_at, count, winner,
+                    votes) < <uint32_t>COTERIE_LANES:
         return 0
     width = width_of(names, entries)
+    memset(codes, 0, entries + COTERIE_AFTER_CODES)    # not all was reached, nor will be
     crowded = rank(names, entries, width, member_at, group_at, count, codes, order)
-    coterie_vote(codes, member_at, group_at, count, winner, votes)
+    coterie_vote(NULL, codes, member_at, group_at, count, winner, votes)
     for g in range(count):
         if winner[g] == NO_CANDIDATE:
             continue
