@@ -69,10 +69,10 @@ def test_partitions_of_names_that_take_turns_keep_apart(partitions):
 @pytest.mark.parametrize("at", [0, 10, 30, 50, 60, 70, 90, 99])
 def test_names_that_java_reads_alike_are_one_wherever_they_are_broken(at):
     one, other = (b"a" * at + bad + b"a" * (99 - at) for bad in (b"\xff", b"\xfe"))
-    name = "a" * at + "\ufffd" + "a" * (99 - at)
-    assert offsets_of(
-        batch(0, [commit(5, group=one, offset=1), commit(5, group=other, offset=2)])
-    ) == {(name, "t", 0): 2}
+    told = [commit(5, group=one, offset=1), commit(5, group=other, offset=2)]
+    (group,) = scan(batch(0, told), partition=0).groups()
+    assert group["group_id"] == "a" * at + "\ufffd" + "a" * (99 - at)
+    assert [offset["offset"] for offset in group["offsets"]] == [2]
 
 
 def opened(base_offset, producer_id, *records):
