@@ -1,10 +1,11 @@
 """What a coordinator was asked, recorded: the trace does the same again, or says that it cannot."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from coterie import Batch, GroupCoordinator, OffsetAndMetadata, load_trace, run_trace
+from coterie import ArgumentError, Batch, GroupCoordinator, OffsetAndMetadata, load_trace, run_trace
 from coterie.recording import Recording
 from coterie.testing import Member
 from trace_data import header
@@ -177,3 +178,52 @@ def test_a_played_trace_is_in_the_recording_unless_its_ids_may_clash(recorded):
     assert list(run_trace(lines())) == list(output.lines())
     coordinator.play(load_trace([header(), {"at": 9000, "op": "advance"}]))
     assert "a trace was played after other requests" in lines()[0]["doc"]
+
+
+def test_a_recording_that_cannot_be_written_leaves_the_one_of_before(tmp_path, monkeypatch):
+    path = tmp_path / "new" / "it.trace.jsonl"
+    coordinator, recording = GroupCoordinator(), Recording()
+    coordinator._record_into(recording)
+    recording.write(path, coordinator)
+    before = path.read_text()
+    coordinator.describe_group("g")
+
+    def breaks_off(part, text, **_):
+        with part.open("w") as file:
+            file.write(text[:10])
+        raise OSError("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(path), "write_text", breaks_off)
+        with pytest.raises(OSError, match="no space"):
+            recording.write(path, coordinator)
+    assert path.read_text() == before
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    recording.write(path, coordinator)
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_a_recording_is_as_open_to_others_as_any_new_file(tmp_path):
+    path = tmp_path / "it.trace.jsonl"
+    (tmp_path / "plain").touch()
+    Recording().write(path, GroupCoordinator())
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_refused_request_is_no_part_of_a_recording(recorded):
+    coordinator, lines = recorded()
+    with pytest.raises(ArgumentError, match="give 32730 at most"):
+        coordinator.join_group(
+            "g", protocol_type="consumer", protocols={"range": b""}, client_id="c" * 32_767
+        )
+    coordinator.describe_group("g")
+    came = lines()
+    assert ops(came) == ["describe_group"]
+    assert list(run_trace(came)) == did(coordinator)
+
+
+def test_a_recording_is_written_in_any_thread(tmp_path):
+    coordinator = GroupCoordinator()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(Recording().write, tmp_path / "it.trace.jsonl", coordinator).result()
+    assert len((tmp_path / "it.trace.jsonl").read_text().splitlines()) == 1

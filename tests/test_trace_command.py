@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from commandline import coterie
+from commandline import coterie, coterie_ok, fails, folder_of
 from golden_data import GOLDEN
 from trace_data import TRACES, header, join
 
@@ -71,7 +71,93 @@ def test_a_wrong_trace_is_one_line_and_the_others_still_run(traces):
     assert "bad.trace.jsonl: line 2: 'poll' is no op" in told.stderr
     assert "Traceback" not in told.stderr
     assert "3 run, 1 failed" in told.stderr
-    assert not list((traces / "out").glob("bad*"))
+    assert not list((traces / "out").rglob("*bad*"))
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("[" * 100_000, "line 2: nested too deeply for a trace"),
+        ('{"at": 0, "op": ' + "[" * 100_000 + "]" * 100_000 + "}", "line 2: nested too deeply"),
+        ('{"at": 0, "op": "describe_group", "id": 1, "group_id": "\\udc80"}', "line 2: describe_"),
+        ("9" * 5000, "line 2: "),
+        ("\udce9", "'utf-8' codec can't decode"),
+    ],
+)
+def test_a_line_that_no_parser_takes_is_one_line_and_the_others_still_run(traces, line, says):
+    bad = traces / "in" / "bad.trace.jsonl"
+    bad.write_text(f"{json.dumps(header())}\n{line}\n", "utf-8", "surrogateescape")
+    told = coterie("trace", "run", traces / "in", "--out", traces / "out")
+    assert told.returncode == 1
+    first, last = told.stderr.splitlines()
+    assert first.startswith(f"coterie: {bad}: {says}")
+    assert last == "3 run, 1 failed"
+    assert not list((traces / "out").rglob("*bad*"))
+
+
+def test_diff_says_of_a_line_that_is_nested_too_deeply_where_it_is(traces):
+    deep = traces / "deep.jsonl"
+    deep.write_text('{"at": 0}\n' + "[" * 100_000)
+    told = coterie("trace", "diff", deep, deep)
+    assert told.returncode == 1
+    assert told.stderr == f"coterie: deep: {deep}: line 2: nested too deeply\n"
+
+
+def test_an_import_of_a_line_that_is_nested_too_deeply_is_one_line(tmp_path):
+    log = tmp_path / "deep.log"
+    head = "[2026-01-31 14:05:00,000] DEBUG Completed request:"
+    log.write_text(head + '{"a":' * 100_000)
+    fails("trace", "import", log, "--out", tmp_path / "out", says=(log, "nested too deeply"))
+    assert folder_of(tmp_path) == ["deep.log"]
+
+
+def test_run_refuses_to_overwrite_before_it_runs_anything_unless_told_to(traces):
+    out = traces / "out"
+    coterie_ok("trace", "run", traces / "in", "--out", out)
+    (out / "sub" / "vote-tie.actual.jsonl").unlink()
+    mine = out / "sub" / "commit-nothing.actual.jsonl"
+    mine.write_text("mine")
+    fails("trace", "run", traces / "in", "--out", out, says=("is there already", "--overwrite"))
+    assert mine.read_text() == "mine"
+    assert folder_of(out / "sub") == ["commit-nothing.actual.jsonl", "document-demo1.actual.jsonl"]
+    coterie_ok("trace", "run", traces / "in", "--out", out, "--overwrite")
+    assert len(mine.read_text()) > 100
+    assert len(folder_of(out / "sub")) == 3
+
+
+def test_run_writes_beside_other_files_and_into_folders_that_are_there(traces):
+    coterie_ok("trace", "run", traces / "in", "--out", traces / "in")
+    assert len(folder_of(traces / "in" / "sub")) == 9
+    again = traces / "in" / "sub" / "vote-tie.trace.jsonl"
+    fails("trace", "run", again, "--out", traces / "in" / "sub", says="is there already")
+
+
+def test_run_refuses_an_output_folder_that_is_a_file_and_one_that_may_not_be(traces):
+    source = traces / "in" / "sub" / "vote-tie.trace.jsonl"
+    fails("trace", "run", source, "--out", source, says=("is a file", "name a folder"))
+    told = coterie("trace", "run", source, "--out", source / "out")
+    assert told.returncode == 1
+    assert "Traceback" not in told.stderr
+
+
+def test_a_trace_that_fails_leaves_the_output_of_before_and_no_new_folder(traces):
+    bad = traces / "bad.trace.jsonl"
+    bad.write_text(json.dumps(header()) + "\n{}\n")
+    new = traces / "new" / "out"
+    assert coterie("trace", "run", bad, "--out", new).returncode == 1
+    assert not new.parent.exists()
+    (traces / "bad.actual.jsonl").write_text("before")
+    assert coterie("trace", "run", bad, "--out", traces, "--overwrite").returncode == 1
+    assert (traces / "bad.actual.jsonl").read_text() == "before"
+    assert folder_of(traces) == ["bad.actual.jsonl", "bad.trace.jsonl", "in"]
+
+
+def test_two_traces_of_one_name_are_refused_before_anything_is_written(traces):
+    copy = traces / "vote-tie.trace.jsonl"
+    shutil.copy(traces / "in" / "sub" / "vote-tie.trace.jsonl", copy)
+    args = ("trace", "run", copy, traces / "in" / "sub", "--out", traces / "out")
+    fails(*args, status=2, says="would both be written to")
+    assert not (traces / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -102,6 +188,8 @@ def test_a_brokers_request_log_is_answered_as_that_broker_did(tmp_path):
     assert "left out: 1 x JOIN_GROUP: the coordinator was not ready" in made.stderr
     trace = tmp_path / "kafka-request.trace.jsonl"
     assert coterie("trace", "run", trace, "--out", tmp_path).returncode == 0
+    again = ("trace", "import", log, "--out", tmp_path)
+    fails(*again, says=("kafka-request.trace.jsonl", "is there already"))
     same = coterie("trace", "diff", "--responses", tmp_path / "kafka-request.expected.jsonl",
                    tmp_path / "kafka-request.actual.jsonl")  # fmt: skip
     assert (same.returncode, same.stdout) == (0, "1 passed, 0 failed\n")

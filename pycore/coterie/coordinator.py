@@ -474,8 +474,9 @@ class GroupCoordinator:
                 self._begun.popleft()
         self._core.take_events(self._events, self._fresh)
         for event in self._fresh:
-            if isinstance(event, Response | Unanswered):
-                self._settle(event)
+            if isinstance(event, Response | Unanswered) and event.id in self._waiting:
+                self._waiting[event.id]._settle(event)
+                del self._waiting[event.id]
         if self._on_event is None:
             self._fresh.clear()
             return
@@ -485,16 +486,6 @@ class GroupCoordinator:
                 self._on_event(self._fresh.popleft())
         finally:
             self._reporting = False
-
-    def _settle(self, event: Response | Unanswered) -> None:
-        if (pending := self._waiting.get(event.id)) is None:
-            return
-        if isinstance(event, Response):
-            pending._response, pending.answered_at = event.response, event.at
-            pending.status = "answered"
-        else:
-            pending.status = event.why
-        self._waiting.pop(event.id, None)
 
 
 # What a method takes is what its op has: a trace event may hold more.

@@ -11,7 +11,7 @@ from coterie._core.effects import Effects
 from coterie.arguments import called, whole
 from coterie.errors import ArgumentError, NotAnswered, shown
 from coterie.requests import error_code
-from coterie.values import Error
+from coterie.values import Error, Response, Unanswered
 
 if TYPE_CHECKING:
     from coterie.coordinator import GroupCoordinator
@@ -54,6 +54,14 @@ class Pending(Generic[T]):
         if self._response is None:
             raise NotAnswered(f"{self.op} (request {self.id}) is {self.status}")
         return self._response
+
+    def _settle(self, event: Response | Unanswered) -> None:
+        """Note what became of the request; the status last, by which others go."""
+        if isinstance(event, Response):
+            self._response, self.answered_at = event.response, event.at
+            self.status = "answered"
+        else:
+            self.status = event.why
 
     def __repr__(self) -> str:
         return f"<Pending {self.op} {self.id}: {self._response or self.status}>"

@@ -69,7 +69,7 @@ def run_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Iterator[dict[st
     Raises
     ------
     TraceError
-        As :func:`load_trace`; also where the trace would go on for ever.
+        As :func:`load_trace`; also where a member's metadata makes Kafka's code throw.
     """
     trace = load_trace(lines)
     core = Coordinator(coordinator_config(trace.header.get("config")))

@@ -1,7 +1,14 @@
 from collections.abc import Collection, Iterable
 from typing import final
 
+from coterie.errors import CoterieError
 from coterie.values import GroupOverview, GroupSummary, MemberSummary
+
+class Thrown(CoterieError):
+    """Kafka's code throws here. What was done before stays done, as there."""
+
+class Garbage(Thrown):
+    """It throws at a member's metadata, which cannot be read: no sound trace has such."""
 
 _Protocols = Iterable[tuple[str, bytes]]
 
@@ -90,7 +97,7 @@ class GroupMetadata:
         """Members of the generation that have not synced."""
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The largest of the members; 0 without any."""
+        """The largest of the members; never below 0."""
     @property
     def has_all_members_joined(self) -> bool: ...
     @property
