@@ -31,8 +31,6 @@ FUZZ_SEED ?=
 READS_BYTES := $(wildcard tests/bytes tests/bulk tests/test_codec*.py tests/test_batch*.py \
                tests/test_columns*.py tests/test_fold*.py tests/test_fuzz*.py tests/test_intake*.py)
 
-# The dependency groups and build requirements of pyproject.toml, for the frontend's own commands.
-BUILD_REQUIRES := scikit-build-core cython cython-cmake numpy cmake ninja
 COMPILED := CMakeLists.txt pyproject.toml $(shell find src -name '*.py[xd]' -o -name '*.h')
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
@@ -46,14 +44,19 @@ $(VENV)/.env: pyproject.toml tools/check_machine.py
 	@$(PYTHON) tools/check_machine.py
 	@echo "coterie: creating $(VENV), with what builds the library (once)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PIP) install $(BUILD_REQUIRES)
+	@$(PY) tools/needs.py build | $(PIP) install -r /dev/stdin
 	@touch $@
 
 # ---- build: again when a compiled source changed, or a Python module came or went ------------
-build: $(VENV)/.built
+build: $(VENV)/.env build/modules  # what it runs with comes while it is compiled
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.built $(VENV)/.needs
 $(VENV)/.built: $(VENV)/.env $(COMPILED) build/modules
-	@echo "coterie: building, and installing what it runs with"
-	@$(PIP) install --no-build-isolation -e '.[all]'
+	@echo "coterie: building"
+	@$(PIP) install --no-build-isolation --no-deps -e .
+	@touch $@
+$(VENV)/.needs: $(VENV)/.env
+	@echo "coterie: installing what it runs with (once)"
+	@$(PY) tools/needs.py run | $(PIP) install -r /dev/stdin
 	@touch $@
 build/modules: FORCE
 	@mkdir -p build
