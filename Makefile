@@ -49,7 +49,7 @@ $(VENV)/.env: pyproject.toml tools/check_machine.py
 
 # ---- build: again when a compiled source changed, or a Python module came or went ------------
 build: $(VENV)/.env build/modules  # what it runs with comes while it is compiled
-	@$(MAKE) --no-print-directory -j2 $(VENV)/.built $(VENV)/.needs
+	@$(MAKE) -s --no-print-directory -j2 $(VENV)/.built $(VENV)/.needs
 $(VENV)/.built: $(VENV)/.env $(COMPILED) build/modules
 	@echo "coterie: building"
 	@$(PIP) install --no-build-isolation --no-deps -e .

@@ -365,3 +365,17 @@ def test_numbers_that_the_wire_cannot_carry_are_refused():
             with pytest.raises(ArgumentError, match=f"must be from -{2 ** (bits - 1)} to"):
                 ask(wrong)
     assert all_of(coordinator)[0] == []
+
+
+def test_a_group_whose_name_grew_too_long_in_reading_stops_no_clean_up():
+    """Bytes that are no UTF-8 become three each; Kafka's scheduler outlives what that throws."""
+    name = b"\xff" * 11_000
+    key = b"\0\1" + len(name).to_bytes(2, "big") + name + b"\0\1t\0\0\0\0"
+    config = {"coterie.cleanup": "periodic", "offsets.retention.check.interval.ms": 1000}
+    config |= {"offsets.retention.minutes": 1}
+    coordinator = GroupCoordinator(config, log=[Batch(0, records=((key, OFFSET_VALUE),))])
+    coordinator.offset_commit("a", {("t", 0): 1})
+    coordinator.advance(200_000)
+    assert coordinator.load_error is None
+    assert coordinator.snapshot("a") is None
+    assert [batch.records[0][0][:7] for batch in coordinator.log[1:]] == [b"\0\1\0\1a\0\1"] * 2

@@ -114,7 +114,10 @@ class GroupCoordinator:
 
     @called
     def advance(self, now_ms: int) -> None:
-        """Move the clock, firing what falls due, in order; ArgumentError if time goes back."""
+        """Move the clock, firing what falls due, in order; ArgumentError if time goes back.
+
+        Interrupted, it stands at the deadline of the timer that fired last; the next goes on there.
+        """
         self._enter()
         now_ms = milliseconds(now_ms, "now_ms")
         if now_ms < self.now_ms:

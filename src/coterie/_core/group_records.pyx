@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 from coterie._core.group cimport GroupMetadata, MemberMetadata
 from coterie._core.offsets cimport NO_TIME, Offset
 
-from coterie.errors import CoterieError
+from coterie._core.group import Thrown
 
 cdef enum:
     LONGEST = 0x7FFF               # bytes of a string: its length is an int16
@@ -56,7 +56,8 @@ cdef int put_string(Buffer* out, str text) except -1:
         return put_int(out, -1, 2)
     raw = text.encode("utf-8", "replace")      # as Java writes a lone surrogate: one "?"
     if PyBytes_GET_SIZE(raw) > LONGEST:
-        raise CoterieError(f"a string of {PyBytes_GET_SIZE(raw)} bytes fits into no record "
+        # None of a request: read from a log, bytes that are no UTF-8 became three each. Kafka, too.
+        raise Thrown(f"a string of {PyBytes_GET_SIZE(raw)} bytes fits into no record "
                            f"(at most {LONGEST}): {text[:40]!r}...")
     put_int(out, PyBytes_GET_SIZE(raw), 2)
     return put_raw(out, raw)
