@@ -103,7 +103,7 @@ MADE = {
     "a trace as one text": (lambda: load_trace("{}"), "lines must be"),
     "subscription": (lambda: subscription("orders"), "topics must be a list of names"),
     "version": (lambda: subscription(["t"], 4), "version must be from 0 to 3, not 4"),
-    "partition": (lambda: assignment({"t": [2**31]}), "does not fit 32 bits"),
+    "partition": (lambda: assignment({"t": [2**31]}), "a partition must fit 32 bits"),
     "awaited": (lambda: asyncio.run(aio.wait(5)), "pending must be what a request returned"),
     "assignor": (
         lambda: Member(GroupCoordinator(), "g", client_id="c", topics=["t"], assignor="sticky"),

@@ -57,8 +57,8 @@ BATCHES = {
     "a record of one": (Batch(0, records=((b"k",),)), "records must be pairs of key and value"),
     "a record of three": (Batch(0, records=((b"k", b"v", ()),)), "records must be pairs"),
     "a record of bytes": (Batch(0, records=(b"kv",)), "records must be pairs"),
-    "a key of text": (Batch(0, records=(("k", b"v"),)), "must be bytes or None, not 'k'"),
-    "a value of a number": (Batch(0, records=((b"k", 5),)), "must be bytes or None, not 5"),
+    "a key of text": (Batch(0, records=(("k", b"v"),)), "key must be bytes, not 'k'"),
+    "a value of a number": (Batch(0, records=((b"k", 5),)), "value must be bytes, not 5"),
     "no batch": ((0, ()), "log must hold coterie.Batch objects"),
 }
 
@@ -362,7 +362,7 @@ def test_numbers_that_the_wire_cannot_carry_are_refused():
         [(16, lambda n: coordinator.txn_offset_commit("g", {}, producer_id=0, producer_epoch=n))],
     ):
         for wrong in (2 ** (bits - 1), -(2 ** (bits - 1)) - 1, 10**5000):
-            with pytest.raises(ArgumentError, match=f"must be from -{2 ** (bits - 1)} to"):
+            with pytest.raises(ArgumentError, match=f"must fit {bits} bits"):
                 ask(wrong)
     assert all_of(coordinator)[0] == []
 

@@ -16,14 +16,17 @@ from coterie.errors import ArgumentError, shown
 __all__ = [
     "LATEST_MS",
     "LONGEST_TEXT",
+    "binary",
     "boolean",
     "called",
     "integer",
     "milliseconds",
     "sequence",
+    "string",
     "text",
     "walked",
     "whole",
+    "within",
 ]
 
 P = ParamSpec("P")
@@ -50,8 +53,15 @@ def integer(value: Any, name: str, bits: int = 32) -> int:
     found = whole(value, name)
     limit = 1 << (bits - 1)
     if not -limit <= found < limit:
-        given = found if found.bit_length() < 128 else f"a number of {found.bit_length()} bits"
-        raise ArgumentError(f"{name} must be from {-limit} to {limit - 1}, not {given}")
+        raise ArgumentError(f"{name} must fit {bits} bits, not {shown(found)}")
+    return found
+
+
+def within(value: Any, name: str, least: int, most: int) -> int:
+    """Return a whole number from ``least`` to ``most``."""
+    found = whole(value, name)
+    if not least <= found <= most:
+        raise ArgumentError(f"{name} must be from {least} to {most}, not {shown(found)}")
     return found
 
 
@@ -64,8 +74,7 @@ def boolean(value: Any, name: str) -> bool:
 
 def text(value: Any, name: str, most: int = LONGEST_TEXT) -> str:
     """Return a string that a request and a record can carry: of UTF-8, and not too long."""
-    if not isinstance(value, str):
-        raise ArgumentError(f"{name} must be a string, not {shown(value)}")
+    value = string(value, name)
     if not value.isascii() or len(value) > most:
         try:
             size = len(value.encode("utf-8"))
@@ -77,15 +86,29 @@ def text(value: Any, name: str, most: int = LONGEST_TEXT) -> str:
             raise ArgumentError(
                 f"{name} must have at most {most} bytes of UTF-8, not {size}: {value!r:.40}..."
             )
+    return value
+
+
+def string(value: Any, name: str) -> str:
+    """Return a string, whatever is in it."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name} must be a string, not {shown(value)}")
     return value if type(value) is str else str.__str__(value)
+
+
+def binary(value: Any, name: str) -> bytes:
+    """Return bytes; of a number, ``bytes`` would make as many zeros."""
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise ArgumentError(f"{name} must be bytes, not {shown(value)}")
+    try:
+        return bytes(value)
+    except ValueError as error:  # a view that was released
+        raise ArgumentError(f"{name} cannot be read: {error}") from None
 
 
 def milliseconds(value: Any, name: str) -> int:
     """Return a time of the virtual clock."""
-    found = whole(value, name)
-    if not 0 <= found <= LATEST_MS:
-        raise ArgumentError(f"{name} must be from 0 to {LATEST_MS} ms, not {shown(found)}")
-    return found
+    return within(value, name, 0, LATEST_MS)
 
 
 def sequence(value: Any, name: str) -> Sequence[Any]:

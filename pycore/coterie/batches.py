@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie._core.reader import LogReader
-from coterie.arguments import boolean, integer, sequence
+from coterie.arguments import binary, boolean, integer, sequence
 from coterie.errors import ArgumentError, shown
 from coterie.values import Batch
 
@@ -58,7 +58,8 @@ def batch_row(batch: Any) -> tuple[Any, ...]:
 def _record(record: Any) -> tuple[bytes | None, bytes | None]:
     if not isinstance(record, tuple | list) or len(record) != 2:
         raise ArgumentError(f"records must be pairs of key and value, not {shown(record)}")
-    for part in record:
-        if part is not None and not isinstance(part, bytes):
-            raise ArgumentError(f"a key and a value must be bytes or None, not {shown(part)}")
-    return record[0], record[1]
+    key, value = record
+    return (
+        None if key is None else binary(key, "a record's key"),
+        None if value is None else binary(value, "a record's value"),
+    )

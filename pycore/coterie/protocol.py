@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coterie.arguments import sequence, walked, whole
+from coterie.arguments import binary, integer, sequence, string, walked, within
 from coterie.errors import ArgumentError, CorruptData, shown
 
 __all__ = ["Subscription", "assignment", "read_assignment", "read_subscription", "subscription"]
@@ -31,16 +31,10 @@ class Subscription:
     rack_id: str | None = None
 
 
-def _name(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ArgumentError(f"a topic must be a string, not {shown(value)}")
-    return value
-
-
-def _text(value: str | None) -> bytes:
+def _text(value: str | None, name: str = "a topic") -> bytes:
     if value is None:
         return b"\xff\xff"
-    raw = _name(value).encode("utf-8", "replace")
+    raw = string(value, name).encode("utf-8", "replace")
     if len(raw) > 0x7FFF:
         raise ArgumentError(f"a text of {len(raw)} bytes is too long (at most 32767)")
     return struct.pack(">h", len(raw)) + raw
@@ -49,22 +43,8 @@ def _text(value: str | None) -> bytes:
 def _bytes(value: bytes | None) -> bytes:
     if value is None:
         return b"\xff\xff\xff\xff"
-    given = _given(value, "user_data")
+    given = binary(value, "user_data")
     return struct.pack(">i", len(given)) + given
-
-
-def _given(value: Any, name: str) -> bytes:
-    """Check bytes; of a number, ``bytes`` would make as many zeros."""
-    if not isinstance(value, bytes | bytearray | memoryview):
-        raise ArgumentError(f"{name} must be bytes, not {shown(value)}")
-    return bytes(value)
-
-
-def _version(value: Any) -> int:
-    version = whole(value, "version")
-    if not 0 <= version <= LATEST:
-        raise ArgumentError(f"version must be from 0 to {LATEST}, not {shown(version)}")
-    return version
 
 
 def _mapping(value: Any, name: str) -> Mapping[Any, Any]:
@@ -76,9 +56,7 @@ def _mapping(value: Any, name: str) -> Mapping[Any, Any]:
 def _partitions(owned: Mapping[str, Iterable[int]]) -> bytes:
     out = [struct.pack(">i", len(owned))]
     for topic, partitions in owned.items():
-        numbers = [whole(number, "partition") for number in sequence(partitions, "partitions")]
-        if numbers and not (min(numbers) >= -(2**31) and max(numbers) < 2**31):
-            raise ArgumentError(f"a partition of {topic!r} does not fit 32 bits: {shown(numbers)}")
+        numbers = [integer(number, "a partition") for number in sequence(partitions, "partitions")]
         out += [_text(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)]
     return b"".join(out)
 
@@ -93,26 +71,26 @@ def subscription(
     rack_id: str | None = None,
 ) -> bytes:
     """Return the bytes of a subscription; topics and owned partitions are sorted, as Java does."""
-    version = _version(version)
+    version = within(version, "version", 0, LATEST)
     if isinstance(topics, Mapping):
         topics = topics.keys()
-    names = sorted(map(_name, walked(topics, "topics", "a list of names")))
+    given = walked(topics, "topics", "a list of names")
+    names = sorted(string(topic, "a topic") for topic in given)
     out = [struct.pack(">hi", version, len(names)), *map(_text, names), _bytes(user_data)]
     held = {} if owned is None else _mapping(owned, "owned")
     if version >= 1:
-        numbers = {_name(topic): sequence(held[topic], "partitions") for topic in held}
-        out.append(
-            _partitions(
-                {t: sorted(whole(n, "partition") for n in numbers[t]) for t in sorted(numbers)}
+        numbers = {
+            string(topic, "a topic"): sorted(
+                integer(number, "a partition") for number in sequence(held[topic], "partitions")
             )
-        )
-    generation_id = whole(generation_id, "generation_id")
-    if not -(2**31) <= generation_id < 2**31:
-        raise ArgumentError(f"generation_id must fit 32 bits, not {shown(generation_id)}")
+            for topic in held
+        }
+        out.append(_partitions({topic: numbers[topic] for topic in sorted(numbers)}))
+    generation_id = integer(generation_id, "generation_id")
     if version >= 2:
         out.append(struct.pack(">i", generation_id))
     if version >= 3:
-        out.append(_text(rack_id))
+        out.append(_text(rack_id, "rack_id"))
     return b"".join(out)
 
 
@@ -120,14 +98,14 @@ def assignment(
     partitions: Mapping[str, Iterable[int]], version: int = 1, *, user_data: bytes | None = None
 ) -> bytes:
     """Return the bytes of an assignment, in the order given."""
-    version = _version(version)
+    version = within(version, "version", 0, LATEST)
     held = _mapping(partitions, "partitions")
     return struct.pack(">h", version) + _partitions(held) + _bytes(user_data)
 
 
 class _Reader:
     def __init__(self, data: bytes) -> None:
-        self.data, self.at = _given(data, "data"), 0
+        self.data, self.at = binary(data, "data"), 0
 
     def take(self, size: int) -> bytes:
         if size < 0 or self.at + size > len(self.data):

@@ -105,10 +105,7 @@ def boolean(fields: Fields, name: str) -> bool:
 def binary(value: Any, name: str) -> bytes:
     """Bytes, or the base64 of them."""
     if isinstance(value, bytes | bytearray | memoryview):
-        try:
-            data = bytes(value)
-        except ValueError as error:  # a view that was released
-            raise ArgumentError(f"{name} cannot be read: {error}") from None
+        data = arguments.binary(value, name)
         if len(data) > _MOST_BYTES:
             raise ArgumentError(f"{name} must have at most {_MOST_BYTES} bytes, not {len(data)}")
         return data

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie._core import partial
 from coterie._core.fold import ON_FAULT, PartitionFold
-from coterie.arguments import sequence, walked, whole
+from coterie.arguments import integer, sequence, string, walked, within
 from coterie.errors import ArgumentError, CoterieError, shown
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ class ScanOptions:
         if not isinstance(self.on_fault, str) or self.on_fault not in ON_FAULT:
             names = ", ".join(ON_FAULT)
             raise ArgumentError(f"on_fault must be one of {names}, not {shown(self.on_fault)}")
-        if self.at_ms is not None and not -(2**63) <= whole(self.at_ms, "at_ms") < 2**63:
-            raise ArgumentError(f"at_ms must fit 64 bits, not {shown(self.at_ms)}")
+        if self.at_ms is not None:
+            integer(self.at_ms, "at_ms", 64)
         if not isinstance(self.history, bool):
             raise ArgumentError(f"history must be true or false, not {shown(self.history)}")
         if self.groups is not None:
-            names_given = frozenset(map(_group_id, sequence(self.groups, "groups")))
+            names_given = _group_ids(self.groups, "groups")
             object.__setattr__(self, "groups", names_given)
 
     def new_fold(self) -> PartitionFold:
@@ -148,7 +148,7 @@ class PartialState:
         from coterie.rows import group_rows
 
         if isinstance(offsets_of, Iterable) and not isinstance(offsets_of, Mapping):
-            offsets_of = frozenset(map(_group_id, sequence(offsets_of, "offsets_of")))
+            offsets_of = _group_ids(offsets_of, "offsets_of")
         if offsets_of is not None and not isinstance(offsets_of, Container):
             raise ArgumentError(f"offsets_of must hold group ids, not {shown(offsets_of)}")
         rows = [row for number, fold in self.live() for row in group_rows(number, fold, offsets_of)]
@@ -171,19 +171,12 @@ class PartialState:
         return [(_partition(number), _fold(fold)) for number, fold in self.partitions.items()]
 
 
-def _group_id(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ArgumentError(f"groups must be a list of strings, not of {shown(value)}")
-    return value
+def _group_ids(values: Any, name: str) -> frozenset[str]:
+    return frozenset(string(value, f"each of {name}") for value in sequence(values, name))
 
 
 def _partition(value: Any) -> int | None:
-    if value is None:
-        return None
-    number = whole(value, "partition")
-    if not 0 <= number < 2**31:
-        raise ArgumentError(f"partition must be from 0 to {2**31 - 1}, not {shown(number)}")
-    return number
+    return None if value is None else within(value, "partition", 0, 2**31 - 1)
 
 
 def _fold(value: Any) -> PartitionFold:
