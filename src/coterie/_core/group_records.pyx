@@ -58,7 +58,7 @@ cdef int put_string(Buffer* out, str text) except -1:
     if PyBytes_GET_SIZE(raw) > LONGEST:
         # None of a request: read from a log, bytes that are no UTF-8 became three each. Kafka, too.
         raise Thrown(f"a string of {PyBytes_GET_SIZE(raw)} bytes fits into no record "
-                           f"(at most {LONGEST}): {text[:40]!r}...")
+                     f"(at most {LONGEST}): {text[:40]!r}...")
     put_int(out, PyBytes_GET_SIZE(raw), 2)
     return put_raw(out, raw)
 
