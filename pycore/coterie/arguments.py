@@ -93,7 +93,8 @@ def string(value: Any, name: str) -> str:
     """Return a string, whatever is in it."""
     if not isinstance(value, str):
         raise ArgumentError(f"{name} must be a string, not {shown(value)}")
-    return value if type(value) is str else str.__str__(value)
+    found: str = value
+    return found if type(found) is str else str.__str__(found)
 
 
 def binary(value: Any, name: str) -> bytes:
