@@ -74,27 +74,26 @@ def boolean(value: Any, name: str) -> bool:
 
 def text(value: Any, name: str, most: int = LONGEST_TEXT) -> str:
     """Return a string that a request and a record can carry: of UTF-8, and not too long."""
-    value = string(value, name)
-    if not value.isascii() or len(value) > most:
+    found = string(value, name)
+    if not found.isascii() or len(found) > most:
         try:
-            size = len(value.encode("utf-8"))
+            size = len(found.encode("utf-8"))
         except UnicodeEncodeError:
             raise ArgumentError(
-                f"{name} must be text, but has a surrogate that stands alone: {value!r:.60}"
+                f"{name} must be text, but has a surrogate that stands alone: {found!r:.60}"
             ) from None
         if size > most:
             raise ArgumentError(
-                f"{name} must have at most {most} bytes of UTF-8, not {size}: {value!r:.40}..."
+                f"{name} must have at most {most} bytes of UTF-8, not {size}: {found!r:.40}..."
             )
-    return value
+    return found
 
 
 def string(value: Any, name: str) -> str:
     """Return a string, whatever is in it."""
     if not isinstance(value, str):
         raise ArgumentError(f"{name} must be a string, not {shown(value)}")
-    found: str = value
-    return found if type(found) is str else str.__str__(found)
+    return value if type(value) is str else str.__str__(value)
 
 
 def binary(value: Any, name: str) -> bytes:
