@@ -58,7 +58,7 @@ COORDINATOR = {
     "wrong generation": (lambda c: c.heartbeat("g", "1", "m"), "generation_id must be an integer"),
     "wrong group": (lambda c: c.heartbeat(5, 1, "m"), "group_id must be a string, not 5"),
     "wrong member": (lambda c: c.heartbeat("g", 1, b"m"), "member_id must be a string"),
-    "big generation": (lambda c: c.heartbeat("g", 2**31, "m"), "generation_id must be from"),
+    "big generation": (lambda c: c.heartbeat("g", 2**31, "m"), "generation_id must fit 32 bits"),
     "unknown error": (lambda c: c.fail_append("nonsense"), "error must be the name of one"),
     "error of a float": (lambda c: c.fail_append(1.5), "error must be one of Kafka's errors"),
     "text for groups": (lambda c: c.delete_groups("g"), "group_ids must be a list, not 'g'"),

@@ -41,14 +41,17 @@ OFFSET_KEY = b"\0\1\0\1g\0\1t\0\0\0\0"
 OFFSET_VALUE = b"\0\3" + bytes(7) + b"\5\xff\xff\xff\xff" + bytes(10)
 RECORD = (OFFSET_KEY, OFFSET_VALUE)
 BATCHES = {
-    "an offset beyond 64 bits": (Batch(2**63, records=(RECORD,)), "base_offset must be from"),
+    "an offset beyond 64 bits": (Batch(2**63, records=(RECORD,)), "base_offset must fit 64 bits"),
     "an offset below 0": (Batch(-5, records=(RECORD,)), "base_offset -5 does not"),
     "the last offset of all": (Batch(2**63 - 1, records=(RECORD,)), "base_offset 922337"),
     "no room for what follows": (Batch(LAST, records=(RECORD,) * 2), "of 2 records"),
     "an offset of text": (Batch("1"), "base_offset must be an integer, not '1'"),
     "an offset of a bool": (Batch(True), "base_offset must be an integer, not True"),
-    "an epoch beyond 16 bits": (Batch(0, producer_epoch=2**20), "producer_epoch must be from"),
-    "a producer beyond 64 bits": (Batch(0, producer_id=-(2**63) - 1), "producer_id must be from"),
+    "an epoch beyond 16 bits": (Batch(0, producer_epoch=2**20), "producer_epoch must fit 16 bits"),
+    "a producer beyond 64 bits": (
+        Batch(0, producer_id=-(2**63) - 1),
+        "producer_id must fit 64 bits",
+    ),
     "a producer of a float": (Batch(0, producer_id=1.0), "producer_id must be an integer"),
     "transactional of text": (Batch(0, transactional="no"), "transactional must be true or false"),
     "control of a number": (Batch(0, control=1), "control must be true or false, not 1"),

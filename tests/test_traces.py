@@ -176,7 +176,7 @@ WRONG = {
     "id twice": ([HEARTBEAT, HEARTBEAT], 3, "was given"),
     "wrong type": ([HEARTBEAT | {"generation_id": "1"}], 2, "generation_id must be an integer"),
     "bool for int": ([HEARTBEAT | {"generation_id": True}], 2, "generation_id must be"),
-    "out of int32": ([HEARTBEAT | {"generation_id": 2**31}], 2, "generation_id must be from"),
+    "out of int32": ([HEARTBEAT | {"generation_id": 2**31}], 2, "generation_id must fit 32 bits"),
     "member is a number": ([HEARTBEAT | {"member_id": 7}], 2, "member_id must be a string"),
     "field missing": ([{**join(0, 1), "session_timeout_ms": None}], 2, "needs session_timeout_ms"),
     "bad base64": ([join(0, 1, protocols=[{"name": "r", "metadata": "?"}])], 2, "base64"),
@@ -204,7 +204,7 @@ WRONG = {
     "an assignment beyond 32 bits": (
         [{"at": 0, "op": "sync_group", "id": 1, "group_id": "g",
           "assignments": [{"member_id": "m", "assigned": {"t": [2147483648]}}]}],
-        2, "partition must be from"),
+        2, "partition must fit 32 bits"),
     "sugar of no join": (
         [HEARTBEAT | {"id": 1}, HEARTBEAT | {"id": 2, "member_id_of": 1}], 3, "no member id"),
     "sugar before its answer": (

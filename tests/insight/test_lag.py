@@ -119,12 +119,12 @@ def made_log(folder):
 
 
 def in_order_of_markers(log):
-    """The log with no marker's time before an earlier one's."""
+    """The log with no marker's time before an earlier one's; no time at all is before any."""
     latest, found = -1, []
     for base, producer, content in log:
         if isinstance(content, tuple):
             latest = max(latest, content[1])
-            content = content[0], content[1] if content[1] == -1 else latest
+            content = content[0], latest
         found.append((base, producer, content))
     return found
 
