@@ -113,3 +113,9 @@ def test_no_path_of_one_machine_is_written_down():
 def test_a_path_of_one_machine_would_be_seen(place):
     assert MACHINE_PATH.search(f'open("/{place}/x")')
     assert not MACHINE_PATH.search(f"tests/{place}/x and $HOME/{place}/x")
+
+
+def test_tests_that_share_what_takes_long_are_run_by_one_process(request):
+    """Else each process of xdist starts Spark and builds the package; no test fails of it."""
+    if hasattr(request.config, "workerinput"):
+        assert request.node.nodeid.endswith("@test_tidy")
