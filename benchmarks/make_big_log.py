@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.logdir import Segment, cut_points, find_segments, read_segment
+from coterie.log.folders import Segment, cut_points, find_segments, read_segment
 
 SEGMENT_BYTES = 100_000_000
 LAST_OFFSET_DELTA_AT = 23

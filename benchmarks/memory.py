@@ -52,7 +52,7 @@ def members(size):
 
 def offsets(size):
     from coterie import OffsetMap
-    from coterie._core.offsets import Offset
+    from coterie._core.structures.offsets import Offset
 
     found = OffsetMap()
     for i in range(size):
@@ -62,9 +62,9 @@ def offsets(size):
 
 def keys(size):
     """The wide log, folded; the bytes of the log are gone by then."""
-    from coterie.engine import Silent
-    from coterie.local import scan_state
-    from coterie.state import ScanOptions
+    from coterie.replay.engine import Silent
+    from coterie.replay.local import scan_state
+    from coterie.state.partial import ScanOptions
     from golden_data import wide
 
     return scan_state((str(wide()),), ScanOptions(), Silent()) if size > 64 else None

@@ -11,7 +11,7 @@ import pytest
 
 import kafka_peer
 from coterie import OffsetMap, expired
-from coterie._core.offsets import Offset
+from coterie._core.structures.offsets import Offset
 
 SIZES = {
     "smoke": [1000],

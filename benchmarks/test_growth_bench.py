@@ -14,10 +14,10 @@ import growth_trace
 import kafka_peer
 import make_big_log
 from coterie import GroupCoordinator, load_trace
-from coterie.engine import Silent
-from coterie.local import scan_state
-from coterie.logdir import find_segments
-from coterie.state import ScanOptions
+from coterie.log.folders import find_segments
+from coterie.replay.engine import Silent
+from coterie.replay.local import scan_state
+from coterie.state.partial import ScanOptions
 
 MEMBERS = {"smoke": [10], "short": [1000], "full": [10, 100, 1000, 10_000, 100_000]}
 GROUPS = {"smoke": [1], "short": [100], "full": [1, 10, 100, 1000, 10_000, 100_000]}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import wide_log
-from coterie._core.columns import KIND_NAMES, decode_columns
+from coterie._core.fold.columns import KIND_NAMES, decode_columns
 
 OFFSET, TOMBSTONE = KIND_NAMES.index("offset"), KIND_NAMES.index("offset_tombstone")
 KEY = ["group", "topic", "partition"]

@@ -11,7 +11,7 @@ import pytest
 import kafka_peer
 import log_peers
 import wide_log
-from coterie._core.columns import KIND_NAMES, decode_columns
+from coterie._core.fold.columns import KIND_NAMES, decode_columns
 
 PEERS = ["coterie", "kafka", "kafka-python", "aiokafka"]
 OFFSET, TOMBSTONE = KIND_NAMES.index("offset"), KIND_NAMES.index("offset_tombstone")

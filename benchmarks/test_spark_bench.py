@@ -13,7 +13,7 @@ import pytest
 
 import golden_data
 import make_big_log
-from coterie.logdir import find_segments
+from coterie.log.folders import find_segments
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")

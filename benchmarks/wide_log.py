@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from coterie import scan
-from coterie._core.columns import decode_columns
-from coterie._core.partial import offset_columns
+from coterie._core.fold.columns import decode_columns
+from coterie._core.fold.partial import offset_columns
 from golden_data import SHARED, segments
 
 

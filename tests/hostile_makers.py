@@ -5,15 +5,15 @@ import numpy as np
 import coterie
 import coterie.testing
 from coterie import GroupCoordinator, ScanOptions, messages
-from coterie._core.compress import compress
-from coterie._core.coordinator import Coordinator
-from coterie._core.coordinator_base import AppendOp
-from coterie._core.fold import PartitionFold
-from coterie._core.generations import GroupLog
-from coterie._core.offsets import Offset
-from coterie._core.partial import dump
-from coterie._core.votes import ProtocolCounts
-from coterie.config import coordinator_config
+from coterie._core.codec.compress import compress
+from coterie._core.coordinator.base import AppendOp
+from coterie._core.coordinator.coordinator import Coordinator
+from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.generations import GroupLog
+from coterie._core.fold.partial import dump
+from coterie._core.structures.offsets import Offset
+from coterie._core.structures.votes import ProtocolCounts
+from coterie.coordinator.config import coordinator_config
 from coterie.testing import Member
 from log_writer import batch, commit_key, commit_value, group_key
 

@@ -2,7 +2,7 @@
 
 import base64
 
-from coterie._core.fields import ASSIGNMENT, RECORDS, SUBSCRIPTION
+from coterie._core.codec.fields import ASSIGNMENT, RECORDS, SUBSCRIPTION
 from hypothesis import strategies as st
 
 INTS = {"int8": (8, True), "int16": (16, True), "uint16": (16, False), "int32": (32, True)}

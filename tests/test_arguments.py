@@ -19,7 +19,7 @@ from coterie import (
     select_protocol,
     select_protocols,
 )
-from coterie.sessions import session_expirations
+from coterie.coordinator.sessions import session_expirations
 from coterie.testing import Member, assignment, subscription
 
 COORDINATOR = {

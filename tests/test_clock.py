@@ -3,7 +3,7 @@
 import pytest
 
 from coterie import ArgumentError, CoterieError, GroupCoordinator, load_trace
-from coterie.clock import SharedClock
+from coterie.coordinator.clock import SharedClock
 from trace_data import header, join
 
 

@@ -4,13 +4,13 @@ import struct
 
 import numpy as np
 import pytest
-from coterie._core.fields import RECORDS
+from coterie._core.codec.fields import RECORDS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import log_writer
-from coterie._core.columns import KIND_NAMES, decode_columns
-from coterie._core.reader import LogReader
+from coterie._core.codec.reader import LogReader
+from coterie._core.fold.columns import KIND_NAMES, decode_columns
 from coterie.messages import encode_batch, encode_value
 from golden_data import cases, corrupt_cases, segments
 from log_writer import commit_key, commit_value

@@ -10,7 +10,7 @@ from broker_session import REQUESTS, SERVER, made_log
 import golden_data
 from commandline import coterie
 from coterie import run_trace
-from coterie.requests import OPS
+from coterie.coordinator.requests import OPS
 
 DOCS = Path(__file__).parents[1] / "docs"
 ENDS = Path(__file__).with_name("insight") / "ends"

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coterie._core.fields import RECORDS
+from coterie._core.codec.fields import RECORDS
 
 import log_writer
 from coterie import CoterieError, PartialState, ScanOptions, merge, scan
-from coterie._core.checksum import crc32c
-from coterie._core.partial import offset_columns
+from coterie._core.codec.checksum import crc32c
+from coterie._core.fold.partial import offset_columns
 from coterie.messages import encode_batch, encode_message_set, encode_value
 from golden_data import LOGS, cases, corrupt_cases, segments
 from log_writer import batch, commit_key, commit_value, record

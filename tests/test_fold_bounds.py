@@ -5,9 +5,9 @@ import struct
 import pytest
 
 from coterie import ScanOptions, scan
-from coterie._core.columns import decode_columns
-from coterie._core.intake import take
-from coterie._core.writer import encode_batch
+from coterie._core.codec.writer import encode_batch
+from coterie._core.fold.columns import decode_columns
+from coterie._core.fold.intake import take
 from log_writer import batch, commit, group_key, group_value, marker
 
 
@@ -151,7 +151,7 @@ def test_metadata_of_records_that_come_as_objects_is_kept():
         ],
     )
     _other = [bytes([number % 256]) * 100 for number in range(20_000)]  # into what was freed
-    from coterie.rows import group_rows
+    from coterie.state.rows import group_rows
 
     (group,) = group_rows(0, fold)
     assert [one["metadata"].encode() for one in group["offsets"]] == texts

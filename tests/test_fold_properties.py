@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import log_writer as write
 from coterie import PartialState, ScanOptions, merge, scan
-from coterie._core.reader import batch_boundaries
+from coterie._core.codec.reader import batch_boundaries
 from golden_data import cases, corrupt_cases, segments
 
 MODES = ("skip", "recover", "load", "stop")

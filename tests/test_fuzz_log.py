@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coterie import ScanOptions, scan
-from coterie._core.columns import decode_columns
-from coterie._core.reader import LogReader
+from coterie._core.codec.reader import LogReader
+from coterie._core.fold.columns import decode_columns
 from golden_data import segments
 
 CASES = ["transactions", "old-formats", "compacted", "connect", "kip848"]

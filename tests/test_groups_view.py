@@ -17,7 +17,7 @@ from commandline import COTERIE, coterie
 from coterie.cli import run
 from coterie.cli.groups import VIEW_NAMES
 from coterie.messages import encode_assignment
-from coterie.views import offset_rows
+from coterie.views.groups import offset_rows
 from golden_data import LOGS, cases, live, log, records, wide
 
 VIEWS = {

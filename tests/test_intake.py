@@ -2,10 +2,10 @@
 
 import pytest
 
-from coterie._core.fold import PartitionFold
-from coterie._core.intake import take
-from coterie._core.reader import LogReader
-from coterie.rows import group_rows
+from coterie._core.codec.reader import LogReader
+from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.intake import take
+from coterie.state.rows import group_rows
 from golden_data import cases, segments
 
 

@@ -16,9 +16,9 @@ import pytest
 
 from commandline import COTERIE, folder_of
 from coterie import GroupCoordinator, OffsetAndMetadata, load_trace
-from coterie._core.coordinator import Trace
-from coterie.clock import SharedClock
-from coterie.requests import NUMBER
+from coterie._core.coordinator.coordinator import Trace
+from coterie.coordinator.clock import SharedClock
+from coterie.coordinator.requests import NUMBER
 from test_coordinator import join, stable
 from trace_data import header
 from trace_data import join as join_event

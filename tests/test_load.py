@@ -5,9 +5,9 @@ import base64
 import pytest
 
 from coterie import GroupCoordinator
-from coterie._core.coordinator import Coordinator
-from coterie.batches import read_log
-from coterie.config import coordinator_config
+from coterie._core.coordinator.coordinator import Coordinator
+from coterie.coordinator.batches import read_log
+from coterie.coordinator.config import coordinator_config
 from golden_data import cases, json_of, segments
 
 

@@ -7,9 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import golden_data
-from coterie._core.reader import LogReader
+from coterie._core.codec.reader import LogReader
 from coterie.errors import LogError
-from coterie.logdir import cut_points, find_segments, left_alone, read_segment
+from coterie.log.folders import cut_points, find_segments, left_alone, read_segment
 
 DATA = b"".join(path.read_bytes() for path in golden_data.segments("transactions"))
 STARTS = [batch.position for batch in LogReader(DATA)]
@@ -58,7 +58,7 @@ def test_no_bytes_are_no_piece_and_a_piece_has_a_size():
 def test_a_big_file_is_mapped_and_reads_the_same(monkeypatch):
     (segment, *_) = find_segments([golden_data.log("basic")]).segments
     read = bytes(read_segment(segment))
-    monkeypatch.setattr("coterie.logdir.MAP_FROM_BYTES", 1)
+    monkeypatch.setattr("coterie.log.folders.MAP_FROM_BYTES", 1)
     mapped = read_segment(segment)
     assert not isinstance(mapped, bytes)
     assert bytes(memoryview(mapped)) == read

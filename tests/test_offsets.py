@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie import CoterieError, OffsetMap, expired
-from coterie._core.offsets import Offset
+from coterie._core.structures.offsets import Offset
 
 TP = ("t", 0)
 DAY_MS = 86_400_000

@@ -40,9 +40,12 @@ def test_the_wheel_holds_both_packages_typed(wheel):
 
 
 def test_the_wheel_holds_an_extension_for_each_source(wheel):
-    sources = {path.stem for path in (ROOT / "src/coterie/_core").glob("*.pyx")}
+    sources = ROOT / "src"
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    assert {f"coterie/_core/{name}{suffix}" for name in sources} <= names_of(wheel)
+    names = {
+        path.relative_to(sources).with_suffix(suffix).as_posix() for path in sources.rglob("*.pyx")
+    }
+    assert names <= names_of(wheel)
 
 
 def test_the_wheel_holds_the_page_and_the_licence_of_its_charts(wheel):

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from coterie import ArgumentError, Batch, GroupCoordinator, OffsetAndMetadata, load_trace, run_trace
-from coterie.recording import Recording
 from coterie.testing import Member
+from coterie.traces.recording import Recording
 from trace_data import header
 from trace_data import join as join_event
 

@@ -9,9 +9,9 @@ import pytest
 
 from commandline import coterie
 from coterie import scan
-from coterie.logdir import find_segments, read_segment
+from coterie.log.folders import find_segments, read_segment
+from coterie.log.records import JsonLines, segment_records, to_json
 from coterie.messages import encode_batch
-from coterie.records import JsonLines, segment_records, to_json
 from golden_data import LOGS, cases, corrupt_cases, segments, wide
 
 

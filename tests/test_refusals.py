@@ -13,7 +13,7 @@ from coterie import (
     OffsetAndMetadata,
     load_trace,
 )  # fmt: skip
-from coterie.recording import Recording
+from coterie.traces.recording import Recording
 from test_coordinator import RANGE, join, stable
 
 LONG = "c" * 40_000

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import golden_data
 from commandline import coterie_ok
-from coterie import PartialState, ScanOptions, files, local, scan
-from coterie.document import document_groups
-from coterie.engine import ReplayRequest, Silent
-from coterie.local import replay, scan_state
+from coterie import PartialState, ScanOptions, scan
+from coterie.replay import files, local
+from coterie.replay.engine import ReplayRequest, Silent
+from coterie.replay.local import replay, scan_state
+from coterie.state.document import document_groups
 from coterie.texts import to_text
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra arrow")

@@ -6,7 +6,7 @@ import pytest
 
 from commandline import coterie
 from coterie import CoterieError, run_trace
-from coterie.requestlog import import_request_log
+from coterie.traces.requestlog import import_request_log
 
 
 def line(api, version, request, response, ms=0, client="c"):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.sessions import session_expirations
+from coterie.coordinator.sessions import session_expirations
 
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-50, 50), st.integers(1, 20)))
 

@@ -12,8 +12,8 @@ import pytest
 
 import coterie
 from coterie.cli import COMMANDS, Commands
-from coterie.engine import ENGINES, OWN, find_engine
 from coterie.errors import CoterieError
+from coterie.replay.engine import ENGINES, OWN, find_engine
 from golden_data import LOGS
 
 CLI = Path(coterie.__file__).parent / "cli"

@@ -5,15 +5,17 @@ import struct
 
 import pytest
 
-from coterie import CoterieError, PartialState, ScanOptions, files, merge, scan, tables
-from coterie._core.encode import encode_value
-from coterie.document import document_groups
-from coterie.engine import ReplayRequest, Silent, fault_line, read_of, summarize
-from coterie.history import CommitHistory, commit_rows, commits_table
-from coterie.local import replay
-from coterie.logdir import find_segments, read_segment
-from coterie.newer import newer_groups
-from coterie.trust import Piece, trusted_from
+from coterie import CoterieError, PartialState, ScanOptions, merge, scan
+from coterie._core.codec.encode import encode_value
+from coterie.log.folders import find_segments, read_segment
+from coterie.log.trust import Piece, trusted_from
+from coterie.replay import files
+from coterie.replay.engine import ReplayRequest, Silent, fault_line, read_of, summarize
+from coterie.replay.local import replay
+from coterie.state import tables
+from coterie.state.document import document_groups
+from coterie.state.history import CommitHistory, commit_rows, commits_table
+from coterie.state.newer import newer_groups
 from log_writer import batch, commit, commit_key, group_key, group_value, text
 
 ASTRAL, LAST = "\U00010000", "\uffff"  # Java: the first of D800 DC00 stands before FFFF
@@ -183,7 +185,7 @@ def test_no_generation_is_written_that_a_later_fault_takes_back(
     tmp_path, monkeypatch, on_fault, count
 ):
     monkeypatch.setattr(files, "ROWS_HELD", 0)
-    monkeypatch.setattr("coterie.local.PIECE_BYTES", 1)
+    monkeypatch.setattr("coterie.replay.local.PIECE_BYTES", 1)
     lives = [batch(at, [(at, group_key(b"g"), group_value(at + 1, [b"m"]))]) for at in range(2)]
     in_folder(tmp_path / "log", 0, *lives, batch(2, [(9, b"\0", b"")]))
     found = replayed(tmp_path, on_fault=on_fault)

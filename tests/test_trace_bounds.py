@@ -5,12 +5,12 @@ import json
 import pytest
 
 from coterie import ConfigError, GroupCoordinator, OffsetAndMetadata, load_trace
-from coterie.config import coordinator_config
-from coterie.recording import Recording
-from coterie.requestlog import import_request_log
-from coterie.tracediff import compare_traces
+from coterie.coordinator.config import coordinator_config
+from coterie.traces.diff import compare_traces
+from coterie.traces.recording import Recording
+from coterie.traces.requestlog import import_request_log
+from coterie.traces.whatif import Changes, what_if
 from coterie.values import Error
-from coterie.whatif import Changes, what_if
 from test_requestlog import line
 from trace_data import header
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from coterie import GroupCoordinator, TraceError, load_trace, run_trace
-from coterie.tracediff import compare_traces
+from coterie.traces.diff import compare_traces
 from trace_data import TRACES, header, heavy, join, names, pair, scenario
 
 SCENARIOS, RANDOM = (names(TRACES / kind) for kind in ("scenarios", "random"))

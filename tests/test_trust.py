@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.trust import Piece, trusted_from
+from coterie.log.trust import Piece, trusted_from
 
 KEYS = st.sampled_from("abc")
 STEPS = st.integers(0, 3)  # ms between one record and the next

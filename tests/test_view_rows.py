@@ -2,7 +2,8 @@
 
 import pytest
 
-from coterie import tabular, views
+from coterie.views import groups as views
+from coterie.views import tabular
 
 ASTRAL, LAST = "\U00010000", "\uffff"  # Java: the first of D800 DC00 stands before FFFF
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie import CoterieError, select_protocol, select_protocols
-from coterie._core.votes import ProtocolCounts
+from coterie._core.structures.votes import ProtocolCounts
 
 LISTS = st.lists(st.permutations("abcde").flatmap(lambda p: st.integers(0, 5).map(lambda n: p[:n])))
 TWICE = st.lists(st.text("abc", max_size=3))

@@ -15,9 +15,9 @@ from pathlib import Path
 import fuzz_codec
 
 from coterie import CoterieError, ScanOptions, merge, scan
-from coterie._core.checksum import crc32, crc32c
-from coterie._core.columns import decode_columns
-from coterie._core.reader import LogReader
+from coterie._core.codec.checksum import crc32, crc32c
+from coterie._core.codec.reader import LogReader
+from coterie._core.fold.columns import decode_columns
 
 ROOT = Path(__file__).parents[1]
 RUNNING = ROOT / "build" / "fuzz" / "running"

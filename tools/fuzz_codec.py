@@ -5,10 +5,15 @@ itself. Real ones come from the golden logs; a stream is made anew by each codec
 """
 
 from coterie import CoterieError
-from coterie._core.compress import compress, decompress
-from coterie._core.encode import encode_key, encode_value
-from coterie._core.reader import LogReader
-from coterie._core.schema import decode_assignment, decode_key, decode_subscription, decode_value
+from coterie._core.codec.compress import compress, decompress
+from coterie._core.codec.encode import encode_key, encode_value
+from coterie._core.codec.reader import LogReader
+from coterie._core.codec.schema import (
+    decode_assignment,
+    decode_key,
+    decode_subscription,
+    decode_value,
+)
 
 STREAM_BYTES_MAX = 1 << 22
 STREAMS = [

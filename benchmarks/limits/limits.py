@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from coterie import expired, scan
-from coterie._core.columns import decode_columns
-from coterie._core.partial import offset_columns
-from coterie.logdir import find_segments, read_segment
+from coterie._core.fold.columns import decode_columns
+from coterie._core.fold.partial import offset_columns
+from coterie.log.folders import find_segments, read_segment
 
 HOME = Path(__file__).parent
 ROOT = HOME.parent.parent

@@ -7,11 +7,12 @@ A name is imported when it is first used: nobody waits for what they do not use,
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coterie._core.group import GroupMetadata, MemberMetadata
-    from coterie._core.offsets import OffsetMap, expired
-    from coterie._core.timers import TimerWheel
-    from coterie._core.votes import select_protocol, select_protocols
-    from coterie.coordinator import GroupCoordinator
+    from coterie._core.coordinator.group import GroupMetadata, MemberMetadata
+    from coterie._core.structures.offsets import OffsetMap, expired
+    from coterie._core.structures.timers import TimerWheel
+    from coterie._core.structures.votes import select_protocol, select_protocols
+    from coterie.coordinator.group_coordinator import GroupCoordinator
+    from coterie.coordinator.pending import Pending, PendingAppend, TraceOutput
     from coterie.errors import (
         ArgumentError,
         ConfigError,
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
         NotAnswered,
         TraceError,
     )
-    from coterie.pending import Pending, PendingAppend, TraceOutput
-    from coterie.state import PartialState, ScanOptions, merge, scan
-    from coterie.trace import load_trace, run_trace
+    from coterie.state.partial import PartialState, ScanOptions, merge, scan
+    from coterie.traces.trace import load_trace, run_trace
     from coterie.values import (
         Append,
         Batch,
@@ -73,15 +73,15 @@ __all__ = [
 ]
 
 _HOMES = {  # the imports above, for those who run: module -> its names
-    "_core.group": "GroupMetadata MemberMetadata",
-    "_core.offsets": "OffsetMap expired",
-    "_core.timers": "TimerWheel",
-    "_core.votes": "select_protocol select_protocols",
-    "coordinator": "GroupCoordinator",
+    "_core.coordinator.group": "GroupMetadata MemberMetadata",
+    "_core.structures.offsets": "OffsetMap expired",
+    "_core.structures.timers": "TimerWheel",
+    "_core.structures.votes": "select_protocol select_protocols",
+    "coordinator.group_coordinator": "GroupCoordinator",
+    "coordinator.pending": "Pending PendingAppend TraceOutput",
     "errors": "ArgumentError ConfigError CorruptData CoterieError LogError NotAnswered TraceError",
-    "pending": "Pending PendingAppend TraceOutput",
-    "state": "PartialState ScanOptions merge scan",
-    "trace": "load_trace run_trace",
+    "state.partial": "PartialState ScanOptions merge scan",
+    "traces.trace": "load_trace run_trace",
     "values": "Append Batch Cause Error OffsetAndMetadata Response Transition Unanswered",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -10,9 +10,9 @@ import asyncio
 from typing import Any, TypeVar
 
 from coterie.arguments import milliseconds
-from coterie.coordinator import GroupCoordinator
+from coterie.coordinator.group_coordinator import GroupCoordinator
+from coterie.coordinator.pending import Pending
 from coterie.errors import ArgumentError, shown
-from coterie.pending import Pending
 
 __all__ = ["drive", "wait"]
 

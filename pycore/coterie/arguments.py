@@ -1,7 +1,8 @@
 """Arguments of public calls, checked once at the edge: what is wrong is said in one line.
 
 The compiled modules check theirs with ``_core/checks.pyx`` (single values) and
-``_core/arguments.pyx`` (columns). What a request or a record can carry is checked here alone.
+``_core/structures/arguments.pyx`` (columns). What a request or a record can carry is checked here
+alone.
 """
 
 from __future__ import annotations

@@ -6,21 +6,21 @@ beside them, a reader and writers of batches, and the partition that holds a gro
 stand in the stubs of ``coterie._core``.
 """
 
-from coterie._core.checksum import partition_for
-from coterie._core.encode import (
+from coterie._core.codec.checksum import partition_for
+from coterie._core.codec.encode import (
     encode_assignment,
     encode_key,
     encode_subscription,
     encode_value,
 )
-from coterie._core.reader import BatchFault, LogBatch, LogReader, LogRecord
-from coterie._core.schema import (
+from coterie._core.codec.reader import BatchFault, LogBatch, LogReader, LogRecord
+from coterie._core.codec.schema import (
     decode_assignment,
     decode_key,
     decode_subscription,
     decode_value,
 )
-from coterie._core.writer import encode_batch, encode_marker, encode_message_set
+from coterie._core.codec.writer import encode_batch, encode_marker, encode_message_set
 
 __all__ = [
     "BatchFault",

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from coterie.batches import read_log
-from coterie.clock import SharedClock
-from coterie.coordinator import GroupCoordinator
-from coterie.recording import Recording
+from coterie.coordinator.batches import read_log
+from coterie.coordinator.clock import SharedClock
+from coterie.coordinator.group_coordinator import GroupCoordinator
+from coterie.traces.recording import Recording
 
 COORDINATORS = pytest.StashKey["CoordinatorFactory"]()
 

@@ -11,10 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from coterie.arguments import sequence, text, whole
-from coterie.coordinator import GroupCoordinator
+from coterie.coordinator.group_coordinator import GroupCoordinator
+from coterie.coordinator.pending import Pending
 from coterie.errors import ArgumentError, CoterieError, shown
-from coterie.pending import Pending
-from coterie.protocol import assignment, read_assignment, read_subscription, subscription
+from coterie.log.consumer_protocol import (
+    assignment,
+    read_assignment,
+    read_subscription,
+    subscription,
+)
 from coterie.values import Error
 
 __all__ = ["Member", "assignment", "read_assignment", "read_subscription", "subscription"]

@@ -426,7 +426,7 @@ class Unanswered:
 
 def _decoded(key: bytes, value: bytes | None) -> dict[str, Any]:
     """Return a record that a coordinator writes in the words of a trace."""
-    from coterie._core.schema import decode_key, decode_value  # they stand above the values
+    from coterie._core.codec.schema import decode_key, decode_value  # they stand above the values
 
     told = decode_key(key)
     version = told["version"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coterie_spark.frame import replay_frame
+from coterie_spark.bulk.driver import Replay, replay
+from coterie_spark.bulk.frame import replay_frame
 from coterie_spark.insight import audit, expire, explain, growth, lag, metrics, undo
-from coterie_spark.replay import Replay, replay
 from coterie_spark.traces import run_traces
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ __all__ = [
 def register(spark: SparkSession) -> None:
     """Make ``spark.read.format("consumer_offsets")`` known to a session: decoded records.
 
-    See :mod:`coterie_spark.source` for its columns.
+    See :mod:`coterie_spark.source.data_source` for its columns.
     """
-    from coterie_spark.source import register as make_known
+    from coterie_spark.source.data_source import register as make_known
 
     make_known(spark)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import coterie
-from coterie.sessions import session_expirations as ended_sessions
+from coterie.coordinator.sessions import session_expirations as ended_sessions
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,15 +14,15 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coterie.engine import Progress
 from coterie.errors import CoterieError
 from coterie.insight.asking import Part, Request, find_question, part_of
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.fields import arrow_schema, arrow_table
-from coterie.logdir import Segment, find_segments
-from coterie_spark import scanning
-from coterie_spark.arrow import spark_schema, to_spark
-from coterie_spark.hadoop import is_url
+from coterie.log.folders import Segment, find_segments
+from coterie.replay.engine import Progress
+from coterie_spark.bulk import scanning
+from coterie_spark.bulk.arrow import spark_schema, to_spark
+from coterie_spark.bulk.hadoop import is_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ def asked(spark: SparkSession, request: Request) -> DataFrame:
 
 def answer(request: Request, progress: Progress) -> Iterator[Part]:
     """Answer a question of the command line in a session of its own."""
-    from coterie_spark.engine import Told, session_of_command
+    from coterie_spark.bulk.engine import Told, session_of_command
 
     log = log_of(request.paths)
     with session_of_command(request.master, progress) as spark:
@@ -137,7 +137,7 @@ def question(name: str) -> Frame:
         at: int | str | datetime | None = None,
         **parameters: Any,
     ) -> DataFrame:
-        from coterie_spark.replay import time_ms
+        from coterie_spark.bulk.driver import time_ms
 
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         wanted = [groups] if isinstance(groups, str) else groups

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError
-from coterie.trace import run_trace
-from coterie.tracefiles import found_traces, open_text
+from coterie.traces.files import found_traces, open_text
+from coterie.traces.trace import run_trace
 
 if TYPE_CHECKING:
     import pyarrow as pa

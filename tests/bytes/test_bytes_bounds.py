@@ -7,13 +7,13 @@ import struct
 import pytest
 
 import golden_data
-from coterie._core.compress import compress, decompress
-from coterie._core.encode import encode_value
-from coterie._core.reader import LogReader
-from coterie._core.schema import decode_value
-from coterie._core.writer import encode_batch, encode_message_set
+from coterie._core.codec.compress import compress, decompress
+from coterie._core.codec.encode import encode_value
+from coterie._core.codec.reader import LogReader
+from coterie._core.codec.schema import decode_value
+from coterie._core.codec.writer import encode_batch, encode_message_set
 from coterie.errors import CorruptData
-from coterie.logdir import cut_points
+from coterie.log.folders import cut_points
 from log_writer import batch
 
 GZIP, SNAPPY, LZ4 = 1, 2, 3

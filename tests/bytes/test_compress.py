@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import golden_data
-from coterie._core.checksum import xxh32
-from coterie._core.compress import NAMES, compress, decompress
+from coterie._core.codec.checksum import xxh32
+from coterie._core.codec.compress import NAMES, compress, decompress
 from coterie.errors import CorruptData
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4

@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from coterie import scan
-from coterie._core.reader import LogReader
+from coterie._core.codec.reader import LogReader
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 

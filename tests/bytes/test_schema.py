@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 import golden_data
 import messages
-from coterie._core.encode import (
+from coterie._core.codec.encode import (
     encode_assignment,
     encode_key,
     encode_subscription,
     encode_value,
 )
-from coterie._core.reader import LogReader
-from coterie._core.schema import (
+from coterie._core.codec.reader import LogReader
+from coterie._core.codec.schema import (
     decode_assignment,
     decode_key,
     decode_subscription,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import golden_data
 from coterie import ScanOptions, scan
-from coterie._core.reader import CODECS, LogReader
-from coterie._core.writer import encode_batch, encode_marker, encode_message_set
+from coterie._core.codec.reader import CODECS, LogReader
+from coterie._core.codec.writer import encode_batch, encode_marker, encode_message_set
 from coterie.errors import CorruptData, CoterieError
 
 INT64 = st.integers(-(1 << 62), 1 << 62)

@@ -16,11 +16,12 @@ from coterie import (
     PartialState,
     messages,
 )
-from coterie._core import fields, intake, partial, schema
-from coterie._core.coordinator_base import AppendOp
-from coterie._core.fold import PartitionFold
-from coterie._core.producers import Producer
-from coterie.config import coordinator_config
+from coterie._core.codec import fields, schema
+from coterie._core.coordinator.base import AppendOp
+from coterie._core.fold import intake, partial
+from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.producers import Producer
+from coterie.coordinator.config import coordinator_config
 from hostile import Writer
 from log_writer import batch, commit_key, commit_value, marker
 

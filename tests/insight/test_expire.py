@@ -8,8 +8,8 @@ from models import offsets_at
 import golden_data
 from commandline import coterie, coterie_ok, fails, folder_of
 from coterie import GroupCoordinator
-from coterie._core.schema import decode_key
-from coterie.batches import read_log
+from coterie._core.codec.schema import decode_key
+from coterie.coordinator.batches import read_log
 from coterie.insight import expire
 from coterie.insight.facts import read_facts
 from coterie.messages import encode_value

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from commandline import coterie_ok, fails
-from coterie._core.reader import LogReader
+from coterie._core.codec.reader import LogReader
 from coterie.insight import growth
 from coterie.insight.facts import read_facts
 from golden_data import cases, lines_of, log, records, segments, wide

@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coterie._core.reader import LogReader
-from coterie.history import COMMIT_FIELDS, CommitHistory, commit_rows
+from coterie._core.codec.reader import LogReader
 from coterie.insight import commits as module
 from coterie.insight.commits import OUTCOMES, read_records
 from coterie.insight.facts import read_facts
-from coterie.local import scan_segment
-from coterie.logdir import find_segments
-from coterie.state import ScanOptions
+from coterie.log.folders import find_segments
+from coterie.replay.local import scan_segment
+from coterie.state.history import COMMIT_FIELDS, CommitHistory, commit_rows
+from coterie.state.partial import ScanOptions
 from golden_data import cases, corrupt_cases, log, records, wide
 from log_writer import batch, commit_key, commit_value, marker
 

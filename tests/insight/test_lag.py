@@ -16,7 +16,7 @@ from coterie.errors import CoterieError
 from coterie.insight import lag
 from coterie.insight.endoffsets import EndOffsets, Sample, read_end_offsets
 from coterie.insight.facts import PartitionFacts, read_facts
-from coterie.logdir import Segment
+from coterie.log.folders import Segment
 from golden_data import live, log, records, wide
 from log_writer import batch, commit_key, commit_value, marker
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coterie.insight.facts import Life, read_facts
-from coterie.protocol import assignment
+from coterie.log.consumer_protocol import assignment
 from coterie.report import gather, ownership, sections, spans
 from coterie.report.ownership import Bar
 from coterie.report.sections import Basis

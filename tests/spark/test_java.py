@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from coterie import CoterieError
-from coterie_spark import java
-from coterie_spark.java import ensure_java
+from coterie_spark.session import java
+from coterie_spark.session.java import ensure_java
 
 NEEDS_MODULE = 'case "$*" in *jdk.incubator.vector*) echo "module not found" >&2; exit 1;; esac'
 

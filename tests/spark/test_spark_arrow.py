@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.schemas import SCHEMAS
-from coterie_spark.arrow import MAX_MS, spark_schema, to_spark
+from coterie.state.schemas import SCHEMAS
+from coterie_spark.bulk.arrow import MAX_MS, spark_schema, to_spark
 
 pa = pytest.importorskip("pyarrow")
 

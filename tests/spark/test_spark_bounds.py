@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from coterie import PartialState, ScanOptions
-from coterie._core.reader import LogReader
-from coterie.logdir import TOPIC, Segment
-from coterie_spark import decoded, frames, hadoop, merging, plan, scanning, traces, writing
-from coterie_spark.arrow import MAX_MS, spark_schema, to_spark
-from coterie_spark.frame import Run
+from coterie._core.codec.reader import LogReader
+from coterie.log.folders import TOPIC, Segment
+from coterie_spark import frames, traces
+from coterie_spark.bulk import hadoop, merging, plan, scanning, writing
+from coterie_spark.bulk.arrow import MAX_MS, spark_schema, to_spark
+from coterie_spark.bulk.frame import Run
+from coterie_spark.source import decoded
 from log_writer import batch, commit, commit_key, each
 from trace_data import header, join
 
@@ -169,7 +171,7 @@ def test_the_last_of_some_names_is_a_name_and_what_lies_beyond_is_null():
 
 
 def test_places_of_a_later_piece_are_those_in_the_segment(tmp_path, monkeypatch):
-    source = pytest.importorskip("coterie_spark.source", reason="needs the extra spark")
+    source = pytest.importorskip("coterie_spark.source.data_source", reason="needs the extra spark")
     monkeypatch.setattr(source, "PIECE_BYTES", 1)
     folder = tmp_path / f"{TOPIC}-0"
     folder.mkdir()

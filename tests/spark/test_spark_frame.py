@@ -6,7 +6,7 @@ import pytest
 
 import golden_data
 from coterie import CoterieError
-from coterie._core.reader import LogReader
+from coterie._core.codec.reader import LogReader
 from coterie_spark import replay, replay_frame
 
 pytest.importorskip("pyspark")
@@ -52,7 +52,7 @@ def golden_offsets(case):
 
 
 def test_rows_of_a_log_without_transactions_give_kafkas_state(spark, monkeypatch):
-    from coterie_spark import frame
+    from coterie_spark.bulk import frame
 
     monkeypatch.setattr(frame, "RUN_OFFSETS", 100)  # so that states of one partition merge
     replayed = replay_frame(frame_of(spark, rows_of("default50") + rows_of("default50")[:50]))

@@ -8,7 +8,7 @@ from coterie.insight.asking import find_question
 from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import read_facts
 from coterie.insight.fields import arrow_schema, arrow_table
-from coterie_spark.arrow import spark_schema, to_spark
+from coterie_spark.bulk.arrow import spark_schema, to_spark
 from golden_data import log
 
 RESET_CLI = 1795237385000

@@ -22,7 +22,6 @@ from coterie.cli.outfile import whole_file
 from coterie.cli.params import group_option, logs_argument
 from coterie.cli.progress import TerminalProgress
 from coterie.cli.replay import without_pandas
-from coterie.engine import missing_module
 from coterie.insight import shapes
 from coterie.insight.asking import (
     Asker,
@@ -34,7 +33,8 @@ from coterie.insight.asking import (
     missing_groups,
 )
 from coterie.insight.fields import Fields
-from coterie.logdir import Listing, find_segments, left_alone
+from coterie.log.folders import Listing, find_segments, left_alone
+from coterie.replay.engine import missing_module
 from coterie.times import format_time
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from coterie.cli.params import DURATION
 from coterie.insight import audit, shapes
 from coterie.insight.asking import Row
 from coterie.insight.divergence import Live, read_live
-from coterie.logdir import find_segments
+from coterie.log.folders import find_segments
 from coterie.times import format_time
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from coterie.insight.asking import Row
 from coterie.insight.causes import counted
 from coterie.insight.timeline import EMPTY, GENERATION
 from coterie.times import format_time
-from coterie.tracefiles import open_text
+from coterie.traces.files import open_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

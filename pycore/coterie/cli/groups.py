@@ -7,14 +7,15 @@ from typing import Any
 
 import click
 
-from coterie import tabular, views
 from coterie.cli.failures import say, say_faults
 from coterie.cli.params import at_option, group_option, logs_argument
 from coterie.cli.progress import TerminalProgress
-from coterie.local import scan_state
-from coterie.logdir import find_segments, left_alone
-from coterie.rows import java_order
-from coterie.state import PartialState, ScanOptions
+from coterie.log.folders import find_segments, left_alone
+from coterie.replay.local import scan_state
+from coterie.state.partial import PartialState, ScanOptions
+from coterie.state.rows import java_order
+from coterie.views import groups as views
+from coterie.views import tabular
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 VIEW_NAMES = ("offsets", "members", "state")

@@ -8,8 +8,8 @@ import click
 
 from coterie.cli.failures import say
 from coterie.cli.params import group_option, logs_argument
-from coterie.logdir import find_segments, left_alone, read_segment
-from coterie.records import JsonLines, Told, segment_records
+from coterie.log.folders import find_segments, left_alone, read_segment
+from coterie.log.records import JsonLines, Told, segment_records
 
 LINES_AT_ONCE = 2_000
 

@@ -15,9 +15,9 @@ from coterie.cli.failures import say
 from coterie.cli.outfolder import whole_folder
 from coterie.cli.params import at_option, group_option, logs_argument, on_fault_option
 from coterie.cli.progress import TerminalProgress
-from coterie.engine import ReplayRequest, Summary, fault_line, find_engine, missing_module
-from coterie.logdir import find_segments, left_alone
-from coterie.state import ScanOptions
+from coterie.log.folders import find_segments, left_alone
+from coterie.replay.engine import ReplayRequest, Summary, fault_line, find_engine, missing_module
+from coterie.state.partial import ScanOptions
 from coterie.times import format_time
 
 FAULTS_SHOWN = 20

@@ -13,7 +13,7 @@ from coterie.cli.params import DURATION, TIME, at_option, group_option, logs_arg
 from coterie.cli.progress import TerminalProgress
 from coterie.insight.asking import missing_groups
 from coterie.insight.facts import read_facts
-from coterie.logdir import find_segments
+from coterie.log.folders import find_segments
 from coterie.report.gather import gather
 from coterie.report.page import render
 from coterie.report.sections import Basis

@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from coterie.cli.failures import Failed, say
-from coterie.config import coordinator_config, parse_setting
+from coterie.coordinator.config import coordinator_config, parse_setting
 from coterie.errors import ConfigError, CoterieError
-from coterie.tracefiles import found_traces, open_text, stem
+from coterie.traces.files import found_traces, open_text, stem
 
 EXPECTED_ENDS = (".expected.jsonl", ".expected.jsonl.gz")
 ACTUAL_ENDS = tuple(
@@ -98,7 +98,7 @@ def run_command(traces: tuple[str, ...], out: str, overwrite: bool) -> None:
 
 def run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) -> bool:
     """Run a trace; whether that went well. If not, it is said."""
-    from coterie.trace import run_trace
+    from coterie.traces.trace import run_trace
 
     try:
         with open_text(path) as lines:
@@ -131,7 +131,7 @@ def compared(expected: Path, actual: Path) -> Iterator[tuple[str, Path, Path | N
 )
 def diff_command(expected: Path, actual: Path, show_all: bool, responses: bool) -> None:
     """Compare outputs: two files, or two folders. Exit 1 if they differ."""
-    from coterie.tracediff import compare_responses, compare_traces
+    from coterie.traces.diff import compare_responses, compare_traces
 
     compare = compare_responses if responses else compare_traces
     passed = failed = 0
@@ -183,7 +183,7 @@ def import_command(
     `coterie trace diff --responses`. The log does not tell the broker's settings: give those
     that are not Kafka's defaults with --set.
     """
-    from coterie.requestlog import import_request_log
+    from coterie.traces.requestlog import import_request_log
 
     config = settings(pairs)
     title = name or log.name.removesuffix(".gz").removesuffix(".log")
@@ -230,8 +230,8 @@ def whatif_command(
     shape: str,
 ) -> None:
     """Run a trace as it is and under other settings; compare rebalances, times, evictions."""
-    from coterie.trace import load_trace
-    from coterie.whatif import Changes, what_if
+    from coterie.traces.trace import load_trace
+    from coterie.traces.whatif import Changes, what_if
 
     changes = Changes(settings(pairs), factors(scale_session), frozenset(static))
     try:

@@ -12,9 +12,16 @@ import click
 from coterie.cli.failures import say
 from coterie.cli.params import logs_argument
 from coterie.cli.progress import TerminalProgress
-from coterie.engine import Progress
-from coterie.logdir import Listing, Segment, cut_points, find_segments, left_alone, read_segment
-from coterie.state import ScanOptions
+from coterie.log.folders import (
+    Listing,
+    Segment,
+    cut_points,
+    find_segments,
+    left_alone,
+    read_segment,
+)
+from coterie.replay.engine import Progress
+from coterie.state.partial import ScanOptions
 
 PIECE_BYTES = 64 << 20
 FIELDS = ("file", "position", "base_offset", "kind", "offset", "detail")

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from coterie.engine import Progress, find_entry
 from coterie.errors import CoterieError
 from coterie.insight.facts import PartitionFacts, read_facts
 from coterie.insight.fields import Fields
+from coterie.replay.engine import Progress, find_entry
 from coterie.times import format_time
 
 ASKERS = "coterie.askers"
@@ -99,7 +99,7 @@ def find_question(name: str) -> Question:
 
 
 def find_asker(engine: str) -> Asker:
-    """Return what puts questions on an engine; see ``coterie.engine.find_entry``."""
+    """Return what puts questions on an engine; see ``coterie.replay.engine.find_entry``."""
     asker: Asker = find_entry(ASKERS, engine)
     return asker
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from coterie.insight.causes import RECORDS
-from coterie.requestlog import Exchange, exchanges
 from coterie.times import parse_time
+from coterie.traces.requestlog import Exchange, exchanges
 
 SERVER, REQUESTS = "server log", "request log"
 PREPARING, ASSIGNED = "preparing", "assigned"

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from coterie.assignment import consumer_assignment
 from coterie.errors import CorruptData
 from coterie.insight.facts import Life
-from coterie.protocol import read_subscription
+from coterie.log.assignment import consumer_assignment
+from coterie.log.consumer_protocol import read_subscription
 
 RECORDS = "records"
 CAUSE = {

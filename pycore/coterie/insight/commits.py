@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coterie._core.columns import BATCH_DTYPE, KIND_NAMES, decode_columns
-from coterie.logdir import Segment, cut_points, read_segment
+from coterie._core.fold.columns import BATCH_DTYPE, KIND_NAMES, decode_columns
+from coterie.log.folders import Segment, cut_points, read_segment
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -55,7 +55,7 @@ class Commits:
     groups, topics, files : list of str
         The names that ``group``, ``topic`` and ``file`` count.
     kind : int8
-        Of ``coterie._core.columns.KIND_NAMES``; see ``KIND``. Commits are ``offset`` and
+        Of ``coterie._core.fold.columns.KIND_NAMES``; see ``KIND``. Commits are ``offset`` and
         ``offset_tombstone``.
     group, topic, partition : int32
         Name numbers, -1: none.

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from coterie._core.checksum import partition_for
+from coterie._core.codec.checksum import partition_for
 from coterie.errors import CoterieError
 from coterie.insight.commits import COMMITTED
 from coterie.insight.facts import PartitionFacts
-from coterie.rows import java_order
-from coterie.views import assignments
+from coterie.state.rows import java_order
+from coterie.views.groups import assignments
 
 DIVERGENCE = "divergence"
 Row = dict[str, Any]

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from coterie._core.schema import decode_key, decode_value
+from coterie._core.codec.schema import decode_key, decode_value
 from coterie.errors import CorruptData
 from coterie.insight.causes import RECORDS, in_words
 from coterie.insight.commits import GroupRecord
-from coterie.newer import PROTOCOLS, REGULAR_EXPRESSION
+from coterie.state.newer import PROTOCOLS, REGULAR_EXPRESSION
 
 EPOCH = {protocol.epoch: name for name, protocol in PROTOCOLS.items()}
 MEMBER = {protocol.member for protocol in PROTOCOLS.values()}

@@ -1,9 +1,10 @@
 """Which offsets are gone or go next, when, and by which of Kafka's rules.
 
 The rule of a group and the test of an offset are the coordinator's own
-(``coterie._core.offsets.expiry_rule`` and ``expired``). A newer group (KIP-848 and the like) goes
-by its commits and its subscriptions in any state, and an offset with an undecided transactional
-commit waits (OffsetMetadataManager.cleanupExpiredOffsets, ConsumerGroup.offsetExpirationCondition).
+(``expiry_rule``, ``expired`` of ``coterie._core.structures.offsets``). A newer group (KIP-848 and
+the like) goes by its commits and its subscriptions in any state, and an offset with an undecided
+transactional commit waits (OffsetMetadataManager.cleanupExpiredOffsets,
+ConsumerGroup.offsetExpirationCondition).
 A broker looks every ``offsets.retention.check.interval.ms`` (10 minutes), so an offset is gone at
 the first look after ``expires_at``.
 """
@@ -17,12 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie._core.offsets import expired, expiry_rule
+from coterie._core.structures.offsets import expired, expiry_rule
 from coterie.insight import epochs
 from coterie.insight.commits import COMMITTED, Commits
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import by_key
-from coterie.rows import (
+from coterie.state.rows import (
     head_rows,
     java_order,
     metadata_row,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.insight.facts import PartitionFacts
-from coterie.trust import pieces_of
+from coterie.log.trust import pieces_of
 
 NAME = "extent"
 FIELDS = {

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coterie._core.generations import GENERATION_FIELDS
-from coterie._core.text import decode_utf8
-from coterie.engine import Progress, Silent
+from coterie._core.codec.text import decode_utf8
+from coterie._core.fold.generations import GENERATION_FIELDS
 from coterie.insight.commits import Commits, GroupRecord, ReadSegment, read_records
-from coterie.local import scan_segment
-from coterie.logdir import Segment, find_segments, read_segment
-from coterie.newer import name_topics
-from coterie.rows import KEY_GROUP, group_rows, java_order, metadata_row
-from coterie.state import ScanOptions
-from coterie.trust import trusted_from
+from coterie.log.folders import Segment, find_segments, read_segment
+from coterie.log.trust import trusted_from
+from coterie.replay.engine import Progress, Silent
+from coterie.replay.local import scan_segment
+from coterie.state.newer import name_topics
+from coterie.state.partial import ScanOptions
+from coterie.state.rows import KEY_GROUP, group_rows, java_order, metadata_row
 
 if TYPE_CHECKING:
-    from coterie._core.fold import PartitionFold
+    from coterie._core.fold.fold import PartitionFold
 
 
 class Client(NamedTuple):
@@ -47,7 +47,7 @@ class Life:
     records : list of GroupRecord
         Whole, as they lie in the log; :meth:`state` decodes one.
     generations : list of dict
-        One row a record: the fields of ``coterie._core.generations.GENERATION_FIELDS`` (what
+        One row a record: the fields of ``coterie._core.fold.generations.GENERATION_FIELDS`` (what
         changed since the one before), and ``file`` and ``position``, the evidence.
     clients : dict
         Every member id that a record names -> :class:`Client`.
@@ -61,7 +61,7 @@ class Life:
     def state(self, index: int) -> dict[str, Any] | None:
         """Return the group as of a record, members with subscription and assignment.
 
-        As ``coterie.rows.metadata_row``; None: a tombstone.
+        As ``coterie.state.rows.metadata_row``; None: a tombstone.
         """
         value = self.records[index].value
         return None if value is None else metadata_row(value)
@@ -133,7 +133,7 @@ class PartitionFacts:
 
     @cached_property
     def trusted_from_ms(self) -> int | None:
-        """From when on the state is whole; None: from its start (``coterie.trust``)."""
+        """From when on the state is whole; None: from its start (``coterie.log.trust``)."""
         return trusted_from(self.fold.segments)
 
     @cached_property
@@ -195,7 +195,7 @@ def read_facts(
     Parameters
     ----------
     paths
-        LOG..., see ``coterie.logdir.find_segments``.
+        LOG..., see ``coterie.log.folders.find_segments``.
     groups
         Only these groups; None: all. All of a group lies in one partition.
     at_ms

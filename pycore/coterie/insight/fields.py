@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from coterie.tables import from_rows
+from coterie.state.tables import from_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

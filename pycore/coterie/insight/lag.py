@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from coterie.assignment import consumer_assignment
 from coterie.errors import CorruptData
 from coterie.insight.commits import COMMITTED, KIND, Array, Commits
 from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import by_key
-from coterie.rows import java_order
+from coterie.log.assignment import consumer_assignment
+from coterie.state.rows import java_order
 from coterie.times import MAX_MS
 
 NAME = "lag"

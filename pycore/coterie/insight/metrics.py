@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from coterie.assignment import consumer_assignment
 from coterie.errors import CorruptData
 from coterie.insight import lag
 from coterie.insight.commits import COMMITTED
 from coterie.insight.endoffsets import EndOffsets
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.keys import by_key
-from coterie.rows import java_order
+from coterie.log.assignment import consumer_assignment
+from coterie.state.rows import java_order
 
 NAME = "metrics"
 FIELDS = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.insight.facts import PartitionFacts
-from coterie.rows import head_rows, java_order, offset_rows, pending_by_group
+from coterie.state.rows import head_rows, java_order, offset_rows, pending_by_group
 
 NAME = "undo"
 FIELDS = {

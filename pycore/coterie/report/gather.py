@@ -22,7 +22,7 @@ from coterie.insight.metrics import commits_by_key, head_of
 from coterie.report import ownership
 from coterie.report.sections import SECTIONS, Basis, exact, tables_of
 from coterie.report.spans import Counts, line_of, span_of
-from coterie.rows import java_order
+from coterie.state.rows import java_order
 
 LINES = 40  # partitions in the chart of offsets: those with most commits
 PARTITIONS = 1_000  # in the table of offsets

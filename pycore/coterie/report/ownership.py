@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coterie.assignment import consumer_assignment
 from coterie.errors import CorruptData
 from coterie.insight.commits import GroupRecord
 from coterie.insight.epochs import decoded, is_readable
 from coterie.insight.facts import Life
-from coterie.newer import PROTOCOLS
+from coterie.log.assignment import consumer_assignment
+from coterie.state.newer import PROTOCOLS
 
 GENERATIONS = 400  # the last ones are kept
 MEMBERS = 150  # those that were there longest are kept

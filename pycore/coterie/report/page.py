@@ -15,8 +15,8 @@ from importlib.resources import files
 from typing import Any
 
 import coterie
-from coterie.engine import missing_module
 from coterie.insight.asking import find_question
+from coterie.replay.engine import missing_module
 from coterie.report.gather import OVERVIEW, Gathered
 from coterie.report.sections import SECTIONS, Basis, Section
 from coterie.times import format_duration, format_time

@@ -1,0 +1,1 @@
+"""Bytes to fields and back: checksums, compression, batches, records, keys and values."""

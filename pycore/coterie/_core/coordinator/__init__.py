@@ -1,0 +1,1 @@
+"""Groups, their members, and the coordinator that decides for them."""

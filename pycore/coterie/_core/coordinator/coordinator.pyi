@@ -1,0 +1,98 @@
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, final
+
+from typing_extensions import Self
+
+from coterie._core.coordinator.base import AppendOp
+from coterie._core.coordinator.effects import Effects
+from coterie._core.coordinator.group import GroupMetadata
+
+@final
+class Trace:
+    """A compiled trace: rows with interned names. Made by :func:`coterie.load_trace`."""
+
+    header: dict[str, Any]
+    count: int
+    last_id: int
+    sugar: bool
+    def __new__(cls, header: dict[str, Any]) -> Self: ...
+    def __len__(self) -> int: ...
+    def add(
+        self,
+        line: int,
+        at_ms: int,
+        op: int,
+        id: int,
+        group_id: str | None,
+        generation_id: int,
+        member_id: str | None,
+        instance: str | None,
+        details: tuple[Any, ...] | None,
+    ) -> None:
+        """Append an event."""
+    def requests(self) -> Iterator[tuple[Any, ...]]:
+        """Yield (line, at, op, id, group, generation, member, instance, details)."""
+
+@final
+class Coordinator:
+    """The core of :class:`coterie.GroupCoordinator`: numbers, tuples and rows.
+
+    One call at a time, also where ``member_ids`` is called: else a CoterieError.
+    """
+
+    effects: Effects
+    log: list[tuple[int, int, int, bool, bool, tuple[tuple[bytes | None, bytes | None], ...]]]
+    log_end: int
+    deferred: bool
+    load_error: str | None
+    session_evictions: int
+    rebalance_evictions: int
+    sync_evictions: int
+    def __new__(
+        cls,
+        settings: Mapping[str, Any],
+        now_ms: int = 0,
+        member_ids: Callable[[str], str] | None = None,
+        deferred: bool = False,
+    ) -> Self: ...
+    @property
+    def now_ms(self) -> int: ...
+    @property
+    def state(self) -> str:
+        """Whether the partition is owned, resigned or loading."""
+    @property
+    def open_transactions(self) -> dict[int, list[str]]:
+        """Groups with undecided offsets, by producer id."""
+    def call(
+        self,
+        op: int,
+        id: int,
+        group_id: str | None,
+        generation_id: int,
+        member_id: str | None,
+        instance: str | None,
+        details: tuple[Any, ...] | None,
+    ) -> None:
+        """Handle one request now, then what falls due at once."""
+    def advance(self, now_ms: int) -> None:
+        """Move the clock; fire what falls due."""
+    def next_deadline_ms(self) -> int | None: ...
+    def complete(self, op: AppendOp, error: int, base_offset: int) -> None:
+        """Let a deferred append come back; offset -1: the end of the log."""
+    def import_log(self, batches: Iterable[tuple[Any, ...]]) -> None:
+        """Put batches into the log and load it."""
+    def play(self, trace: Trace) -> Effects:
+        """Run a trace; TraceError with its line."""
+    def group(self, group_id: str) -> GroupMetadata | None:
+        """Return a group by its id."""
+    def all_groups(self) -> list[GroupMetadata]:
+        """Return every group that is there."""
+    def take_effects(self) -> Effects:
+        """Return the rows so far, and begin new ones."""
+    def take_events(self, events: list[Any], fresh: deque[Any]) -> None:
+        """Put the events of the rows so far behind both, or behind neither; begin new rows."""
+    def take_appends(self, fresh: deque[AppendOp]) -> None:
+        """Put the deferred appends behind others that were begun since the last taking."""
+    def timers_of(self, group: GroupMetadata) -> list[tuple[str, str | None, int]]:
+        """(kind, member id, deadline) of each armed timer of a group."""

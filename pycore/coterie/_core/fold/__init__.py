@@ -1,0 +1,1 @@
+"""From batches to the last record of each key: partial states, which merge."""

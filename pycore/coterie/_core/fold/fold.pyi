@@ -1,0 +1,84 @@
+from collections.abc import Collection
+from typing import Any, Final, final
+
+from typing_extensions import Buffer, Self
+
+from coterie._core.fold.generations import GroupLog
+from coterie._core.fold.producers import Producer
+
+ON_FAULT: Final[dict[str, int]]
+
+@final
+class PartitionFold:
+    """The last state of each key of one partition of ``__consumer_offsets``, or of a piece of it.
+
+    Parameters
+    ----------
+    on_fault
+        ``skip``, ``recover``, ``load`` or ``stop``.
+    at_ms
+        Leave out records whose own timestamp is after this (ms); those without one count.
+    only
+        Group ids to keep; None: all.
+    history
+        Keep every commit and marker in :attr:`history`.
+
+    Notes
+    -----
+    Memory grows with the keys. One call at a time may change it, and none reads it meanwhile:
+    else a CoterieError. Sources: GroupMetadataManager.doLoadGroupsAndOffsets,
+    LogSegment.recover, ByteBufferLogInputStream.
+    """
+
+    on_fault: int
+    at_ms: int | None
+    only: frozenset[bytes] | None
+    seq: int
+    """Ordinal of the next batch; counts on from piece to piece."""
+    failed: bool
+    """Kafka's loader gives the partition up: nothing of it counts."""
+    cut: bool
+    """Recovery cut the log here: what follows does not count."""
+    stopped: bool
+    """``on_fault`` is ``stop``, and there was a fault."""
+    producers: dict[int, Producer]
+    groups: dict[bytes, GroupLog]
+    newer: dict[bytes, tuple[bytes | None, int, int]]
+    """Records of key versions 3 to 23: key -> (value or None, log offset, timestamp)."""
+    unknown: dict[int, int]
+    """Records of unknown key versions, counted by version."""
+    faults: list[tuple[str, int, int | None, str, int | None, str]]
+    """(file, position of the batch, base offset or None, kind, record offset or None, detail)."""
+    segments: list[list[Any]]
+    """[file, position, bytes, batches, records, first offset, last offset, max timestamp, gap]."""
+    history: list[tuple[Any, ...]] | None
+    """("commit", key, log offset, timestamp, producer id or None, value or None), where value is
+    (offset, leader epoch, metadata, commit timestamp, expire timestamp), and
+    ("marker", producer id, committed), in log order."""
+
+    def __new__(
+        cls,
+        *,
+        on_fault: str = "skip",
+        at_ms: int | None = None,
+        only: Collection[str] | None = None,
+        history: bool = False,
+    ) -> Self: ...
+    @property
+    def key_count(self) -> int:
+        """How many keys (group, topic, partition) were seen."""
+    def scan(
+        self, data: Buffer, *, file: str = "", position: int = 0, expected_offset: int = -1
+    ) -> None:
+        """Apply whole batches, which follow on what was scanned before.
+
+        Parameters
+        ----------
+        data
+            From a batch boundary to another, or to the end of the segment. Not kept.
+        file, position
+            Where the bytes come from; they name the places of faults.
+        expected_offset
+            What the first batch should begin with, -1: not known. Only tells gaps and the
+            plausible base offset of a fault.
+        """

@@ -1,0 +1,50 @@
+from collections.abc import Iterator
+from typing import Any
+
+from coterie._core.fold.fold import PartitionFold
+
+def absorb(fold: PartitionFold, later: PartitionFold) -> None:
+    """Let ``later``, scanned from what follows in the log, follow on ``fold``.
+
+    ``later`` stays as it is. The result equals one scan over both pieces.
+    """
+
+def offset_columns(fold: PartitionFold) -> dict[str, Any]:
+    """Give the committed offsets that readers see, in order of first sight of their keys.
+
+    Returns
+    -------
+    dict of ndarray
+        ``offset``, ``commit_timestamp`` (ms), ``expire_timestamp`` (ms, -1: none), ``position``
+        (offset of the first record of the batch that holds it), all int64 of shape (n,);
+        ``leader_epoch`` (-1: none) and ``partition``, int32; ``keys`` and ``metadata``, uint8,
+        end to end, with ``metadata_end`` int64 of shape (n,) and ``bounds`` int64 of shape
+        (n, 4): start and end of the group's and of the topic's name in ``keys``.
+    """
+
+def offset_entries(
+    fold: PartitionFold,
+) -> Iterator[tuple[bytes, tuple[int, int, int, int, int, bytes]]]:
+    """Give what :func:`offset_columns` gives, one by one: the key, and the value.
+
+    The value is as one in ``Producer.pending``: position, offset, commit timestamp, expire
+    timestamp, leader epoch, metadata.
+    """
+
+def split_key(key: bytes) -> tuple[bytes, bytes, int]:
+    """(group, topic, partition) of an offset key as the fold keeps it."""
+
+def key_at(fold: PartitionFold, index: int) -> bytes:
+    """Key of an index of ``Producer.pending``.
+
+    Raises
+    ------
+    IndexError
+        There is no such key.
+    """
+
+def dump(fold: PartitionFold) -> tuple[Any, ...]:
+    """Everything the fold knows, as plain values that pickle."""
+
+def restore(fold: PartitionFold, state: tuple[Any, ...]) -> None:
+    """Fill an empty fold with what :func:`dump` gave."""

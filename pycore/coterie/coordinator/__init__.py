@@ -1,0 +1,1 @@
+"""The coordinator in Python's terms: requests, pending answers, settings, clocks."""

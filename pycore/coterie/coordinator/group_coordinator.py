@@ -1,0 +1,497 @@
+"""GroupCoordinator: the coordinator in Python's terms, with pending answers and events.
+
+Everything is decided in ``_core``; here requests become its tuples, and its rows become values.
+Time is an argument, nothing is ever awaited, and the same calls give the same answers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
+from typing import Any, TypeVar
+
+from coterie._core.coordinator.base import AppendOp
+from coterie._core.coordinator.coordinator import Coordinator, Trace
+from coterie.arguments import called, milliseconds, sequence, text, whole
+from coterie.coordinator.batches import batch_row
+from coterie.coordinator.clock import SharedClock
+from coterie.coordinator.config import coordinator_config
+from coterie.coordinator.pending import Appends, Pending, PendingAppend, TraceOutput
+from coterie.coordinator.requests import NUMBER, OPS, REQUESTS, compile_request, has_sugar
+from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
+from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.traces.recording import Recording
+from coterie.values import Batch, Error, Response, Unanswered
+
+__all__ = ["GroupCoordinator"]
+
+T = TypeVar("T")
+EventSink = Callable[[Any], None]
+_ELECTIONS = {"resign": 17, "begin_load": 18, "finish_load": 19}  # numbers of effects.pxd
+_SUGAR = "member_id_of stands in traces alone: give the member_id that the answer named"
+
+
+class GroupCoordinator:
+    """Kafka's classic group coordinator under virtual time.
+
+    Parameters
+    ----------
+    config
+        Kafka's settings by their names, and ``coterie.cleanup``, ``coterie.behaviour``.
+        None: the defaults; :meth:`play` then takes the trace's own as long as nothing was asked.
+    now_ms
+        Where the clock starts.
+    member_ids
+        ``member_ids(prefix) -> str``; default ``PREFIX-N``, N counted from 1 in eight digits.
+    log
+        Batches that are loaded first.
+    appends
+        ``"immediate"``: an append finishes within the call. ``"deferred"``: when its
+        :class:`PendingAppend` in :attr:`appends` is completed.
+    on_event
+        Called with each event, in order.
+
+    Neither ``member_ids`` nor ``on_event`` may ask the coordinator for anything. One thread at a
+    time: share it under a lock of your own.
+    """
+
+    @called
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        now_ms: int = 0,
+        member_ids: Callable[[str], str] | None = None,
+        *,
+        log: Iterable[Batch] = (),
+        appends: str = "immediate",
+        on_event: EventSink | None = None,
+    ) -> None:
+        if not isinstance(appends, str) or appends not in ("immediate", "deferred"):
+            raise ArgumentError(f"appends must be 'immediate' or 'deferred', not {shown(appends)}")
+        for name, given in (("member_ids", member_ids), ("on_event", on_event)):
+            if given is not None and not callable(given):
+                raise ArgumentError(f"{name} must be callable, not {shown(given)}")
+        now_ms = milliseconds(now_ms, "now_ms")
+        self._may_adopt = config is None and now_ms == 0
+        self._member_ids, self._deferred = member_ids, appends == "deferred"
+        self._on_event, self._reporting = on_event, False
+        self._waiting: dict[int, Pending[Any]] = {}
+        self._ids = 0
+        self._events: list[Any] = []
+        self._fresh: deque[Any] = deque()  # events that are not settled, or not told, yet
+        self._begun: deque[AppendOp] = deque()
+        self._appends = Appends()
+        self._clock: SharedClock | None = None
+        self._recording: Recording | None = None
+        self._start(config, now_ms)
+        batches = [batch_row(batch) for batch in sequence(log, "log")]
+        if batches:
+            self._may_adopt = False
+            self._core.import_log(batches)
+            self._drain()
+
+    def _start(self, config: Mapping[str, Any] | None, now_ms: int) -> None:
+        self._config = coordinator_config(config)
+        member_ids = None if self._member_ids is None else self._made_id
+        self._core = Coordinator(self._config, now_ms, member_ids, self._deferred)
+
+    # Time
+
+    @property
+    def now_ms(self) -> int:
+        """The virtual time, in ms."""
+        return self._core.now_ms
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """All settings, read-only."""
+        return self._config
+
+    def next_deadline_ms(self) -> int | None:
+        """When the earliest armed timer is due; None without timers."""
+        return self._core.next_deadline_ms()
+
+    @called
+    def advance(self, now_ms: int) -> None:
+        """Move the clock, firing what falls due, in order; ArgumentError if time goes back.
+
+        Interrupted, it stands at the deadline of the timer that fired last; the next goes on there.
+        """
+        self._enter()
+        now_ms = milliseconds(now_ms, "now_ms")
+        if now_ms < self.now_ms:
+            raise ArgumentError(f"time runs forward only: now_ms {now_ms} < {self.now_ms}")
+        if self._clock is not None:
+            self._clock.move(now_ms)
+            return
+        try:
+            self._advance(now_ms)
+        finally:
+            self._record("advance")
+
+    @called
+    def advance_by(self, ms: int) -> None:
+        """Move the clock by so many ms, as :meth:`advance` does."""
+        if (ms := whole(ms, "ms")) < 0:
+            raise ArgumentError(f"time runs forward only: ms must not be negative, not {ms}")
+        self.advance(self.now_ms + ms)
+
+    @called
+    def run_until(self, pending: Pending[T], *, limit_ms: int) -> T:
+        """Go from deadline to deadline until the request is answered; its response.
+
+        Raises
+        ------
+        NotAnswered
+            It is not answered by the time ``limit_ms``, where the clock then stands, or never
+            will be.
+        """
+        if not isinstance(pending, Pending):
+            raise ArgumentError(f"pending must be what a request returned, not {shown(pending)}")
+        limit_ms = milliseconds(limit_ms, "limit_ms")
+        while pending.status == "waiting":
+            deadline_ms = self.next_deadline_ms()
+            if deadline_ms is None or deadline_ms > limit_ms:
+                self.advance(max(limit_ms, self.now_ms))
+                break
+            self.advance(max(deadline_ms, self.now_ms))
+        return pending.response
+
+    # Requests
+
+    @called
+    def join_group(
+        self,
+        group_id: str | None = None,
+        member_id: str = "",
+        *,
+        protocol_type: str | None,
+        protocols: Any = (),
+        session_timeout_ms: int = 45000,
+        rebalance_timeout_ms: int = 300000,
+        group_instance_id: str | None = None,
+        client_id: str = "",
+        client_host: str = "/127.0.0.1",
+        require_known_member_id: bool = False,
+        supports_skipping_assignment: bool = False,
+        reason: str | None = None,
+    ) -> Pending[Any]:
+        """JoinGroup; ``protocols``: ordered mapping or pairs of name and metadata bytes."""
+        return self._ask("join_group", locals())
+
+    @called
+    def sync_group(
+        self,
+        group_id: str | None = None,
+        generation_id: int = -1,
+        member_id: str = "",
+        *,
+        group_instance_id: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        assignments: Any = (),
+    ) -> Pending[Any]:
+        """SyncGroup; ``assignments``: mapping from member id to bytes."""
+        return self._ask("sync_group", locals())
+
+    @called
+    def heartbeat(
+        self,
+        group_id: str | None = None,
+        generation_id: int = -1,
+        member_id: str = "",
+        *,
+        group_instance_id: str | None = None,
+    ) -> Any:
+        """Heartbeat."""
+        return self._ask("heartbeat", locals()).response
+
+    @called
+    def leave_group(self, group_id: str | None = None, members: Any = ()) -> Any:
+        """LeaveGroup; each member is an id or a pair of id and group instance id."""
+        return self._ask("leave_group", locals()).response
+
+    @called
+    def offset_commit(
+        self,
+        group_id: str | None = None,
+        offsets: Any = (),
+        *,
+        generation_id: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+    ) -> Pending[Any]:
+        """OffsetCommit; ``offsets``: ``{(topic, partition): int or OffsetAndMetadata}``."""
+        return self._ask("offset_commit", locals())
+
+    @called
+    def txn_offset_commit(
+        self,
+        group_id: str | None = None,
+        offsets: Any = (),
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        generation_id: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+    ) -> Pending[Any]:
+        """TxnOffsetCommit; seen by readers once :meth:`end_txn` commits."""
+        return self._ask("txn_offset_commit", locals())
+
+    @called
+    def end_txn(self, producer_id: int, *, committed: bool = False) -> None:
+        """Let the producer's marker reach the groups; it is written to the log."""
+        self._ask("end_txn", locals())
+
+    @called
+    def offset_fetch(
+        self, group_id: str | None = None, topics: Any = None, *, require_stable: bool = False
+    ) -> Any:
+        """OffsetFetch; ``topics``: ``{topic: [partition]}``, None for all."""
+        return self._ask("offset_fetch", locals()).response
+
+    @called
+    def offset_delete(self, group_id: str | None = None, partitions: Any = ()) -> Any:
+        """OffsetDelete; ``partitions``: pairs of topic and partition."""
+        return self._ask("offset_delete", locals()).response
+
+    @called
+    def describe_group(self, group_id: str | None = None) -> Any:
+        """DescribeGroups of one group."""
+        return self._ask("describe_group", locals()).response
+
+    @called
+    def list_groups(self, states: Iterable[str] = ()) -> Any:
+        """ListGroups; no states mean all."""
+        return self._ask("list_groups", locals()).response
+
+    @called
+    def delete_groups(self, group_ids: Iterable[str] = ()) -> Any:
+        """DeleteGroups."""
+        return self._ask("delete_groups", locals()).response
+
+    @called
+    def delete_partitions(self, partitions: Any = ()) -> None:
+        """Tell that these partitions were deleted from the cluster."""
+        self._ask("delete_partitions", locals())
+
+    def cleanup(self) -> None:
+        """Retention runs now, over every group."""
+        self._ask("cleanup", {})
+
+    def failover(self) -> None:
+        """Resign, be elected again and load the log, within this millisecond."""
+        self._ask("failover", {})
+
+    def resign(self) -> None:
+        """Give up the partition: who waits is told, groups are forgotten, the log stays."""
+        self._elect("resign")
+
+    def begin_load(self) -> None:
+        """Be elected; until :meth:`finish_load` requests get COORDINATOR_LOAD_IN_PROGRESS.
+
+        As in Kafka an election is ignored while the partition is owned or loading: after
+        :meth:`resign` alone does it begin a load (GroupMetadataManager.addLoadingPartition).
+        """
+        self._elect("begin_load")
+
+    def finish_load(self) -> None:
+        """Load the log and own the partition again; CoterieError where no load is under way."""
+        self._elect("finish_load")
+
+    @called
+    def fail_append(self, error: Error | str, count: int = 1) -> None:
+        """Let the next ``count`` appends fail with this log error; replaces an earlier order."""
+        self._ask("fail_append", locals())
+
+    @called
+    def handle(self, request: Mapping[str, Any]) -> Any:
+        """Handle a trace event given as a dict; returns what the method of that op returns.
+
+        ``at`` counts for ``advance`` alone, ``id`` not at all.
+        """
+        if not isinstance(request, Mapping):
+            raise ArgumentError(f"request must be a mapping with an op, not {shown(request)}")
+        op = request.get("op")
+        if op == "advance":
+            return self.advance(request.get("at", self.now_ms))
+        if not isinstance(op, str) or op not in _FIELDS:
+            raise ArgumentError(f"op {shown(op)} is none; the ops are {', '.join(OPS)}")
+        if "member_id_of" in request:
+            raise ArgumentError(_SUGAR)
+        given = {name: request[name] for name in _FIELDS[op] if request.get(name) is not None}
+        return getattr(self, op)(**given)
+
+    @called
+    def play(self, trace: Trace) -> TraceOutput:
+        """Run a compiled trace from :func:`coterie.load_trace`: the fast path.
+
+        Its events are in the output alone, not in :attr:`events`, and so is the answer to a request
+        that waited before. Raises TraceError with the line of the trace; what happened up to there
+        is then in :attr:`events`, as after any call.
+        """
+        self._enter()
+        if not isinstance(trace, Trace):
+            raise ArgumentError(f"trace must come from coterie.load_trace, not {shown(trace)}")
+        if self._may_adopt and trace.header.get("config"):
+            self._start(trace.header["config"], 0)
+        self._may_adopt = False
+        self._ids = max(self._ids, trace.last_id)
+        if self._recording is not None:
+            self._recording.play(trace)
+        try:
+            self._core.play(trace)
+        except BaseException:
+            self._drain()
+            raise
+        if self._clock is not None:
+            self._clock.move(self.now_ms)
+        return TraceOutput(self._core.take_effects())
+
+    # State
+
+    @property
+    def events(self) -> list[Any]:
+        """What happened since the last :meth:`take_events`, in order."""
+        return self._events
+
+    def take_events(self) -> list[Any]:
+        """:attr:`events`, and a fresh list from now on."""
+        taken, self._events = self._events, []
+        return taken
+
+    @property
+    def appends(self) -> deque[PendingAppend]:
+        """Appends that have not come back, oldest first."""
+        return self._appends
+
+    @property
+    def log(self) -> Sequence[Batch]:
+        """The coordinator's log."""
+        return tuple(
+            Batch(base, producer, epoch, transactional, control, records)
+            for base, producer, epoch, transactional, control, records in self._core.log
+        )
+
+    @property
+    def load_error(self) -> str | None:
+        """Why the last load left the partition empty; None where it did not."""
+        return self._core.load_error
+
+    @called
+    def snapshot(self, group_id: str) -> GroupSnapshot | None:
+        """Return a frozen view of a group, None if there is none. Never touches its state."""
+        return snapshot_of(self._core, text(group_id, "group_id"))
+
+    # Inside
+
+    def _enter(self) -> None:
+        if self._reporting:
+            raise CoterieError("on_event must not call back into the coordinator, nor member_ids")
+
+    def _made_id(self, prefix: str) -> str:
+        assert self._member_ids is not None
+        self._reporting = True
+        try:
+            return self._member_ids(prefix)
+        finally:
+            self._reporting = False
+
+    def _record(self, op: str) -> None:
+        if self._recording is not None:
+            self._recording.act(self.now_ms, op)
+
+    def _record_into(self, recording: Recording) -> None:
+        """Keep what is asked from now on, and how this coordinator was made."""
+        self._recording = recording
+        recording.begin(
+            now_ms=self.now_ms,
+            deferred=self._deferred,
+            loaded=bool(self._core.log),
+            periodic=self.config["coterie.cleanup"] is not None,
+        )
+
+    def _advance(self, now_ms: int) -> None:
+        """Move this coordinator alone."""
+        try:
+            self._core.advance(now_ms)
+        finally:
+            self._drain()
+
+    def _ask(self, op: str, fields: dict[str, Any]) -> Pending[Any]:
+        self._enter()
+        fields.pop("self", None)
+        if has_sugar(fields):
+            raise ArgumentError(_SUGAR)
+        compiled = compile_request(op, fields)
+        self._ids += op in REQUESTS
+        pending: Pending[Any] = Pending(self._ids, op)
+        try:
+            self._core.call(NUMBER[op], pending.id, *compiled)
+            self._may_adopt = False
+            if op in REQUESTS:
+                self._waiting[pending.id] = pending
+            if self._recording is not None:
+                self._recording.ask(self.now_ms, op, pending.id, compiled)
+        except CoterieError:
+            if self._recording is not None:
+                self._recording.refuse()
+            raise
+        finally:
+            self._drain()
+        return pending
+
+    def _elect(self, op: str) -> None:
+        self._enter()
+        self._may_adopt = False
+        try:
+            self._core.call(_ELECTIONS[op], 0, None, -1, None, None, None)
+        finally:
+            self._drain()
+        self._record(op)
+
+    def _complete(self, append: PendingAppend, error: Error, base_offset: int | None) -> None:
+        self._enter()
+        waited = not append.done
+        offset = -1 if base_offset is None else base_offset
+        try:
+            self._core.complete(append._op, int(error), offset)
+        finally:
+            try:
+                if waited and append.done:
+                    self._appends.drop(append)
+            finally:
+                self._drain()
+
+    def _drain(self) -> None:
+        """Turn the core's rows into events, settle who waits, and report.
+
+        Interrupted anywhere, it goes on from there the next time: nothing is lost.
+        """
+        if self._deferred:
+            self._core.take_appends(self._begun)
+            while self._begun:
+                self._appends.append(PendingAppend(self, self._begun[0]))
+                self._begun.popleft()
+        self._core.take_events(self._events, self._fresh)
+        for event in self._fresh:
+            if isinstance(event, Response | Unanswered) and event.id in self._waiting:
+                self._waiting[event.id]._settle(event)
+                del self._waiting[event.id]
+        if self._on_event is None:
+            self._fresh.clear()
+            return
+        self._reporting = True
+        try:
+            while self._fresh:
+                self._on_event(self._fresh.popleft())
+        finally:
+            self._reporting = False
+
+
+# What a method takes is what its op has: a trace event may hold more.
+_FIELDS = {
+    op: (*signature(getattr(GroupCoordinator, op)).parameters,)[1:] for op in OPS if op != "advance"
+}

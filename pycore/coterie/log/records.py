@@ -1,0 +1,231 @@
+"""Records of a log one by one, as JSON has them: the schema of Kafka's own decode.
+
+For people, and for whoever pipes a log into another tool; bulk work goes through columns. At a
+fault the reading goes on as ``--on-fault skip`` does, and the fault is yielded in its place.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Container, Iterator
+from json.encoder import encode_basestring
+from typing import TYPE_CHECKING, Any
+
+from coterie._core.codec.reader import LogBatch, LogReader, LogRecord
+from coterie._core.codec.schema import decode_key, decode_value, key_type
+from coterie.errors import CorruptData
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+CONTROL_TYPES = {
+    0: "ABORT",
+    1: "COMMIT",
+    2: "LEADER_CHANGE",
+    3: "SNAPSHOT_HEADER",
+    4: "SNAPSHOT_FOOTER",
+    5: "KRAFT_VERSION",
+    6: "KRAFT_VOTERS",
+}
+PLAIN_KEY = 3  # version, type, data: nothing left over, no error
+PLAIN_VALUE = 2  # version, data
+TRANSACTION_MARKERS = ("ABORT", "COMMIT")
+Told = Callable[[int, int | None, str, int | None, str], None]
+
+
+def _base64(value: object) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    raise TypeError(f"{type(value).__name__} has no place in a record")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_base64)
+
+
+def to_json(value: object) -> str:
+    """Return one line of JSON; bytes are base64, and text is left as it is."""
+    return _ENCODER.encode(value)
+
+
+class JsonLines:
+    """``to_json`` for rows that come in the order of the log, about three times as fast.
+
+    What all records of a batch share is encoded once, and offset commits, of which a log is full,
+    are put together by hand.
+    """
+
+    def __init__(self) -> None:
+        self._batch: dict[str, Any] | None = None
+        self._head = ""
+
+    def line(self, row: dict[str, Any]) -> str:
+        """Return ``to_json(row)``."""
+        batch = row["batch"]
+        if batch is not self._batch:
+            self._batch, self._head = batch, to_json(batch)
+        start = (
+            f'{{"partition":{"null" if row["partition"] is None else row["partition"]},'
+            f'"segment":{encode_basestring(row["segment"])},"offset":{row["offset"]},'
+            f'"timestamp":{row["timestamp"]},"timestamp_type":"{row["timestamp_type"]}",'
+            f'"batch":{self._head},'
+        )
+        if "control" in row:
+            return f'{start}"control":{to_json(row["control"])}}}'
+        key, value = row["key"], row["value"]
+        if key is None or len(key) != PLAIN_KEY or key.get("type") != "offset_commit":
+            return f'{start}"key":{to_json(key)},"value":{to_json(value)}}}'
+        return f'{start}"key":{_commit_key(key)},"value":{_commit_value(value)}}}'
+
+
+def _commit_key(key: dict[str, Any]) -> str:
+    data = key["data"]
+    return (
+        f'{{"version":{key["version"]},"type":"offset_commit","data":{{'
+        f'"group":{encode_basestring(data["group"])},"topic":{encode_basestring(data["topic"])},'
+        f'"partition":{data["partition"]}}}}}'
+    )
+
+
+def _commit_value(value: dict[str, Any] | None) -> str:
+    if value is None or len(value) != PLAIN_VALUE:
+        return to_json(value)
+    fields = [
+        f'"{name}":{encode_basestring(item) if name == "metadata" else item}'
+        for name, item in value["data"].items()
+    ]
+    return f'{{"version":{value["version"]},"data":{{{",".join(fields)}}}}}'
+
+
+def segment_records(
+    data: Buffer,
+    *,
+    partition: int | None,
+    segment: str,
+    groups: Container[str] | None = None,
+    tell: Told | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the records of one segment, in log order.
+
+    Parameters
+    ----------
+    data
+        The bytes of the whole segment.
+    partition, segment
+        What the rows say of where they are; ``segment`` is the name of the ``.log`` file.
+        Tagged fields that are unknown are left out, as by Kafka's converters.
+    groups
+        Only records whose key names one of these groups; None: all, also markers.
+    tell
+        Called for each fault with (position, base offset, kind, record offset, detail) before
+        whatever stands after it is yielded.
+
+    Yields
+    ------
+    dict
+        As a line of ``records.jsonl``; bytes are ``bytes``. A key or value that cannot be read has
+        ``version``, ``raw`` and ``error`` in place of ``data``.
+    """
+    reader = LogReader(data)
+    told = 0
+    for batch in reader:
+        told = _tell_faults(reader, told, tell)
+        head = _batch_fields(batch)
+        for record in batch.records:
+            row = _place(partition, segment, batch, record)
+            row["batch"] = head
+            if batch.is_control:
+                row["control"] = _control(record)
+                is_marker = row["control"]["type"] in TRANSACTION_MARKERS
+                if not is_marker and record is batch.records[0] and tell is not None:
+                    detail = f"a control batch of type {row['control']['type']}"
+                    tell(batch.position, batch.base_offset, "marker", None, detail)
+            else:
+                row["key"], row["value"] = _decoded(batch, record, tell)
+            if groups is None or _group_of(row) in groups:
+                yield row
+    _tell_faults(reader, told, tell)
+
+
+def _tell_faults(reader: LogReader, told: int, tell: Told | None) -> int:
+    if tell is not None:
+        for fault in reader.faults[told:]:
+            tell(fault.position, fault.base_offset, fault.kind, None, fault.detail)
+    return len(reader.faults)
+
+
+def _batch_fields(batch: LogBatch) -> dict[str, Any]:
+    return {
+        "base_offset": batch.base_offset,
+        "magic": batch.magic,
+        "compression": batch.compression,
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "is_transactional": batch.is_transactional,
+        "is_control": batch.is_control,
+        "position": batch.position,
+    }
+
+
+def _place(
+    partition: int | None, segment: str, batch: LogBatch, record: LogRecord
+) -> dict[str, Any]:
+    kind = "LogAppendTime" if batch.append_time or record.append_time else "CreateTime"
+    return {
+        "partition": partition,
+        "segment": segment,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "timestamp_type": "NoTimestampType" if batch.magic == 0 else kind,
+    }
+
+
+def _control(record: LogRecord) -> dict[str, Any]:
+    """Return a marker's fields. Sources: ControlRecordType, EndTransactionMarker."""
+    key, value = record.key, record.value
+    name = "UNKNOWN"
+    if key is not None and len(key) >= 4 and key[0] < 0x80:  # a version below 0 says no type
+        name = CONTROL_TYPES.get(int.from_bytes(key[2:4], "big", signed=True), name)
+    found: dict[str, Any] = {"type": name, "key": key, "value": value}
+    if name in TRANSACTION_MARKERS and value is not None and len(value) >= 6:
+        found["coordinator_epoch"] = int.from_bytes(value[2:6], "big", signed=True)
+    return found
+
+
+def _decoded(batch: LogBatch, record: LogRecord, tell: Told | None) -> tuple[Any, Any]:
+    """Return key and value as dicts; what cannot be read is told and keeps its bytes."""
+    key, value = record.key, record.value
+    key_row: Any = None
+    fault: CorruptData | None = None
+    try:
+        if key is None:
+            raise CorruptData("a record without a key", kind="key")
+        key_row = decode_key(key)
+    except CorruptData as error:
+        fault, key_row = error, None if key is None else _raw_key(key, str(error))
+    # A key that is cut short still tells by its version what the value is.
+    version = None if key_row is None else key_row["version"]
+    try:
+        value_row: Any = decode_value(version, value, tags=False)
+    except CorruptData as error:
+        fault, value_row = fault or error, _raw(value or b"", str(error))
+    if fault is not None and tell is not None:  # one of a record, as a fold has it
+        tell(batch.position, batch.base_offset, fault.kind, record.offset, str(fault))
+    return key_row, value_row
+
+
+def _raw_key(key: bytes, error: str) -> dict[str, Any]:
+    row = _raw(key, error)
+    kind = None if row["version"] is None else key_type(row["version"])
+    return row if kind is None else {"version": row["version"], "type": kind, **row}
+
+
+def _raw(data: bytes, error: str) -> dict[str, Any]:
+    version = int.from_bytes(data[:2], "big", signed=True) if len(data) >= 2 else None
+    return {"version": version, "raw": data, "error": error}
+
+
+def _group_of(row: dict[str, Any]) -> str | None:
+    data = (row.get("key") or {}).get("data") or {}
+    group: str | None = data.get("group", data.get("groupId"))
+    return group

@@ -1,0 +1,1 @@
+"""A whole log folded and written: what engines share, and the engine of this process."""

@@ -1,0 +1,210 @@
+"""What the engines of ``coterie replay`` share: the request, the summary, and how one is found.
+
+An engine is a function (request, progress) -> Summary that fills ``request.out``; it registers
+under the entry point group ``coterie.engines``, so that nothing here imports Spark. Everything
+that can be said of a state alone is said here, so that engines answer alike.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from coterie.errors import CoterieError, FaultFound
+from coterie.log.trust import pieces_of, trusted_from
+from coterie.state.partial import PartialState, ScanOptions
+
+ENGINES = "coterie.engines"
+OWN = {  # of pyproject.toml's entry points: to look through all that is installed takes a while
+    (ENGINES, "local"): "coterie.replay.local:replay",
+    (ENGINES, "spark"): "coterie_spark.bulk.engine:replay",
+    ("coterie.askers", "local"): "coterie.insight.asking:answer",
+    ("coterie.askers", "spark"): "coterie_spark.insight:answer",
+}
+NEEDS = {  # module that may be missing -> what to do
+    "pyspark": "pip install 'coterie[spark]', or use --engine local",
+    "pandas": "pip install 'coterie[spark]', or use --engine local",
+    "coterie_spark": "pip install 'coterie[spark]', or use --engine local",
+    "pyarrow": "pip install 'coterie[arrow]', or use --engine local --format json",
+    "jinja2": "pip install 'coterie[report]'",
+    "markupsafe": "pip install 'coterie[report]'",
+}
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """What to replay, and where to put the tables.
+
+    Attributes
+    ----------
+    paths : tuple of str
+        LOG..., as given.
+    out : Path
+        A folder that exists and is empty, to be filled: ``NAME.parquet`` each, or ``groups.json``.
+    format : str
+        ``parquet`` or ``json``.
+    options : ScanOptions
+        How to scan.
+    master : str or None
+        Spark's master URL; None: ``local[*]``.
+    """
+
+    paths: tuple[str, ...]
+    out: Path
+    format: str = "parquet"
+    options: ScanOptions = field(default_factory=ScanOptions)
+    master: str | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a replay read and found. Times are epoch ms.
+
+    ``faults`` are those of the folds: (file, position, base_offset, kind, offset, detail).
+    ``trusted_from_ms`` has the partitions that were compacted: from when on their state is whole.
+    """
+
+    files: int
+    bytes: int
+    batches: int
+    records: int
+    groups: int
+    faults: tuple[tuple[Any, ...], ...]
+    unknown_versions: dict[int, int]
+    partitions: int
+    trusted_from_ms: dict[int | None, int]
+    passed_over: tuple[str, ...] = ()
+
+
+class Progress(Protocol):
+    """Who is told how far a replay is."""
+
+    def total(self, size_bytes: int) -> None:
+        """Say how much there is to read."""
+
+    def advance(self, size_bytes: int) -> None:
+        """Say that so much more was read."""
+
+    def stage(self, what: str) -> None:
+        """Say what is being done, as ``writing offsets``."""
+
+
+class Silent:
+    """A progress that tells nobody."""
+
+    def total(self, size_bytes: int) -> None:
+        """Do nothing."""
+
+    def advance(self, size_bytes: int) -> None:
+        """Do nothing."""
+
+    def stage(self, what: str) -> None:
+        """Do nothing."""
+
+
+Engine = Callable[[ReplayRequest, Progress], Summary]
+
+
+def find_engine(name: str) -> Engine:
+    """Return the engine of that name; see :func:`find_entry`."""
+    engine: Engine = find_entry(ENGINES, name)
+    return engine
+
+
+def find_entry(group: str, name: str) -> Any:
+    """Return what is registered for an engine under a group of entry points.
+
+    Raises
+    ------
+    CoterieError
+        There is none, or a module that it needs is not installed; the message says what to do.
+    """
+    try:
+        if (group, name) in OWN:
+            return pkgutil.resolve_name(OWN[group, name])
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group=group, name=name):
+            return entry.load()
+        raise CoterieError(f"no engine {name!r} is installed; use --engine local")
+    except ModuleNotFoundError as error:
+        raise missing_module(error) from error
+
+
+def missing_module(error: ModuleNotFoundError) -> CoterieError:
+    """Return what to raise where a module that an extra brings is missing."""
+    name = (error.name or "").partition(".")[0]
+    if name not in NEEDS:
+        raise error
+    return CoterieError(f"{name} is not installed; {NEEDS[name]}")
+
+
+def stop_at_fault(state: PartialState) -> None:
+    """Raise for the first fault where ``on_fault`` is ``stop``.
+
+    Raises
+    ------
+    FaultFound
+        Names the place.
+    """
+    for number in in_order(state):
+        fold = state.partitions[number]
+        if fold.stopped:
+            raise FaultFound(f"{fault_line(fold.faults[0])}; stopped (--on-fault skip goes on)")
+
+
+def fault_line(fault: tuple[Any, ...]) -> str:
+    """Return a fault in words: where, what."""
+    file, position, base_offset, kind, offset, detail = fault
+    where = file if position is None else f"{file}: byte {position}"
+    if offset is not None:
+        where += f", offset {offset}"
+    elif base_offset is not None:
+        where += f", base offset {base_offset}"
+    return f"{where}: {kind}: {detail}"
+
+
+def in_order(state: PartialState) -> list[int | None]:
+    """Return the partitions' numbers, the unknown one first."""
+    return sorted(state.partitions, key=lambda number: -1 if number is None else number)
+
+
+class Read(NamedTuple):
+    """What was read of one partition: as its fold says, ``faults`` as rows of it."""
+
+    segments: Sequence[Sequence[Any]]
+    unknown: Mapping[int, int]
+    faults: Sequence[tuple[Any, ...]]
+
+
+def read_of(state: PartialState) -> dict[int | None, Read]:
+    """Return what was read, by partition in order."""
+    folds = {number: state.partitions[number] for number in in_order(state)}
+    return {n: Read(fold.segments, fold.unknown, fold.faults) for n, fold in folds.items()}
+
+
+def summarize(
+    partitions: Mapping[int | None, Read], groups: int, passed_over: tuple[str, ...] = ()
+) -> Summary:
+    """Return the summary of a whole log, of which ``partitions`` tells."""
+    unknown: dict[int, int] = {}
+    for read in partitions.values():
+        for version, count in read.unknown.items():
+            unknown[version] = unknown.get(version, 0) + count
+    trust = {number: trusted_from(read.segments) for number, read in partitions.items()}
+    pieces = [piece for read in partitions.values() for piece in pieces_of(read.segments)]
+    return Summary(
+        files=len({piece.file for piece in pieces}),
+        bytes=sum(piece.bytes for piece in pieces),
+        batches=sum(piece.batches for piece in pieces),
+        records=sum(piece.records for piece in pieces),
+        groups=groups,
+        faults=tuple(fault for read in partitions.values() for fault in read.faults),
+        unknown_versions=dict(sorted(unknown.items())),
+        partitions=len(partitions),
+        trusted_from_ms={number: since for number, since in trust.items() if since is not None},
+        passed_over=passed_over,
+    )

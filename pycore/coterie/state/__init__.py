@@ -1,0 +1,1 @@
+"""What a log says: partial states, and the rows, tables and documents made of them."""

@@ -1,0 +1,72 @@
+"""JSON: every group of a state as one document, ``groups.json``; commits as ``commits.jsonl``.
+
+The schema of ``groups`` is the one of the golden logs; bytes are base64. A group's ``type`` is
+told only where the log holds groups of a newer protocol: of a log without them all are classic.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from coterie.log.trust import pieces_of
+from coterie.replay.engine import fault_line, in_order
+from coterie.state.history import COMMIT_FIELDS, commit_rows
+from coterie.state.partial import PartialState
+
+
+def write_document(state: PartialState, path: Path) -> int:
+    """Write ``groups.json`` and return how many groups it has."""
+    from coterie import __version__
+
+    count = 0
+    source = f"coterie {__version__}, on fault: {state.options.on_fault}"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'{{"source": {_json(source)},\n"partitions": [')
+        file.write(",".join("\n" + _json(row) for row in partition_rows(state)))
+        file.write('],\n"groups": [')
+        for group in document_groups(state):
+            file.write(("," if count else "") + "\n" + _json(group))
+            count += 1
+        file.write("]}\n")
+    return count
+
+
+def commit_lines(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    """Yield rows of ``CommitHistory`` as JSON objects, a line each; timestamps in epoch ms."""
+    for row in commit_rows(rows):
+        yield _json(dict(zip(COMMIT_FIELDS, row, strict=True))) + "\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_base64, separators=(",", ":"))
+
+
+def _base64(value: Any) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+def document_groups(state: PartialState) -> Iterator[dict[str, Any]]:
+    """Yield the groups, sorted by id as Java sorts; bytes are still bytes."""
+    typed = any(fold.newer for fold in state.partitions.values())
+    for group in state.groups():
+        if not typed:
+            del group["type"]
+        yield group
+
+
+def partition_rows(state: PartialState) -> Iterator[dict[str, Any]]:
+    """Yield what was read of each partition; ``messages`` are its faults."""
+    for number in in_order(state):
+        fold = state.partitions[number]
+        full = [piece for piece in pieces_of(fold.segments) if piece.batches]
+        yield {
+            "partition": number,
+            "log_start_offset": full[0].first_offset if full else 0,
+            "log_end_offset": full[-1].last_offset + 1 if full else 0,
+            "bytes": sum(piece[2] for piece in fold.segments),
+            "messages": [fault_line(fault) for fault in fold.faults],
+        }

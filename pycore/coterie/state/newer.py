@@ -1,0 +1,319 @@
+"""Groups of the newer protocols (consumer, share, streams) from the last record of each key.
+
+Knows records, not the coordinator: what a broker keeps in memory alone (a streams topology's
+readiness, a share group's start offsets) is not here. A log holds topic ids; `name_topics` gives
+them names as far as the log tells. Cost: each record is decoded once; the rest grows with the
+members. Sources: ConsumerGroup.maybeUpdateGroupState, ShareGroup, StreamsGroup,
+GroupMetadataManager.replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from coterie._core.codec.schema import decode_key, decode_value
+
+Row = dict[str, Any]
+Records = Mapping[bytes, tuple["bytes | None", int, int]]
+
+
+class Protocol(NamedTuple):
+    """Key versions of a protocol's records."""
+
+    epoch: int
+    partition_metadata: int
+    member: int
+    target_epoch: int
+    target: int
+    current: int
+
+
+PROTOCOLS = {
+    "consumer": Protocol(3, 4, 5, 6, 7, 8),
+    "share": Protocol(11, 9, 10, 12, 13, 14),
+    "streams": Protocol(17, 18, 19, 20, 21, 22),
+}
+SHARE_STATE, REGULAR_EXPRESSION, TOPOLOGY = 15, 16, 23
+TYPE_OF = {
+    version: name
+    for name, protocol in PROTOCOLS.items()
+    for version in protocol
+    if version != protocol.partition_metadata
+} | {TOPOLOGY: "streams"}
+MEMBER_STATES = {  # modern.MemberState, streams.MemberState
+    "consumer": ("stable", "unrevoked_partitions", "unreleased_partitions"),
+    "share": ("stable", "unrevoked_partitions", "unreleased_partitions"),
+    "streams": ("unknown", "stable", "unrevoked_tasks", "unreleased_tasks"),
+}
+DEFAULT_ASSIGNOR = "uniform"  # group.consumer.assignors begins with it unless set otherwise
+TASKS = ("activeTasks", "standbyTasks", "warmupTasks")
+
+
+class GroupRecords:
+    """The surviving values of one group, and the offset of the last one of each type."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, Row] = {}
+        self.by_member: dict[int, dict[str, Row | None]] = {}
+        self.expressions: dict[str, list[str]] = {}
+        self.last_offset: dict[str, int] = {}
+
+    def add(self, version: int, key: Row, value: Row | None, offset: int) -> None:
+        """Take one record; a tombstone of a member is kept, for it says that there is none."""
+        if "memberId" in key:
+            self.by_member.setdefault(version, {})[key["memberId"]] = value
+        if value is None:
+            return
+        if version in TYPE_OF:
+            name = TYPE_OF[version]
+            self.last_offset[name] = max(offset, self.last_offset.get(name, -1))
+        if version == REGULAR_EXPRESSION:
+            self.expressions[key["regularExpression"]] = value["topics"]
+        elif "memberId" not in key:
+            self.values[version] = value
+
+    def member_ids(self, protocol: Protocol) -> list[str]:
+        """Ids with a member record, or with an assignment that no tombstone contradicts."""
+        own = self.by_member.get(protocol.member, {})
+        current = self.by_member.get(protocol.current, {})
+        alive = {member for member, value in {**current, **own}.items() if value is not None}
+        return sorted(alive, key=_java_order)
+
+    def of_member(self, version: int, member_id: str) -> Row:
+        """Return the member's value under that key version, empty where there is none."""
+        return self.by_member.get(version, {}).get(member_id) or {}
+
+
+def newer_groups(records: Records, classic: Mapping[str, int] | None = None) -> dict[str, Row]:
+    """Return the groups of the newer protocols by id, each with the fields of a group row.
+
+    Parameters
+    ----------
+    records
+        Key -> (value or None for a tombstone, log offset, timestamp in ms), key versions 3 to 23.
+    classic
+        Offset of the metadata record of each classic group that has one: the group is what its
+        last surviving record says, so a later classic one takes the group out of the answer.
+
+    Notes
+    -----
+    Beyond a classic row's fields each has ``group_epoch``, ``target_assignment_epoch``,
+    ``topic_ids`` (the names that its own records give) and, in members, epochs, state and
+    assignments. Topics in assignments are ids until :func:`name_topics`.
+    """
+    groups: dict[str, GroupRecords] = {}
+    for raw_key, (raw_value, offset, _) in records.items():
+        key = decode_key(raw_key)
+        data = None if raw_value is None else decode_value(key["version"], raw_value)["data"]
+        group = groups.setdefault(key["data"]["groupId"], GroupRecords())
+        group.add(key["version"], key["data"], data, offset)
+    rows = {}
+    for group_id, group in groups.items():
+        if group.last_offset:
+            offset, name = max((at, name) for name, at in group.last_offset.items())
+            if offset >= (classic or {}).get(group_id, -1):
+                rows[group_id] = _row(name, group)
+    return rows
+
+
+def _row(name: str, group: GroupRecords) -> Row:
+    protocol = PROTOCOLS[name]
+    group_epoch = group.values.get(protocol.epoch, {}).get("epoch", 0)
+    target_epoch = group.values.get(protocol.target_epoch, {}).get("assignmentEpoch", 0)
+    member = _streams_member if name == "streams" else _member
+    members = [member(name, group, member_id) for member_id in group.member_ids(protocol)]
+    topics = _subscribed(name, group, members)
+    row = {
+        "type": name,
+        "state": _state(name, group, members, group_epoch, target_epoch),
+        "protocol_type": name,
+        "generation": group_epoch,
+        "protocol": _assignor(members) if name == "consumer" else None,
+        "leader": None,
+        "current_state_timestamp": None,
+        "subscribed_topics": sorted(topics, key=_java_order),
+        "members": members,
+        "group_epoch": group_epoch,
+        "target_assignment_epoch": target_epoch,
+        "topic_ids": dict(_pairs(name, group)),
+    }
+    if name == "consumer":
+        row["regular_expressions"] = group.expressions
+    elif name == "share":
+        state = group.values.get(SHARE_STATE, {})
+        for kind in ("initializing", "initialized", "deleting"):
+            row[f"{kind}_topics"] = [
+                {"topic": topic["topicName"], "partitions": topic.get("partitions", [])}
+                for topic in state.get(f"{kind}Topics", ())
+            ]
+    else:
+        row["topology"] = group.values.get(TOPOLOGY)
+    return row
+
+
+def _state(name: str, group: GroupRecords, members: list[Row], epoch: int, target: int) -> str:
+    """As the broker derives it after a load, by the first rule that holds."""
+    if not members:
+        return "Empty"
+    if name == "share":
+        return "Stable"
+    if name == "streams" and TOPOLOGY not in group.values:
+        return "NotReady"
+    if epoch > target:
+        return "Assigning"
+    if all(m["member_epoch"] == target and m["member_state"] == "stable" for m in members):
+        return "Stable"
+    return "Reconciling"
+
+
+def _assignor(members: list[Row]) -> str:
+    """Return the assignor that most members name, of a tie the first by name (Kafka: by hash)."""
+    votes = [m["server_assignor"] for m in members if m["server_assignor"] is not None]
+    return min(votes, key=lambda name: (-votes.count(name), name), default=DEFAULT_ASSIGNOR)
+
+
+def _subscribed(name: str, group: GroupRecords, members: list[Row]) -> set[str]:
+    if name == "streams":
+        topology = group.values.get(TOPOLOGY, {})
+        return {t for part in topology.get("subtopologies", ()) for t in part["sourceTopics"]}
+    return {topic for member in members for topic in _names(member, group.expressions)}
+
+
+def _names(member: Row, expressions: Mapping[str, list[str]]) -> set[str]:
+    """Every topic that the member subscribes to, by name or by regular expression."""
+    return {*member["subscribed_topics"], *expressions.get(member["subscribed_regex"] or "", ())}
+
+
+def _member_state(name: str, number: int | None) -> str:
+    states = MEMBER_STATES[name]
+    if number is None:
+        return "stable"
+    return states[number] if 0 <= number < len(states) else "unknown"
+
+
+def _base_member(name: str, group: GroupRecords, member_id: str) -> tuple[Row, Row]:
+    protocol = PROTOCOLS[name]
+    own = group.of_member(protocol.member, member_id)
+    current = group.of_member(protocol.current, member_id)
+    return own, {
+        "member_id": member_id,
+        "group_instance_id": own.get("instanceId"),
+        "client_id": own.get("clientId", ""),
+        "client_host": own.get("clientHost", ""),
+        "session_timeout_ms": None,
+        "rebalance_timeout_ms": own.get("rebalanceTimeoutMs"),
+        "subscription": None,
+        "assignment": None,
+        "rack_id": own.get("rackId"),
+        "member_epoch": current.get("memberEpoch", 0),
+        "previous_member_epoch": current.get("previousMemberEpoch", -1),
+        "member_state": _member_state(name, current.get("state")),
+    }
+
+
+def _member(name: str, group: GroupRecords, member_id: str) -> Row:
+    protocol = PROTOCOLS[name]
+    own, row = _base_member(name, group, member_id)
+    current = group.of_member(protocol.current, member_id)
+    classic = own.get("classicMemberMetadata")
+    if classic is not None:
+        row["session_timeout_ms"] = classic["sessionTimeoutMs"]
+    return {
+        **row,
+        "subscribed_topics": own.get("subscribedTopicNames", []),
+        "subscribed_regex": own.get("subscribedTopicRegex") or None,
+        "server_assignor": own.get("serverAssignor"),
+        "upgraded": classic is None,
+        "current_assignment": _partitions(current.get("assignedPartitions", ())),
+        "pending_revocation": _partitions(current.get("partitionsPendingRevocation", ())),
+        "target_assignment": _partitions(
+            group.of_member(protocol.target, member_id).get("topicPartitions", ())
+        ),
+    }
+
+
+def _streams_member(name: str, group: GroupRecords, member_id: str) -> Row:
+    protocol = PROTOCOLS[name]
+    own, row = _base_member(name, group, member_id)
+    current = group.of_member(protocol.current, member_id)
+    target = group.of_member(protocol.target, member_id)
+    return {
+        **row,
+        "topology_epoch": own.get("topologyEpoch", -1),
+        "process_id": own.get("processId", ""),
+        "user_endpoint": own.get("userEndpoint"),
+        "client_tags": {tag["key"]: tag["value"] for tag in own.get("clientTags", ())},
+        "current_tasks": {kind: current.get(kind, []) for kind in TASKS},
+        "pending_revocation_tasks": {
+            kind: current.get(f"{kind}PendingRevocation", []) for kind in TASKS
+        },
+        "target_tasks": {kind: target.get(kind, []) for kind in TASKS},
+    }
+
+
+def _partitions(topics: Iterable[Row]) -> list[Row]:
+    return [
+        {"topic_id": t["topicId"], "topic": None, "partitions": list(t["partitions"])}
+        for t in topics
+    ]
+
+
+def _pairs(name: str, group: GroupRecords) -> Iterator[tuple[str, str]]:
+    """Yield the (topic id, name) pairs that records hold outright."""
+    for topic in group.values.get(PROTOCOLS[name].partition_metadata, {}).get("topics", ()):
+        yield topic["topicId"], topic["topicName"]
+    state = group.values.get(SHARE_STATE, {}) if name == "share" else {}
+    for kind in ("deletingTopics", "initializingTopics", "initializedTopics"):
+        for topic in state.get(kind, ()):
+            yield topic["topicId"], topic["topicName"]
+
+
+def name_topics(rows: Iterable[Row]) -> None:
+    """Put names beside the topic ids of every assignment, where the log tells them.
+
+    Some records hold both (partition metadata before 4.1, share state). For the rest: a target
+    assignment computed for the present subscriptions holds nothing but subscribed topics, each
+    under one id, so that one name left for one id must be its. What stays open keeps None.
+    """
+    consumers = [row for row in rows if row.get("type") in ("consumer", "share")]
+    names: dict[str, str] = {}
+    for row in consumers:
+        names.update(row["topic_ids"])
+    claims = [
+        (_names(m, row.get("regular_expressions", {})), {t["topic_id"] for t in ids})
+        for row in consumers
+        if row["group_epoch"] == row["target_assignment_epoch"]
+        for m in row["members"]
+        if (ids := m["target_assignment"]) and _all_names_known(m, row)
+    ]
+    while found := dict(_settled(claims, names)):
+        names.update(found)
+    for row in consumers:
+        for member in row["members"]:
+            for kind in ("current_assignment", "pending_revocation", "target_assignment"):
+                for topic in member[kind]:
+                    topic["topic"] = names.get(topic["topic_id"])
+
+
+def _all_names_known(member: Row, row: Row) -> bool:
+    """Tell whether the log says what the member's regular expression stands for."""
+    expression = member["subscribed_regex"]
+    return expression is None or expression in row["regular_expressions"]
+
+
+def _settled(
+    claims: list[tuple[set[str], set[str]]], names: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield each id for which the claims, taken together, leave one name."""
+    left: dict[str, set[str]] = {}
+    for subscribed, ids in claims:
+        free = subscribed - {names[i] for i in ids if i in names}
+        for topic_id in ids:
+            if topic_id not in names:
+                left[topic_id] = left.get(topic_id, free) & free
+    yield from ((topic_id, min(free)) for topic_id, free in left.items() if len(free) == 1)
+
+
+def _java_order(text: str) -> bytes:
+    return text.encode("utf-16-be", "surrogatepass")

@@ -1,0 +1,241 @@
+"""Partial states of a log: scan a piece, merge pieces, read the groups out.
+
+The work is in ``coterie._core.fold``; here partitions are kept apart, and what it holds becomes
+rows (``coterie.state.rows``) or Arrow tables (``coterie.state.tables``).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from coterie._core.fold import partial
+from coterie._core.fold.fold import ON_FAULT, PartitionFold
+from coterie.arguments import integer, sequence, string, walked, within
+from coterie.errors import ArgumentError, CoterieError, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from typing_extensions import Buffer
+
+
+@dataclass(frozen=True)
+class ScanOptions:
+    """What a scan does with faults and how far it goes; partial states merge only if alike.
+
+    Attributes
+    ----------
+    on_fault : str
+        ``skip``, ``recover``, ``load`` or ``stop``: see ``coterie replay --help``.
+    at_ms : int or None
+        Apply only records whose own timestamp (ms) is not after this, and those without one;
+        None: all.
+    groups : frozenset of str or None
+        Keep only these groups; None: all.
+    history : bool
+        Keep every commit, not only the last of each key.
+    """
+
+    on_fault: str = "skip"
+    at_ms: int | None = None
+    groups: frozenset[str] | None = None
+    history: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.on_fault, str) or self.on_fault not in ON_FAULT:
+            names = ", ".join(ON_FAULT)
+            raise ArgumentError(f"on_fault must be one of {names}, not {shown(self.on_fault)}")
+        if self.at_ms is not None:
+            integer(self.at_ms, "at_ms", 64)
+        if not isinstance(self.history, bool):
+            raise ArgumentError(f"history must be true or false, not {shown(self.history)}")
+        if self.groups is not None:
+            names_given = _group_ids(self.groups, "groups")
+            object.__setattr__(self, "groups", names_given)
+
+    def new_fold(self) -> PartitionFold:
+        """Return the empty fold that these options ask for."""
+        return PartitionFold(
+            on_fault=self.on_fault, at_ms=self.at_ms, only=self.groups, history=self.history
+        )
+
+
+@dataclass
+class PartialState:
+    """What a piece of log says, in a form that composes: see :func:`merge`.
+
+    Any number of threads may read it or merge it into others; one at a time may change it.
+
+    Attributes
+    ----------
+    options : ScanOptions
+        How it was scanned.
+    partitions : dict
+        One fold for each partition of the topic; None where the partition is not known.
+    """
+
+    options: ScanOptions = field(default_factory=ScanOptions)
+    partitions: dict[int | None, PartitionFold] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.options, ScanOptions):
+            raise ArgumentError(f"options must be coterie.ScanOptions, not {shown(self.options)}")
+        if not isinstance(self.partitions, dict):
+            raise ArgumentError(f"partitions must be a dict, not {shown(self.partitions)}")
+        self._folds()
+
+    def fold(self, partition: int | None) -> PartitionFold:
+        """Return the fold of a partition, a new one at its first call."""
+        number = _partition(partition)
+        if number not in self.partitions:
+            self.partitions[number] = self.options.new_fold()
+        return _fold(self.partitions[number])
+
+    def absorb(self, later: PartialState) -> None:
+        """Let ``later``, scanned from what follows in the log, follow on this state.
+
+        Raises
+        ------
+        CoterieError
+            The two were scanned with other options, or are one, or are in use by another thread.
+        """
+        if not isinstance(later, PartialState):
+            raise ArgumentError(f"later must be a coterie.PartialState, not {shown(later)}")
+        if later.options != self.options:
+            raise CoterieError("partial states scanned with different options do not merge")
+        if later is self:
+            raise ArgumentError("a partial state does not follow on itself")
+        for partition, theirs in later._folds():
+            partial.absorb(self.fold(partition), theirs)
+
+    def to_bytes(self) -> bytes:
+        """Serialize, for another process of the same version."""
+        return pickle.dumps(self, protocol=5)
+
+    @staticmethod
+    def from_bytes(data: Buffer) -> PartialState:
+        """Return what :meth:`to_bytes` was called on. Only for bytes of your own: it unpickles."""
+        try:
+            state = pickle.loads(data)
+        except Exception as error:
+            raise CoterieError(f"these bytes are no partial state: {error}") from error
+        if not isinstance(state, PartialState):
+            raise CoterieError(f"not a partial state but a {type(state).__name__}")
+        return state
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "options": self.options,
+            "folds": {number: partial.dump(fold) for number, fold in self._folds()},
+        }
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.options = state["options"]
+        self.partitions = {}
+        for number, dumped in state["folds"].items():
+            partial.restore(self.fold(number), dumped)
+
+    def groups(self, *, offsets_of: Container[str] | None = None) -> list[dict[str, Any]]:
+        """Every group, sorted by id, in the schema of ``groups.json`` (bytes stay bytes).
+
+        A group is there if it has metadata, an offset or a pending transactional offset. Of a
+        partition that Kafka's loader refuses (``on_fault="load"``) there is none. Offsets are by
+        far the most: ``offsets_of`` leaves those of other groups out.
+        """
+        from coterie.state.newer import name_topics
+        from coterie.state.rows import group_rows
+
+        if isinstance(offsets_of, Iterable) and not isinstance(offsets_of, Mapping):
+            offsets_of = _group_ids(offsets_of, "offsets_of")
+        if offsets_of is not None and not isinstance(offsets_of, Container):
+            raise ArgumentError(f"offsets_of must hold group ids, not {shown(offsets_of)}")
+        rows = [row for number, fold in self.live() for row in group_rows(number, fold, offsets_of)]
+        name_topics(rows)
+        return sorted(rows, key=lambda row: row["group_id"].encode("utf-16-be", "surrogatepass"))
+
+    def to_arrow(self) -> dict[str, pa.Table]:
+        """Return the tables of ``coterie replay``, by name. Needs the extra ``arrow``."""
+        from coterie.state.tables import state_tables
+
+        return state_tables(self)
+
+    def live(self) -> list[tuple[int | None, PartitionFold]]:
+        """Return the partitions that count, in order of their number."""
+        folds = sorted(self._folds(), key=lambda one: -1 if one[0] is None else one[0])
+        return [(number, fold) for number, fold in folds if not fold.failed]
+
+    def _folds(self) -> list[tuple[int | None, PartitionFold]]:
+        """Return the partitions, which a caller may have written to."""
+        return [(_partition(number), _fold(fold)) for number, fold in self.partitions.items()]
+
+
+def _group_ids(values: Any, name: str) -> frozenset[str]:
+    return frozenset(string(value, f"each of {name}") for value in sequence(values, name))
+
+
+def _partition(value: Any) -> int | None:
+    return None if value is None else within(value, "partition", 0, 2**31 - 1)
+
+
+def _fold(value: Any) -> PartitionFold:
+    if not isinstance(value, PartitionFold):
+        raise ArgumentError(f"partitions must hold what scans made, not {shown(value)}")
+    return value
+
+
+def scan(
+    data: Buffer,
+    *,
+    partition: int | None = None,
+    file: str = "",
+    position: int = 0,
+    options: ScanOptions | None = None,
+) -> PartialState:
+    """Scan whole batches of one partition's log into a partial state.
+
+    Parameters
+    ----------
+    data
+        Bytes of a segment, from a batch boundary to another, or to the end of the segment.
+    partition
+        Number of the partition of ``__consumer_offsets``; None: not known.
+    file, position
+        Where the bytes come from: they only name the places of faults.
+    options
+        How to scan; by default all of it, faults skipped.
+
+    Notes
+    -----
+    Memory grows with the keys. Cost: each byte is looked at twice, a commit takes no Python
+    object. Source of the rules: GroupMetadataManager.doLoadGroupsAndOffsets.
+
+    Raises
+    ------
+    ArgumentError
+        ``data`` is not bytes in a row, or another argument is none that a scan can take.
+    """
+    state = PartialState(ScanOptions() if options is None else options)
+    state.fold(partition).scan(data, file=file, position=position)
+    return state
+
+
+def merge(partials: Iterable[PartialState]) -> PartialState:
+    """Merge partial states, given in log order within each partition, into one.
+
+    The result equals one scan over all the pieces. The given states are left as they are.
+
+    Raises
+    ------
+    CoterieError
+        These are no partial states, or they were scanned with different options.
+    """
+    merged: PartialState | None = None
+    for state in walked(partials, "partials"):
+        if not isinstance(state, PartialState):
+            raise ArgumentError(f"partials must hold coterie.PartialState, not {shown(state)}")
+        if merged is None:
+            merged = PartialState(state.options)
+        merged.absorb(state)
+    return merged if merged is not None else PartialState()

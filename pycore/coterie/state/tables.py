@@ -1,0 +1,179 @@
+"""The tables of ``coterie replay`` as Arrow, from partial states.
+
+Rows stand in order of the topic's partition, then group id (by UTF-8 bytes), then topic and
+partition, member, or place in the log. Offsets never become Python objects: keys and metadata
+are cut out of the fold's buffers by Arrow. pyarrow is imported when a table is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie._core.codec.text import decode_utf8
+from coterie._core.fold import partial
+from coterie._core.fold.generations import GENERATION_FIELDS
+from coterie.state.history import CommitHistory, commits_table
+from coterie.state.newer import name_topics
+from coterie.state.rows import head_rows, pending_by_group
+from coterie.state.schemas import SCHEMAS
+from coterie.texts import slices, to_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from coterie._core.fold.fold import PartitionFold
+    from coterie.state.partial import PartialState
+
+ROWS_A_CHUNK = 1 << 18  # so that no chunk's text comes near the 2 GiB that Arrow's string holds
+Tables = dict[str, "pa.Table"]
+
+
+def state_tables(state: PartialState) -> Tables:
+    """Return the tables by name: ``commits`` too where history was asked for."""
+    import pyarrow as pa
+
+    parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
+    for number, fold in state.live():
+        for name, table in fold_tables(number, fold).items():
+            parts[name].append(table)
+    numbers = sorted(state.partitions, key=lambda n: -1 if n is None else n)
+    for number in numbers:
+        fold = state.partitions[number]
+        parts["faults"].append(faults_table(number, fold.faults))
+        if fold.history is not None:
+            history = CommitHistory(number)
+            rows = history.feed(fold.history) + history.finish()
+            parts["commits"].append(commits_table(rows))
+    if not state.options.history:
+        del parts["commits"]
+    return {
+        name: pa.concat_tables([SCHEMAS[name]().empty_table(), *tables])
+        for name, tables in parts.items()
+    }
+
+
+def fold_tables(number: int | None, fold: PartitionFold, begun: Collection[bytes] = ()) -> Tables:
+    """Return ``groups``, ``members``, ``offsets`` and ``generations`` of one partition.
+
+    ``begun``: see :func:`generations_table`.
+    """
+    offsets = offsets_table(fold)
+    pending = pending_by_group(fold)
+    named = offsets["group_id"].unique().to_pylist()
+    heads = sorted(head_rows(fold, (*named, *pending)).items(), key=lambda head: _utf8(head[0]))
+    name_topics(head for _, head in heads)
+    groups = [
+        {
+            **head,
+            "group_id": group,
+            "offsets_partition": number,
+            "pending_transactional_offsets": pending.get(group, []),
+        }
+        for group, head in heads
+    ]
+    members = [{**m, "group_id": group} for group, head in heads for m in head["members"]]
+    return {
+        "groups": _from_rows("groups", groups),
+        "members": _from_rows("members", members),
+        "offsets": offsets,
+        "generations": generations_table(number, fold, begun),
+    }
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _from_rows(name: str, rows: list[dict[str, Any]]) -> pa.Table:
+    return from_rows(SCHEMAS[name](), rows)
+
+
+def from_rows(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
+    """Return rows of dicts as a table; what the schema lacks is left out."""
+    import pyarrow as pa
+
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def offsets_table(fold: PartitionFold) -> pa.Table:
+    """Return the visible offsets of a partition."""
+    import pyarrow as pa
+
+    columns = partial.offset_columns(fold)
+    count = len(columns["partition"])
+    chunks = [
+        _offsets_chunk(columns, start, min(start + ROWS_A_CHUNK, count))
+        for start in range(0, count, ROWS_A_CHUNK)
+    ]
+    table = pa.concat_tables([SCHEMAS["offsets"]().empty_table(), *chunks])
+    return table.sort_by([(name, "ascending") for name in ("group_id", "topic", "partition")])
+
+
+def _offsets_chunk(columns: dict[str, Any], start: int, end: int) -> pa.Table:
+    import pyarrow as pa
+
+    schema = SCHEMAS["offsets"]()
+    part = {name: array[start:end] for name, array in columns.items()}
+    # Bounds run (group, its end, topic, its end): taken flat they cut the keys into group, two
+    # bytes of length, topic, and what lies up to the next group.
+    pieces = slices(columns["keys"], part["bounds"].ravel())
+    before = columns["metadata_end"][start - 1] if start else 0
+    metadata = slices(columns["metadata"], np.concatenate([[before], part["metadata_end"]]))
+    each = np.arange(end - start, dtype=np.int64) * 4
+    expires = part["expire_timestamp"]
+    arrays = {
+        "group_id": to_text(pieces.take(pa.array(each))),
+        "topic": to_text(pieces.take(pa.array(each + 2))),
+        "metadata": to_text(metadata),
+        "expire_timestamp": pa.array(expires, mask=expires == -1),
+        "appended_batch_offset": pa.array(part["position"]),
+    }
+    for name in ("partition", "offset", "leader_epoch", "commit_timestamp"):
+        arrays[name] = pa.array(part[name])
+    return pa.Table.from_arrays([arrays[f.name].cast(f.type) for f in schema], schema=schema)
+
+
+def generations_table(
+    number: int | None, fold: PartitionFold, begun: Collection[bytes] = ()
+) -> pa.Table:
+    """Return one row for each group metadata record: what changed since the one before.
+
+    ``begun`` are the groups whose first row, which stands by itself, was given out before.
+    """
+    rows = []
+    for group in sorted(fold.groups):
+        name, log = decode_utf8(group), fold.groups[group]
+        for change in log.changes if group in begun else log.generations():
+            row = dict(zip(GENERATION_FIELDS, change, strict=True))
+            rows.append({"group_id": name, "offsets_partition": number, **row})
+    for row in rows:
+        row["replaced"] = [
+            {"group_instance_id": instance, "old_member_id": old, "new_member_id": new}
+            for instance, old, new in row["replaced"]
+        ]
+    return _from_rows("generations", rows)
+
+
+def faults_table(number: int | None, faults: Iterable[tuple[Any, ...]]) -> pa.Table:
+    """Return the table ``faults`` of a partition's faults, as a fold lists them."""
+    names = ("file", "position", "base_offset", "kind", "offset", "detail")
+    rows = [
+        {**dict(zip(names, fault, strict=True)), "offsets_partition": number} for fault in faults
+    ]
+    return _from_rows("faults", rows)
+
+
+__all__ = [
+    "SCHEMAS",
+    "Tables",
+    "commits_table",
+    "faults_table",
+    "fold_tables",
+    "from_rows",
+    "offsets_table",
+    "state_tables",
+]

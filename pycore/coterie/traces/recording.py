@@ -1,0 +1,251 @@
+"""What a coordinator was asked, as a trace that runs.
+
+A trace has one op for a failover and none for its parts, and knows no append that comes back
+late, no log to begin with. What it cannot say stands in its ``doc``; a request that has no place
+stands in an ``advance``, under ``left_out``, which those who run the trace pass over.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coterie.coordinator.config import DEFAULTS
+from coterie.coordinator.requests import OPS, REQUESTS, Compiled, MemberOf
+from coterie.traces.requestlog import MemberIds
+from coterie.values import Error
+from coterie.wholefile import written_beside
+
+if TYPE_CHECKING:
+    from coterie._core.coordinator.coordinator import Trace
+    from coterie.coordinator.group_coordinator import GroupCoordinator
+
+__all__ = ["Recording"]
+
+Event = dict[str, Any]
+# Ops that count although no partition is owned: they speak to the log, not to a group.
+_TO_THE_LOG = {"end_txn", "fail_append", "advance"}
+_LATE = "appends came back when the test said so; here each finishes at once"
+_LOADED = "the coordinator began with a log; here it begins with none"
+_RHYTHM = "the clock began at {} ms and with it the rhythm of the clean-up; here it begins at 0"
+_STAMPED = "a commit_timestamp was given with a commit; here it is the time of the commit"
+_PLAYED = "a trace was played after other requests; its events are not here"
+_AWAY = (
+    "from {} to {} ms the coordinator had resigned or was loading, for which a trace has no op: "
+    "a failover stands for it{}, and {} requests in between are left out"
+)
+
+
+class Recording:
+    """The requests of one coordinator, in order, as events of a trace.
+
+    Attributes
+    ----------
+    events : list of dict
+        The trace without its header.
+    lost : list of str
+        What of the coordinator's life the events do not say, a clause each.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.lost: list[str] = []
+        self._ids = MemberIds()
+        self._custom_ids = False
+        self._offered: list[tuple[str, str]] = []  # ids that no request has taken yet
+        self._away_ms: int | None = None
+        self._left_out = 0
+
+    def begin(self, *, now_ms: int, deferred: bool, loaded: bool, periodic: bool) -> None:
+        """Note how the coordinator was made, where a trace cannot say it."""
+        if deferred:
+            self._lose(_LATE)
+        if loaded:
+            self._lose(_LOADED)
+        if periodic and now_ms:
+            self._lose(_RHYTHM.format(now_ms))
+
+    def numbered(self, member_ids: Callable[[str], str]) -> Callable[[str], str]:
+        """Watch a maker of member ids, whose ids are PREFIX-N in a trace."""
+        self._custom_ids = True
+
+        def made(prefix: str) -> str:
+            theirs = member_ids(prefix)
+            self._offered.append((theirs, prefix))
+            return theirs
+
+        return made
+
+    def ask(self, at_ms: int, op: str, request_id: int, compiled: Compiled) -> None:
+        """Keep a request that was asked; a refused one is no part of the trace."""
+        self._take_ids()
+        if op == "failover":
+            self.act(at_ms, op)
+            return
+        event = self._event(at_ms, op, request_id, compiled)
+        if self._away_ms is not None and op not in _TO_THE_LOG:
+            del event["at"]
+            self._left_out += 1
+            event = {"at": at_ms, "op": "advance", "left_out": event}
+        self.events.append(event)
+
+    def act(self, at_ms: int, op: str) -> None:
+        """Keep what is no request: advance, resign, begin_load, finish_load, failover."""
+        if op in ("advance", "failover"):
+            self.events.append({"at": at_ms, "op": op})
+        elif op == "resign" and self._away_ms is None:
+            self.events.append({"at": at_ms, "op": "failover"})
+            self._away_ms, self._left_out = at_ms, 0
+        elif op == "finish_load" and self._away_ms not in (None, at_ms):
+            self.events.append({"at": at_ms, "op": "failover"})
+        if op in ("failover", "finish_load"):
+            self._back(at_ms)
+
+    def refuse(self) -> None:
+        """Note that the request was refused, with the id that was made for it."""
+        self._offered.clear()
+
+    def _take_ids(self) -> None:
+        for theirs, prefix in self._offered:
+            self._ids.hand_out(theirs, prefix)
+        self._offered.clear()
+
+    def play(self, trace: Trace) -> None:
+        """Keep the events of a trace that is played; ids of its own must not meet others."""
+        if any("id" in event for event in self.events):
+            self._lose(_PLAYED)
+            return
+        for _, at_ms, op, request_id, *compiled in trace.requests():
+            self.ask(at_ms, OPS[op], request_id, compiled)  # type: ignore[arg-type]
+
+    def write(self, path: Path, coordinator: GroupCoordinator) -> None:
+        """Write a trace that ``coterie trace run`` takes; settings that are Kafka's stay unsaid."""
+        if self._away_ms is not None:
+            self._back(coordinator.now_ms)
+        header: Event = {"format": "coterie-trace", "version": 1, "name": path.name.split(".")[0]}
+        if self.lost:
+            header["doc"] = f"Not all that happened: {'; '.join(self.lost)}."
+        header["config"] = {k: v for k, v in coordinator.config.items() if v != DEFAULTS[k]}
+        lines = [json.dumps(line, ensure_ascii=False) for line in [header, *self.events]]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_beside(Path(os.path.realpath(path))) as part:
+            part.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def _lose(self, what: str) -> None:
+        if what not in self.lost:
+            self.lost.append(what)
+
+    def _back(self, at_ms: int) -> None:
+        """End the time without a partition; say so unless it was one failover to everyone."""
+        if self._away_ms is not None and (at_ms != self._away_ms or self._left_out):
+            ends = "" if at_ms == self._away_ms else " at either end"
+            self._lose(_AWAY.format(self._away_ms, at_ms, ends, self._left_out))
+        self._away_ms = None
+
+    def _event(self, at_ms: int, op: str, request_id: int, compiled: Compiled) -> Event:
+        event: Event = {"at": at_ms, "op": op} | ({"id": request_id} if op in REQUESTS else {})
+        group_id, generation_id, member_id, instance, details = compiled
+        given: Event = {"group_id": group_id, "group_instance_id": instance}
+        if generation_id != -1:
+            given["generation_id"] = generation_id
+        event |= {name: value for name, value in given.items() if value is not None}
+        if isinstance(member_id, MemberOf):
+            event["member_id_of"] = member_id.request_id
+        elif member_id:
+            event["member_id"] = member_id
+        if details is not None:
+            event |= _DETAILS[op](details)
+            if op.endswith("offset_commit") and any(row[4] is not None for row in details[0]):
+                self._lose(_STAMPED)
+        return self._ids.map(event) if self._custom_ids else event
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _who(member_id: str) -> Event:
+    if isinstance(member_id, MemberOf):
+        return {"member_id_of": member_id.request_id}
+    return {"member_id": member_id}
+
+
+def _join(details: tuple[Any, ...]) -> Event:
+    names = ("protocol_type", "protocols", "session_timeout_ms", "rebalance_timeout_ms",
+             "client_id", "client_host", "require_known_member_id",
+             "supports_skipping_assignment")  # fmt: skip
+    event = dict(zip(names, details, strict=True))
+    event["protocols"] = [{"name": n, "metadata": _text(data)} for n, data in event["protocols"]]
+    return event
+
+
+def _sync(details: tuple[Any, ...]) -> Event:
+    protocol_type, protocol_name, plans = details
+    named = {"protocol_type": protocol_type, "protocol_name": protocol_name}
+    return {name: value for name, value in named.items() if value is not None} | {
+        "assignments": [
+            _who(member) | {"assignment": _text(data)} for member, data in plans.items()
+        ]
+    }
+
+
+def _leave(details: tuple[Any, ...]) -> Event:
+    return {
+        "members": [
+            _who(member) | ({} if instance is None else {"group_instance_id": instance})
+            for member, instance in details
+        ]
+    }
+
+
+def _commit(details: tuple[Any, ...]) -> Event:
+    offsets = []
+    for (topic, partition), offset, epoch, metadata, _, expire in details[0]:
+        entry = {"topic": topic, "partition": partition, "offset": offset}
+        rest = (("leader_epoch", epoch, -1), ("metadata", metadata, ""),
+                ("expire_timestamp", expire, -1))  # fmt: skip
+        offsets.append(entry | {name: value for name, value, absent in rest if value != absent})
+    return {"offsets": offsets}
+
+
+def _txn_commit(details: tuple[Any, ...]) -> Event:
+    return {"producer_id": details[1], "producer_epoch": details[2]} | _commit(details)
+
+
+def _fetch(details: tuple[Any, ...]) -> Event:
+    keys, stable = details
+    event: Event = {"require_stable": stable}
+    if keys is not None:
+        topics: dict[str, list[int]] = {}
+        for topic, partition in keys:
+            topics.setdefault(topic, []).append(partition)
+        event["topics"] = [{"topic": t, "partitions": numbers} for t, numbers in topics.items()]
+    return event
+
+
+def _partitions(keys: tuple[Any, ...]) -> Event:
+    return {"partitions": [{"topic": topic, "partition": number} for topic, number in keys]}
+
+
+def _fail_append(details: tuple[Any, ...]) -> Event:
+    return {"error": Error(details[0]).name, "count": details[1]}
+
+
+_DETAILS: dict[str, Callable[[tuple[Any, ...]], Event]] = {
+    "join_group": _join,
+    "sync_group": _sync,
+    "leave_group": _leave,
+    "offset_commit": _commit,
+    "txn_offset_commit": _txn_commit,
+    "end_txn": lambda details: {"producer_id": details[0], "committed": details[1]},
+    "offset_fetch": _fetch,
+    "offset_delete": _partitions,
+    "delete_partitions": _partitions,
+    "list_groups": lambda states: {"states": list(states)},
+    "delete_groups": lambda group_ids: {"group_ids": list(group_ids)},
+    "fail_append": _fail_append,
+}

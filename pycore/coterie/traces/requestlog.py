@@ -1,0 +1,274 @@
+"""A broker's request log as a trace: what real clients asked, and what the broker answered.
+
+Kafka writes one JSON object a request with ``kafka.request.logger`` at DEBUG. The time of a line
+is when the response had been sent; ``totalTimeMs`` back from it the request had come in. Member
+ids of the broker (prefix and a random UUID) become ``PREFIX-N`` in the order in which they were
+handed out. Source of the shapes: ``RequestConvertToJson.scala``, the message JSON of each API.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from coterie.coordinator.config import DEFAULTS
+from coterie.errors import CoterieError
+from coterie.values import Error
+from coterie.wire.apis import READERS
+
+__all__ = ["Exchange", "ImportedTrace", "exchanges", "import_request_log"]
+
+_LINE = re.compile(
+    r"^\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\].*?Completed request: ?(?=\{)"
+)
+_REMOTE = re.compile(r"-\[?([^\[\]]+?)\]?:\d+-\d+$")
+# Answers of a broker that did not put the request, or the item, to its coordinator.
+_UNASKED = {
+    Error.COORDINATOR_NOT_AVAILABLE.name: "the coordinator was not ready",
+    Error.COORDINATOR_LOAD_IN_PROGRESS.name: "the coordinator was not ready",
+    Error.NOT_COORDINATOR.name: "the coordinator was not ready",
+    Error.GROUP_AUTHORIZATION_FAILED.name: "refused before the coordinator",
+    Error.TOPIC_AUTHORIZATION_FAILED.name: "refused before the coordinator",
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.name: "refused before the coordinator",
+    Error.UNKNOWN_TOPIC_OR_PARTITION.name: "refused before the coordinator",
+    Error.UNSUPPORTED_VERSION.name: "refused before the coordinator",
+}
+_decoder = json.JSONDecoder()
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One logged request with its response, in the terms of a trace."""
+
+    line: int
+    came_ms: float
+    handled_ms: float
+    sent_ms: float
+    api: str
+    version: int
+    client_id: str
+    client_host: str
+    request: dict[str, Any]
+    response: dict[str, Any]
+
+
+@dataclass(slots=True)
+class ImportedTrace:
+    """A trace with the broker's answers as its expectation.
+
+    Attributes
+    ----------
+    trace, expected : list of dict
+        The lines; the expectation holds responses alone, at the times of the log.
+    left_out : Counter
+        Requests that are not in the trace, by reason.
+    start : str
+        When its time 0 was, by the broker's clock.
+    """
+
+    trace: list[dict[str, Any]] = field(default_factory=list)
+    expected: list[dict[str, Any]] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    start: str = ""
+
+
+def exchanges(
+    lines: Iterable[str | bytes], left_out: Counter[str], apis: frozenset[str] | None = None
+) -> Iterator[Exchange]:
+    """Yield the completed requests of a log, in its order; other lines are counted.
+
+    ``apis``: only these, by ``requestApiKeyName``; lines of others are not parsed.
+
+    Raises
+    ------
+    CoterieError
+        A line that is cut or changed.
+    """
+    for number, raw in enumerate(lines, 1):
+        line = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
+        match = _LINE.match(line)
+        if match is None:
+            if line.strip():
+                left_out["lines that are no completed request"] += 1
+            continue
+        if apis is not None and not any(f'"{api}"' in line for api in apis):
+            continue
+        try:
+            entry, _ = _decoder.raw_decode(line, match.end())
+            header = entry["requestHeader"]
+            sent_ms = _epoch_ms(match[1])
+            came_ms = sent_ms - float(entry["totalTimeMs"])
+            remote = _REMOTE.search(entry.get("connection", ""))
+            yield Exchange(
+                number,
+                came_ms,
+                came_ms + float(entry.get("requestQueueTimeMs", 0.0)),
+                sent_ms,
+                header["requestApiKeyName"],
+                int(header["requestApiVersion"]),
+                header.get("clientId") or "",
+                "/" + (remote[1] if remote else "127.0.0.1"),
+                entry["request"],
+                entry["response"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise CoterieError(
+                f"line {number}: no completed request as Kafka logs it ({error}); "
+                "give the log of kafka.request.logger at DEBUG"
+            ) from None
+
+
+def _epoch_ms(text: str) -> float:
+    moment = datetime.fromisoformat(text.replace(",", ".").replace(" ", "T"))
+    return moment.replace(tzinfo=timezone.utc).timestamp() * 1000
+
+
+class MemberIds:
+    """The broker's member ids, and ours for them."""
+
+    def __init__(self) -> None:
+        self.ours: dict[str, str] = {}
+
+    def hand_out(self, theirs: str, prefix: str) -> None:
+        """Give this id the next number; one that its member never learns takes a number, too."""
+        number = len(self.ours) + 1
+        self.ours[theirs or f"\0{number}"] = f"{prefix}-{number:08d}"
+
+    def map(self, value: Any) -> Any:
+        """Return the value with every known member id replaced, wherever an id stands."""
+        if isinstance(value, dict):
+            return {
+                key: self.ours.get(item, item)
+                if key in ("member_id", "leader") and isinstance(item, str)
+                else self.map(item)
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [self.map(item) for item in value]
+        return value
+
+
+def import_request_log(
+    lines: Iterable[str | bytes], config: dict[str, Any] | None = None, name: str = "imported"
+) -> ImportedTrace:
+    """Make a trace of a broker's request log.
+
+    Parameters
+    ----------
+    lines
+        The log. Lines that are no completed requests are counted and passed over.
+    config
+        The broker's settings, which the log does not tell.
+
+    Raises
+    ------
+    CoterieError
+        A line that is cut or changed, or a log without any request of a group.
+    """
+    out = ImportedTrace()
+    by_time = sorted(exchanges(lines, out.left_out), key=lambda e: e.handled_ms)
+    steps = []
+    groups: dict[str, dict[str, Any]] = {}
+    for exchange in by_time:
+        reader = READERS.get(exchange.api)
+        if reader is None:
+            out.left_out[f"{exchange.api}: no request to a group coordinator"] += 1
+            continue
+        if not exchange.response:  # what Kafka logs where it closed the connection instead
+            out.left_out[f"{exchange.api}: no response was logged"] += 1
+            continue
+        try:
+            asked = list(reader(exchange, groups))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CoterieError(
+                f"line {exchange.line}: {exchange.api} version {exchange.version} is not as Kafka "
+                f"logs it ({type(error).__name__}: {error})"
+            ) from None
+        for event, answer in asked:
+            why = _unasked(event, answer)
+            if why is not None:
+                out.left_out[f"{exchange.api}: {why}"] += 1
+            else:
+                steps.append((exchange, event, answer))
+    if not steps:
+        raise CoterieError("the log holds no request that a group coordinator answered")
+    _write(out, steps, config, name)
+    return out
+
+
+def _unasked(event: dict[str, Any], answer: dict[str, Any] | None) -> str | None:
+    """Why the coordinator did not see the request, if so; takes out the items it did not see."""
+    if answer is None:
+        return None
+    if answer["error"] in _UNASKED:
+        return _UNASKED[answer["error"]]
+    name = "groups" if event["op"] == "delete_groups" else "partitions"
+    items = answer.get(name, []) if event["op"] != "list_groups" else []
+    seen = [item for item in items if item["error"] not in _UNASKED]
+    if len(seen) == len(items):
+        return None
+    if not seen:
+        return _UNASKED[items[0]["error"]]
+    answer[name] = seen
+    if name == "groups":
+        event["group_ids"] = [item["group_id"] for item in seen]
+        return None
+    kept = {(item["topic"], item["partition"]) for item in seen}
+    for field_name in ("offsets", "partitions"):
+        if field_name in event:
+            event[field_name] = [
+                item for item in event[field_name] if (item["topic"], item["partition"]) in kept
+            ]
+    for topic in event.get("topics") or ():
+        topic["partitions"] = [n for n in topic["partitions"] if (topic["topic"], n) in kept]
+    return None
+
+
+def _write(
+    out: ImportedTrace, steps: list[Any], config: dict[str, Any] | None, name: str
+) -> None:  # fmt: skip
+    start_ms = int(min(exchange.handled_ms for exchange, _, _ in steps))
+    out.start = datetime.fromtimestamp(start_ms / 1000, timezone.utc).isoformat(" ")[:23]
+    out.trace.append(
+        {
+            "format": "coterie-trace",
+            "version": 1,
+            "name": name,
+            "doc": f"A broker's request log, from {out.start} of its clock on.",
+            "config": _settings(steps, config or {}),
+        }
+    )
+    ids = MemberIds()
+    for number, (exchange, event, answer) in enumerate(steps, 1):
+        if event["op"] == "join_group" and not event.get("member_id") and _took_an_id(answer):
+            prefix = event.get("group_instance_id") or event["client_id"]
+            ids.hand_out(answer["member_id"], prefix)
+        at = int(exchange.handled_ms) - start_ms
+        for offset in event.get("offsets", ()):
+            if "expire_timestamp" in offset:  # so far the request's retention
+                offset["expire_timestamp"] += at
+        head = {"at": at, "op": event.pop("op")} | ({"id": number} if answer is not None else {})
+        out.trace.append(head | ids.map(event))
+        if answer is not None:
+            sent = {"at": int(exchange.sent_ms) - start_ms, "event": "response", "id": number}
+            out.expected.append(sent | {"op": head["op"]} | answer)
+    # Ids that a later request was told stand in earlier answers, too: the leader's members.
+    out.expected = [ids.map(line) for line in sorted(out.expected, key=lambda line: line["at"])]
+
+
+def _settings(steps: list[Any], config: dict[str, Any]) -> dict[str, Any]:
+    """Return the header's settings: a broker's way with ties only where a vote can be tied."""
+    voted = any(len(event.get("protocols", ())) > 1 for _, event, _ in steps)
+    settings = ({"coterie.ties": "hash"} if voted else {}) | config
+    if settings.get("coterie.ties") == DEFAULTS["coterie.ties"]:
+        del settings["coterie.ties"]
+    return settings
+
+
+def _took_an_id(answer: dict[str, Any]) -> bool:
+    return bool(answer["member_id"]) or answer["generation_id"] >= 0

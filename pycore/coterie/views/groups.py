@@ -1,0 +1,261 @@
+"""What kafka-consumer-groups shows of a group, as rows: offsets, members, state, the list.
+
+Knows group rows (``PartialState.groups``), not how a table is drawn (``coterie.views.tabular``).
+What only a live broker knows (coordinator, log end offset, lag) is None. Kafka leaves rows to hash
+order; here members stand by number of partitions, most first, then id, and partitions by topic
+and number. Sources: ConsumerGroupCommand, ShareGroupCommand, StreamsGroupCommand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from coterie.errors import CorruptData
+from coterie.log.assignment import consumer_assignment
+from coterie.state.rows import java_order
+
+Row = dict[str, Any]
+Assignment = dict[str, list[int]]
+KINDS = ("consumer", "share", "streams")
+TASK_NAMES = {"activeTasks": "ACTIVE", "standbyTasks": "STANDBY", "warmupTasks": "WARMUP"}
+
+
+def kind_of(group: Row) -> str | None:
+    """Which of Kafka's tools lists the group; None: none does (a classic one of another kind)."""
+    if group["type"] in ("share", "streams"):
+        kind: str = group["type"]
+        return kind
+    return "consumer" if group["protocol_type"] in (None, "", "consumer") else None
+
+
+def assignments(group: Row) -> dict[str, tuple[Assignment, str | None]]:
+    """Return each member's partitions by topic, and why they cannot be told, if so."""
+    found: dict[str, tuple[Assignment, str | None]] = {}
+    for member in group["members"]:
+        if group["type"] != "classic":
+            found[member["member_id"]] = (by_topic(member.get("current_assignment", ())), None)
+        elif group["protocol_type"] != "consumer":
+            found[member["member_id"]] = ({}, None)
+        else:
+            try:
+                found[member["member_id"]] = (consumer_assignment(member["assignment"]), None)
+            except CorruptData as error:
+                found[member["member_id"]] = ({}, str(error))
+    return found
+
+
+def by_topic(partitions: Any) -> Assignment:
+    """Return partitions by topic name; by topic id where the log does not tell the name."""
+    found: Assignment = {}
+    for topic in partitions:
+        name = topic["topic_id"] if topic["topic"] is None else topic["topic"]
+        found.setdefault(name, []).extend(topic["partitions"])
+    return {name: sorted(numbers) for name, numbers in found.items() if numbers}
+
+
+def list_row(group: Row) -> Row:
+    """One line of ``--list``."""
+    return {
+        "group": group["group_id"],
+        "type": group["type"].capitalize(),
+        "protocol_type": group["protocol_type"],
+        "state": group["state"],
+    }
+
+
+def offset_rows(group: Row) -> list[Row]:
+    """Yield the offsets view: what members hold, then what is committed beside."""
+    committed = {(o["topic"], o["partition"]): o for o in group["offsets"]}
+    assigned = assignments(group)
+    held: set[tuple[str, int]] = set()
+    rows = []
+    members = sorted(
+        group["members"],
+        key=lambda m: (-_size(assigned[m["member_id"]][0]), java_order(m["member_id"])),
+    )
+    for member in members:
+        for place in _places(assigned[member["member_id"]][0]):
+            held.add(place)
+            rows.append(_offset_row(group, place, committed.get(place), member))
+    rest = sorted(committed.keys() - held, key=lambda place: (java_order(place[0]), place[1]))
+    rows += [_offset_row(group, place, committed[place], None) for place in rest]
+    return rows
+
+
+def _offset_row(group: Row, place: tuple[str, int], offset: Row | None, member: Row | None) -> Row:
+    epoch = None if offset is None or offset["leader_epoch"] < 0 else offset["leader_epoch"]
+    return {
+        "group": group["group_id"],
+        "topic": place[0],
+        "partition": place[1],
+        "leader_epoch": epoch,
+        "current_offset": None if offset is None else offset["offset"],
+        "log_end_offset": None,
+        "lag": None,
+        "consumer_id": None if member is None else member["member_id"],
+        "host": None if member is None else member["client_host"],
+        "client_id": None if member is None else member["client_id"],
+    }
+
+
+def member_rows(group: Row) -> list[Row]:
+    """Return the members view; epochs and targets are None in a classic group."""
+    assigned = assignments(group)
+    modern = group["type"] == "consumer"
+    return [
+        {
+            "group": group["group_id"],
+            "consumer_id": member["member_id"],
+            "group_instance_id": member["group_instance_id"],
+            "host": member["client_host"],
+            "client_id": member["client_id"],
+            "partitions": _size(assigned[member["member_id"]][0]),
+            "current_epoch": member["member_epoch"] if modern else None,
+            "current_assignment": assigned[member["member_id"]][0],
+            "target_epoch": group["target_assignment_epoch"] if modern else None,
+            "target_assignment": by_topic(member["target_assignment"]) if modern else {},
+            "upgraded": member["upgraded"] if modern else None,
+        }
+        for member in group["members"]
+    ]
+
+
+def state_row(group: Row) -> Row:
+    """Return the state view: one row."""
+    classic = group["type"] == "classic"
+    # The broker answers a classic group's protocol only while it is stable.
+    protocol = group["protocol"] if not classic or group["state"] == "Stable" else None
+    return {
+        "group": group["group_id"],
+        "coordinator": None,
+        "assignment_strategy": protocol,
+        "state": group["state"],
+        "group_epoch": None if classic else group["group_epoch"],
+        "target_assignment_epoch": None if classic else group["target_assignment_epoch"],
+        "members": len(group["members"]),
+    }
+
+
+def share_offset_rows(group: Row) -> list[Row]:
+    """Return a share group's partitions; where they start stands in another topic."""
+    places: Assignment = {}
+    for topic in group["initialized_topics"]:
+        places.setdefault(topic["topic"], []).extend(topic["partitions"])
+    return [
+        {
+            "group": group["group_id"],
+            "topic": topic,
+            "partition": partition,
+            "leader_epoch": None,
+            "start_offset": None,
+        }
+        for topic, partition in _places(places)
+    ]
+
+
+def share_member_rows(group: Row) -> list[Row]:
+    """Return a share group's members."""
+    rows = []
+    for member in group["members"]:
+        assignment = by_topic(member["current_assignment"])
+        rows.append(
+            {
+                "group": group["group_id"],
+                "consumer_id": member["member_id"],
+                "host": member["client_host"],
+                "client_id": member["client_id"],
+                "partitions": _size(assignment),
+                "member_epoch": member["member_epoch"],
+                "assignment": assignment,
+            }
+        )
+    return rows
+
+
+def share_state_row(group: Row) -> Row:
+    """Return a share or streams group's state."""
+    return {
+        "group": group["group_id"],
+        "coordinator": None,
+        "state": group["state"],
+        "group_epoch": group["group_epoch"],
+        "assignment_epoch": group["target_assignment_epoch"],
+        "members": len(group["members"]),
+    }
+
+
+def streams_member_rows(group: Row) -> list[Row]:
+    """Return a streams group's members, with their tasks as Kafka writes them."""
+    topology = group["topology"] or {}
+    return [
+        {
+            "group": group["group_id"],
+            "target_assignment_epoch": group["target_assignment_epoch"],
+            "topology_epoch": topology.get("epoch"),
+            "member": member["member_id"],
+            "member_protocol": "streams",
+            "member_epoch": member["member_epoch"],
+            "process": member["process_id"],
+            "client_id": member["client_id"],
+            "assignments": _tasks(member["current_tasks"], ""),
+            "target_assignments": _tasks(member["target_tasks"], "TARGET-"),
+        }
+        for member in group["members"]
+    ]
+
+
+def streams_offset_rows(group: Row) -> list[Row]:
+    """Return what a streams group has committed, and the source partitions of its tasks."""
+    sources = {
+        part["subtopologyId"]: part["sourceTopics"]
+        for part in (group["topology"] or {}).get("subtopologies", ())
+    }
+    committed = {(o["topic"], o["partition"]): o for o in group["offsets"]}
+    places = set(committed)
+    for member in group["members"]:
+        for task in member["current_tasks"]["activeTasks"]:
+            topics = sources.get(task["subtopologyId"], ())
+            places |= {(topic, number) for topic in topics for number in task["partitions"]}
+    ordered = sorted(places, key=lambda place: (java_order(place[0]), place[1]))
+    rows = []
+    for place in ordered:
+        row = _offset_row(group, place, committed.get(place), None)
+        for name in ("consumer_id", "host", "client_id"):
+            del row[name]
+        rows.append(row)
+    return rows
+
+
+def _tasks(tasks: dict[str, list[Row]], prefix: str) -> str:
+    text = ""
+    for kind, name in TASK_NAMES.items():
+        parts = "".join(
+            f"{task['subtopologyId']}:[{','.join(map(str, task['partitions']))}]; "
+            for task in tasks[kind]
+        )
+        text += f"{prefix}{name}: {parts}" if parts else ""
+    return text
+
+
+def _places(assignment: Assignment) -> Iterator[tuple[str, int]]:
+    for topic in sorted(assignment, key=java_order):
+        for number in assignment[topic]:
+            yield topic, number
+
+
+def _size(assignment: Assignment) -> int:
+    return sum(map(len, assignment.values()))
+
+
+VIEWS: dict[tuple[str, str], Callable[[Row], list[Row]]] = {
+    ("consumer", "offsets"): offset_rows,
+    ("consumer", "members"): member_rows,
+    ("consumer", "state"): lambda group: [state_row(group)],
+    ("share", "offsets"): share_offset_rows,
+    ("share", "members"): share_member_rows,
+    ("share", "state"): lambda group: [share_state_row(group)],
+    ("streams", "offsets"): streams_offset_rows,
+    ("streams", "members"): streams_member_rows,
+    ("streams", "state"): lambda group: [share_state_row(group)],
+}

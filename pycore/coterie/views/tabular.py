@@ -1,0 +1,221 @@
+"""Rows of a view drawn as Kafka's tools print them, to the byte; and as JSON and CSV.
+
+Two forms: Kafka 3.9's and 4.1's (KIP-1099: epochs, assignments by topic name). Widths are counted
+as Java counts them, in UTF-16 units. Where Kafka prints what only a broker knows, a dash stands.
+Sources: ConsumerGroupCommand (3.9.1, 4.1.0), ShareGroupCommand, StreamsGroupCommand.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from coterie.state.rows import java_order
+from coterie.views.groups import Assignment, Row
+
+MISSING = "-"
+NARROW = 15  # Kafka's least width of a column that grows
+
+
+class Form(NamedTuple):
+    """How one table is to be drawn."""
+
+    kind: str
+    view: str
+    old: bool  # as 3.9 draws it
+    verbose: bool
+
+
+class Column(NamedTuple):
+    """A column: its heading, the row's field, least width (0: as wide as the text)."""
+
+    heading: str
+    field: str
+    width: int = 0
+    grows: bool = False
+
+
+GROUP = Column("GROUP", "group", NARROW, True)
+TOPIC = Column("TOPIC", "topic", NARROW, True)
+PARTITION = Column("PARTITION", "partition", 10)
+CONSUMER_ID = Column("CONSUMER-ID", "consumer_id", NARROW, True)
+HOST = Column("HOST", "host", NARROW, True)
+CLIENT_ID = Column("CLIENT-ID", "client_id", NARROW, True)
+COORDINATOR = Column("COORDINATOR (ID)", "coordinator", 25, True)
+LEADER_EPOCH = Column("LEADER-EPOCH", "leader_epoch", NARROW)
+CURRENT_OFFSET = Column("CURRENT-OFFSET", "current_offset", NARROW)
+LOG_END_OFFSET = Column("LOG-END-OFFSET", "log_end_offset", NARROW)
+MEMBERS = Column("#MEMBERS", "members")
+
+
+def columns(form: Form, rows: Sequence[Row]) -> list[Column]:
+    """Return the columns of a table over the rows of one group."""
+    return {"consumer": _consumer, "share": _share, "streams": _streams}[form.kind](form, rows)
+
+
+def _consumer(form: Form, rows: Sequence[Row]) -> list[Column]:
+    verbose = form.verbose and not form.old
+    if form.view == "offsets":
+        found = [GROUP, TOPIC, PARTITION, *([LEADER_EPOCH] if verbose else []), CURRENT_OFFSET]
+        found += [LOG_END_OFFSET, Column("LAG", "lag", NARROW), CONSUMER_ID, HOST]
+        return [*found, Column("CLIENT-ID", "client_id")]
+    if form.view == "state":
+        # 3.9 gives the group the coordinator's width, and grows neither.
+        group = Column("GROUP", "group", 25) if form.old else GROUP
+        found = [group, COORDINATOR, Column("ASSIGNMENT-STRATEGY", "assignment_strategy", 20)]
+        found.append(Column("STATE", "state", 15 if form.old else 20))
+        if verbose:
+            found.append(Column("GROUP-EPOCH", "group_epoch", NARROW))
+            found.append(Column("TARGET-ASSIGNMENT-EPOCH", "target_assignment_epoch", 25))
+        return [*found, MEMBERS]
+    found = [GROUP, CONSUMER_ID]
+    if any(row["group_instance_id"] for row in rows):
+        found.append(Column("GROUP-INSTANCE-ID", "group_instance_id", 17, True))
+    found += [HOST, CLIENT_ID, Column("#PARTITIONS", "partitions", NARROW)]
+    if not form.verbose:
+        return [*found, Column("", "")]
+    if form.old:
+        return [*found, Column("ASSIGNMENT", "current_assignment")]
+    found.append(Column("CURRENT-EPOCH", "current_epoch", NARROW))
+    found.append(Column("CURRENT-ASSIGNMENT", "current_assignment", 20, True))
+    found.append(Column("TARGET-EPOCH", "target_epoch", NARROW))
+    found.append(Column("TARGET-ASSIGNMENT", "target_assignment", 20, True))
+    if {row["upgraded"] for row in rows} >= {True, False}:
+        found.append(Column("UPGRADED", "upgraded"))
+    return found
+
+
+def _share(form: Form, rows: Sequence[Row]) -> list[Column]:
+    if form.view == "offsets":
+        epoch = [Column("LEADER-EPOCH", "leader_epoch", 13)] if form.verbose else []
+        return [GROUP, TOPIC, PARTITION, *epoch, Column("START-OFFSET", "start_offset")]
+    if form.view == "state":
+        epochs = [
+            Column("GROUP-EPOCH", "group_epoch", 12),
+            Column("ASSIGNMENT-EPOCH", "assignment_epoch", 17),
+        ]
+        state = Column("STATE", "state", NARROW)
+        return [GROUP, COORDINATOR, state, *(epochs if form.verbose else []), MEMBERS]
+    epoch = [Column("MEMBER-EPOCH", "member_epoch", 13)] if form.verbose else []
+    found = [GROUP, CONSUMER_ID, HOST, CLIENT_ID, Column("#PARTITIONS", "partitions", 12)]
+    return [*found, *epoch, Column("ASSIGNMENT", "assignment")]
+
+
+def _streams(form: Form, rows: Sequence[Row]) -> list[Column]:
+    if form.view == "offsets":
+        lag = Column("OFFSET-LAG", "lag")
+        if not form.verbose:
+            return [GROUP, TOPIC, PARTITION, lag]
+        return [GROUP, TOPIC, PARTITION, CURRENT_OFFSET, LEADER_EPOCH, LOG_END_OFFSET, lag]
+    if form.view == "state":
+        epochs = [
+            Column("GROUP-EPOCH", "group_epoch", NARROW),
+            Column("TARGET-ASSIGNMENT-EPOCH", "assignment_epoch", 25),
+        ]
+        state = Column("STATE", "state", 25)
+        return [GROUP, COORDINATOR, state, *(epochs if form.verbose else []), MEMBERS]
+    member = Column("MEMBER", "member", NARROW, True)
+    tail = [Column("PROCESS", "process", NARROW, True), CLIENT_ID]
+    if not form.verbose:
+        return [GROUP, member, *tail, Column("ASSIGNMENTS", "assignments")]
+    return [
+        GROUP,
+        Column("TARGET-ASSIGNMENT-EPOCH", "target_assignment_epoch", 25),
+        Column("TOPOLOGY-EPOCH", "topology_epoch", NARROW),
+        member,
+        Column("MEMBER-PROTOCOL", "member_protocol", NARROW),
+        Column("MEMBER-EPOCH", "member_epoch", NARROW),
+        *tail,
+        Column("ASSIGNMENTS", "all_assignments"),
+    ]
+
+
+def draw(form: Form, rows: Sequence[Row], *, first: bool = True) -> str:
+    """Return one group's table: a blank line, the headings, a line for each row.
+
+    3.9 draws the offsets of several groups without a blank line between: only the ``first`` has
+    one.
+    """
+    blank = "" if form.old and form.view == "offsets" and not first else "\n"
+    shown = [{**row, "": "", "all_assignments": _both(row)} for row in rows]
+    found = columns(form, rows)
+    table = [
+        [c.heading for c in found],
+        *([_cell(form, c, row[c.field]) for c in found] for row in shown),
+    ]
+    widths = [
+        max([c.width, *(_java_length(line[i]) for line in table[1:])]) if c.grows else c.width
+        for i, c in enumerate(found)
+    ]
+    return blank + "".join(
+        " ".join(_pad(text, width) for text, width in zip(line, widths, strict=True)) + "\n"
+        for line in table
+    )
+
+
+def _both(row: Row) -> str:
+    return f"{row.get('assignments', '')}{row.get('target_assignments', '')}"
+
+
+def _cell(form: Form, column: Column, value: Any) -> str:
+    if isinstance(value, dict):
+        text = partition_lists(value) if form.old else assignment_text(value)
+        # A share group's member without partitions has an empty cell.
+        return text or ("" if form.kind == "share" else MISSING)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if column.field == "assignment_strategy" and form.old:
+        return value or ""
+    if column.field == "group_instance_id":
+        return value or ""
+    return MISSING if value is None or (value == "" and column.field) else str(value)
+
+
+def assignment_text(assignment: Assignment) -> str:
+    """Return an assignment as 4.1 writes it: ``clicks:0,1;orders:2``."""
+    parts = (f"{topic}:{','.join(map(str, sorted(n)))}" for topic, n in assignment.items())
+    return ";".join(sorted(parts, key=java_order))
+
+
+def partition_lists(assignment: Assignment) -> str:
+    """Return an assignment as 3.9 writes it, numbers sorted as text: ``(0,1,10), (2)``."""
+    return ", ".join(sorted(f"({','.join(sorted(map(str, n)))})" for n in assignment.values()))
+
+
+def draw_list(rows: Sequence[Row], fields: Sequence[str]) -> str:
+    """Return ``--list``: names, or a table of names and the fields (``type``, ``state``)."""
+    if not fields:
+        return "".join(f"{row['group']}\n" for row in rows)
+    width = max([NARROW, *(_java_length(row["group"]) for row in rows)]) + 10
+    lines = [["GROUP", *(name.upper() for name in fields)]]
+    lines += [[row["group"], *(row[name] for name in fields)] for row in rows]
+    widths = [width, *(20 for _ in fields)]
+    return "".join(" ".join(map(_pad, line, widths)) + "\n" for line in lines)
+
+
+def as_json(rows: Iterable[Row]) -> str:
+    """Return a JSON array, one row a line; what is not known is null."""
+    return "[" + ",".join("\n" + json.dumps(r, ensure_ascii=False) for r in rows) + "\n]\n"
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """Return CSV under one heading; what is not known, or is no field of a row, is empty."""
+    fields = list(dict.fromkeys(name for row in rows for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fields, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        cells = row.items()
+        writer.writerow({k: assignment_text(v) if isinstance(v, dict) else v for k, v in cells})
+    return out.getvalue()
+
+
+def _java_length(text: str) -> int:
+    return len(java_order(text)) // 2
+
+
+def _pad(text: str, width: int) -> str:
+    return text + " " * (width - _java_length(text))

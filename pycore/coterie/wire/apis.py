@@ -1,0 +1,316 @@
+"""Requests and responses of each API, by version, as events and answers of a trace.
+
+A reader takes a logged exchange and yields (event, answer); the answer is None where the op has
+none. What an old version's response does not carry is filled in from what the group was told
+before, so that it compares with a trace's full responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from coterie.values import Error
+
+if TYPE_CHECKING:
+    from coterie.traces.requestlog import Exchange
+
+__all__ = ["READERS"]
+
+Groups = dict[str, dict[str, Any]]
+Step = tuple[dict[str, Any], dict[str, Any] | None]
+
+
+def _name(code: Any) -> str:
+    try:
+        return Error(code or 0).name
+    except ValueError:
+        return Error.UNKNOWN_SERVER_ERROR.name
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _join(e: Exchange, groups: Groups) -> Iterator[Step]:
+    q, r = e.request, e.response
+    event = _given(
+        op="join_group",
+        group_id=q["groupId"],
+        member_id=q.get("memberId"),
+        group_instance_id=q.get("groupInstanceId"),
+        client_id=e.client_id,
+        client_host=e.client_host,
+        session_timeout_ms=q["sessionTimeoutMs"],
+        # Version 0 has one timeout for both.
+        rebalance_timeout_ms=q["sessionTimeoutMs"] if e.version < 1 else q["rebalanceTimeoutMs"],
+        protocol_type=q["protocolType"],
+        protocols=[{"name": p["name"], "metadata": p["metadata"]} for p in q["protocols"]],
+        require_known_member_id=e.version >= 4 and q.get("groupInstanceId") is None,
+        supports_skipping_assignment=e.version >= 9,
+        reason=q.get("reason"),
+    )
+    ok = not r["errorCode"]
+    if ok:
+        groups[q["groupId"]] = {"type": q["protocolType"], "name": r["protocolName"]}
+    yield (
+        event,
+        {
+            "error": _name(r["errorCode"]),
+            "generation_id": r["generationId"],
+            "protocol_type": r.get("protocolType", q["protocolType"] if ok else None),
+            "protocol_name": r.get("protocolName") or None,
+            "leader": r["leader"],
+            "member_id": r["memberId"],
+            "skip_assignment": r.get("skipAssignment", False),
+            "members": [
+                {
+                    "member_id": m["memberId"],
+                    "group_instance_id": m.get("groupInstanceId"),
+                    "metadata": m["metadata"],
+                }
+                for m in r["members"]
+            ],
+        },
+    )
+
+
+def _sync(e: Exchange, groups: Groups) -> Iterator[Step]:
+    q, r = e.request, e.response
+    event = _given(
+        op="sync_group",
+        group_id=q["groupId"],
+        generation_id=q["generationId"],
+        member_id=q["memberId"],
+        group_instance_id=q.get("groupInstanceId"),
+        protocol_type=q.get("protocolType"),
+        protocol_name=q.get("protocolName"),
+        assignments=[
+            {"member_id": a["memberId"], "assignment": a["assignment"]} for a in q["assignments"]
+        ],
+    )
+    # Before version 5 the answer does not name the protocol: it is the generation's.
+    known = groups.get(q["groupId"], {}) if not r["errorCode"] else {}
+    yield (
+        event,
+        {
+            "error": _name(r["errorCode"]),
+            "protocol_type": r.get("protocolType", known.get("type")),
+            "protocol_name": r.get("protocolName", known.get("name")),
+            "assignment": r["assignment"],
+        },
+    )
+
+
+def _heartbeat(e: Exchange, groups: Groups) -> Iterator[Step]:
+    q = e.request
+    event = _given(
+        op="heartbeat",
+        group_id=q["groupId"],
+        generation_id=q["generationId"],
+        member_id=q["memberId"],
+        group_instance_id=q.get("groupInstanceId"),
+    )
+    yield event, {"error": _name(e.response["errorCode"])}
+
+
+def _leave(e: Exchange, groups: Groups) -> Iterator[Step]:
+    q, r = e.request, e.response
+    if e.version >= 3:
+        members = [
+            _given(member_id=m["memberId"], group_instance_id=m.get("groupInstanceId"))
+            for m in q["members"]
+        ]
+        answer = {
+            "error": _name(r["errorCode"]),
+            "members": [
+                {
+                    "member_id": m["memberId"],
+                    "group_instance_id": m.get("groupInstanceId"),
+                    "error": _name(m["errorCode"]),
+                }
+                for m in r["members"]
+            ],
+        }
+    else:
+        # One member, whose error and the request's are one field.
+        members = [{"member_id": q["memberId"]}]
+        error = _name(r["errorCode"])
+        own = error in ("NONE", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
+        entry = {"member_id": q["memberId"], "group_instance_id": None, "error": error}
+        answer = {"error": "NONE" if own else error, "members": [entry] if own else []}
+    yield {"op": "leave_group", "group_id": q["groupId"], "members": members}, answer
+
+
+def _partition_errors(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": t["name"],
+            "partition": p["partitionIndex"],
+            "error": _name(p["errorCode"]),
+        }
+        for t in topics
+        for p in t["partitions"]
+    ]
+
+
+def _commit(e: Exchange, groups: Groups) -> Iterator[Step]:
+    q = e.request
+    retention_ms = q.get("retentionTimeMs", -1)
+    offsets = []
+    for t in q["topics"]:
+        for p in t["partitions"]:
+            expire_ms = None if retention_ms == -1 else retention_ms  # from when it is handled
+            offsets.append(
+                _given(
+                    topic=t["name"],
+                    partition=p["partitionIndex"],
+                    offset=p["committedOffset"],
+                    leader_epoch=p.get("committedLeaderEpoch"),
+                    metadata=p.get("committedMetadata"),
+                    expire_timestamp=expire_ms,
+                )
+            )
+    event = _given(
+        op="offset_commit" if e.api == "OFFSET_COMMIT" else "txn_offset_commit",
+        group_id=q["groupId"],
+        generation_id=q.get("generationIdOrMemberEpoch", q.get("generationId")),
+        member_id=q.get("memberId"),
+        group_instance_id=q.get("groupInstanceId"),
+        producer_id=q.get("producerId"),
+        producer_epoch=q.get("producerEpoch"),
+        offsets=offsets,
+    )
+    yield event, {"error": "NONE", "partitions": _partition_errors(e.response["topics"])}
+
+
+def _markers(e: Exchange, groups: Groups) -> Iterator[Step]:
+    written = {  # the response's order is that of a hash map
+        marker["producerId"]
+        for marker in e.response["markers"]
+        for topic in marker["topics"]
+        for partition in topic["partitions"]
+        if topic["name"] == "__consumer_offsets" and not partition["errorCode"]
+    }
+    for marker in e.request["markers"]:
+        if marker["producerId"] in written:
+            yield (
+                {
+                    "op": "end_txn",
+                    "producer_id": marker["producerId"],
+                    "committed": marker["transactionResult"],
+                },
+                None,
+            )
+
+
+def _fetch(e: Exchange, groups: Groups) -> Iterator[Step]:
+    q, r = e.request, e.response
+    asked = q.get("groups", [q])
+    told = r.get("groups", [r])
+    for group, answer in zip(asked, told, strict=True):
+        topics = group.get("topics")
+        event = _given(
+            op="offset_fetch",
+            group_id=group["groupId"],
+            require_stable=q.get("requireStable"),
+            topics=None
+            if topics is None
+            else [{"topic": t["name"], "partitions": t["partitionIndexes"]} for t in topics],
+        )
+        partitions = [
+            {
+                "topic": t["name"],
+                "partition": p["partitionIndex"],
+                "offset": p["committedOffset"],
+                "leader_epoch": p.get("committedLeaderEpoch", -1),
+                "metadata": p.get("metadata") or "",
+                "error": _name(p["errorCode"]),
+            }
+            for t in answer["topics"]
+            for p in t["partitions"]
+        ]
+        yield event, {"error": _name(answer.get("errorCode")), "partitions": partitions}
+
+
+def _offset_delete(e: Exchange, groups: Groups) -> Iterator[Step]:
+    q = e.request
+    partitions = [
+        {"topic": t["name"], "partition": p["partitionIndex"]}
+        for t in q["topics"]
+        for p in t["partitions"]
+    ]
+    yield (
+        {"op": "offset_delete", "group_id": q["groupId"], "partitions": partitions},
+        {
+            "error": _name(e.response["errorCode"]),
+            "partitions": _partition_errors(e.response["topics"]),
+        },
+    )
+
+
+def _describe(e: Exchange, groups: Groups) -> Iterator[Step]:
+    for g in e.response["groups"]:
+        members = [
+            {
+                "member_id": m["memberId"],
+                "group_instance_id": m.get("groupInstanceId"),
+                "client_id": m["clientId"],
+                "client_host": m["clientHost"],
+                "metadata": m["memberMetadata"],
+                "assignment": m["memberAssignment"],
+            }
+            for m in g["members"]
+        ]
+        yield (
+            {"op": "describe_group", "group_id": g["groupId"]},
+            {
+                "error": _name(g["errorCode"]),
+                "state": g["groupState"],
+                "protocol_type": g["protocolType"],
+                "protocol_name": g["protocolData"],
+                "members": members,
+            },
+        )
+
+
+def _list(e: Exchange, groups: Groups) -> Iterator[Step]:
+    listed = [
+        {
+            "group_id": g["groupId"],
+            "protocol_type": g["protocolType"],
+            "state": g.get("groupState"),
+        }
+        for g in e.response["groups"]
+    ]
+    states = e.request.get("statesFilter") or []
+    yield (
+        {"op": "list_groups", "states": states},
+        {"error": _name(e.response["errorCode"]), "groups": listed},
+    )
+
+
+def _delete(e: Exchange, groups: Groups) -> Iterator[Step]:
+    results = [
+        {"group_id": g["groupId"], "error": _name(g["errorCode"])} for g in e.response["results"]
+    ]
+    yield (
+        {"op": "delete_groups", "group_ids": e.request["groupsNames"]},
+        {"error": "NONE", "groups": results},
+    )
+
+
+READERS: dict[str, Callable[[Exchange, Groups], Iterator[Step]]] = {
+    "JOIN_GROUP": _join,
+    "SYNC_GROUP": _sync,
+    "HEARTBEAT": _heartbeat,
+    "LEAVE_GROUP": _leave,
+    "OFFSET_COMMIT": _commit,
+    "TXN_OFFSET_COMMIT": _commit,
+    "WRITE_TXN_MARKERS": _markers,
+    "OFFSET_FETCH": _fetch,
+    "OFFSET_DELETE": _offset_delete,
+    "DESCRIBE_GROUPS": _describe,
+    "LIST_GROUPS": _list,
+    "DELETE_GROUPS": _delete,
+}

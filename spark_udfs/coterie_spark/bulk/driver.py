@@ -1,0 +1,296 @@
+"""Replay a log on Spark: the driver plans, workers read and scan, only partial states move.
+
+    plan pieces -> scan (one row a chunk of a state) -> shuffle by partition, sort by place
+    -> merge in log order -> products as bytes, persisted -> one DataFrame a table
+
+Memory of a worker grows with the keys of one partition, not with its records. The shuffle moves
+one state for each task and partition. Scan and merge run once, when ``replay`` is called; the
+tables are then decoded from what is persisted.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from coterie.arguments import whole
+from coterie.errors import CoterieError, FaultFound
+from coterie.log.folders import Listing, Segment, find_segments
+from coterie.replay.engine import Read, Summary, fault_line, summarize
+from coterie.state.partial import ScanOptions
+from coterie.state.schemas import SCHEMAS
+from coterie.times import parse_time
+from coterie_spark.bulk import merging, plan, scanning
+from coterie_spark.bulk.arrow import spark_schema
+from coterie_spark.bulk.hadoop import find_hadoop_segments, is_url, scan_by_hadoop
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
+ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+class Replay(Mapping[str, "DataFrame"]):
+    """The tables of a replay, by name or as attributes, backed by what is persisted.
+
+    Attributes
+    ----------
+    groups, members, offsets, generations, faults, commits : DataFrame
+        As ``coterie replay`` writes them; ``commits`` only with history.
+    summary : Summary
+        What was read and found, in numbers.
+    notes : tuple of str
+        What the source does not let anyone settle, in words; empty for segments.
+    """
+
+    def __init__(
+        self,
+        products: DataFrame,
+        summary: Summary,
+        names: Iterable[str],
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.products = products
+        self.summary = summary
+        self.notes = notes
+        self._tables = {name: table_of(products, name) for name in names}
+
+    def __getitem__(self, name: str) -> DataFrame:
+        return self._tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def __getattr__(self, name: str) -> DataFrame:
+        tables: dict[str, DataFrame] = self.__dict__.get("_tables", {})
+        if name not in tables:
+            raise AttributeError(name)
+        return tables[name]
+
+    def leave_open(self, table: str, column: str) -> None:
+        """Make a column null: its source does not tell."""
+        from pyspark.sql import functions as f
+
+        frame = self._tables[table]
+        kind = frame.schema[column].dataType
+        self._tables[table] = frame.withColumn(column, f.lit(None).cast(kind))
+
+    def unpersist(self) -> None:
+        """Let what is persisted go: asked again, a table is replayed from the log."""
+        self.products.unpersist()
+
+
+def table_of(products: DataFrame, name: str) -> DataFrame:
+    """Return a table out of the products of a merge."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = spark_schema(SCHEMAS[name]())
+    bodies = products.where(products["name"] == name).select("body")
+    return bodies.mapInArrow(merging.table_worker(schema), from_arrow_schema(schema))
+
+
+def replay(
+    spark: SparkSession,
+    paths: Paths,
+    at: int | str | datetime | None = None,
+    history: bool = False,
+    on_fault: str = "skip",
+    groups: Iterable[str] | None = None,
+) -> Replay:
+    """Replay a log and return its tables as DataFrames, rows as ``coterie replay`` gives them.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Its workers need coterie installed, and reach plain paths by the same absolute names.
+    paths
+        Folders that hold ``__consumer_offsets-N`` folders, such folders, or segment files. Plain
+        paths are read by the workers themselves. URLs (``s3a://``, ``hdfs://``, ``file:``) are
+        listed by the driver's Hadoop file system and read by Spark's ``binaryFile``: each
+        segment is then one piece, of less than 2 GiB.
+    at
+        State as of this time: epoch ms, ISO 8601 with zone, or a datetime with zone.
+    history : bool
+        Give ``commits`` too: every commit. A task then holds the commits of what it scans.
+    on_fault : str
+        ``skip``, ``recover``, ``load`` or ``stop``, as for ``coterie replay``.
+    groups
+        Keep only these groups.
+
+    Raises
+    ------
+    CoterieError
+        A path leads to no log, a worker cannot read a segment, or a fault under ``stop``.
+    """
+    options = options_of(at, history, on_fault, groups)
+    products, summary = run(spark, paths, options)
+    return Replay(products, summary, table_names(options))
+
+
+def table_names(options: ScanOptions) -> list[str]:
+    """Return the names of the tables that a replay gives."""
+    return [name for name in SCHEMAS if options.history or name != "commits"]
+
+
+def options_of(
+    at: int | str | datetime | None, history: bool, on_fault: str, groups: Iterable[str] | None
+) -> ScanOptions:
+    """Return the options of a scan, checked."""
+    if isinstance(groups, str):
+        groups = [groups]
+    options = ScanOptions(
+        on_fault=on_fault,
+        at_ms=time_ms(at),
+        groups=None if groups is None else frozenset(groups),
+        history=history,
+    )
+    try:
+        options.new_fold()
+    except ValueError as error:
+        raise CoterieError(str(error)) from None
+    return options
+
+
+def time_ms(at: int | str | datetime | None) -> int | None:
+    """Return a time in epoch ms."""
+    if at is None:
+        return None
+    if not isinstance(at, datetime | str):
+        return whole(at, "at")
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise CoterieError(f"{at} has no time zone: give a datetime with tzinfo")
+        at = at.isoformat(timespec="milliseconds")
+    try:
+        return parse_time(at)
+    except ValueError as error:
+        raise CoterieError(str(error)) from None
+
+
+def run(
+    spark: SparkSession, paths: Paths, options: ScanOptions, form: str = "parquet"
+) -> tuple[DataFrame, Summary]:
+    """Scan and merge a log; return its products (see ``coterie_spark.bulk.merging``), persisted."""
+    listing = listing_of_paths(spark, paths)
+    cores = max(spark.sparkContext.defaultParallelism, 1)
+    count = min(len(listing.partitions()), plan.TASKS_PER_CORE * cores)
+    if is_url(listing.segments[0].path):
+        states = scan_by_hadoop(spark, listing.segments, options)
+    else:
+        cuts = cut_on_workers(spark, listing.segments, cores)
+        tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores)
+        numbers = spark.range(0, len(tasks), 1, len(tasks))
+        states = numbers.mapInArrow(
+            scanning.scan_worker(tasks, options, reader()), scanning.STATE_DDL
+        )
+        count = min(count, len(tasks))
+    return settle(spark, merge(states, count, form), listing.passed_over)
+
+
+def reader() -> scanning.Reader:
+    """Return what reads segments by paths that start where this process is."""
+    return partial(scanning.bytes_of, os.getcwd())
+
+
+def listing_of_paths(spark: SparkSession, paths: Paths) -> Listing:
+    """Return the segments that paths, or URLs, lead to."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    names = [os.fspath(path) for path in given]
+    if not names:
+        raise CoterieError("no path to replay")
+    urls = [is_url(name) for name in names]
+    if all(urls):
+        return find_hadoop_segments(spark, names)
+    if any(urls):
+        raise CoterieError("give either plain paths or URLs: put file: before the plain ones")
+    return find_segments(names)
+
+
+def cut_on_workers(
+    spark: SparkSession, segments: tuple[Segment, ...], cores: int
+) -> dict[int, list[plan.Cut]]:
+    """Have segments that are too big for one piece cut by the workers, who look at headers."""
+    max_bytes = plan.piece_bytes(segments, cores)
+    big = [i for i, s in enumerate(segments) if s.size > max_bytes and s.compression is None]
+    if not big:
+        return {}
+    chosen = [segments[index] for index in big]
+    numbers = spark.range(0, len(big), 1, min(len(big), plan.TASKS_PER_CORE * cores))
+    work = scanning.cut_worker(chosen, max_bytes, reader())
+    cuts: dict[int, list[plan.Cut]] = {}
+    for row in numbers.mapInArrow(work, scanning.CUT_DDL).collect():
+        if row.error is not None:
+            raise CoterieError(row.error)
+        cuts.setdefault(big[row.segment], []).append((row.start, row.stop, row.expected))
+    return {index: sorted(found) for index, found in cuts.items()}
+
+
+def merge(states: DataFrame, tasks: int, form: str) -> DataFrame:
+    """Merge states by partition in order of their place into products, persisted when run."""
+    from pyspark import StorageLevel
+
+    by_place = states.repartition(tasks, "partition").sortWithinPartitions(
+        "partition", "number", "chunk"
+    )
+    merged = by_place.mapInArrow(merging.merge_worker(form), merging.PRODUCT_DDL)
+    return merged.persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def settle(
+    spark: SparkSession,
+    products: DataFrame,
+    passed_over: tuple[str, ...] = (),
+    rows_per_batch: int = 1,
+) -> tuple[DataFrame, Summary]:
+    """Run scan and merge, and say what was read.
+
+    Raises
+    ------
+    CoterieError
+        What a worker could not read, or the first fault under ``on_fault="stop"``.
+    """
+    try:
+        with bounded_batches(spark, rows_per_batch):
+            about = products.where(products["name"].isin(merging.ABOUT, merging.ERROR))
+            rows = about.select("name", "body").collect()
+        errors = sorted(bytes(row.body).decode() for row in rows if row.name == merging.ERROR)
+        if errors:
+            raise CoterieError(errors[0])
+        told = [pickle.loads(bytes(row.body)) for row in rows]
+        told.sort(key=lambda one: -1 if one[0] is None else one[0])
+        for _, read, _, stopped in told:
+            if stopped:
+                place = fault_line(read.faults[0])
+                raise FaultFound(f"{place}; stopped (--on-fault skip goes on)")
+    except BaseException:
+        products.unpersist()
+        raise
+    partitions: dict[int | None, Read] = {number: read for number, read, _, _ in told}
+    groups = sum(count for _, _, count, _ in told)
+    return products, summarize(partitions, groups, passed_over)
+
+
+@contextmanager
+def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Bound Arrow batches to so many rows where Spark does not bound their bytes (before 4.1)."""
+    try:
+        spark.conf.get(BYTES_PER_BATCH)
+    except Exception:  # Spark does not know it; what is raised depends on its version
+        before = spark.conf.get(ROWS_PER_BATCH) or "10000"
+        spark.conf.set(ROWS_PER_BATCH, str(rows))
+        try:
+            yield
+        finally:
+            spark.conf.set(ROWS_PER_BATCH, before)
+    else:
+        yield

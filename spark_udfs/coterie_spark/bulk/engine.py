@@ -1,0 +1,243 @@
+"""The engine ``spark`` of ``coterie replay``: a session of its own, tables written by the workers.
+
+Each table becomes a folder ``NAME.parquet`` of parts; on a cluster the output has to lie where
+every worker can write. Nothing of Spark reaches the terminal: what fails is said in one line.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace as with_changes
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from coterie.errors import CoterieError
+from coterie.replay.engine import Progress, ReplayRequest, Summary
+from coterie.state.document import write_document
+from coterie.state.partial import PartialState
+from coterie_spark.bulk import merging, writing
+from coterie_spark.bulk.driver import bounded_batches, listing_of_paths, run, table_names
+from coterie_spark.session import local_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
+LOOK_EVERY_S = 0.2
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def replay(request: ReplayRequest, progress: Progress) -> Summary:
+    """Replay a log into the files of ``request.out``. See ``coterie.replay.engine``."""
+    with session_of_command(request.master, progress) as spark:
+        return replay_in(spark, request, progress)
+
+
+@contextmanager
+def session_of_command(master: str | None, progress: Progress) -> Iterator[SparkSession]:
+    """Give a command its session, and stop it afterwards if it was not there before.
+
+    Raises
+    ------
+    CoterieError
+        Whatever fails in Spark meanwhile, in one line.
+    """
+    from pyspark.sql import SparkSession
+
+    progress.stage("starting Spark")
+    is_ours = SparkSession.getActiveSession() is None
+    with one_line_errors():
+        with spark_says_nothing(), heard_afterwards():
+            spark = local_session(master or "local[*]")
+        try:
+            yield spark
+        finally:
+            if is_ours:
+                with suppress(Exception):
+                    spark.stop()
+
+
+def replay_in(spark: SparkSession, request: ReplayRequest, progress: Progress) -> Summary:
+    """Replay in a session."""
+    listing = listing_of_paths(spark, request.paths)
+    size = sum(segment.size for segment in listing.segments)
+    progress.total(size)
+    progress.stage("reading")
+    told = Told(spark, size, progress)
+    products, summary = told.of(lambda: run(spark, request.paths, request.options, request.format))
+    progress.stage("writing")
+    if request.format == "json":
+        return with_changes(summary, groups=write_json(products, request))
+    names = table_names(request.options)
+    told.of(lambda: write_tables(spark, products, names, request.out))
+    return summary
+
+
+def write_tables(spark: SparkSession, products: DataFrame, names: list[str], out: Path) -> None:
+    """Have the workers write each table as a folder of Parquet parts."""
+    for name in names:
+        writing.table_folder(out, name).mkdir()
+    rows = products.where(products["name"].isin(names)).select("name", "body")
+    work = writing.write_worker(str(out.absolute()))
+    with bounded_batches(spark, 64):
+        failures = rows.mapInArrow(work, writing.WRITTEN_DDL).collect()
+    for failure in failures:
+        raise OSError(failure.errno, failure.error, failure.file)
+    for name in names:
+        writing.write_missing(out, name)
+
+
+def write_json(products: DataFrame, request: ReplayRequest) -> int:
+    """Write ``groups.json`` (and commits line by line), which takes the state into this process."""
+    rows = products.where(products["name"].isin(merging.STATE, merging.LINES))
+    state = PartialState(request.options)
+    chunks: dict[int | None, list[tuple[int, bytes]]] = {}
+    with (request.out / "commits.jsonl").open("wb") as lines:
+        for row in rows.orderBy("partition", "part").toLocalIterator():
+            if row.name == merging.LINES:
+                lines.write(row.body)
+            else:
+                chunks.setdefault(row.partition, []).append((row.part, bytes(row.body)))
+    if not request.options.history:
+        (request.out / "commits.jsonl").unlink()
+    for parts in chunks.values():
+        state.absorb(PartialState.from_bytes(b"".join(body for _, body in sorted(parts))))
+    return write_document(state, request.out / "groups.json")
+
+
+class Told:
+    """Runs jobs in another thread, so that progress is told and an interruption is heard."""
+
+    def __init__(self, spark: SparkSession, size_bytes: int, progress: Progress) -> None:
+        self.context = spark.sparkContext
+        self.size_bytes = size_bytes
+        self.progress = progress
+        self.told_bytes = 0
+
+    def of(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` gives; an interruption of this thread ends its jobs."""
+        results: list[T] = []
+        failures: list[BaseException] = []
+
+        def job() -> None:
+            try:
+                results.append(work())
+            except BaseException as failure:
+                failures.append(failure)
+
+        thread = threading.Thread(target=job, daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(LOOK_EVERY_S)
+                self.tell()
+        except BaseException:
+            with suppress(Exception):
+                self.context.cancelAllJobs()
+            thread.join(5.0)
+            raise
+        if failures:
+            raise failures[0]
+        return results[0]
+
+    def tell(self) -> None:
+        """Say how far the first stage that runs is, as a share of the bytes."""
+        tracker = self.context.statusTracker()
+        for stage in tracker.getActiveStageIds():
+            info = tracker.getStageInfo(stage)
+            if info is not None and info.numTasks:
+                done = self.size_bytes * info.numCompletedTasks // info.numTasks
+                self.progress.advance(max(done - self.told_bytes, 0))
+                self.told_bytes = max(done, self.told_bytes)
+                return
+
+
+@contextmanager
+def heard_afterwards() -> Iterator[None]:
+    """Hear the first signal when the block has ended; the second at once.
+
+    A JVM whose start is interrupted loses the file in which it tells its port, and then stays for
+    good. And Spark puts a handler of its own in place, which asks the JVM first: that fails where
+    a request is under way, so the one that was there comes back.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        if heard:
+            raise KeyboardInterrupt
+        heard.append(number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # who ignores a signal goes on doing so
+            signal.signal(number, hear)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if heard:
+        signal.raise_signal(heard[0])
+
+
+@contextmanager
+def spark_says_nothing() -> Iterator[None]:
+    """Let the JVM that is started here have no terminal: it warns of what nobody can change.
+
+    If it does not start, what it said is the reason, and the last line is kept.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except CoterieError:
+            raise
+        except Exception as error:
+            said.seek(0)
+            lines = said.read().decode(errors="replace").splitlines()
+            is_java = hasattr(error, "java_exception")  # else there is no JVM, or one that died
+            why = reason(error) if is_java or not lines else lines[-1].strip()
+            raise CoterieError(f"Spark did not start: {why}") from error
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn what Spark raises into one line; coterie's own errors are one already."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        why = reason(error)
+        if any(os.strerror(code) in why for code in FULL):
+            why += "; free some space, or name another folder for it in SPARK_LOCAL_DIRS"
+        raise CoterieError(f"Spark failed: {why}") from error
+
+
+def reason(error: BaseException) -> str:
+    """Return the innermost thing that is known of a failure of Spark's."""
+    text = str(error)
+    cause: Any = getattr(error, "java_exception", None)
+    while cause is not None:
+        text = str(cause.toString())
+        cause = cause.getCause()
+    said = [line.strip() for line in text.splitlines() if line.strip()]
+    python = [line for line in said if "Error: " in line and not line.startswith("File ")]
+    return (python or said or [type(error).__name__])[-1 if python else 0]

@@ -1,0 +1,165 @@
+"""Logs that only Hadoop's file systems reach: listed by the driver, read by ``binaryFile``.
+
+Object stores and HDFS (``s3a://``, ``hdfs://``, ``file:``). The bytes of a segment go through the
+JVM to the worker, so each segment is one piece of less than 2 GiB. A folder that begins with
+``_`` is hidden to Spark's own listing, so files are named one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from coterie.errors import CoterieError, LogError
+from coterie.log.folders import (
+    ASIDE_FILE,
+    ASIDE_FOLDER,
+    ASK_FOR,
+    OFFSET_NAME,
+    PARTITION_FOLDER,
+    SEGMENT_FILE,
+    TOPIC,
+    Listing,
+    Segment,
+    inflate,
+    listing_of,
+)
+from coterie.state.partial import PartialState, ScanOptions
+from coterie_spark.bulk import plan, scanning
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+GLOB = re.compile(r"[\\{}\[\]*?]")  # what Spark would take for a pattern
+
+
+def is_url(path: str) -> bool:
+    """Whether a path names a file system of Hadoop's."""
+    return URL.match(path) is not None
+
+
+def find_hadoop_segments(spark: SparkSession, urls: Iterable[str]) -> Listing:
+    """Return the segments that URLs lead to, by the rules of ``coterie.log.folders``.
+
+    Raises
+    ------
+    LogError
+        As ``find_segments``, or the driver's Hadoop cannot open the file system.
+    """
+    found: dict[str, Segment] = {}
+    aside: list[str] = []
+    for url in urls:
+        for segment in _walk(_Driver(spark), url, aside):
+            found.setdefault(segment.path, segment)
+    return listing_of(found.values(), aside)
+
+
+class _Driver:
+    """Hadoop's file systems, as the driver's JVM opens them."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = getattr(spark, "_jvm", None)
+        if self._jvm is None:
+            raise CoterieError("URLs need a session with its own JVM, not Spark Connect")
+        self._conf = spark._jsc.hadoopConfiguration()
+
+    def list(self, url: str) -> tuple[bool, list[tuple[str, str, bool, int]]]:
+        """Whether ``url`` is a folder; and (path, name, is a folder, bytes) of what it holds."""
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            path = self._jvm.org.apache.hadoop.fs.Path(url)
+            system = path.getFileSystem(self._conf)
+            status = system.getFileStatus(path)
+            found = system.listStatus(path) if status.isDirectory() else [status]
+            rows = [
+                (s.getPath().toString(), s.getPath().getName(), s.isDirectory(), s.getLen())
+                for s in found
+            ]
+            return status.isDirectory(), sorted(rows)
+        except Py4JJavaError as error:
+            said = str(error.java_exception.toString()).splitlines()[0]
+            if "FileNotFoundException" in said:
+                raise LogError(f"{url}: no such file or folder; {ASK_FOR}") from None
+            raise LogError(f"{url}: cannot be read through Hadoop: {said}") from None
+
+
+def _walk(driver: _Driver, url: str, aside: list[str]) -> Iterator[Segment]:
+    is_folder, entries = driver.list(url)
+    name = url.rstrip("/").rpartition("/")[2]
+    if not is_folder:
+        path, name, _, size = entries[0]
+        if not SEGMENT_FILE.fullmatch(name):
+            raise LogError(f"{url}: not a log segment; {ASK_FOR}")
+        yield _segment(path, size)
+        return
+    if PARTITION_FOLDER.fullmatch(name):
+        yield from _folder(entries, aside)
+        return
+    folders = [path for path, name, folder, _ in entries if folder and _is_partition(name)]
+    aside.extend(path for path, name, _, _ in entries if ASIDE_FOLDER.fullmatch(name))
+    if not folders:
+        raise LogError(f"{url}: no {TOPIC}-N folder in it; {ASK_FOR}")
+    for folder in folders:
+        yield from _folder(driver.list(folder)[1], aside)
+
+
+def _is_partition(name: str) -> bool:
+    return PARTITION_FOLDER.fullmatch(name) is not None
+
+
+def _folder(entries: list[tuple[str, str, bool, int]], aside: list[str]) -> Iterator[Segment]:
+    for path, name, is_folder, size in entries:
+        if name.endswith(ASIDE_FILE):
+            aside.append(path)
+        elif SEGMENT_FILE.fullmatch(name) and not is_folder:
+            yield _segment(path, size)
+
+
+def _segment(path: str, size: int) -> Segment:
+    """Return the segment that a path names, its partition from the folder's name."""
+    _, folder, name = path.rsplit("/", 2)
+    match, inside = SEGMENT_FILE.fullmatch(name), PARTITION_FOLDER.fullmatch(folder)
+    assert match
+    base = int(match[1]) if OFFSET_NAME.fullmatch(match[1]) else None
+    return Segment(path, int(inside[1]) if inside else None, base, size, match[2])
+
+
+def scan_by_hadoop(
+    spark: SparkSession, segments: tuple[Segment, ...], options: ScanOptions
+) -> DataFrame:
+    """Scan segments whose bytes Spark reads: one state a segment, as rows of ``STATE_DDL``."""
+    pieces = plan.pieces_of(segments, {})
+    full = {piece.segment.path: piece for piece in pieces if piece.segment.size}
+    states = []
+    if full:
+        paths = [GLOB.sub(r"\\\g<0>", path) for path in full]
+        files = spark.read.format("binaryFile").load(paths).select("path", "content")
+        states.append(files.mapInArrow(content_worker(full, options), scanning.STATE_DDL))
+    empty = [[piece] for piece in pieces if not piece.segment.size]
+    if empty:  # Spark plans no read of a file without bytes
+        work = scanning.scan_worker([empty], options, scanning.no_bytes)
+        states.append(spark.range(0, 1, 1, 1).mapInArrow(work, scanning.STATE_DDL))
+    return states[0] if len(states) == 1 else states[0].unionAll(states[1])
+
+
+def content_worker(pieces: dict[str, plan.Piece], options: ScanOptions) -> scanning.Worker:
+    """Return what scans segments that come as columns ``path`` and ``content``."""
+
+    def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for path, content in zip(batch.column(0), batch.column(1), strict=True):
+                piece = pieces[path.as_py()]
+                where = piece.segment.partition, piece.number
+                try:
+                    data = memoryview(inflate(content.as_py(), piece.segment))
+                    state = PartialState(options)
+                    state.fold(where[0]).scan(data, file=piece.segment.path)
+                    yield from scanning.state_batches(*where, state)
+                except CoterieError as error:
+                    yield scanning.error_batch(*where, error)
+
+    return work

@@ -1,0 +1,170 @@
+"""What workers do next: merge the states of a partition in log order, and give its products.
+
+The states of a partition come sorted by their place in the log, so one merged state and one piece
+are in memory; commits of the history leave as they are decided. A *product* is a row of bytes: a
+table's rows as an Arrow stream, the state itself, lines of text, or what is known of the
+partition. So the shuffled states are merged once, whatever is then asked of them.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from coterie.replay.engine import Read
+from coterie.state.document import commit_lines
+from coterie.state.history import CommitHistory
+from coterie.state.partial import PartialState
+from coterie_spark.bulk.arrow import to_spark
+from coterie_spark.bulk.scanning import CHUNK_BYTES, Batches, Worker, rows_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PRODUCT_DDL = "partition int, name string, part int, body binary"
+ABOUT, ERROR = "-about", "-error"  # beside the tables, whose names have no dash
+STATE, LINES = "-state", "-lines"  # of format json
+
+
+def merge_worker(form: str) -> Worker:
+    """Return what merges states and gives products: tables (``parquet``), or state and lines."""
+
+    def work(batches: Batches) -> Iterator[pa.RecordBatch]:
+        merging: Merging | None = None
+        for partition, error, body in states_in(batches):
+            if error is not None:
+                yield product(partition, ERROR, 0, error.encode())
+                continue
+            if merging is None or merging.partition != partition:
+                if merging is not None:
+                    yield from merging.finish()
+                merging = Merging(partition, form)
+            yield from merging.add(PartialState.from_bytes(body))
+        if merging is not None:
+            yield from merging.finish()
+
+    return work
+
+
+def states_in(batches: Batches) -> Iterator[tuple[int | None, str | None, bytes]]:
+    """Put rows that come in order together again: (partition, error, the state's bytes)."""
+    chunks: list[bytes] = []
+    for batch in batches:
+        for row in batch.to_pylist():
+            if row["error"] is None:
+                chunks.append(row["body"])
+            if row["last"]:
+                yield row["partition"], row["error"], b"".join(chunks)
+                chunks = []
+
+
+class Merging:
+    """The merged state of one partition, as its pieces come."""
+
+    def __init__(self, partition: int | None, form: str) -> None:
+        self.partition = partition
+        self.form = form
+        self.state: PartialState | None = None
+        self.commits = CommitHistory(partition)
+        self.parts: dict[str, int] = {}
+
+    def add(self, later: PartialState) -> Iterator[pa.RecordBatch]:
+        """Go on with the next piece, unless a fault has ended the partition's log."""
+        if self.state is None:
+            self.state = later
+        else:
+            fold = self.state.partitions[self.partition]
+            if fold.failed or fold.cut or fold.stopped:
+                return
+            self.state.absorb(later)
+        fold = self.state.partitions[self.partition]
+        if fold.history:
+            yield from self.put_commits(self.commits.feed(fold.history))
+            fold.history.clear()
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield what the whole of the partition says."""
+        from coterie.state.tables import faults_table, fold_tables
+
+        assert self.state is not None  # made by the first piece
+        yield from self.put_commits(self.commits.finish())
+        fold = self.state.partitions[self.partition]
+        groups = 0
+        if self.form == "json":
+            body = memoryview(self.state.to_bytes())
+            for start in range(0, len(body), CHUNK_BYTES):
+                yield self.put(STATE, body[start : start + CHUNK_BYTES].tobytes())
+        else:
+            tables = {} if fold.failed else fold_tables(self.partition, fold)
+            tables["faults"] = faults_table(self.partition, fold.faults)
+            groups = tables["groups"].num_rows if tables.get("groups") else 0
+            for name, table in tables.items():
+                yield from self.put_table(name, table)
+        read = Read(join_pieces(fold.segments), dict(fold.unknown), list(fold.faults))
+        about = pickle.dumps((self.partition, read, groups, bool(fold.stopped)))
+        yield self.put(ABOUT, about)
+
+    def put(self, name: str, body: bytes | pa.Buffer) -> pa.RecordBatch:
+        """Return one row of ``PRODUCT_DDL``; rows of a name are numbered."""
+        part = self.parts[name] = self.parts.get(name, -1) + 1
+        return product(self.partition, name, part, body)
+
+    def put_commits(self, rows: list[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
+        """Yield decided commits."""
+        from coterie.state.tables import commits_table
+
+        if rows and self.form == "json":
+            yield self.put(LINES, "".join(commit_lines(rows)).encode())
+        elif rows:
+            yield from self.put_table("commits", commits_table(rows))
+
+    def put_table(self, name: str, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield a table's rows as Arrow streams of about ``CHUNK_BYTES``."""
+        import pyarrow as pa
+
+        rows = max(1, table.num_rows * CHUNK_BYTES // max(table.nbytes, 1))
+        for batch in table.to_batches(max_chunksize=rows):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as stream:
+                stream.write_batch(batch)
+            yield self.put(name, sink.getvalue())
+
+
+def product(partition: int | None, name: str, part: int, body: bytes | pa.Buffer) -> pa.RecordBatch:
+    """Return one row of ``PRODUCT_DDL``."""
+    import pyarrow as pa
+
+    kinds = {"partition": pa.int32(), "name": pa.string(), "part": pa.int32(), "body": pa.binary()}
+    return rows_of(pa.schema(kinds), (partition, name, part, memoryview(body)))
+
+
+def join_pieces(segments: list[list[Any]]) -> list[list[Any]]:
+    """Return ``PartitionFold.segments`` with neighbouring pieces of one file as one row."""
+    joined: list[list[Any]] = []
+    for row in segments:
+        before = joined[-1] if joined else None
+        if before is None or before[0] != row[0] or before[1] + before[2] != row[1]:
+            joined.append(list(row))
+            continue
+        if not before[3]:  # no batch so far
+            before[5], before[9] = row[5], row[9]
+        for count in (2, 3, 4):  # bytes, batches, records
+            before[count] += row[count]
+        before[6], before[7] = max(before[6], row[6]), max(before[7], row[7])
+        before[8] = before[8] or row[8]
+    return joined
+
+
+def table_worker(schema: pa.Schema) -> Worker:
+    """Return what turns products of a table into its rows, in the types that Spark takes."""
+
+    def work(batches: Batches) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for body in batch.column(0):
+                table = pa.ipc.open_stream(body.as_buffer()).read_all()
+                yield from to_spark(table, schema).to_batches()
+
+    return work

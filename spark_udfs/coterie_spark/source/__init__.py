@@ -1,0 +1,1 @@
+"""The data source ``consumer_offsets``: decoded records as a DataFrame."""

@@ -1,0 +1,137 @@
+"""The data source ``consumer_offsets``: a log's decoded records as a DataFrame.
+
+    coterie_spark.register(spark)
+    spark.read.format("consumer_offsets").load("/copy/of/the/log")
+
+One partition of the DataFrame is one segment, or a piece of a large one; workers read the bytes
+themselves. A schema given to the reader prunes columns: Spark's Python API offers no other way.
+The options ``partitions`` ("1,2") and ``group`` (a group id) leave out what is not wanted before
+it reaches Spark. Filters are not taken from Spark: as of 4.3 it keeps a reader, with what was
+pushed into it, for the next query on the same DataFrame, which then lacks rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from coterie.errors import CoterieError
+from coterie.log.folders import Segment, cut_points, find_segments, read_segment
+from coterie_spark.source.decoded import NAMES, RECORDS_DDL, record_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PIECE_BYTES = 128 << 20
+
+
+@dataclass
+class Piece(InputPartition):
+    """Whole batches of one segment; ``end`` None: to its end."""
+
+    segment: Segment
+    start: int = 0
+    end: int | None = None
+
+
+class ConsumerOffsetsSource(DataSource):
+    """Spark's face of the source; its options are ``path`` or ``paths`` (JSON, as Spark gives)."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "consumer_offsets"
+
+    def schema(self) -> str:
+        """Return every column; a schema given to the reader may name fewer."""
+        return RECORDS_DDL
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the columns that the schema names."""
+        unknown = [name for name in schema.names if name not in NAMES]
+        if unknown:
+            raise CoterieError(
+                f"consumer_offsets has no column {unknown[0]}; it has {', '.join(NAMES)}"
+            )
+        return ConsumerOffsetsReader(
+            self.paths(), tuple(schema.names), self.partitions(), self.options.get("group")
+        )
+
+    def paths(self) -> list[str]:
+        """Return the paths given to ``load``."""
+        if self.options.get("paths"):
+            found: list[str] = json.loads(self.options["paths"])
+            return found
+        if self.options.get("path"):
+            return [self.options["path"]]
+        raise CoterieError("consumer_offsets needs a path: give it to load(...)")
+
+    def partitions(self) -> frozenset[int] | None:
+        """Return the option ``partitions``."""
+        text = self.options.get("partitions")
+        try:
+            return None if text is None else frozenset(int(part) for part in text.split(","))
+        except ValueError as error:
+            raise CoterieError(f"partitions must be numbers like 0,7, not {text!r}") from error
+
+
+class ConsumerOffsetsReader(DataSourceReader):
+    """Plans pieces on the driver, reads them on the workers."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        names: tuple[str, ...],
+        wanted: frozenset[int] | None,
+        group: str | None,
+    ) -> None:
+        self.paths = list(paths)
+        self.names = names
+        self.wanted = wanted
+        self.group = group
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return one piece a segment, more for a large one that is not compressed as a file."""
+        pieces: list[InputPartition] = []
+        for segment in find_segments(self.paths).segments:
+            if self.wanted is None or segment.partition in self.wanted:
+                pieces.extend(pieces_of(segment))
+        return pieces
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one piece, as Arrow."""
+        import pyarrow.compute as pc
+
+        assert isinstance(partition, Piece)
+        segment = partition.segment
+        data = memoryview(read_segment(segment))[partition.start : partition.end]
+        names = self.names if self.group is None else (*self.names, "group_id")
+        for batch in record_batches(
+            data,
+            partition=segment.partition,
+            segment=segment.log_name,
+            position=partition.start,
+            names=list(dict.fromkeys(names)),
+        ):
+            if self.group is not None:
+                batch = batch.filter(pc.equal(batch.column("group_id"), self.group))
+            yield batch.select(list(self.names))
+
+
+def pieces_of(segment: Segment) -> list[Piece]:
+    """Cut a large segment at batch boundaries."""
+    if segment.compression is not None or segment.size <= PIECE_BYTES:
+        return [Piece(segment)]
+    points = cut_points(memoryview(read_segment(segment)), PIECE_BYTES)
+    return [Piece(segment, start, end) for start, end in itertools.pairwise(points)]
+
+
+def register(spark: Any) -> None:
+    """Make ``spark.read.format("consumer_offsets")`` known to a session."""
+    spark.dataSource.register(ConsumerOffsetsSource)

@@ -1,0 +1,343 @@
+"""Batches of a log segment and their records, magic 0 to 2. See ``batch.pyi``.
+
+Knows bytes; knows no groups, no files, no time. Cost: one look at each byte for the checksum and
+one for the records. A batch is read whole or not at all: what does not add up is a fault.
+Sources: DefaultRecordBatch, DefaultRecord, AbstractLegacyRecordBatch, LegacyRecord,
+FileLogInputStream, ByteBufferLogInputStream.
+"""
+cimport cython
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, realloc
+
+from coterie._core.codec.cursor cimport (
+    OK, Cursor, load_i16, load_i32, load_i64, read_bytes32, wrap_add, wrap_sub)
+from coterie._core.codec.record cimport record_v2
+
+from coterie._core.codec.compress import decompress
+from coterie.errors import CorruptData
+
+cdef extern from "crc32c.h" nogil:
+    uint32_t coterie_crc32c(const uint8_t* data, size_t size)
+
+cdef extern from "crc32.h" nogil:
+    uint32_t coterie_crc32(const uint8_t* data, size_t size)
+
+cdef enum:
+    LOG_OVERHEAD = 12            # offset and length
+    MAGIC_AT = 16
+    HEADER_UP_TO_MAGIC = 17
+    MIN_LENGTH = 14              # LegacyRecord.RECORD_OVERHEAD_V0
+    V0_HEADER = 26               # up to and with the two lengths of key and value
+    V1_HEADER = 34
+    GZIP = 1
+    ZSTD = 4
+
+KINDS = (None, "length", "tail", "magic", "crc", "codec", "records", "marker", "key", "value")
+
+
+cdef bint only_zeros(const uint8_t* at, int64_t size) noexcept nogil:
+    cdef int64_t i
+    for i in range(size):
+        if at[i]:
+            return False
+    return True
+
+
+cdef void read_header(Batch* batch) noexcept nogil:
+    """Fill the fields of a batch whose bytes are known to hold its header."""
+    cdef const uint8_t* at = batch.start
+    batch.base_offset = load_i64(at)
+    batch.magic = <int8_t>at[MAGIC_AT]
+    batch.producer_id = -1
+    batch.producer_epoch = -1
+    batch.base_sequence = -1
+    batch.leader_epoch = -1
+    batch.record_count = -1
+    batch.last_offset_delta = 0
+    batch.transactional = batch.control = batch.delete_horizon = False
+    if batch.magic == 2:
+        batch.leader_epoch = load_i32(at + 12)
+        batch.crc = <uint32_t>load_i32(at + 17)
+        batch.attributes = load_i16(at + 21)
+        batch.last_offset_delta = load_i32(at + 23)
+        batch.base_timestamp = load_i64(at + 27)
+        batch.max_timestamp = load_i64(at + 35)
+        batch.producer_id = load_i64(at + 43)
+        batch.producer_epoch = load_i16(at + 51)
+        batch.base_sequence = load_i32(at + 53)
+        batch.record_count = load_i32(at + 57)
+        batch.transactional = (batch.attributes & 0x10) != 0
+        batch.control = (batch.attributes & 0x20) != 0
+        batch.delete_horizon = (batch.attributes & 0x40) != 0
+    else:
+        batch.crc = <uint32_t>load_i32(at + 12)
+        batch.attributes = <int16_t>at[17]
+        batch.max_timestamp = load_i64(at + 18) if batch.magic == 1 else -1
+        batch.base_timestamp = batch.max_timestamp
+    batch.codec = batch.attributes & 7
+    batch.append_time = batch.magic > 0 and (batch.attributes & 8) != 0
+
+
+cdef Frame frame_batch(const uint8_t* data, int64_t size, int64_t at, Batch* batch) noexcept nogil:
+    """Say what stands at `at`. The header is filled for FRAME_BATCH; for the others `start`,
+    `position`, `size` (what to step over; the rest for FRAME_LENGTH and FRAME_TAIL) and, where
+    its bytes are there, `base_offset`."""
+    cdef int64_t rem = size - at
+    cdef int64_t length
+    cdef int magic
+    batch.position = at
+    batch.start = data + at
+    batch.size = rem
+    batch.base_offset = -1
+    if rem <= 0:
+        return FRAME_END
+    if rem >= 8:
+        batch.base_offset = load_i64(data + at)
+    if rem < HEADER_UP_TO_MAGIC:
+        return FRAME_TAIL
+    length = load_i32(data + at + 8)
+    if length < MIN_LENGTH or length > rem - LOG_OVERHEAD:
+        if length == 0 and only_zeros(data + at, rem):
+            return FRAME_TAIL
+        return FRAME_LENGTH
+    batch.size = LOG_OVERHEAD + length
+    magic = <int8_t>data[at + MAGIC_AT]
+    if magic < 0 or magic > 2:
+        return FRAME_MAGIC
+    if batch.size < (V2_HEADER if magic == 2 else V1_HEADER if magic == 1 else V0_HEADER):
+        return FRAME_SHORT
+    read_header(batch)
+    return FRAME_BATCH
+
+
+cdef Frame frame_as_loader(const uint8_t* data, int64_t size, int64_t at,
+                           Batch* batch) noexcept nogil:
+    """The same as the coordinator's loader sees it (ByteBufferLogInputStream): a partial batch
+    ends the segment quietly, and the magic is looked at before the rest is known to be there."""
+    cdef int64_t rem = size - at
+    cdef Frame frame
+    cdef int magic
+    if rem >= HEADER_UP_TO_MAGIC:
+        magic = <int8_t>data[at + MAGIC_AT]
+        if load_i32(data + at + 8) >= MIN_LENGTH and (magic < 0 or magic > 2):
+            frame_batch(data, size, at, batch)
+            return FRAME_MAGIC
+    frame = frame_batch(data, size, at, batch)
+    if frame == FRAME_TAIL:
+        # A header cut before its length ends the log; a length of zero is read as corrupt.
+        if rem < LOG_OVERHEAD:
+            return FRAME_END
+        return FRAME_TAIL if load_i32(data + at + 8) < MIN_LENGTH else FRAME_END
+    if frame == FRAME_LENGTH and MIN_LENGTH <= load_i32(data + at + 8) <= 2147483635:
+        return FRAME_END
+    return frame
+
+
+cdef Fault frame_to_fault(int frame) noexcept nogil:
+    """FRAME_SHORT has no checksum that could hold: Kafka's ensureValid reports both as one."""
+    if frame == FRAME_TAIL:
+        return FAULT_TAIL
+    if frame == FRAME_LENGTH:
+        return FAULT_LENGTH
+    return FAULT_MAGIC if frame == FRAME_MAGIC else FAULT_CRC
+
+
+cdef bint crc_holds(const Batch* batch) noexcept nogil:
+    if batch.magic == 2:
+        return coterie_crc32c(batch.start + 21, batch.size - 21) == batch.crc
+    return coterie_crc32(batch.start + 16, batch.size - 16) == batch.crc
+
+
+cdef bint unread_magic_holds(const Batch* batch) noexcept nogil:
+    """The checksum as LogSegment.recover takes it for a magic it does not know: above 2 as 2,
+    below 0 as legacy. `start` and `size` are those of a FRAME_MAGIC."""
+    cdef int magic = <int8_t>batch.start[MAGIC_AT]
+    if magic < 0:
+        return coterie_crc32(batch.start + 16, batch.size - 16) == (
+            <uint32_t>load_i32(batch.start + 12))
+    return batch.size >= V2_HEADER and coterie_crc32c(batch.start + 21, batch.size - 21) == (
+        <uint32_t>load_i32(batch.start + 17))
+
+
+cdef bint plausible_base(int fault, int64_t base_offset, int64_t expected) noexcept nogil:
+    """Whether the eight bytes of a base offset are one. Where the length is wrong, or cut, they
+    may be anything: they count if they go on from `expected` (-1: unknown) as offsets do."""
+    if fault != FAULT_LENGTH and fault != FAULT_TAIL:
+        return True
+    if expected < 0:
+        return fault == FAULT_LENGTH and base_offset >= 0
+    return base_offset >= expected and base_offset - expected <= 0x7FFFFFFF
+
+
+cdef Fault read_marker(const Record* record, int* kind) noexcept nogil:
+    """ControlRecordType.parse: int16 version, int16 type; versions above 0 read alike."""
+    if record.key_size < 4 or load_i16(record.key) < 0:
+        return FAULT_MARKER
+    kind[0] = load_i16(record.key + 2)
+    return NO_FAULT
+
+
+@cython.final
+cdef class Records:
+    """See ``batch.pxd``."""
+
+    def __dealloc__(self):
+        free(self.items)
+
+    cdef int reserve(self, Py_ssize_t count) except -1 nogil:
+        cdef Record* items
+        if count > self.capacity:
+            if count < 2 * self.capacity:
+                count = 2 * self.capacity
+            items = <Record*>realloc(self.items, count * sizeof(Record))
+            if items == NULL:
+                with gil:
+                    raise MemoryError
+            self.items = items
+            self.capacity = count
+        return 0
+
+    cdef int read(self, const Batch* batch) except -1:
+        """Fill `items` with the records of a framed batch, all of them or (at a fault) none."""
+        cdef int fault
+        cdef const uint8_t* at
+        cdef int64_t size
+        self.count = 0
+        self.held = None
+        self.inflated = False
+        if batch.codec > ZSTD or (batch.codec == ZSTD and batch.magic < 2):
+            self.detail = f"codec {batch.codec} is not one of magic {batch.magic}"
+            return FAULT_CODEC
+        try:
+            if batch.magic < 2:
+                fault = self.parse_single(batch) if batch.codec == 0 else self.parse_wrapper(batch)
+            else:
+                if batch.record_count == 0:     # an emptied batch; Kafka looks at no more of it
+                    return NO_FAULT
+                at, size = batch.start + V2_HEADER, batch.size - V2_HEADER
+                if batch.codec != 0:
+                    at = self.inflate(batch, at, size, &size)
+                fault = self.parse_v2(batch, at, at + size)
+        except CorruptData as error:
+            self.detail = str(error)
+            fault = FAULT_RECORDS
+        if fault != NO_FAULT:
+            self.count = 0
+        return fault
+
+    cdef const uint8_t* inflate(self, const Batch* batch, const uint8_t* at, int64_t size,
+                                int64_t* inflated) except? NULL:
+        cdef const uint8_t[::1] view
+        self.held = decompress(batch.codec, at[:size], batch.magic)
+        self.inflated = True
+        view = self.held
+        inflated[0] = view.shape[0]
+        return &view[0] if view.shape[0] else at
+
+    cdef int parse_v2(self, const Batch* batch, const uint8_t* at,
+                      const uint8_t* end) except -1 nogil:
+        cdef Cursor cur
+        cdef Py_ssize_t i
+        cdef int32_t count = batch.record_count
+        cur.at = at
+        cur.end = end
+        if count < 0 or count > (end - at) // MIN_RECORD_V2:
+            with gil:
+                self.detail = f"the batch says {count} records in {end - at} bytes"
+            return FAULT_RECORDS
+        self.reserve(count)
+        for i in range(count):
+            if record_v2(&cur, batch, &self.items[i]) != OK:
+                with gil:
+                    self.detail = f"record {i} of {count} does not fill its length"
+                return FAULT_RECORDS
+        if cur.at != cur.end:
+            with gil:
+                self.detail = f"{cur.end - cur.at} bytes are left after {count} records"
+            return FAULT_RECORDS
+        self.count = count
+        return NO_FAULT
+
+    cdef int parse_single(self, const Batch* batch) except -1 nogil:
+        """A legacy message that is its own batch."""
+        cdef int fault = self.parse_inner(batch.start, batch.start + batch.size)
+        if fault == NO_FAULT and self.count != 1:
+            with gil:
+                self.detail = "the message's key and value do not fit its length"
+            return FAULT_RECORDS
+        return fault
+
+    cdef int parse_wrapper(self, const Batch* batch) except -1:
+        """A compressed message set. Offsets follow the wrapper's magic (KAFKA-4298)."""
+        cdef Cursor cur
+        cdef const uint8_t* value
+        cdef int32_t size
+        cdef int64_t inflated, base, last
+        cdef Py_ssize_t i
+        cdef int fault
+        cur.at = batch.start + (26 if batch.magic == 1 else 18)
+        cur.end = batch.start + batch.size
+        if (read_bytes32(&cur, &value, &size) != OK or read_bytes32(&cur, &value, &size) != OK
+                or value == NULL):
+            self.detail = "the wrapper of a compressed message set has no value"
+            return FAULT_RECORDS
+        value = self.inflate(batch, value, size, &inflated)
+        fault = self.parse_inner(value, value + inflated)
+        if fault != NO_FAULT:
+            return fault
+        if self.count == 0:
+            self.detail = "a compressed message set without messages"
+            return FAULT_RECORDS
+        if batch.magic == 0:
+            return NO_FAULT
+        # Some producers leave the wrapper's offset 0: then the inner ones stand as they are.
+        base = 0
+        if batch.base_offset:
+            last = self.items[self.count - 1].offset
+            if batch.base_offset < last:       # their difference may wrap
+                self.detail = "the wrapper's offset is below its last message's"
+                return FAULT_RECORDS
+            base = wrap_sub(batch.base_offset, last)
+        for i in range(self.count):
+            self.items[i].offset = wrap_add(self.items[i].offset, base)
+            self.items[i].append_time = batch.append_time
+            if batch.append_time:
+                self.items[i].timestamp = batch.max_timestamp
+        return NO_FAULT
+
+    cdef int parse_inner(self, const uint8_t* at, const uint8_t* end) except -1 nogil:
+        """Messages one after another, codec 0; a partial last one is dropped."""
+        cdef Cursor cur
+        cdef Record* out
+        cdef int64_t size
+        cdef int magic
+        while end - at >= LOG_OVERHEAD:
+            size = load_i32(at + 8)
+            if size < MIN_LENGTH:
+                with gil:
+                    self.detail = f"a message of {size} bytes in a message set"
+                return FAULT_RECORDS
+            if size > end - at - LOG_OVERHEAD:
+                break
+            magic = <int8_t>at[MAGIC_AT]
+            if magic < 0 or magic > 1 or at[17] & 7:
+                with gil:
+                    self.detail = f"a message of magic {magic}, attributes {at[17]} in a set"
+                return FAULT_RECORDS
+            self.reserve(self.count + 1)
+            out = &self.items[self.count]
+            out.offset = load_i64(at)
+            out.append_time = magic == 1 and at[17] & 8
+            cur.at = at + (26 if magic == 1 else 18)
+            cur.end = at + LOG_OVERHEAD + size
+            out.timestamp = load_i64(at + 18) if magic == 1 and cur.end - at >= 26 else -1
+            out.header_count = out.headers_size = 0
+            out.headers = cur.end
+            if (cur.at > cur.end or read_bytes32(&cur, &out.key, &out.key_size) != OK
+                    or read_bytes32(&cur, &out.value, &out.value_size) != OK):
+                with gil:
+                    self.detail = "a message's key and value do not fit its length"
+                return FAULT_RECORDS
+            self.count += 1
+            at = cur.end
+        return NO_FAULT

@@ -1,0 +1,216 @@
+"""Record batches of magic 2 and message sets of magic 0 and 1, from records. See writer.pyi.
+
+The other direction of ``batch``, for tests, tools and the coordinator's own log. Writes what
+Kafka's MemoryRecordsBuilder writes, byte for byte where nothing is compressed. Knows nothing of
+keys and values. Cost: one list of parts, joined once.
+"""
+import struct
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from coterie._core.checks cimport (
+    bytes_of, flag_of, int32_of, int64_of, int64_or_none, items_of, whole, within)
+from coterie._core.codec.checksum cimport coterie_crc32, coterie_crc32c
+
+from coterie._core.codec.compress import compress
+from coterie.errors import ArgumentError, CoterieError, shown
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+cdef enum:
+    SUM_FROM = 21               # the sum of a v2 batch leaves out what the log sets later
+    APPEND_TIME = 0x08
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+    DELETE_HORIZON = 0x40
+    NO_HEADERS = 4              # a record of four parts has none
+
+
+cdef Py_ssize_t put_varint(uint8_t* at, int64_t value) noexcept nogil:
+    """Zigzag, ten bytes at most; gives how many were written."""
+    cdef uint64_t raw = (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
+    cdef Py_ssize_t size = 0
+    while raw > 0x7F:
+        at[size] = <uint8_t> (raw & 0x7F) | 0x80
+        raw >>= 7
+        size += 1
+    at[size] = <uint8_t> raw
+    return size + 1
+
+
+cdef bytes varint(int64_t value):
+    cdef uint8_t found[10]
+    cdef Py_ssize_t size = put_varint(found, value)
+    return found[:size]
+
+
+cdef Py_ssize_t length_of(bytes content) except? -1:
+    return -1 if content is None else len(content)
+
+
+cdef list rows_of(records):
+    """(offset, timestamp, key, value, headers) of each; the fields behind are not looked at."""
+    cdef list rows = []
+    for record in items_of(records, "records"):
+        if not isinstance(record, (tuple, list)) or len(record) < NO_HEADERS:
+            raise ArgumentError("a record must be (offset, timestamp, key, value), with headers "
+                                f"if it has some, not {shown(record)}")
+        rows.append((whole(record[0], "the offset of a record"),
+                     whole(record[1], "the timestamp of a record"),
+                     bytes_or_none(record[2], "the key of a record"),
+                     bytes_or_none(record[3], "the value of a record"),
+                     headers_of(record[NO_HEADERS]) if len(record) > NO_HEADERS else ()))
+    return rows
+
+
+cdef bytes bytes_or_none(object value, str name):
+    return None if value is None else bytes_of(value, name)
+
+
+cdef list headers_of(headers):
+    cdef list found = []
+    for header in () if headers is None else items_of(headers, "headers"):
+        if not isinstance(header, (tuple, list)) or len(header) != 2:
+            raise ArgumentError(f"a header must be (name, value), not {shown(header)}")
+        found.append((bytes_of(header[0], "the name of a header"),
+                      bytes_or_none(header[1], "the value of a header")))
+    return found
+
+
+cdef bytes join_headers(list headers):
+    cdef list parts = [varint(len(headers))]
+    cdef bytes name, value
+    for name, value in headers:
+        parts += (varint(len(name)), name, varint(length_of(value)), value or b"")
+    return b"".join(parts)
+
+
+cdef int add_record(list parts, tuple record, int64_t base_offset,
+                    int64_t base_timestamp) except -1:
+    """One record of magic 2, its length in front."""
+    cdef uint8_t head[32]       # attributes, then at most 10 + 5 + 5 bytes
+    cdef uint8_t value_length[10]
+    cdef bytes key = record[2], value = record[3]
+    cdef int32_t offset_delta = record[0] - base_offset
+    cdef int64_t timestamp_delta = record[1] - base_timestamp
+    cdef Py_ssize_t head_size = 1, value_size
+    cdef bytes headers = b"\x00"
+    if record[NO_HEADERS]:
+        headers = join_headers(record[NO_HEADERS])
+    head[0] = 0
+    head_size += put_varint(head + head_size, timestamp_delta)
+    head_size += put_varint(head + head_size, offset_delta)
+    head_size += put_varint(head + head_size, length_of(key))
+    value_size = put_varint(value_length, length_of(value))
+    key = key or b""
+    value = value or b""
+    parts += (varint(head_size + len(key) + value_size + len(value) + len(headers)),
+              head[:head_size], key, value_length[:value_size], value, headers)
+    return 0
+
+
+def encode_batch(records, base_offset=0, *, codec=0, producer_id=-1, producer_epoch=-1,
+                 base_sequence=-1, transactional=False, control=False, append_time_ms=None,
+                 delete_horizon_ms=None, base_timestamp_ms=None,
+                 max_timestamp_ms=None, last_offset_delta=None, leader_epoch=-1):
+    cdef list items = rows_of(records), parts = []
+    cdef int64_t first = int64_of(base_offset, "base_offset")
+    cdef int stream = within(codec, "codec", 0, 7), attributes = stream
+    append_time_ms = int64_or_none(append_time_ms, "append_time_ms")
+    base_timestamp_ms = int64_or_none(base_timestamp_ms, "base_timestamp_ms")
+    max_timestamp_ms = int64_or_none(max_timestamp_ms, "max_timestamp_ms")
+    last_offset_delta = int64_or_none(last_offset_delta, "last_offset_delta")
+    if flag_of(transactional, "transactional"):
+        attributes |= TRANSACTIONAL
+    if flag_of(control, "control"):
+        attributes |= CONTROL
+    if delete_horizon_ms is not None:
+        attributes |= DELETE_HORIZON
+        base_timestamp_ms = int64_of(delete_horizon_ms, "delete_horizon_ms")
+    elif base_timestamp_ms is None:
+        base_timestamp_ms = items[0][1] if items else -1
+    if append_time_ms is not None:
+        attributes |= APPEND_TIME
+        max_timestamp_ms = append_time_ms
+    elif max_timestamp_ms is None:
+        max_timestamp_ms = max([record[1] for record in items], default=-1)
+    if last_offset_delta is None:
+        last_offset_delta = items[len(items) - 1][0] - first if items else 0
+    numbers = (int64_of(producer_id, "producer_id"), int32_of(producer_epoch, "producer_epoch"),
+               int32_of(base_sequence, "base_sequence"), len(items))
+    try:
+        for record in items:
+            add_record(parts, record, first, base_timestamp_ms)
+        body = compress(stream, b"".join(parts)) if items else b""
+        return seal(HEADER.pack(
+            first, HEADER.size - 12 + len(body), int32_of(leader_epoch, "leader_epoch"), 2, 0,
+            attributes if items else attributes & ~7, last_offset_delta, base_timestamp_ms,
+            max_timestamp_ms, *numbers), body)
+    except (OverflowError, struct.error) as error:
+        raise CoterieError(f"a number does not fit a record batch: {error}") from None
+
+
+cdef bytes seal(bytes header, bytes body):
+    cdef bytes batch = header + body
+    cdef const uint8_t* start = batch
+    cdef object total = coterie_crc32c(start + SUM_FROM, len(batch) - SUM_FROM)
+    return b"".join((header[:17], total.to_bytes(4, "big"), header[SUM_FROM:], body))
+
+
+def encode_marker(commit, producer_id, producer_epoch, *, timestamp_ms,
+                  coordinator_epoch=0, base_offset=0, leader_epoch=-1):
+    key = struct.pack(">hh", 0, 1 if flag_of(commit, "commit") else 0)
+    value = struct.pack(">hi", 0, int32_of(coordinator_epoch, "coordinator_epoch"))
+    return encode_batch([(base_offset, timestamp_ms, key, value)], base_offset,
+                        producer_id=producer_id, producer_epoch=producer_epoch,
+                        transactional=True, control=True, leader_epoch=leader_epoch)
+
+
+cdef bytes message(int magic, int attributes, object offset, object timestamp, bytes key,
+                   bytes value):
+    """One entry of a message set: a record, or the wrapper of some."""
+    cdef list parts = [bytes((magic, attributes))]
+    if magic:
+        parts.append(timestamp.to_bytes(8, "big", signed=True))
+    for content in (key, value):
+        parts.append(length_of(content).to_bytes(4, "big", signed=True))
+        parts.append(content or b"")
+    cdef bytes body = b"".join(parts)
+    cdef object total = coterie_crc32(body, len(body))
+    return b"".join((offset.to_bytes(8, "big", signed=True),
+                     (len(body) + 4).to_bytes(4, "big", signed=True),
+                     total.to_bytes(4, "big"), body))
+
+
+def encode_message_set(records, magic, *, codec=0, append_time_ms=None):
+    cdef list items = rows_of(records), parts = []
+    cdef int layout = int32_of(magic, "magic"), attributes = 0
+    cdef int stream = within(codec, "codec", 0, 7)
+    cdef object first = 0
+    append_time_ms = int64_or_none(append_time_ms, "append_time_ms")
+    if layout not in (0, 1):
+        raise CoterieError(f"a message set has magic 0 or 1, not {layout}")
+    if append_time_ms is not None and layout == 1:
+        attributes = APPEND_TIME
+    if not items:
+        if stream:
+            raise CoterieError("a compressed message set holds one record at least")
+        return b""
+    if stream and layout == 1:
+        first = items[0][0]            # inside a wrapper of magic 1 offsets are relative
+    try:
+        for record in items:
+            if record[NO_HEADERS]:
+                raise CoterieError("records of magic 0 and 1 have no headers")
+            stamp = record[1] if append_time_ms is None else append_time_ms
+            parts.append(message(layout, attributes, record[0] - first, stamp, record[2],
+                                 record[3]))
+        inner = b"".join(parts)
+        if stream == 0:
+            return inner
+        stamp = append_time_ms
+        if stamp is None:
+            stamp = max([record[1] for record in items])
+        return message(layout, attributes | stream, items[len(items) - 1][0], stamp, None,
+                       compress(stream, inner, layout))
+    except OverflowError as error:
+        raise CoterieError(f"a number does not fit a message: {error}") from None

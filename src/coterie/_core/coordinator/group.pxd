@@ -1,0 +1,97 @@
+"""Group and member metadata: the C face for the coordinator."""
+from libc.stdint cimport int32_t, int64_t
+
+from coterie._core.structures.offsets cimport OffsetMap
+from coterie._core.codec.subscription cimport Readable
+from coterie._core.structures.votes cimport ProtocolCounts
+
+cdef enum State:
+    EMPTY = 0
+    PREPARING_REBALANCE = 1
+    COMPLETING_REBALANCE = 2
+    STABLE = 3
+    DEAD = 4
+
+cdef enum JoinKind:
+    NO_JOIN = 0
+    PLAIN_JOIN = 1
+    INITIAL_JOIN = 2
+
+cdef enum:
+    NO_TIMER = -1
+    MAX_STATES = 5
+
+cdef tuple STATE_NAMES
+
+cdef class Request:
+    cdef readonly int64_t id
+    cdef readonly int op
+    cdef bint answered
+
+cdef class PendingId:
+    cdef GroupMetadata group
+    cdef str member_id
+    cdef int64_t timer
+    cdef Py_ssize_t slot
+
+cdef class MemberMetadata:
+    cdef readonly str member_id
+    cdef readonly str group_instance_id
+    cdef readonly str client_id
+    cdef readonly str client_host
+    cdef readonly str protocol_type
+    cdef readonly tuple protocols              # ((name, bytes), ...) in order of preference
+    cdef readonly int32_t rebalance_timeout_ms
+    cdef readonly int32_t session_timeout_ms
+    cdef readonly bytes assignment
+    cdef readonly bint is_new
+    cdef Request awaiting_join
+    cdef Request awaiting_sync
+    cdef GroupMetadata group
+    cdef int64_t timer                         # handle of the session timer, or NO_TIMER
+    cdef Py_ssize_t slot                       # what the wheel calls it
+
+    cdef bytes metadata_of(self, str protocol)
+
+cdef class GroupMetadata:
+    cdef readonly str group_id
+    cdef int state
+    cdef readonly int64_t current_state_timestamp   # -1: none (an old record)
+    cdef readonly str protocol_type
+    cdef readonly str protocol_name
+    cdef readonly int32_t generation_id
+    cdef readonly str leader_id
+    cdef dict members                          # member id -> MemberMetadata, in order of adding
+    cdef dict static_members                   # group instance id -> member id
+    cdef dict pending_members                  # member id -> PendingId
+    cdef readonly Py_ssize_t num_members_awaiting_join
+    cdef ProtocolCounts counts
+    cdef dict pending_sync                     # member ids, in order
+    cdef readonly bint new_member_added
+    cdef readonly frozenset subscribed_topics  # None: unknown
+    cdef readonly OffsetMap offsets
+
+    cdef bint ties_as_kafka                    # a tied vote goes as Kafka's hash map has it
+    cdef Py_ssize_t slot
+    cdef int join_kind                         # the rebalance's unfinished operations
+    cdef int64_t join_timer
+    cdef int64_t join_delay_ms
+    cdef int64_t join_remaining_ms
+    cdef int64_t sync_timer
+    cdef int32_t sync_generation
+
+    cdef MemberMetadata get(self, str member_id)
+    cdef bint can_go_to(self, int state) noexcept
+    cdef int enter(self, int state, int64_t now_ms) except -1
+    cdef bint supports(self, str protocol_type, tuple protocols) except -1
+    cdef int add_member(self, MemberMetadata member, Request join) except -1
+    cdef MemberMetadata remove_member(self, str member_id)
+    cdef int change_member(self, MemberMetadata member, tuple protocols, int32_t rebalance_ms,
+                           int32_t session_ms, Request join) except -1
+    cdef int rename_member(self, MemberMetadata member, str new_id) except -1
+    cdef bint elect(self) except -1
+    cdef str vote(self)
+    cdef int64_t rebalance_timeout(self) noexcept
+    cdef int next_generation(self, int64_t now_ms) except -1
+    cdef Readable subscribe(self) except *
+    cdef tuple member_list(self)

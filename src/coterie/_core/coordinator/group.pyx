@@ -1,0 +1,448 @@
+"""One group and its members: fields, transitions, votes. No timers, no requests, no clock.
+
+Fields and methods carry Kafka's names in snake_case. What Kafka leaves to a hash map's order is
+the order in which members were added (a static member with a new id is added anew, at the end).
+Source: GroupMetadata.scala, MemberMetadata.scala; rules: coordinator.md, sections 2 to 6.
+"""
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+from coterie._core.checks cimport (
+    bytes_of, int32_of, int64_of, pairs_of, text_of, text_or_none, texts_of)
+from coterie._core.structures.offsets cimport OffsetMap
+from coterie._core.codec.subscription cimport READ, UNREADABLE, Readable, read_topics
+from coterie._core.structures.votes cimport ProtocolCounts, most_voted
+
+from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.values import GroupOverview, GroupSummary, MemberSummary
+
+
+class Thrown(CoterieError):
+    """Kafka's code throws here. What was done before stays done, as there."""
+
+
+class Garbage(Thrown):
+    """It throws at a member's metadata, which cannot be read: no sound trace has such."""
+
+
+STATE_NAMES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+
+# Which states may come before each: bit n stands for state n.
+cdef int[MAX_STATES] PREVIOUS = [
+    1 << PREPARING_REBALANCE,
+    1 << STABLE | 1 << COMPLETING_REBALANCE | 1 << EMPTY,
+    1 << PREPARING_REBALANCE,
+    1 << COMPLETING_REBALANCE,
+    (1 << MAX_STATES) - 1,
+]
+
+
+@cython.final
+cdef class Request:
+    """A request that may have to wait: answered at most once."""
+
+    def __cinit__(self, int64_t id, int op):
+        self.id = id
+        self.op = op
+
+
+@cython.final
+cdef class PendingId:
+    """A member id that was handed out; what its timer names."""
+
+    def __cinit__(self, GroupMetadata group, str member_id):
+        self.group = group
+        self.member_id = member_id
+        self.timer = NO_TIMER
+
+
+@cython.final
+cdef class MemberMetadata:
+    """See ``group.pyi``."""
+
+    def __cinit__(self):
+        self.member_id = self.client_id = self.client_host = ""
+        self.protocols = ()
+        self.assignment = b""
+        self.timer = NO_TIMER
+
+    def __init__(self, member_id, group_instance_id, client_id, client_host,
+                 rebalance_timeout_ms, session_timeout_ms, protocol_type, protocols,
+                 assignment=b""):
+        if self.group is not None:
+            raise CoterieError(f"{self.member_id!r} is a member of {self.group.group_id!r} already")
+        self.member_id = text_of(member_id, "member_id")
+        self.group_instance_id = text_or_none(group_instance_id, "group_instance_id")
+        self.client_id = text_of(client_id, "client_id")
+        self.client_host = text_of(client_host, "client_host")
+        self.protocol_type = text_or_none(protocol_type, "protocol_type")
+        self.protocols = pairs_of(protocols, "protocols")
+        self.rebalance_timeout_ms = int32_of(rebalance_timeout_ms, "rebalance_timeout_ms")
+        self.session_timeout_ms = int32_of(session_timeout_ms, "session_timeout_ms")
+        self.assignment = bytes_of(assignment, "assignment")
+
+    @property
+    def is_static_member(self):
+        return self.group_instance_id is not None
+
+    @property
+    def is_awaiting_join(self):
+        return self.awaiting_join is not None
+
+    @property
+    def is_awaiting_sync(self):
+        return self.awaiting_sync is not None
+
+    def matches(self, protocols):
+        return self.protocols == pairs_of(protocols, "protocols")
+
+    def metadata(self, protocol):
+        return self.metadata_of(text_of(protocol, "protocol"))
+
+    cdef bytes metadata_of(self, str protocol):
+        for entry in self.protocols:
+            if (<tuple?>entry)[0] == protocol:
+                return (<tuple?>entry)[1]
+        raise Thrown(f"member {self.member_id} does not support protocol {protocol!r}")
+
+    def vote(self, candidates):
+        cdef tuple names = texts_of(candidates, "candidates")
+        for name, _ in self.protocols:
+            if name in names:
+                return name
+        raise CoterieError(f"member {self.member_id} supports none of the candidates")
+
+    def summary(self, protocol=None):
+        return MemberSummary(
+            self.member_id, self.group_instance_id, self.client_id, self.client_host,
+            b"" if protocol is None else self.metadata(protocol),
+            b"" if protocol is None else self.assignment)
+
+    def __repr__(self):
+        return f"MemberMetadata({self.member_id!r}, group_instance_id={self.group_instance_id!r})"
+
+
+@cython.final
+cdef class GroupMetadata:
+    """See ``group.pyi``."""
+
+    def __cinit__(self):
+        self.group_id = ""
+        self.state = EMPTY
+        self.members = {}
+        self.static_members = {}
+        self.pending_members = {}
+        self.pending_sync = {}
+        self.counts = ProtocolCounts()
+        self.offsets = OffsetMap()
+        self.join_timer = self.sync_timer = NO_TIMER
+
+    def __init__(self, group_id, now_ms=0):
+        cdef str name = text_of(group_id, "group_id")
+        self.current_state_timestamp = int64_of(now_ms, "now_ms")
+        self.group_id = name
+
+    cdef MemberMetadata get(self, str member_id):
+        return <MemberMetadata>self.members.get(member_id)
+
+    cdef bint can_go_to(self, int state) noexcept:
+        return PREVIOUS[state] >> self.state & 1
+
+    cdef int enter(self, int state, int64_t now_ms) except -1:
+        if not self.can_go_to(state):
+            raise CoterieError(
+                f"group {self.group_id!r} cannot go from {STATE_NAMES[self.state]} to "
+                f"{STATE_NAMES[state]}")
+        self.state = state
+        self.current_state_timestamp = now_ms
+        return 0
+
+    cdef bint supports(self, str protocol_type, tuple protocols) except -1:
+        if self.state == EMPTY:
+            return bool(protocol_type) and len(protocols) > 0
+        if self.protocol_type is None or self.protocol_type != protocol_type:
+            return False
+        cdef Py_ssize_t size = len(self.members)
+        for entry in protocols:
+            if self.counts.is_candidate((<tuple?>entry)[0], size):
+                return True
+        return False
+
+    cdef int add_member(self, MemberMetadata member, Request join) except -1:
+        if member.group_instance_id is not None:
+            if member.group_instance_id in self.static_members:
+                raise CoterieError(f"static member {member.group_instance_id!r} is there already")
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self.counts.count_in(member.protocols)
+        member.group = self
+        member.awaiting_join = join
+        self.num_members_awaiting_join += join is not None
+        self.pending_members.pop(member.member_id, None)
+        return 0
+
+    cdef MemberMetadata remove_member(self, str member_id):
+        """Take a member out, and the id from what waits for it; the join is not answered."""
+        cdef MemberMetadata member = <MemberMetadata>self.members.pop(member_id, None)
+        if member is not None:
+            self.counts.count_out(member.protocols)
+            self.num_members_awaiting_join -= member.awaiting_join is not None
+            if member.group_instance_id is not None:
+                self.static_members.pop(member.group_instance_id, None)
+        if self.leader_id is not None and self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_members.pop(member_id, None)
+        self.pending_sync.pop(member_id, None)
+        return member
+
+    cdef int change_member(self, MemberMetadata member, tuple protocols, int32_t rebalance_ms,
+                           int32_t session_ms, Request join) except -1:
+        if member.protocols is not protocols:
+            self.counts.count_out(member.protocols)
+            self.counts.count_in(protocols)
+            member.protocols = protocols
+        member.rebalance_timeout_ms = rebalance_ms
+        member.session_timeout_ms = session_ms
+        self.num_members_awaiting_join += (
+            <int>(join is not None) - <int>(member.awaiting_join is not None))
+        member.awaiting_join = join
+        return 0
+
+    cdef int rename_member(self, MemberMetadata member, str new_id) except -1:
+        """The last step of a static replacement: a new id, and the last place in the order."""
+        cdef str old_id = member.member_id
+        if self.members.pop(old_id, None) is None:
+            raise CoterieError(f"{old_id!r} is not a member of {self.group_id!r}")
+        member.member_id = new_id
+        self.members[new_id] = member
+        if self.leader_id == old_id:
+            self.leader_id = new_id
+        self.static_members[member.group_instance_id] = new_id
+        return 0
+
+    cdef bint elect(self) except -1:
+        """Make sure that a member with a parked join leads; False if there is none."""
+        cdef MemberMetadata member
+        if self.leader_id is None:
+            return False
+        member = self.get(self.leader_id)
+        if member is not None and member.awaiting_join is not None:
+            return True
+        for value in self.members.values():
+            member = <MemberMetadata>value
+            if member.awaiting_join is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    cdef str vote(self):
+        """The protocol of the next generation."""
+        cdef Py_ssize_t size = len(self.members), cast = 0
+        cdef dict votes = {}
+        cdef tuple last = None
+        cdef str name = None
+        for value in self.members.values():
+            if (<MemberMetadata>value).protocols is last:
+                cast += 1                 # the same list as the member before: the same vote
+                continue
+            if last is not None:
+                votes[name] = votes.get(name, 0) + cast
+            last = (<MemberMetadata>value).protocols
+            name = self.counts.vote(last, size)
+            cast = 1
+            if name is None:           # some list names a protocol twice
+                raise Thrown(f"a member of {self.group_id!r} supports no candidate")
+        votes[name] = votes.get(name, 0) + cast
+        return most_voted(votes, self.ties_as_kafka)
+
+    cdef int64_t rebalance_timeout(self) noexcept:
+        """The largest rebalance timeout; never below 0."""
+        cdef int32_t most = 0
+        for value in self.members.values():
+            most = max(most, (<MemberMetadata>value).rebalance_timeout_ms)
+        return most
+
+    cdef int next_generation(self, int64_t now_ms) except -1:
+        """Start a generation. Where Kafka's code throws the group stays stuck in
+        PreparingRebalance with its generation raised."""
+        self.generation_id = <int32_t>(<uint32_t>self.generation_id + 1)     # wraps, as Java's int
+        if self.members:
+            self.protocol_name = self.vote()
+            if self.subscribe() == UNREADABLE:
+                raise Garbage(f"group {self.group_id!r} cannot start generation "
+                              f"{self.generation_id}: a member's metadata cannot be read")
+            self.enter(COMPLETING_REBALANCE, now_ms)
+        else:
+            self.protocol_name = None
+            self.subscribe()
+            self.enter(EMPTY, now_ms)
+        self.pending_sync.clear()
+        self.offsets.received_plain = self.offsets.received_txn = False
+        return 0
+
+    cdef Readable subscribe(self) except *:
+        """Compute `subscribed_topics` anew; metadata that cannot be read makes them unknown."""
+        cdef set topics = set()
+        cdef MemberMetadata member
+        cdef bytes last = None, metadata
+        cdef Readable read = READ
+        self.subscribed_topics = None
+        if self.protocol_type != "consumer" or (self.members and self.protocol_name is None):
+            return READ
+        for value in self.members.values():
+            member = <MemberMetadata>value
+            metadata = member.metadata_of(self.protocol_name)
+            if metadata is last:
+                continue
+            last = metadata
+            read = read_topics(metadata, topics)
+            if read != READ:
+                return read
+        self.subscribed_topics = frozenset(topics)
+        return READ
+
+    def find_subscribed_topics(self):
+        self.subscribe()
+
+    cdef tuple member_list(self):
+        """What a leader is told: (id, instance id, metadata) of every member."""
+        cdef list entries = []
+        cdef MemberMetadata member
+        for value in self.members.values():
+            member = <MemberMetadata>value
+            entries.append((member.member_id, member.group_instance_id,
+                            member.metadata_of(self.protocol_name)))
+        return tuple(entries)
+
+    # Kafka's methods by name, for callers in Python.
+
+    @property
+    def current_state(self):
+        return STATE_NAMES[self.state]
+
+    @property
+    def size(self):
+        return len(self.members)
+
+    @property
+    def supported_protocols(self):
+        return self.counts.as_dict()
+
+    @property
+    def all_members(self):
+        return list(self.members.values())
+
+    @property
+    def all_static_members(self):
+        return dict(self.static_members)
+
+    @property
+    def pending_member_ids(self):
+        return list(self.pending_members)
+
+    @property
+    def pending_sync_members(self):
+        return list(self.pending_sync)
+
+    @property
+    def rebalance_timeout_ms(self):
+        return self.rebalance_timeout()
+
+    @property
+    def has_all_members_joined(self):
+        return (len(self.members) == self.num_members_awaiting_join
+                and not self.pending_members)
+
+    @property
+    def can_rebalance(self):
+        return self.can_go_to(PREPARING_REBALANCE)
+
+    def is_in(self, state):
+        return STATE_NAMES[self.state] == text_of(state, "state")
+
+    def transition_to(self, state, now_ms):
+        if text_of(state, "state") not in STATE_NAMES:
+            raise CoterieError(f"{state!r} is no state of a group: {', '.join(STATE_NAMES)}")
+        self.enter(STATE_NAMES.index(state), int64_of(now_ms, "now_ms"))
+
+    def has(self, member_id):
+        return text_of(member_id, "member_id") in self.members
+
+    def is_leader(self, member_id):
+        return self.leader_id == text_of(member_id, "member_id")
+
+    def member(self, member_id):
+        return self.get(text_of(member_id, "member_id"))
+
+    def add(self, member):
+        cdef MemberMetadata new = a_member(member)
+        if new.member_id in self.members:
+            raise CoterieError(f"{new.member_id!r} is a member of {self.group_id!r} already")
+        if new.group is not None and new.group.get(new.member_id) is new:
+            raise CoterieError(f"{new.member_id!r} is a member of {new.group.group_id!r}")
+        self.add_member(new, None)
+
+    def remove(self, member_id):
+        self.remove_member(text_of(member_id, "member_id"))
+
+    def update_member(self, member, protocols, rebalance_timeout_ms, session_timeout_ms):
+        cdef MemberMetadata known = a_member(member)
+        cdef tuple names = pairs_of(protocols, "protocols")
+        if self.get(known.member_id) is not known:
+            raise CoterieError(f"{known.member_id!r} is not a member of {self.group_id!r}")
+        self.change_member(known, names, int32_of(rebalance_timeout_ms, "rebalance_timeout_ms"),
+                           int32_of(session_timeout_ms, "session_timeout_ms"),
+                           known.awaiting_join)
+
+    def replace_static_member(self, group_instance_id, old_member_id, new_member_id):
+        cdef str instance = text_of(group_instance_id, "group_instance_id")
+        cdef str old_id = text_of(old_member_id, "old_member_id")
+        cdef str new_id = text_of(new_member_id, "new_member_id")
+        cdef MemberMetadata member = self.get(old_id)
+        if member is None or member.group_instance_id != instance:
+            raise CoterieError(f"{old_id!r} is not the member of {instance!r}")
+        if new_id != old_id and new_id in self.members:
+            raise CoterieError(f"{new_id!r} is a member of {self.group_id!r} already")
+        self.rename_member(member, new_id)
+        return member
+
+    def supports_protocols(self, protocol_type, names):
+        return self.supports(text_or_none(protocol_type, "protocol_type"),
+                             tuple([(name,) for name in texts_of(names, "names")]))
+
+    def candidate_protocols(self):
+        return self.counts.candidates(len(self.members))
+
+    def select_protocol(self):
+        if not self.members:
+            raise CoterieError("a group without members selects no protocol")
+        return self.vote()
+
+    def init_next_generation(self, now_ms):
+        self.next_generation(int64_of(now_ms, "now_ms"))
+
+    def current_member_metadata(self):
+        return list(self.member_list())
+
+    def overview(self):
+        return GroupOverview(self.group_id, self.protocol_type or "", STATE_NAMES[self.state])
+
+    def summary(self):
+        cdef str protocol = self.protocol_name if self.state == STABLE else None
+        return GroupSummary(
+            STATE_NAMES[self.state], self.protocol_type or "", protocol or "",
+            tuple([member.summary(protocol) for member in self.members.values()]))
+
+    def __repr__(self):
+        return (f"GroupMetadata({self.group_id!r}, {STATE_NAMES[self.state]}, generation "
+                f"{self.generation_id}, {len(self.members)} members)")
+
+
+cdef MemberMetadata a_member(object value):
+    if not isinstance(value, MemberMetadata):
+        raise ArgumentError(f"member must be a MemberMetadata, not {shown(value)}")
+    return <MemberMetadata?>value

@@ -1,0 +1,149 @@
+"""Encode the records of the coordinator: offset commits, group metadata, their keys.
+
+Versions as Kafka 2.3 to 3.9 write them: keys 1 and 2; offset value 1 with an explicit expiry,
+else 3; group value 3. Knows nothing of batches. Source: GroupMetadataManager.scala; bytes:
+log-format.md, section 7. Cost: one pass, one copy.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from coterie._core.coordinator.group cimport GroupMetadata, MemberMetadata
+from coterie._core.structures.offsets cimport NO_TIME, Offset
+
+from coterie._core.coordinator.group import Thrown
+
+cdef enum:
+    LONGEST = 0x7FFF               # bytes of a string: its length is an int16
+
+cdef struct Buffer:
+    uint8_t* data
+    Py_ssize_t size
+    Py_ssize_t capacity
+
+
+cdef int reserve(Buffer* out, Py_ssize_t more) except -1:
+    cdef Py_ssize_t capacity
+    cdef uint8_t* larger
+    if out.size + more > out.capacity:
+        capacity = 2 * out.capacity + more + 256
+        larger = <uint8_t*>realloc(out.data, capacity)
+        if larger == NULL:
+            raise MemoryError
+        out.data = larger
+        out.capacity = capacity
+    return 0
+
+
+cdef inline void store(uint8_t* at, int64_t value, int size) noexcept nogil:
+    """Big-endian, the low `size` bytes."""
+    cdef int n
+    for n in range(size):
+        at[n] = <uint8_t>(value >> (8 * (size - 1 - n)))
+
+
+cdef inline int put_int(Buffer* out, int64_t value, int size) except -1:
+    reserve(out, size)
+    store(out.data + out.size, value, size)
+    out.size += size
+    return 0
+
+
+cdef int put_string(Buffer* out, str text) except -1:
+    cdef bytes raw
+    if text is None:
+        return put_int(out, -1, 2)
+    raw = text.encode("utf-8", "replace")      # as Java writes a lone surrogate: one "?"
+    if PyBytes_GET_SIZE(raw) > LONGEST:
+        # None of a request: read from a log, bytes that are no UTF-8 became three each. Kafka, too.
+        raise Thrown(f"a string of {PyBytes_GET_SIZE(raw)} bytes fits into no record "
+                     f"(at most {LONGEST}): {text[:40]!r}...")
+    put_int(out, PyBytes_GET_SIZE(raw), 2)
+    return put_raw(out, raw)
+
+
+cdef inline int put_raw(Buffer* out, bytes raw) except -1:
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(raw)
+    reserve(out, size)
+    memcpy(out.data + out.size, PyBytes_AS_STRING(raw), size)
+    out.size += size
+    return 0
+
+
+cdef int put_bytes(Buffer* out, bytes raw) except -1:
+    put_int(out, PyBytes_GET_SIZE(raw), 4)
+    return put_raw(out, raw)
+
+
+cdef bytes finish(Buffer* out):
+    return PyBytes_FromStringAndSize(<char*>out.data, out.size)
+
+
+cdef bytes offset_key(str group_id, str topic, int32_t partition):
+    cdef Buffer out = [NULL, 0, 0]
+    try:
+        put_int(&out, 1, 2)
+        put_string(&out, group_id)
+        put_string(&out, topic)
+        put_int(&out, partition, 4)
+        return finish(&out)
+    finally:
+        free(out.data)
+
+
+cdef bytes offset_value(Offset entry):
+    cdef Buffer out = [NULL, 0, 0]
+    cdef bint explicit = entry.expire_timestamp != NO_TIME
+    try:
+        put_int(&out, 1 if explicit else 3, 2)
+        put_int(&out, entry.offset, 8)
+        if not explicit:
+            put_int(&out, entry.leader_epoch, 4)
+        put_string(&out, entry.metadata)
+        put_int(&out, entry.commit_timestamp, 8)
+        if explicit:
+            put_int(&out, entry.expire_timestamp, 8)
+        return finish(&out)
+    finally:
+        free(out.data)
+
+
+cdef bytes group_key(str group_id):
+    cdef Buffer out = [NULL, 0, 0]
+    try:
+        put_int(&out, 2, 2)
+        put_string(&out, group_id)
+        return finish(&out)
+    finally:
+        free(out.data)
+
+
+cdef bytes group_value(GroupMetadata group, dict assignments):
+    """`assignments`: member id -> bytes; None: those that the members hold."""
+    cdef Buffer out = [NULL, 0, 0]
+    cdef MemberMetadata member
+    cdef bytes given
+    try:
+        put_int(&out, 3, 2)
+        put_string(&out, group.protocol_type or "")
+        put_int(&out, group.generation_id, 4)
+        put_string(&out, group.protocol_name)
+        put_string(&out, group.leader_id)
+        put_int(&out, group.current_state_timestamp, 8)
+        put_int(&out, len(group.members), 4)
+        for value in group.members.values():
+            member = <MemberMetadata>value
+            put_string(&out, member.member_id)
+            put_string(&out, member.group_instance_id)
+            put_string(&out, member.client_id)
+            put_string(&out, member.client_host)
+            put_int(&out, member.rebalance_timeout_ms, 4)
+            put_int(&out, member.session_timeout_ms, 4)
+            put_bytes(&out, member.metadata_of(group.protocol_name))
+            given = member.assignment if assignments is None else assignments.get(
+                member.member_id)
+            put_bytes(&out, given or b"")
+        return finish(&out)
+    finally:
+        free(out.data)

@@ -1,0 +1,106 @@
+"""From the records of a partition to its groups, as after an election.
+
+The records go through the fold that replays logs too, as Kafka's loader takes them; here its
+last state becomes groups. One bad record stops the load, and nothing of the partition is there.
+Source: GroupMetadataManager.scala (doLoadGroupsAndOffsets); rules: offsets.md, section 9.
+"""
+from libc.stdint cimport int64_t
+
+from coterie._core.coordinator.group cimport EMPTY, STABLE, GroupMetadata, MemberMetadata
+from coterie._core.structures.offsets cimport make_offset
+from coterie._core.codec.schema cimport group_fields
+
+from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.intake import take as take_batch
+from coterie._core.fold.partial import key_at, offset_columns, split_key
+from coterie._core.codec.text import decode_utf8
+from coterie.errors import CorruptData
+
+
+cdef GroupMetadata read_group(str group_id, bytes value):
+    cdef dict fields = group_fields(value), each
+    cdef GroupMetadata group = GroupMetadata(group_id, fields.get("currentStateTimestamp", -1))
+    cdef MemberMetadata member
+    cdef str protocol_type = fields["protocolType"] or None
+    group.generation_id = fields["generation"]
+    group.protocol_name = fields["protocol"]
+    for each in fields["members"]:
+        member = read_member(each, protocol_type, group.protocol_name)
+        if member.group_instance_id is not None and (
+                member.group_instance_id in group.static_members):
+            raise CorruptData(f"group instance id {member.group_instance_id!r} twice")
+        group.remove_member(member.member_id)
+        group.add_member(member, None)
+    group.protocol_type = protocol_type
+    # Without a stored leader the first member leads, which add_member has seen to.
+    if fields["leader"] is not None or not group.members:
+        group.leader_id = fields["leader"]
+    group.state = STABLE if group.members else EMPTY
+    group.find_subscribed_topics()
+    return group
+
+
+cdef MemberMetadata read_member(dict fields, str protocol_type, str protocol_name):
+    session_ms = fields["sessionTimeout"]
+    cdef MemberMetadata member = MemberMetadata(
+        fields["memberId"], fields.get("groupInstanceId"), fields["clientId"],
+        fields["clientHost"], fields.get("rebalanceTimeout", session_ms), session_ms,
+        protocol_type, (), fields["assignment"])
+    member.protocols = ((protocol_name, fields["subscription"]),)     # the name may be null
+    return member
+
+
+def load(log, int64_t now_ms):
+    """The groups of a log: {group id: GroupMetadata}, by id.
+
+    Raises CorruptData at the record that stops the load.
+    """
+    fold = PartitionFold(on_fault="load")
+    for base_offset, producer_id, _, transactional, control, records in log:
+        rows = [(base_offset + i, -1, key, value) for i, (key, value) in enumerate(records)]
+        take_batch(fold, rows, producer_id=producer_id, transactional=transactional,
+                   control=control)
+        if fold.failed:
+            _, _, _, kind, _, detail = fold.faults[len(fold.faults) - 1]
+            raise CorruptData(f"{detail}, in the batch at {base_offset}", kind=kind)
+    return _assemble(fold, now_ms)
+
+
+cdef GroupMetadata group_of(dict groups, str group_id, int64_t now_ms):
+    """A group of which the log has offsets alone is Empty since the load."""
+    found = groups.get(group_id)
+    if found is None:
+        found = groups[group_id] = GroupMetadata(group_id, now_ms)
+    return <GroupMetadata?>found
+
+
+cdef dict _assemble(fold, int64_t now_ms):
+    """Groups with members, offsets and what transactions left undecided, from the folded log."""
+    cdef dict groups = {}
+    cdef Py_ssize_t start = 0, end
+    for name, metadata in fold.groups.items():
+        if metadata.last[2] is not None:
+            group_id = decode_utf8(name)
+            groups[group_id] = read_group(group_id, metadata.last[2])
+    columns = offset_columns(fold)
+    keys, texts = columns["keys"].tobytes(), columns["metadata"].tobytes()
+    for bounds, partition, offset, epoch, end, commit_ms, expire_ms, position in zip(
+            columns["bounds"].tolist(), columns["partition"].tolist(), columns["offset"].tolist(),
+            columns["leader_epoch"].tolist(), columns["metadata_end"].tolist(),
+            columns["commit_timestamp"].tolist(), columns["expire_timestamp"].tolist(),
+            columns["position"].tolist()):
+        group_id, topic = decode_utf8(keys[bounds[0]:bounds[1]]), decode_utf8(
+            keys[bounds[2]:bounds[3]])
+        group_of(groups, group_id, now_ms).offsets.set_offset((topic, partition), make_offset(
+            offset, epoch, decode_utf8(texts[start:end]), commit_ms, expire_ms, position))
+        start = end
+    for producer_id, producer in fold.producers.items():
+        for index, values in producer.pending.items():
+            if values is None:
+                continue
+            position, offset, commit_ms, expire_ms, epoch, text = values
+            name, topic_name, partition = split_key(key_at(fold, index))
+            undecided = group_of(groups, decode_utf8(name), now_ms).offsets.waiting_txn
+            undecided.setdefault(producer_id, {})[decode_utf8(topic_name), partition] = (
+                make_offset(offset, epoch, decode_utf8(text), commit_ms, expire_ms, position))
+    return {group_id: groups[group_id] for group_id in sorted(groups)}

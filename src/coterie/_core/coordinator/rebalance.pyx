@@ -1,0 +1,238 @@
+"""Rebalances: preparing, completing, the delayed operations, sessions that end, unloading.
+
+A group has at most one unfinished delayed join and one delayed sync; their keys in Kafka's
+purgatory are the group's fields here. Requests are not known here, only who waits.
+Source: GroupCoordinator.scala, DelayedJoin.scala, DelayedSync.scala, DelayedHeartbeat.scala;
+rules: coordinator.md, section 7 and 16.
+"""
+from libc.stdint cimport int64_t
+
+from coterie._core.coordinator.base cimport (
+    BY_COMPLETED, BY_FAILOVER, BY_REBALANCE_TIMEOUT, BY_SESSION_TIMEOUT, BY_SYNC_TIMEOUT,
+    EMPTY_GENERATION, JOIN_TIMER, NONE, NOT_COORDINATOR,
+    REBALANCE_IN_PROGRESS, SYNC_TIMER, UNKNOWN_MEMBER_ID, Machine, make_append)
+from coterie._core.coordinator.effects cimport DROPPED
+from coterie._core.coordinator.group_records cimport group_key, group_value
+from coterie._core.coordinator.group cimport (
+    COMPLETING_REBALANCE, DEAD, EMPTY, INITIAL_JOIN, NO_JOIN, NO_TIMER, PLAIN_JOIN,
+    PREPARING_REBALANCE, STABLE, GroupMetadata, MemberMetadata, PendingId, Request)
+
+
+cdef tuple join_result(GroupMetadata group, str member_id, str leader, bint skip, tuple members):
+    return (group.generation_id, group.protocol_type, group.protocol_name, leader or "",
+            member_id, skip, members)
+
+
+cdef class Rebalancer(Machine):
+    """See ``coordinator.pyi``."""
+
+    cdef int prepare_rebalance(self, GroupMetadata group, int cause, str member_id) except -1:
+        cdef bint initial = group.state == EMPTY
+        cdef int64_t longest_ms
+        if group.state == COMPLETING_REBALANCE:
+            self.forget_assignments(group, REBALANCE_IN_PROGRESS)
+        group.pending_sync.clear()
+        self.finish_sync(group)
+        longest_ms = group.rebalance_timeout()
+        self.transition(group, PREPARING_REBALANCE, cause, member_id)
+        if initial:
+            return self.arm_join(group, INITIAL_JOIN, self.initial_delay_ms,
+                                 max(longest_ms - self.initial_delay_ms, 0))
+        group.join_kind = PLAIN_JOIN
+        self.try_join(group, BY_COMPLETED)
+        if group.join_kind == PLAIN_JOIN and group.join_timer == NO_TIMER:
+            self.arm_join(group, PLAIN_JOIN, longest_ms, 0)
+        return 0
+
+    cdef int arm_join(self, GroupMetadata group, int kind, int64_t delay_ms,
+                      int64_t remaining_ms) except -1:
+        group.join_kind = kind
+        group.join_delay_ms = delay_ms
+        group.join_remaining_ms = remaining_ms
+        group.join_timer = self.arm(group.join_timer, JOIN_TIMER, group.slot, delay_ms)
+        return 0
+
+    cdef int try_join(self, GroupMetadata group, int cause) except -1:
+        """Complete the delayed join if everyone is there; the initial one only its delay ends."""
+        if (group.join_kind != PLAIN_JOIN or group.pending_members
+                or len(group.members) != group.num_members_awaiting_join):
+            return 0
+        group.join_kind = NO_JOIN
+        self.disarm(&group.join_timer)
+        return self.complete_join(group, cause)
+
+    cdef int join_due(self, GroupMetadata group) except -1:
+        cdef int kind = group.join_kind
+        cdef int64_t delay_ms = group.join_delay_ms, remaining_ms = group.join_remaining_ms
+        group.join_timer = NO_TIMER
+        group.join_kind = NO_JOIN
+        if kind == PLAIN_JOIN:
+            return self.complete_join(group, BY_REBALANCE_TIMEOUT)
+        if group.new_member_added and remaining_ms != 0:
+            group.new_member_added = False
+            return self.arm_join(group, INITIAL_JOIN, min(self.initial_delay_ms, remaining_ms),
+                                 max(remaining_ms - delay_ms, 0))
+        return self.complete_join(group, BY_COMPLETED)
+
+    cdef int complete_join(self, GroupMetadata group, int cause) except -1:
+        cdef MemberMetadata member
+        cdef list absent = []
+        if group.num_members_awaiting_join != len(group.members):
+            for value in group.members.values():
+                member = <MemberMetadata>value
+                if member.group_instance_id is None and member.awaiting_join is None:
+                    absent.append(member.member_id)
+        self.rebalance_evictions += len(absent)
+        for member_id in absent:
+            self.take_out(group, member_id)
+        if group.state == DEAD:
+            return 0
+        if not group.elect() and group.members:
+            return self.await_again(group)
+        return self.start_generation(group, cause)
+
+    cdef int await_again(self, GroupMetadata group) except -1:
+        """Only static members are left and none has come: the wait starts over.
+
+        Without a timeout Kafka's starts over for ever within this millisecond; here in the next.
+        """
+        return self.arm_join(group, PLAIN_JOIN, max(group.rebalance_timeout(), 1), 0)
+
+    cdef int start_generation(self, GroupMetadata group, int cause) except -1:
+        cdef int before = group.state
+        cdef MemberMetadata member
+        cdef Request join
+        cdef tuple everyone
+        group.next_generation(self.wheel.clock_ms)
+        self.entered(group, before, cause, None)
+        if group.state == EMPTY:
+            return self.append(make_append(EMPTY_GENERATION, group, (
+                (group_key(group.group_id), group_value(group, None)),)))
+        for value in list(group.members.values()):
+            member = <MemberMetadata>value
+            everyone = group.member_list() if member.member_id == group.leader_id else ()
+            if member.awaiting_join is not None:
+                join = member.awaiting_join
+                member.awaiting_join = None
+                group.num_members_awaiting_join -= 1
+                self.answer(join, NONE, join_result(
+                    group, member.member_id, group.leader_id, False, everyone))
+            self.touch(group, member, member.session_timeout_ms)
+            member.is_new = False
+            group.pending_sync[member.member_id] = None
+        if not self.behaviour_24:
+            group.sync_generation = group.generation_id
+            group.sync_timer = self.arm(group.sync_timer, SYNC_TIMER, group.slot,
+                                        group.rebalance_timeout())
+        return 0
+
+    cdef int finish_sync(self, GroupMetadata group) except -1:
+        """The sync key's check: the delayed sync is over when nobody is left to wait for."""
+        if not group.pending_sync:
+            self.disarm(&group.sync_timer)
+        return 0
+
+    cdef int synced(self, GroupMetadata group, str member_id) except -1:
+        group.pending_sync.pop(member_id, None)
+        return self.finish_sync(group)
+
+    cdef int sync_due(self, GroupMetadata group) except -1:
+        cdef str first = None
+        group.sync_timer = NO_TIMER
+        if (group.sync_generation != group.generation_id or not group.pending_sync
+                or group.state not in (COMPLETING_REBALANCE, STABLE)):
+            return 0
+        for member_id in list(group.pending_sync):
+            first = first or member_id
+            self.sync_evictions += member_id in group.members
+            self.take_out(group, member_id)
+        return self.prepare_rebalance(group, BY_SYNC_TIMEOUT, first)
+
+    cdef int session_due(self, MemberMetadata member) except -1:
+        cdef GroupMetadata group = member.group
+        member.timer = NO_TIMER
+        if group.state == DEAD or group.get(member.member_id) is not member:
+            return 0
+        if not member.is_new and (member.awaiting_join is not None
+                                  or member.awaiting_sync is not None):
+            return 0               # it waits; what answers it arms the next timer
+        self.session_evictions += 1
+        return self.remove_and_update(group, member, BY_SESSION_TIMEOUT)
+
+    cdef int pending_due(self, PendingId pending) except -1:
+        cdef GroupMetadata group = pending.group
+        pending.timer = NO_TIMER
+        self.free_slot(pending.slot)
+        if group.state == DEAD:
+            return 0
+        if group.pending_members.get(pending.member_id) is pending:
+            del group.pending_members[pending.member_id]
+        if group.state == PREPARING_REBALANCE:
+            self.try_join(group, BY_COMPLETED)
+        return 0
+
+    cdef int answer_syncs(self, GroupMetadata group, int code) except -1:
+        """Answer every parked sync, and start the sessions of those members."""
+        cdef MemberMetadata member
+        cdef Request sync
+        for value in list(group.members.values()):
+            member = <MemberMetadata>value
+            if member.awaiting_sync is None:
+                continue
+            sync = member.awaiting_sync
+            member.awaiting_sync = None
+            self.answer(sync, code, None if code != NONE else (
+                group.protocol_type, group.protocol_name, member.assignment))
+            self.touch(group, member, member.session_timeout_ms)
+        return 0
+
+    cdef int forget_assignments(self, GroupMetadata group, int code) except -1:
+        for member in group.members.values():
+            (<MemberMetadata>member).assignment = b""
+        return self.answer_syncs(group, code)
+
+    cdef int take_out(self, GroupMetadata group, str member_id) except -1:
+        """Remove an id and its session timer; a join or sync that it has parked is not answered."""
+        cdef MemberMetadata member = group.remove_member(member_id)
+        if member is None:
+            return 0
+        self.disarm(&member.timer)
+        self.free_slot(member.slot)
+        self.abandon(member.awaiting_join, DROPPED)
+        self.abandon(member.awaiting_sync, DROPPED)
+        return 0
+
+    cdef int remove_and_update(self, GroupMetadata group, MemberMetadata member,
+                               int cause) except -1:
+        cdef Request join = member.awaiting_join
+        if join is not None:
+            member.awaiting_join = None
+            group.num_members_awaiting_join -= 1
+            self.answer(join, UNKNOWN_MEMBER_ID, "")
+        self.take_out(group, member.member_id)
+        if group.state == STABLE or group.state == COMPLETING_REBALANCE:
+            return self.prepare_rebalance(group, cause, member.member_id)
+        if group.state == PREPARING_REBALANCE:
+            return self.try_join(group, BY_COMPLETED)
+        return 0
+
+    cdef int unload(self, GroupMetadata group) except -1:
+        """The partition is not owned any more: everyone who waits is told, nothing is written."""
+        cdef int before = group.state
+        cdef MemberMetadata member
+        cdef Request waiting
+        self.transition(group, DEAD, BY_FAILOVER, None)
+        for value in group.members.values():
+            member = <MemberMetadata>value
+            if before == PREPARING_REBALANCE and member.awaiting_join is not None:
+                waiting = member.awaiting_join
+                member.awaiting_join = None
+                group.num_members_awaiting_join -= 1
+                self.answer(waiting, NOT_COORDINATOR, member.member_id)
+            elif (before == STABLE or before == COMPLETING_REBALANCE) and (
+                    member.awaiting_sync is not None):
+                waiting = member.awaiting_sync
+                member.awaiting_sync = None
+                self.answer(waiting, NOT_COORDINATOR, None)
+        group.pending_sync.clear()
+        return self.drop_group(group)

@@ -1,0 +1,495 @@
+"""Decoded records as columns, one pass, no Python object a record. See ``columns.pyi``.
+
+Names are interned: a commit's key mostly differs from the last one's in its partition alone, and
+then costs one comparison. A batch that does not add up takes its rows back.
+"""
+cimport cython
+cimport numpy as cnp
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+from coterie._core.codec.batch cimport (
+    AHEAD, FAULT_CRC, FAULT_KEY, FAULT_VALUE, FRAME_BATCH, MIN_RECORD_V2, NO_FAULT, V2_HEADER,
+    Batch, Frame, Record, Records, crc_holds, frame_batch, frame_to_fault, plausible_base,
+    read_marker)
+from coterie._core.checks cimport buffer_of, within
+from coterie._core.fold.commit cimport (
+    KEY_ENDS, KEY_GROUP, KEY_OFFSET_MAX, VALUE_V3_SIZE, Commit, check_group_value, is_newer_key,
+    read_commit_key, read_commit_value)
+from coterie._core.codec.cursor cimport OK, Cursor, Status, load_i16, load_i32, load_i64
+from coterie._core.fold.keytable cimport (
+    Table, coterie_equal, coterie_keyhash, coterie_prefetch, table_free, table_init, table_intern)
+from coterie._core.codec.record cimport record_v2
+
+import numpy as np
+
+from coterie._core.codec.batch import KINDS
+from coterie._core.codec.text import decode_utf8
+
+cnp.import_array()
+
+KIND_NAMES = ("offset", "offset_tombstone", "group", "group_tombstone", "newer", "unknown",
+              "marker", "fault")
+
+cdef enum:
+    OFFSET = 0
+    OFFSET_TOMBSTONE = 1
+    GROUP = 2
+    GROUP_TOMBSTONE = 3
+    NEWER = 4
+    UNKNOWN = 5
+    MARKER = 6
+    FAULTY = 7
+    RECENT = 64
+    RECENT_SHIFT = 58            # of a 64-bit product: its upper bits choose the slot
+    SOME_BYTES = 16              # of metadata, copied as one
+    MOST_ROWS = 0x7FFFFFFF       # asked for at once: a count fits 32 bits on disk
+    ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
+
+ROW_DTYPES = {
+    "log_offset": np.int64, "timestamp": np.int64, "batch": np.int32, "kind": np.int8,
+    "key_version": np.int16, "group": np.int32, "topic": np.int32, "partition": np.int32,
+    "offset": np.int64, "leader_epoch": np.int32, "commit_timestamp": np.int64,
+    "expire_timestamp": np.int64, "metadata_end": np.int64,
+}
+RAW_DTYPES = {"key_at": np.int64, "key_size": np.int32, "value_at": np.int64,
+              "value_size": np.int32}
+BATCH_DTYPE = np.dtype([
+    ("position", np.int64), ("base_offset", np.int64), ("producer_id", np.int64),
+    ("first_row", np.int64), ("size", np.int32), ("leader_epoch", np.int32),
+    ("base_sequence", np.int32), ("producer_epoch", np.int16), ("marker", np.int16),
+    ("magic", np.int8), ("codec", np.int8), ("append_time", np.int8), ("transactional", np.int8),
+    ("control", np.int8), ("delete_horizon", np.int8), ("unused", np.int16)])
+
+cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 56 bytes
+    int64_t position, base_offset, producer_id, first_row
+    int32_t size, leader_epoch, base_sequence
+    int16_t producer_epoch, marker
+    int8_t magic, codec, append_time, transactional, control, delete_horizon
+    int16_t unused
+
+
+cdef struct Recent:              # the group and topic of a commit's key, both at once
+    const uint8_t* at            # of the key, after its version
+    int32_t size                 # without the partition; 0: nothing yet
+    int32_t partition_at
+    int32_t group
+    int32_t topic
+
+
+@cython.final
+cdef class Names:
+    """Byte strings, numbered in order of first sight."""
+    cdef Table table
+    cdef bint failed
+
+    def __cinit__(self):
+        table_init(&self.table)
+
+    def __dealloc__(self):
+        table_free(&self.table)
+
+    cdef inline int32_t number(self, const uint8_t* name, int32_t size) noexcept nogil:
+        """-1: no memory. The caller looks for it once a batch."""
+        cdef int64_t index = table_intern(&self.table, coterie_keyhash(name, size), name, size)
+        self.failed = self.failed or index < 0
+        return <int32_t>index
+
+    cdef list strings(self):
+        cdef uint32_t i
+        cdef const uint8_t* start
+        cdef list found = []
+        for i in range(self.table.count):
+            start = self.table.arena + self.table.entries[i].key_at
+            found.append(decode_utf8(start[:self.table.entries[i].key_size]))
+        return found
+
+
+@cython.final
+cdef class Columns:
+    """The rows so far. `n` rows count; the arrays are longer."""
+    cdef readonly dict arrays
+    cdef readonly list faults
+    cdef Py_ssize_t n, capacity
+    cdef BatchRow* batch_rows
+    cdef Py_ssize_t batch_count, batch_capacity
+    cdef bint raw, faulty
+    cdef Names groups, topics
+    cdef Recent recent[RECENT]
+    cdef int64_t[::1] log_offset, timestamp, offset, commit_timestamp, expire_timestamp
+    cdef int64_t[::1] metadata_end, key_at, value_at
+    cdef int32_t[::1] batch, group, topic, partition, leader_epoch, key_size, value_size
+    cdef int16_t[::1] key_version
+    cdef int8_t[::1] kind
+    cdef uint8_t[::1] heap               # metadata end to end; with raw, keys and values between
+    cdef int64_t heap_size
+    cdef uint8_t[::1] bytes_heap
+    cdef int64_t bytes_size
+
+    def __cinit__(self, capacity, *, bint raw):
+        self.raw = raw
+        self.groups, self.topics = Names(), Names()
+        self.faults = []
+        self.arrays = {}
+        self.heap = np.empty(4096, dtype=np.uint8)
+        self.bytes_heap = np.empty(4096 if raw else 1, dtype=np.uint8)
+        self.grow(within(capacity, "capacity", 0, MOST_ROWS))
+
+    def __dealloc__(self):
+        free(self.batch_rows)
+
+    cdef inline int reserve(self, Py_ssize_t rows, int64_t heap) except -1:
+        """Room for `rows` rows in all, written before they are counted, and as many bytes more."""
+        if rows > self.capacity:
+            self.grow(rows)
+        if self.heap_size + heap > self.heap.shape[0] or (
+                self.raw and self.bytes_size + heap > self.bytes_heap.shape[0]):
+            self.grow_heap(heap)
+        return 0
+
+    cdef int grow(self, Py_ssize_t rows) except -1:
+        rows = (max(rows, 2 * self.capacity, 16) + 7) & ~7        # every column begins aligned
+        dtypes = ROW_DTYPES | RAW_DTYPES if self.raw else ROW_DTYPES
+        # One block for all columns: numpy asks for huge pages from 4 MiB on, and page faults
+        # would otherwise take half of the time.
+        block = np.empty(rows * sum(np.dtype(t).itemsize for t in dtypes.values()), np.uint8)
+        at = 0
+        for name, dtype in dtypes.items():
+            size = rows * np.dtype(dtype).itemsize
+            grown = block[at:at + size].view(dtype)
+            at += size
+            if self.n:
+                grown[:self.n] = self.arrays[name][:self.n]
+            self.arrays[name] = grown
+        self.capacity = rows
+        a = self.arrays
+        self.log_offset, self.timestamp, self.offset = a["log_offset"], a["timestamp"], a["offset"]
+        self.commit_timestamp = a["commit_timestamp"]
+        self.expire_timestamp, self.metadata_end = a["expire_timestamp"], a["metadata_end"]
+        self.batch, self.group, self.topic = a["batch"], a["group"], a["topic"]
+        self.partition, self.leader_epoch = a["partition"], a["leader_epoch"]
+        self.key_version, self.kind = a["key_version"], a["kind"]
+        if self.raw:
+            self.key_at, self.key_size = a["key_at"], a["key_size"]
+            self.value_at, self.value_size = a["value_at"], a["value_size"]
+        return 0
+
+    cdef int grow_heap(self, int64_t size) except -1:
+        if self.heap_size + size > self.heap.shape[0]:
+            grown = np.empty(2 * (self.heap_size + size), dtype=np.uint8)
+            grown[:self.heap_size] = self.heap[:self.heap_size]
+            self.heap = grown
+        if self.raw and self.bytes_size + size > self.bytes_heap.shape[0]:
+            grown = np.empty(2 * (self.bytes_size + size), dtype=np.uint8)
+            grown[:self.bytes_size] = self.bytes_heap[:self.bytes_size]
+            self.bytes_heap = grown
+        return 0
+
+    cdef int note(self, const Batch* batch, int fault, object offset, str detail) except -1:
+        base = batch.base_offset if plausible_base(fault, batch.base_offset, -1) else None
+        self.faults.append((batch.position, base, KINDS[fault], offset, detail))
+        return 0
+
+    cdef int add_batch(self, const Batch* batch, Records scratch) except -1:
+        """One framed batch, whose checksum holds."""
+        cdef Py_ssize_t i, first = self.n
+        cdef int fault = NO_FAULT
+        cdef int marker = -1
+        cdef int64_t size = batch.size, heap_size = self.heap_size, bytes_size = self.bytes_size
+        if batch.magic == 2 and batch.codec == 0 and 0 <= batch.record_count <= (
+                size // MIN_RECORD_V2):
+            self.reserve(self.n + batch.record_count, size)
+            fault = self.add_plain(batch)
+        if fault != NO_FAULT or self.n == first:
+            # Not so plain: compressed, legacy, empty or broken; `Records` says what.
+            self.n, self.heap_size, self.bytes_size = first, heap_size, bytes_size
+            fault = scratch.read(batch)
+            if fault != NO_FAULT:
+                return self.note(batch, fault, None, scratch.detail)
+            size = batch.size if scratch.held is None else len(scratch.held)
+            self.reserve(self.n + scratch.count, size)
+            for i in range(scratch.count):
+                self.add_record(batch, &scratch.items[i])
+            if scratch.inflated:           # the bytes of the names go with the next batch
+                memset(self.recent, 0, sizeof(self.recent))
+        if self.groups.failed or self.topics.failed:
+            raise MemoryError
+        if batch.control:
+            marker = self.mark(batch, first, scratch)
+        self.add_batch_row(batch, marker, first)
+        if self.faulty:
+            self.note_faulty(batch, first)
+        return 0
+
+    cdef int add_batch_row(self, const Batch* batch, int marker, Py_ssize_t first) except -1:
+        cdef BatchRow* row
+        cdef void* grown
+        if self.batch_count == self.batch_capacity:
+            self.batch_capacity = 2 * self.batch_capacity + 64
+            grown = realloc(self.batch_rows, self.batch_capacity * sizeof(BatchRow))
+            if grown == NULL:
+                raise MemoryError
+            self.batch_rows = <BatchRow*>grown
+        row = &self.batch_rows[self.batch_count]
+        row.position, row.base_offset = batch.position, batch.base_offset
+        row.producer_id, row.first_row = batch.producer_id, first
+        row.size, row.leader_epoch = <int32_t>batch.size, batch.leader_epoch
+        row.base_sequence, row.producer_epoch = batch.base_sequence, batch.producer_epoch
+        row.marker, row.magic, row.codec = marker, batch.magic, batch.codec
+        row.append_time, row.transactional = batch.append_time, batch.transactional
+        row.control, row.delete_horizon = batch.control, batch.delete_horizon
+        row.unused = 0
+        self.batch_count += 1
+        return 0
+
+    cdef int mark(self, const Batch* batch, Py_ssize_t first, Records scratch) except -2:
+        """Rows of a control batch are markers, whatever their keys look like."""
+        cdef Py_ssize_t i
+        self.heap_size = self.metadata_end[first - 1] if first else 0
+        for i in range(first, self.n):
+            self.kind[i] = MARKER
+            self.group[i] = self.topic[i] = self.partition[i] = self.leader_epoch[i] = -1
+            self.offset[i] = self.commit_timestamp[i] = self.expire_timestamp[i] = -1
+            self.metadata_end[i] = self.heap_size
+        cdef Cursor cur
+        cdef Record record
+        cdef int marker = -1
+        cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
+        if self.n > first and batch.codec != 0:
+            read_marker(&scratch.items[0], &marker)
+        elif self.n > first and record_v2(&cur, batch, &record) == OK:
+            read_marker(&record, &marker)
+        return marker if marker >= 0 else -1
+
+    cdef int note_faulty(self, const Batch* batch, Py_ssize_t first) except -1:
+        cdef Py_ssize_t i
+        self.faulty = False
+        for i in range(first, self.n):
+            if self.kind[i] == FAULTY:
+                self.note(batch, self.partition[i], self.log_offset[i], "see coterie verify")
+                self.partition[i] = -1
+        return 0
+
+    @cython.boundscheck(False)    # reserve made room for the whole batch
+    cdef int add_plain(self, const Batch* batch) noexcept nogil:
+        """The records of an uncompressed v2 batch; 1: they do not add up."""
+        cdef Cursor cur
+        cdef Record record, other
+        cdef int32_t _i
+        cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
+        for _i in range(batch.record_count):
+            # While these records are taken apart, those some batches on come from memory: else
+            # their checksum would wait for each line. A quarter of the time; never a read.
+            coterie_prefetch(cur.at + AHEAD)
+            coterie_prefetch(cur.at + AHEAD + 64)
+            if record_v2(&cur, batch, &record) != OK:
+                return 1
+            if not self.add_short(&record, cur.end):
+                other = record             # a copy: see record_v2
+                self.add_record(batch, &other)
+        return cur.at != cur.end
+
+    @cython.boundscheck(False)    # as add_plain
+    cdef inline bint add_short(self, const Record* record, const uint8_t* end) noexcept nogil:
+        """`add_record` of a commit as brokers since 2.1 write it, of names seen shortly before.
+
+        False, and nothing added: another record.
+        """
+        cdef Py_ssize_t n = self.n
+        cdef const uint8_t* key = record.key
+        cdef const uint8_t* value = record.value
+        cdef Recent* recent
+        cdef int32_t prefix = record.key_size - KEY_ENDS, metadata_size
+        if self.raw or prefix < 8 or record.value_size < VALUE_V3_SIZE or load_i16(value) != 3:
+            return False
+        metadata_size = load_i16(value + 14)
+        if metadata_size < 0 or metadata_size > record.value_size - VALUE_V3_SIZE:
+            return False
+        recent = self.recent_of(key, prefix)
+        if recent.size != prefix or not coterie_equal(recent.at, key + 2, prefix) or (
+                load_i16(key) & ~1):
+            return False
+        recent.at = key + 2        # the bytes read last are those that a cache still holds
+        self.log_offset[n] = record.offset
+        self.timestamp[n] = record.timestamp
+        self.batch[n] = <int32_t>self.batch_count
+        self.kind[n] = OFFSET
+        self.key_version[n] = load_i16(key)
+        self.group[n], self.topic[n] = recent.group, recent.topic
+        self.partition[n] = load_i32(key + recent.partition_at)
+        self.offset[n] = load_i64(value + 2)
+        self.leader_epoch[n] = load_i32(value + 10)
+        self.commit_timestamp[n] = load_i64(value + 16 + metadata_size)
+        self.expire_timestamp[n] = -1
+        # Mostly some bytes or none: to copy sixteen costs less than to ask. The batch's own header
+        # is room enough behind its last metadata, as `reserve` counts it in.
+        if metadata_size <= SOME_BYTES and end - value >= 16 + SOME_BYTES:
+            memcpy(&self.heap[0] + self.heap_size, value + 16, SOME_BYTES)
+        else:
+            memcpy(&self.heap[0] + self.heap_size, value + 16, metadata_size)
+        self.heap_size += metadata_size
+        self.metadata_end[n] = self.heap_size
+        self.n = n + 1
+        return True
+
+    @cython.boundscheck(False)    # as add_plain
+    cdef inline void add_record(self, const Batch* batch, Record* record) noexcept nogil:
+        cdef Py_ssize_t n = self.n
+        cdef Commit commit
+        cdef int16_t version = load_i16(record.key) if record.key_size >= 2 else -1
+        self.log_offset[n] = record.offset
+        self.timestamp[n] = record.timestamp
+        self.batch[n] = <int32_t>self.batch_count
+        self.key_version[n] = version
+        self.group[n] = self.topic[n] = self.partition[n] = -1
+        if 0 <= version <= KEY_OFFSET_MAX:
+            self.add_commit(record, &commit)
+        else:
+            self.offset[n] = self.commit_timestamp[n] = self.expire_timestamp[n] = -1
+            self.leader_epoch[n] = -1
+            self.add_other(record, version)
+        self.metadata_end[n] = self.heap_size
+        if self.raw:
+            self.add_raw(record)
+        self.n = n + 1
+
+    @cython.boundscheck(False)    # as add_plain
+    cdef inline void add_commit(self, Record* record, Commit* commit) noexcept nogil:
+        cdef Py_ssize_t n = self.n
+        commit.metadata_size = 0
+        commit.offset = commit.commit_timestamp = commit.expire_timestamp = -1
+        commit.leader_epoch = -1
+        if self.read_key(record.key, record.key_size, &commit.partition) != OK:
+            self.kind[n] = FAULTY
+            self.partition[n] = FAULT_KEY
+            self.faulty = True
+        elif record.value_size >= 0 and read_commit_value(
+                record.value, record.value_size, commit) != OK:
+            self.kind[n] = FAULTY
+            self.group[n] = self.topic[n] = -1
+            self.partition[n] = FAULT_VALUE
+            self.faulty = True
+        else:
+            self.kind[n] = OFFSET if record.value_size >= 0 else OFFSET_TOMBSTONE
+            self.partition[n] = commit.partition
+            if commit.metadata_size > 0:   # a tombstone has none, and no address either
+                memcpy(&self.heap[0] + self.heap_size, commit.metadata, commit.metadata_size)
+                self.heap_size += commit.metadata_size
+        self.offset[n] = commit.offset
+        self.leader_epoch[n] = commit.leader_epoch
+        self.commit_timestamp[n] = commit.commit_timestamp
+        self.expire_timestamp[n] = commit.expire_timestamp
+
+    cdef inline Recent* recent_of(self, const uint8_t* key, int32_t prefix) noexcept nogil:
+        """Where a key would be that was seen before; `prefix`, its size without version and
+        partition, is at least 8."""
+        cdef uint64_t last
+        memcpy(&last, key + prefix - 6, 8)
+        last = (last ^ <uint64_t>prefix) * <uint64_t>0x9E3779B97F4A7C15
+        return &self.recent[last >> RECENT_SHIFT]
+
+    @cython.boundscheck(False)    # as add_plain
+    cdef inline Status read_key(self, const uint8_t* key, int32_t size,
+                                int32_t* partition) noexcept nogil:
+        """Set the row's group and topic. The topics of a group's commit take turns, so the last
+        few pairs are found by the key's bytes up to its partition, lengths included."""
+        cdef Recent short_one
+        cdef Recent* recent = &short_one
+        cdef Commit commit
+        cdef Status status
+        cdef int32_t prefix = size - KEY_ENDS
+        memset(&short_one, 0, sizeof(Recent))
+        if prefix >= 8:
+            recent = self.recent_of(key, prefix)
+        if recent.at == NULL or recent.size != prefix or not coterie_equal(
+                recent.at, key + 2, prefix):
+            status = read_commit_key(key, size, &commit)
+            if status != OK:
+                return status
+            recent.at, recent.size = key + 2, prefix
+            recent.partition_at = KEY_ENDS + commit.group_size + commit.topic_size
+            recent.group = self.groups.number(commit.group, commit.group_size)
+            recent.topic = self.topics.number(commit.topic, commit.topic_size)
+        partition[0] = load_i32(key + recent.partition_at)
+        self.group[self.n], self.topic[self.n] = recent.group, recent.topic
+        return OK
+
+    @cython.boundscheck(False)    # as add_plain
+    cdef void add_other(self, Record* record, int16_t version) noexcept nogil:
+        cdef Py_ssize_t n = self.n
+        cdef int32_t size
+        self.kind[n] = UNKNOWN if record.key_size >= 2 else FAULTY
+        if self.kind[n] == FAULTY:
+            self.partition[n] = FAULT_KEY
+            self.faulty = True
+        if version != KEY_GROUP and not is_newer_key(version):
+            return
+        size = load_i16(record.key + 2) if record.key_size >= 4 else -1
+        if size < 0 or size > record.key_size - 4:
+            self.kind[n] = FAULTY
+            self.partition[n] = FAULT_KEY
+            self.faulty = True
+            return
+        if version > KEY_GROUP:
+            self.kind[n] = NEWER
+        elif record.value_size < 0:
+            self.kind[n] = GROUP_TOMBSTONE
+        elif check_group_value(record.value, record.value_size) == OK:
+            self.kind[n] = GROUP
+        else:
+            self.kind[n] = FAULTY
+            self.partition[n] = FAULT_VALUE
+            self.faulty = True
+            return
+        self.group[n] = self.groups.number(record.key + 4, size)
+
+    @cython.boundscheck(False)    # as add_plain
+    cdef void add_raw(self, Record* record) noexcept nogil:
+        cdef Py_ssize_t n = self.n
+        self.key_at[n] = self.bytes_size
+        self.key_size[n] = record.key_size
+        if record.key_size > 0:
+            memcpy(&self.bytes_heap[0] + self.bytes_size, record.key, record.key_size)
+            self.bytes_size += record.key_size
+        self.value_at[n] = self.bytes_size
+        self.value_size[n] = record.value_size
+        if record.value_size > 0:
+            memcpy(&self.bytes_heap[0] + self.bytes_size, record.value, record.value_size)
+            self.bytes_size += record.value_size
+
+    cdef dict finish(self):
+        out = {name: array[:self.n] for name, array in self.arrays.items()}
+        out["metadata"] = np.asarray(self.heap)[:self.heap_size]
+        if self.raw:
+            out["bytes"] = np.asarray(self.bytes_heap)[:self.bytes_size]
+        out["groups"], out["topics"] = self.groups.strings(), self.topics.strings()
+        out["faults"] = self.faults
+        out["batches"] = np.empty(self.batch_count, dtype=BATCH_DTYPE)
+        if out["batches"].nbytes != self.batch_count * <Py_ssize_t>sizeof(BatchRow):
+            raise ValueError("BATCH_DTYPE is not that of a BatchRow")
+        if self.batch_count:
+            memcpy(cnp.PyArray_DATA(out["batches"]), self.batch_rows,
+                   self.batch_count * sizeof(BatchRow))
+        return out
+
+
+def decode_columns(data, *, bint raw=False, bint check_crc=True):
+    """See ``columns.pyi``."""
+    cdef const uint8_t[::1] view = buffer_of(data, "data")
+    cdef Batch batch
+    cdef Frame frame
+    cdef int64_t at = 0, size = view.shape[0]
+    cdef Columns columns
+    cdef Records scratch = Records.__new__(Records)
+    columns = Columns(size // ROW_GUESS, raw=raw)
+    while at < size:
+        frame = frame_batch(&view[0], size, at, &batch)
+        at += batch.size
+        if frame != FRAME_BATCH:
+            columns.note(&batch, frame_to_fault(frame), None, "")
+        elif check_crc and not crc_holds(&batch):
+            columns.note(&batch, FAULT_CRC, None, "the stored checksum does not hold")
+        else:
+            columns.add_batch(&batch, scratch)
+    return columns.finish()

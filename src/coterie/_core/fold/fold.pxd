@@ -1,0 +1,76 @@
+"""The fold of one log partition: its C face, for ``partial`` (merging, columns out)."""
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from coterie._core.codec.batch cimport Batch, Record, Records
+from coterie._core.fold.commit cimport Commit
+from coterie._core.fold.keytable cimport Entry, Table, Value
+from coterie._core.fold.near cimport Near
+from coterie._core.fold.waiting cimport Queue
+
+cdef enum OnFault:
+    SKIP = 0
+    RECOVER = 1
+    LOAD = 2
+    STOP = 3
+
+cdef struct Parsed:              # one record of the batch at hand, classified
+    Commit commit
+    uint64_t hash
+    int16_t version              # of the key
+    int kind                     # PLAIN_COMMIT ... FAULTY, see fold.pyx
+    int fault
+
+cdef class PartitionFold:
+    cdef Table table
+    cdef Near near
+    cdef Queue queue                     # plain commits that are read, not yet in the table
+    cdef Records records
+    cdef Parsed* parsed
+    cdef Py_ssize_t parsed_capacity
+    cdef readonly int on_fault
+    cdef readonly object at_ms           # int or None
+    cdef int64_t until_ms
+    cdef readonly object only            # frozenset of group ids as UTF-8, or None
+    cdef readonly int64_t seq            # ordinal of the batch at hand; counts on over pieces
+    cdef readonly bint failed            # as Kafka's loader: nothing of the partition counts
+    cdef readonly bint cut               # recovery cut the log here: later pieces do not count
+    cdef readonly bint stopped           # on_fault is STOP, and there was one
+    cdef readonly dict producers         # producer id -> Producer
+    cdef readonly dict groups            # group id as UTF-8 -> GroupLog
+    cdef readonly dict newer             # whole key -> (value or None, log offset, timestamp)
+    cdef readonly dict unknown           # unknown key version -> count
+    cdef readonly list faults            # (file, position, base_offset, kind, offset, detail)
+    cdef readonly list segments          # one list a piece: see trust.PIECE_FIELDS
+    cdef readonly object history         # list of commit rows, or None
+    cdef str file                        # of the piece at hand
+    cdef int64_t base_position           # of the piece's first byte in the file
+    cdef int64_t expected_offset         # what the next batch should begin with, -1: unknown
+    cdef int64_t batch_count, record_count, byte_count
+    cdef int64_t first_offset, last_offset, max_timestamp, first_timestamp
+    cdef bint gap
+    cdef int users                       # see `begin_change`
+
+    cdef Entry* entry_at(self, object index) except NULL
+    cdef int scan_piece(self, const uint8_t[::1] data, str file, int64_t position,
+                        int64_t expected_offset) except -1
+    cdef int run(self, const uint8_t* data, int64_t size) except -1
+    cdef int frame_fault(self, int frame, const Batch* batch) except -1
+    cdef int fault_at(self, int kind, const Batch* batch, object offset, str detail) except -1
+    cdef bint recovery_cuts(self, int frame, const Batch* batch) except -1
+    cdef int take_batch(self, const Batch* batch) except -1
+    cdef int take_waiting(self) except -1
+    cdef bint take_plain(self, const Batch* batch) except -1
+    cdef int count_batch(self, const Batch* batch, int64_t first, Py_ssize_t count) except -1
+    cdef int reserve_parsed(self, Py_ssize_t count) except -1
+    cdef void classify(self, Record* record, Parsed* out) noexcept nogil
+    cdef int apply_all(self, const Batch* batch) except -1
+    cdef int apply_plain(self, Parsed* parsed, int64_t position) except -1 nogil
+    cdef int apply_other(self, const Batch* batch, Record* record, Parsed* parsed,
+                         int64_t position) except -1
+    cdef int apply_pending(self, const Batch* batch, Parsed* parsed, int64_t position) except -1
+    cdef int apply_marker(self, const Batch* batch) except -1
+    cdef int apply_group(self, const Batch* batch, Record* record) except -1
+    cdef int apply_newer(self, const Batch* batch, Record* record) except -1
+    cdef int note_history(self, const Batch* batch, Record* record, Parsed* parsed) except -1
+    cdef int64_t intern(self, const Commit* commit, uint64_t hash) except -1
+    cdef int seal(self) except -1

@@ -1,0 +1,487 @@
+"""One log partition folded into the last state of each key. See ``fold.pyi``.
+
+Knows bytes and positions; reads no file and no clock. Plain commits, nearly all there is, are
+parsed and hashed and wait (`waiting.pxd`) for their places to come from memory. Group metadata,
+transactions, faults and what is compressed take the road through `Records`, in log order with
+the rest.
+Source of the rules: GroupMetadataManager.doLoadGroupsAndOffsets, LogSegment.recover.
+"""
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+
+from coterie._core.checks cimport (
+    begin_change, buffer_of, end_use, int64_of, int64_or_none, text_of, texts_of, within)
+from coterie._core.codec.batch cimport (
+    FAULT_CRC, FAULT_KEY, FAULT_MARKER, FAULT_VALUE,
+    FRAME_BATCH, FRAME_END, FRAME_LENGTH, FRAME_MAGIC, FRAME_SHORT, FRAME_TAIL, MARKER_ABORT,
+    MARKER_COMMIT, MIN_RECORD_V2, NO_FAULT, Batch, Frame, Record, Records, crc_holds,
+    frame_as_loader, frame_batch, frame_to_fault, in_time, plausible_base, read_marker,
+    unread_magic_holds)
+from coterie._core.fold.commit cimport (
+    KEY_GROUP, KEY_OFFSET_MAX, Commit, check_group_value, is_newer_key, read_commit_key,
+    read_commit_value)
+from coterie._core.codec.cursor cimport OK, load_i16, wrap_add
+from coterie._core.fold.keytable cimport (
+    Entry, Value, coterie_is_ascii, coterie_keyhash, own_metadata, prefetch_entry,
+    prefetch_slot, remove_plain, set_if_newer, set_plain, table_free, table_init, table_intern)
+from coterie._core.fold.near cimport near_free, near_init
+from coterie._core.fold.producers cimport unpack_value
+from coterie._core.fold.waiting cimport (
+    FULL, queue_apply, queue_batch, queue_free, queue_reserve, to_value)
+
+from coterie._core.codec.batch import KINDS
+from coterie._core.fold.generations import GroupLog
+from coterie._core.fold.producers import Producer
+from coterie._core.codec.schema import decode_key, decode_value
+from coterie._core.codec.text import decode_utf8
+from coterie.errors import ArgumentError, CorruptData
+
+ON_FAULT = {"skip": SKIP, "recover": RECOVER, "load": LOAD, "stop": STOP}
+
+cdef enum:
+    PLAIN_COMMIT = 0             # an offset key and value as they stand
+    ODD_COMMIT = 1               # the same, with a name that is not ASCII: made canonical first
+    GROUP = 2
+    NEWER = 3                    # see `is_newer_key`
+    UNKNOWN = 4
+    FAULTY = 5
+    LEFT_OUT = 6                 # later than the time asked for
+
+cdef int64_t MAX_MS = 0x7FFFFFFFFFFFFFFF
+cdef int64_t FURTHEST = <int64_t>1 << 62      # a place in a file, to which a piece's may be added
+
+FRAME_DETAIL = {
+    FRAME_BATCH: "the stored checksum does not hold",      # what recovery cuts a whole batch for
+    FRAME_TAIL: "bytes after the last batch",
+    FRAME_LENGTH: "a batch length below 14 or beyond the end of the file",
+    FRAME_MAGIC: "a magic outside 0-2",
+    FRAME_SHORT: "a batch too short for its own header",
+}
+
+
+@cython.final
+cdef class PartitionFold:
+    """See ``fold.pyi``."""
+
+    def __cinit__(self, *, on_fault="skip", at_ms=None, only=None, bint history=False):
+        if text_of(on_fault, "on_fault") not in ON_FAULT:
+            raise ArgumentError(f"on_fault must be one of {', '.join(ON_FAULT)}, not {on_fault!r}")
+        table_init(&self.table)
+        near_init(&self.near)
+        self.records = Records.__new__(Records)
+        self.on_fault = ON_FAULT[on_fault]
+        self.at_ms = int64_or_none(at_ms, "at_ms")
+        self.until_ms = MAX_MS if at_ms is None else at_ms
+        self.only = None if only is None else frozenset(
+            name.encode("utf-8", "surrogatepass") for name in texts_of(only, "only"))
+        self.producers, self.groups, self.newer, self.unknown = {}, {}, {}, {}
+        self.faults, self.segments = [], []
+        self.history = [] if history else None
+        self.expected_offset = -1
+
+    def __dealloc__(self):
+        table_free(&self.table)
+        near_free(&self.near)
+        queue_free(&self.queue)
+        free(self.parsed)
+
+    @property
+    def key_count(self):
+        return self.table.count
+
+    cdef Entry* entry_at(self, object index) except NULL:
+        """The entry that a pending commit names; whoever has the fold may write other numbers."""
+        return &self.table.entries[within(index, "the index of a key", 0,
+                                          <int64_t>self.table.count - 1)]
+
+    def scan(self, data, *, file="", position=0, expected_offset=-1):
+        """See ``fold.pyi``."""
+        cdef const uint8_t[::1] view = buffer_of(data, "data")
+        cdef str name = text_of(file, "file")
+        cdef int64_t start = within(position, "position", 0, FURTHEST)
+        cdef int64_t expected = int64_of(expected_offset, "expected_offset")
+        begin_change(&self.users, "this partial state")
+        try:
+            self.scan_piece(view, name, start, expected)
+        finally:
+            end_use(&self.users)
+
+    cdef int scan_piece(self, const uint8_t[::1] data, str file, int64_t position,
+                        int64_t expected_offset) except -1:
+        if self.failed or self.cut or self.stopped:
+            return 0
+        self.file = file
+        self.base_position = position
+        self.expected_offset = expected_offset
+        self.batch_count = self.record_count = 0
+        self.byte_count = data.shape[0]
+        self.first_offset = self.last_offset = self.max_timestamp = self.first_timestamp = -1
+        self.gap = False
+        try:
+            if data.shape[0]:
+                self.run(&data[0], data.shape[0])
+        finally:
+            self.seal()
+        self.segments.append([
+            file, position, self.byte_count, self.batch_count, self.record_count,
+            self.first_offset, self.last_offset, self.max_timestamp, bool(self.gap),
+            self.first_timestamp])
+        return 0
+
+    cdef int seal(self) except -1:
+        """Copy what is borrowed from the piece's bytes, which may go now."""
+        cdef uint32_t i
+        cdef int missing = 0
+        for i in range(self.table.count):
+            missing |= own_metadata(&self.table.entries[i])
+        if missing:
+            raise MemoryError
+        return 0
+
+    cdef int run(self, const uint8_t* data, int64_t size) except -1:
+        self.queue.count = 0
+        cdef Batch batch
+        cdef int64_t at = 0
+        cdef Frame frame
+        while at < size and not (self.failed or self.cut or self.stopped):
+            frame = (frame_as_loader(data, size, at, &batch) if self.on_fault == LOAD
+                     else frame_batch(data, size, at, &batch))
+            at += batch.size
+            if self.on_fault == RECOVER and self.recovery_cuts(frame, &batch):
+                self.cut = True
+                self.frame_fault(frame, &batch)
+            elif frame == FRAME_END:
+                break
+            elif frame != FRAME_BATCH:
+                self.frame_fault(frame, &batch)
+            elif self.on_fault != LOAD and self.on_fault != RECOVER and not crc_holds(&batch):
+                self.fault_at(FAULT_CRC, &batch, None,
+                              f"the stored checksum {batch.crc} does not hold")
+            elif not self.take_plain(&batch):
+                self.take_waiting()
+                self.take_batch(&batch)
+            self.seq += 1
+        return self.take_waiting()
+
+    cdef bint take_plain(self, const Batch* batch) except -1:
+        """A batch of nothing but plain commits, as nearly all are; False: it is not, or has a
+        fault, and none of it is taken."""
+        cdef int32_t count = batch.record_count
+        if (batch.magic != 2 or batch.codec != 0 or batch.control or batch.transactional
+                or count < 1 or count > batch.size // MIN_RECORD_V2 or self.only is not None
+                or self.history is not None or self.until_ms < -1):
+            return False
+        if queue_reserve(&self.queue, count) != 0:
+            raise MemoryError
+        if not queue_batch(&self.queue, &self.table, &self.near, batch, self.until_ms, self.seq):
+            return False
+        self.count_batch(batch, batch.base_offset, count)
+        if self.queue.count >= FULL:
+            self.take_waiting()
+        return True
+
+    cdef int take_waiting(self) except -1:
+        """Whatever else changes state first lets what waits go before it."""
+        if self.queue.count and queue_apply(&self.queue, &self.table, &self.near) != 0:
+            raise MemoryError
+        return 0
+
+    cdef bint recovery_cuts(self, int frame, const Batch* batch) except -1:
+        """LogSegment.recover: lengths and checksums are looked at, the magic is not."""
+        if frame == FRAME_BATCH:
+            return not crc_holds(batch)
+        if frame == FRAME_MAGIC:
+            return not unread_magic_holds(batch)
+        return frame != FRAME_END
+
+    cdef int frame_fault(self, int frame, const Batch* batch) except -1:
+        return self.fault_at(frame_to_fault(frame), batch, None, FRAME_DETAIL[frame])
+
+    cdef int fault_at(self, int kind, const Batch* batch, object offset, str detail) except -1:
+        """Note a fault, and what it means for the rest of the partition."""
+        base = None
+        if plausible_base(kind, batch.base_offset, self.expected_offset):
+            base = batch.base_offset
+        self.faults.append((self.file, self.base_position + batch.position, base, KINDS[kind],
+                            offset, detail))
+        if self.on_fault == STOP:
+            self.stopped = True
+        elif self.on_fault == LOAD or (self.on_fault == RECOVER and not self.cut):
+            self.failed = True
+        return 0
+
+    cdef int take_batch(self, const Batch* batch) except -1:
+        cdef int fault = self.records.read(batch)
+        cdef int64_t first = batch.base_offset
+        if fault != NO_FAULT:
+            return self.fault_at(fault, batch, None, self.records.detail)
+        if batch.magic < 2 and self.records.count:
+            first = self.records.items[0].offset
+        self.count_batch(batch, first, self.records.count)
+        if batch.control:
+            return self.apply_marker(batch) if self.records.count else 0
+        return self.apply_all(batch) if self.records.count else 0
+
+    cdef int count_batch(self, const Batch* batch, int64_t first, Py_ssize_t count) except -1:
+        """Note a batch that could be read: what the summary and the trust in a log go by."""
+        cdef int64_t last = batch.base_offset
+        if batch.magic == 2:
+            last = wrap_add(last, batch.last_offset_delta)
+        self.batch_count += 1
+        self.record_count += count
+        if self.first_offset < 0:
+            self.first_offset = first
+            self.first_timestamp = batch.max_timestamp
+        if 0 <= self.expected_offset < first or (
+                batch.magic == 2 and count <= batch.last_offset_delta):
+            self.gap = True
+        self.last_offset = last
+        self.expected_offset = wrap_add(last, 1)
+        if batch.max_timestamp > self.max_timestamp:
+            self.max_timestamp = batch.max_timestamp
+        return 0
+
+    cdef int reserve_parsed(self, Py_ssize_t count) except -1:
+        cdef Parsed* grown
+        if count > self.parsed_capacity:
+            grown = <Parsed*>realloc(self.parsed, 2 * count * sizeof(Parsed))
+            if grown == NULL:
+                raise MemoryError
+            self.parsed = grown
+            self.parsed_capacity = 2 * count
+        return 0
+
+    cdef void classify(self, Record* record, Parsed* out) noexcept nogil:
+        cdef Commit* commit = &out.commit
+        out.fault = NO_FAULT
+        if not in_time(record, self.until_ms):
+            out.kind = LEFT_OUT
+            return
+        out.kind = FAULTY
+        out.fault = FAULT_KEY
+        if record.key_size < 2:
+            return
+        out.version = load_i16(record.key)
+        if out.version < 0 or out.version > KEY_OFFSET_MAX:
+            out.kind = (GROUP if out.version == KEY_GROUP
+                        else NEWER if is_newer_key(out.version) else UNKNOWN)
+            out.fault = NO_FAULT
+            return
+        if read_commit_key(record.key, record.key_size, commit) != OK:
+            return
+        commit.tombstone = record.value_size < 0
+        if not commit.tombstone and read_commit_value(
+                record.value, record.value_size, commit) != OK:
+            out.fault = FAULT_VALUE
+            return
+        out.fault = NO_FAULT
+        if (coterie_is_ascii(commit.group, commit.group_size)
+                and coterie_is_ascii(commit.topic, commit.topic_size)):
+            out.kind = PLAIN_COMMIT
+            out.hash = coterie_keyhash(commit.key, commit.key_size)
+        else:
+            out.kind = ODD_COMMIT
+
+    cdef int apply_all(self, const Batch* batch) except -1:
+        """Every record of a data batch, in order."""
+        cdef Py_ssize_t i, count = self.records.count
+        cdef int64_t position = self.records.items[0].offset
+        cdef Parsed* parsed
+        cdef bint plain = not batch.transactional and self.only is None and self.history is None
+        self.reserve_parsed(count)
+        parsed = self.parsed
+        with nogil:
+            for i in range(count):
+                self.classify(&self.records.items[i], &parsed[i])
+                if parsed[i].kind == PLAIN_COMMIT:
+                    prefetch_slot(&self.table, parsed[i].hash)
+            for i in range(count):
+                if parsed[i].kind == PLAIN_COMMIT:
+                    prefetch_entry(&self.table, parsed[i].hash)
+            for i in range(count):
+                if plain and parsed[i].kind == PLAIN_COMMIT:
+                    self.apply_plain(&parsed[i], position)
+                elif parsed[i].kind != LEFT_OUT:
+                    with gil:
+                        self.apply_other(batch, &self.records.items[i], &parsed[i], position)
+                        if self.failed or self.stopped:
+                            break
+        return 0
+
+    cdef int apply_plain(self, Parsed* parsed, int64_t position) except -1 nogil:
+        cdef Commit* commit = &parsed.commit
+        cdef Entry* entry
+        cdef Value value
+        cdef int64_t index = table_intern(&self.table, parsed.hash, commit.key, commit.key_size)
+        if index < 0:
+            with gil:
+                raise MemoryError
+        entry = &self.table.entries[index]
+        if commit.tombstone:
+            remove_plain(entry, self.seq)
+            return 0
+        to_value(commit, position, &value)
+        set_plain(entry, &value, self.seq)
+        if self.records.inflated and own_metadata(entry) != 0:
+            with gil:
+                raise MemoryError
+        return 0
+
+    cdef int apply_other(self, const Batch* batch, Record* record, Parsed* parsed,
+                         int64_t position) except -1:
+        cdef bytes group, topic
+        cdef Commit* commit = &parsed.commit
+        if parsed.kind == FAULTY:
+            return self.fault_at(parsed.fault, batch, record.offset, detail_of(record))
+        if parsed.kind == GROUP:
+            return self.apply_group(batch, record)
+        if parsed.kind == NEWER:
+            return self.apply_newer(batch, record)
+        if parsed.kind == UNKNOWN:
+            self.unknown[parsed.version] = self.unknown.get(parsed.version, 0) + 1
+            return 0
+        group = canonical(commit.group[:commit.group_size])
+        if self.only is not None and group not in self.only:
+            return 0
+        if parsed.kind == ODD_COMMIT:
+            topic = canonical(commit.topic[:commit.topic_size])
+            key = offset_key(group, topic, commit.partition)
+            commit.key = key
+            commit.key_size = <int32_t>len(key)
+            parsed.hash = coterie_keyhash(commit.key, commit.key_size)
+        if self.history is not None:
+            self.note_history(batch, record, parsed)
+        if batch.transactional:
+            return self.apply_pending(batch, parsed, position)
+        return self.apply_plain(parsed, position)
+
+    cdef int64_t intern(self, const Commit* commit, uint64_t hash) except -1:
+        cdef int64_t index = table_intern(&self.table, hash, commit.key, commit.key_size)
+        if index < 0:
+            raise MemoryError
+        return index
+
+    cdef int apply_pending(self, const Batch* batch, Parsed* parsed, int64_t position) except -1:
+        cdef Commit* commit = &parsed.commit
+        cdef int64_t index = self.intern(commit, parsed.hash)
+        producer = self.producers.get(batch.producer_id)
+        if producer is None:
+            producer = self.producers[batch.producer_id] = Producer()
+        producer.pending[index] = None if commit.tombstone else (
+            position, commit.offset, commit.commit_timestamp, commit.expire_timestamp,
+            commit.leader_epoch, commit.metadata[:commit.metadata_size])
+        return 0
+
+    cdef int apply_marker(self, const Batch* batch) except -1:
+        """The end of a transaction: a COMMIT puts what was pending, any type forgets it."""
+        cdef Record* record = &self.records.items[0]
+        cdef int kind = -1
+        cdef Value value
+        cdef Entry* entry
+        cdef bytes _metadata      # keeps alive what `value` points into
+        if not in_time(record, self.until_ms):
+            return 0
+        if read_marker(record, &kind) != NO_FAULT or (
+                kind != MARKER_COMMIT and kind != MARKER_ABORT):
+            return self.fault_at(FAULT_MARKER, batch, None,
+                                 f"a control batch of type {kind}, neither ABORT nor COMMIT")
+        producer = self.producers.get(batch.producer_id)
+        if producer is None:
+            producer = self.producers[batch.producer_id] = Producer()
+        if kind == MARKER_COMMIT:
+            for index, pending in producer.pending.items():
+                if pending is None:
+                    continue
+                _metadata = unpack_value(pending, &value)
+                entry = self.entry_at(index)
+                if set_if_newer(entry, &value, self.seq) and own_metadata(entry) != 0:
+                    raise MemoryError
+        if producer.first_seq < 0:
+            producer.first_seq = self.seq
+            producer.first_committed = kind == MARKER_COMMIT
+            producer.before = frozenset(producer.pending)
+        producer.pending = {}
+        if self.history is not None:
+            self.history.append(("marker", batch.producer_id, kind == MARKER_COMMIT))
+        return 0
+
+    cdef int apply_group(self, const Batch* batch, Record* record) except -1:
+        cdef bytes group
+        cdef bytes value = None
+        cdef int32_t size = load_i16(record.key + 2) if record.key_size >= 4 else -1
+        if size < 0 or size > record.key_size - 4:
+            return self.fault_at(FAULT_KEY, batch, record.offset, "a group key cut short")
+        group = canonical(record.key[4:4 + size])
+        if record.value_size >= 0:
+            if check_group_value(record.value, record.value_size) != OK:
+                return self.fault_at(FAULT_VALUE, batch, record.offset, detail_of(record))
+            value = record.value[:record.value_size]
+        if self.only is not None and group not in self.only:
+            return 0
+        log = self.groups.get(group)
+        if log is None:
+            log = self.groups[group] = GroupLog()
+        log.add(record.offset, record.timestamp, value)
+        return 0
+
+    cdef int apply_newer(self, const Batch* batch, Record* record) except -1:
+        """Key versions 3 to 23: the classic loader skips them; others want their last value."""
+        cdef bytes key, value
+        if self.on_fault == LOAD or self.on_fault == RECOVER:
+            version = load_i16(record.key)
+            self.unknown[version] = self.unknown.get(version, 0) + 1
+            return 0
+        key = record.key[:record.key_size]
+        value = None if record.value_size < 0 else record.value[:record.value_size]
+        try:
+            group = decode_key(key)["data"]["groupId"]
+        except CorruptData as error:
+            return self.fault_at(FAULT_KEY, batch, record.offset, str(error))
+        if self.only is not None and group.encode("utf-8", "surrogatepass") not in self.only:
+            return 0
+        if value is not None:
+            try:
+                decode_value(load_i16(record.key), value)
+            except CorruptData as error:
+                return self.fault_at(FAULT_VALUE, batch, record.offset, str(error))
+        self.newer[key] = (value, record.offset, record.timestamp)
+        return 0
+
+    cdef int note_history(self, const Batch* batch, Record* record, Parsed* parsed) except -1:
+        cdef Commit* commit = &parsed.commit
+        cdef object value = None
+        if not commit.tombstone:
+            value = (commit.offset, commit.leader_epoch, commit.metadata[:commit.metadata_size],
+                     commit.commit_timestamp, commit.expire_timestamp)
+        self.history.append((
+            "commit", commit.key[:commit.key_size], record.offset, record.timestamp,
+            batch.producer_id if batch.transactional else None, value))
+        return 0
+
+
+cdef bytes canonical(bytes name):
+    """The name as Java reads it, as UTF-8 again: two broken names may be one to Kafka."""
+    cdef bytes text = decode_utf8(name).encode("utf-8")
+    return text if len(text) <= 0xFFFF else name        # or it would not fit a key any more
+
+
+cdef bytes offset_key(bytes group, bytes topic, int32_t partition):
+    """An offset key's bytes after the version; the lengths may use all of their 16 bits."""
+    return (len(group).to_bytes(2, "big") + group + len(topic).to_bytes(2, "big") + topic
+            + partition.to_bytes(4, "big", signed=True))
+
+
+cdef str detail_of(const Record* record):
+    """In words, why a record of the classic coordinator cannot be read."""
+    cdef bytes key = None if record.key_size < 0 else record.key[:record.key_size]
+    cdef bytes value = None if record.value_size < 0 else record.value[:record.value_size]
+    if key is None:
+        return "a record without a key"
+    try:
+        decode_key(key)
+        if value is not None:
+            decode_value(int.from_bytes(key[:2], "big", signed=True), value)
+    except CorruptData as error:
+        return str(error)
+    return "a record that Kafka's reader refuses"

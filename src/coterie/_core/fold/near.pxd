@@ -1,0 +1,141 @@
+"""Places of keys whose group and topic were seen before, found without hashing the key.
+
+The partitions of a topic that a group reads are committed over and over. Group and topic, as they
+stand in a key, get a number (few exist), and under it an array has the place of each partition.
+Only a shortcut to the table's own answer, and exact: names are compared byte for byte, and a key
+never leaves its place. Header only: inlined into the fold.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+from coterie._core.codec.cursor cimport load_i32
+from coterie._core.fold.keytable cimport (
+    Table, coterie_equal, coterie_keyhash, table_free, table_init, table_intern)
+
+cdef enum:
+    RECENT = 256                 # of names that were met last
+    RECENT_SHIFT = 56            # of a 64-bit product: its upper bits choose the slot
+    NAMES_MIN = 8                # bytes of the shortest names that take part, lengths included
+    PLACES_A_KEY = 8             # on average and at most: 32 bytes
+    PARTITIONS_MAX = 4096        # a partition from here on is looked for in the table
+
+cdef struct Names:               # a group and a topic, met last at this hash
+    uint64_t at                  # in the arena of `names`
+    int32_t size                 # 0: nothing yet
+    uint32_t number
+
+cdef struct Span:                # where the partitions of a group and topic begin, and how many
+    uint32_t first
+    uint32_t count
+
+cdef struct Near:
+    Table names
+    Span* spans                  # by number
+    uint32_t span_capacity
+    uint32_t* places             # index in the table + 1; 0: not known
+    uint64_t place_count, place_capacity
+    Names recent[RECENT]
+
+
+cdef inline int near_init(Near* near) except -1:
+    memset(near, 0, sizeof(Near))
+    return table_init(&near.names)
+
+
+cdef inline void near_free(Near* near) noexcept:
+    table_free(&near.names)
+    free(near.spans)
+    free(near.places)
+
+
+cdef inline Names* met_last(Near* near, const uint8_t* key, int32_t size) noexcept nogil:
+    cdef uint64_t middle, last
+    memcpy(&middle, key + ((size - 8) >> 1), 8)
+    memcpy(&last, key + size - 8, 8)
+    last = (last ^ <uint64_t>size) * <uint64_t>0x9E3779B97F4A7C15 ^ middle
+    return &near.recent[last * <uint64_t>0xD1B54A32D192ED03 >> RECENT_SHIFT]
+
+
+cdef inline int64_t near_names(Near* near, const uint8_t* key, int32_t size) noexcept nogil:
+    """The number of the names that a key begins with (after its version), if they were met of
+    late; -1: `near_meet` them."""
+    cdef const Names* names
+    if size < NAMES_MIN:
+        return -1
+    names = met_last(near, key, size)
+    if names.size != size or not coterie_equal(near.names.arena + names.at, key, size):
+        return -1
+    return names.number
+
+
+cdef inline int64_t near_meet(Near* near, const uint8_t* key, int32_t size) noexcept nogil:
+    """The number of names that may take part; -1: too short, or no memory, and they do not."""
+    cdef int64_t number
+    cdef Names* names
+    cdef void* grown
+    if size < NAMES_MIN:
+        return -1
+    number = table_intern(&near.names, coterie_keyhash(key, size), key, size)
+    if number < 0:
+        return -1
+    if near.names.capacity > near.span_capacity:
+        grown = realloc(near.spans, near.names.capacity * sizeof(Span))
+        if grown == NULL:
+            return -1
+        near.spans = <Span*>grown
+        memset(near.spans + near.span_capacity, 0,
+               (near.names.capacity - near.span_capacity) * sizeof(Span))
+        near.span_capacity = near.names.capacity
+    names = met_last(near, key, size)
+    names.at = near.names.entries[number].key_at
+    names.size, names.number = size, <uint32_t>number
+    return number
+
+
+cdef inline int64_t near_place(const Near* near, int64_t number, int32_t partition) noexcept nogil:
+    """Where the table has the key, or -1: not known."""
+    cdef const Span* span = &near.spans[number]
+    if <uint32_t>partition >= span.count:
+        return -1
+    return <int64_t>near.places[span.first + <uint32_t>partition] - 1
+
+
+cdef inline bint near_widen(Near* near, uint32_t number, uint32_t count) noexcept nogil:
+    """Room for `count` partitions of these names; what they had before is left lying."""
+    cdef Span* span = &near.spans[number]
+    cdef uint64_t want = near.place_count + count
+    cdef void* grown
+    if want >> 32:
+        return False
+    if want > near.place_capacity:
+        grown = realloc(near.places, 2 * want * sizeof(uint32_t))
+        if grown == NULL:
+            return False
+        near.places = <uint32_t*>grown
+        near.place_capacity = 2 * want
+    memset(near.places + near.place_count, 0, count * sizeof(uint32_t))
+    if span.count:
+        memcpy(near.places + near.place_count, near.places + span.first,
+               span.count * sizeof(uint32_t))
+    span.first = <uint32_t>near.place_count
+    span.count = count
+    near.place_count = want
+    return True
+
+
+cdef inline void near_learn(Near* near, int64_t number, int32_t partition, int64_t index,
+                            uint32_t keys) noexcept nogil:
+    """Remember the place that the table, of so many keys, gave one. Without memory, or where lone
+    partitions of high numbers would take too much of it, it is forgotten, no more."""
+    cdef uint32_t count = 4
+    if <uint32_t>partition >= PARTITIONS_MAX:
+        return
+    if <uint32_t>partition >= near.spans[number].count:
+        while count <= <uint32_t>partition:
+            count *= 2
+        if near.place_count + count > <uint64_t>keys * PLACES_A_KEY + PARTITIONS_MAX:
+            return
+        if not near_widen(near, <uint32_t>number, count):
+            return
+    near.places[near.spans[number].first + <uint32_t>partition] = <uint32_t>index + 1

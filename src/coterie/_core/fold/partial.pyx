@@ -1,0 +1,322 @@
+"""Partial states put together, taken apart and turned into columns. See ``partial.pyi``.
+
+`absorb` composes two pieces: the later one's entries are functions of what came before (see
+``keytable``), and its first marker of each producer decides what the earlier piece left open.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from coterie._core.checks cimport begin_change, begin_read, end_use
+from coterie._core.codec.cursor cimport load_i32
+from coterie._core.fold.fold cimport PartitionFold
+from coterie._core.fold.keytable cimport (
+    Entry, Table, Value, coterie_keyhash, own_metadata, put, remove_plain, set_if_newer,
+    table_intern)
+
+from coterie._core.fold.producers cimport unpack_value
+
+from coterie._core.fold.producers import Producer
+from coterie.errors import CorruptData, CoterieError
+
+cdef enum:
+    PRESENT = 1
+
+cdef str IN_USE = "this partial state"
+
+NUMBERS = ("position", "offset", "commit_timestamp", "expire_timestamp", "base_seq", "won_seq")
+
+
+cdef uint32_t find(PartitionFold fold, const uint8_t* key, uint32_t size) except? 0xFFFFFFFF:
+    cdef int64_t index = table_intern(&fold.table, coterie_keyhash(key, size), key, size)
+    if index < 0:
+        raise MemoryError
+    return <uint32_t>index
+
+
+cdef int compose(PartitionFold fold, uint32_t index, const Entry* later, int64_t shift) except -1:
+    """Let `later`, the same key in the next piece, follow on the entry at `index`."""
+    cdef Entry* entry = &fold.table.entries[index]
+    if later.base_seq >= 0:
+        if later.present:
+            put(entry, &later.value, later.won_seq + shift)
+        else:
+            remove_plain(entry, 0)
+        entry.base_seq = later.base_seq + shift
+    elif later.present:
+        set_if_newer(entry, &later.value, later.won_seq + shift)
+    if own_metadata(entry) != 0:
+        raise MemoryError
+    return 0
+
+
+cdef int settle(PartitionFold fold, object left_open, object producer, list index_of,
+                int64_t shift) except -1:
+    """Decide what the earlier piece left open by the later one's first marker."""
+    cdef Value value
+    cdef Entry* entry
+    cdef bytes _metadata      # keeps alive what `value` points into
+    before = {index_of[index] for index in producer.before}
+    if not producer.first_committed:
+        return 0
+    for index, pending in left_open.items():
+        if pending is None or index in before:
+            continue
+        _metadata = unpack_value(pending, &value)
+        entry = fold.entry_at(index)
+        if set_if_newer(entry, &value, producer.first_seq + shift) and own_metadata(entry) != 0:
+            raise MemoryError
+    return 0
+
+
+def absorb(PartitionFold fold not None, PartitionFold later not None):
+    """See ``partial.pyi``."""
+    begin_change(&fold.users, IN_USE)
+    try:
+        begin_read(&later.users, IN_USE)       # so that none absorbs itself, either
+        try:
+            follow(fold, later)
+        finally:
+            end_use(&later.users)
+    finally:
+        end_use(&fold.users)
+
+
+cdef int follow(PartitionFold fold, PartitionFold later) except -1:
+    cdef Entry* entry
+    cdef uint32_t i, index
+    cdef int64_t shift = fold.seq
+    cdef list index_of = []
+    if fold.failed or fold.cut or fold.stopped:
+        return 0
+    for i in range(later.table.count):
+        entry = &later.table.entries[i]
+        index = find(fold, later.table.arena + entry.key_at, entry.key_size)
+        compose(fold, index, entry, shift)
+        index_of.append(index)
+    for producer_id, theirs in later.producers.items():
+        ours = fold.producers.get(producer_id)
+        if ours is None:
+            ours = fold.producers[producer_id] = Producer()
+        pending = {index_of[index]: value for index, value in theirs.pending.items()}
+        if theirs.first_seq < 0:
+            ours.pending.update(pending)
+            continue
+        settle(fold, ours.pending, theirs, index_of, shift)
+        if ours.first_seq < 0:
+            ours.first_seq = theirs.first_seq + shift
+            ours.first_committed = theirs.first_committed
+            ours.before = frozenset(ours.pending) | {index_of[index] for index in theirs.before}
+        ours.pending = pending
+    for group, log in later.groups.items():
+        if group in fold.groups:
+            fold.groups[group].absorb(log)
+        else:
+            fold.groups[group] = log.copy()
+    fold.newer.update(later.newer)
+    for version, count in later.unknown.items():
+        fold.unknown[version] = fold.unknown.get(version, 0) + count
+    fold.faults.extend(later.faults)
+    fold.segments.extend(later.segments)
+    if fold.history is not None and later.history is not None:
+        fold.history.extend(later.history)
+    fold.seq = shift + later.seq
+    fold.failed = fold.failed or later.failed
+    fold.cut = later.cut
+    fold.stopped = later.stopped
+    return 0
+
+
+cdef dict columns_of(PartitionFold fold, bint everything):
+    """Arrays over the entries (all, or those with a value), keys and metadata end to end."""
+    begin_read(&fold.users, IN_USE)
+    try:
+        return read_columns(fold, everything)
+    finally:
+        end_use(&fold.users)
+
+
+cdef dict read_columns(PartitionFold fold, bint everything):
+    import numpy as np     # by whom arrays are asked for: it takes longer to load than a small log
+    cdef Table* table = &fold.table
+    cdef uint32_t i, n = 0
+    cdef uint64_t key_bytes = 0, metadata_bytes = 0
+    cdef Entry* entry
+    for i in range(table.count):
+        entry = &table.entries[i]
+        if everything or entry.present:
+            n += 1
+            key_bytes += entry.key_size
+            metadata_bytes += entry.value.metadata_size if entry.present else 0
+    numbers = {name: np.empty(n, dtype=np.int64) for name in NUMBERS}
+    flags, epochs = np.empty(n, dtype=np.uint8), np.empty(n, dtype=np.int32)
+    key_ends, metadata_ends = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    keys = np.empty(key_bytes, dtype=np.uint8)
+    metadata = np.empty(metadata_bytes, dtype=np.uint8)
+    cdef int64_t[::1] position = numbers["position"], offset = numbers["offset"]
+    cdef int64_t[::1] committed = numbers["commit_timestamp"]
+    cdef int64_t[::1] expires = numbers["expire_timestamp"]
+    cdef int64_t[::1] base_seq = numbers["base_seq"], won_seq = numbers["won_seq"]
+    cdef uint8_t[::1] flag = flags, key_view = keys, metadata_view = metadata
+    cdef int32_t[::1] epoch = epochs
+    cdef int64_t[::1] key_end = key_ends, metadata_end = metadata_ends
+    cdef uint64_t key_at = 0, metadata_at = 0
+    cdef Py_ssize_t row = 0
+    for i in range(table.count):
+        entry = &table.entries[i]
+        if not (everything or entry.present):
+            continue
+        memcpy(&key_view[key_at], table.arena + entry.key_at, entry.key_size)
+        key_at += entry.key_size
+        if entry.present and entry.value.metadata_size:
+            memcpy(&metadata_view[metadata_at], entry.value.metadata, entry.value.metadata_size)
+            metadata_at += entry.value.metadata_size
+        flag[row] = PRESENT if entry.present else 0
+        base_seq[row], won_seq[row] = entry.base_seq, entry.won_seq
+        position[row], offset[row] = entry.value.position, entry.value.offset
+        committed[row] = entry.value.commit_timestamp
+        expires[row] = entry.value.expire_timestamp
+        epoch[row] = entry.value.leader_epoch
+        key_end[row], metadata_end[row] = key_at, metadata_at
+        row += 1
+    return {**numbers, "flags": flags, "leader_epoch": epochs, "keys": keys, "key_end": key_ends,
+            "metadata": metadata, "metadata_end": metadata_ends}
+
+
+def offset_columns(PartitionFold fold not None):
+    """See ``partial.pyi``."""
+    import numpy as np
+
+    cdef dict columns = columns_of(fold, False)
+    cdef const uint8_t[::1] keys = columns.pop("keys")
+    cdef const int64_t[::1] ends = columns.pop("key_end")
+    cdef Py_ssize_t n = ends.shape[0], i
+    cdef int64_t at = 0, group_size, topic_size
+    bounds = np.empty((n, 4), dtype=np.int64)
+    partitions = np.empty(n, dtype=np.int32)
+    cdef int64_t[:, ::1] bound = bounds
+    cdef int32_t[::1] partition = partitions
+    for i in range(n):
+        # Only keys that were parsed, or made, were interned: the lengths fit.
+        group_size = keys[at] << 8 | keys[at + 1]
+        topic_size = keys[at + 2 + group_size] << 8 | keys[at + 3 + group_size]
+        bound[i, 0], bound[i, 1] = at + 2, at + 2 + group_size
+        bound[i, 2], bound[i, 3] = at + 4 + group_size, at + 4 + group_size + topic_size
+        partition[i] = load_i32(&keys[at + 4 + group_size + topic_size])
+        at = ends[i]
+    for name in ("base_seq", "won_seq", "flags"):
+        del columns[name]
+    return {**columns, "keys": np.asarray(keys), "bounds": bounds, "partition": partitions}
+
+
+def offset_entries(PartitionFold fold not None):
+    """See ``partial.pyi``."""
+    cdef uint32_t i = 0
+    cdef tuple found = entry_at(fold, i)
+    while found is not None:         # the table may grow and move between two entries
+        if found[1] is not None:
+            yield found
+        i += 1
+        found = entry_at(fold, i)
+
+
+cdef tuple entry_at(PartitionFold fold, uint32_t i):
+    """(key, what was committed last or None) of an entry; None behind the last one."""
+    cdef Entry* entry
+    begin_read(&fold.users, IN_USE)
+    try:
+        if i >= fold.table.count:
+            return None
+        entry = &fold.table.entries[i]
+        return key_at(fold, i), None if not entry.present else (
+            entry.value.position, entry.value.offset, entry.value.commit_timestamp,
+            entry.value.expire_timestamp, entry.value.leader_epoch,
+            (<const char*>entry.value.metadata)[:entry.value.metadata_size])
+    finally:
+        end_use(&fold.users)
+
+
+def split_key(bytes key not None):
+    """See ``partial.pyi``."""
+    group_end = 2 + int.from_bytes(key[:2], "big")
+    topic_end = group_end + 2 + int.from_bytes(key[group_end:group_end + 2], "big")
+    partition = int.from_bytes(key[topic_end:topic_end + 4], "big", signed=True)
+    return key[2:group_end], key[group_end + 2:topic_end], partition
+
+
+def key_at(PartitionFold fold not None, uint32_t index):
+    """See ``partial.pyi``."""
+    if index >= fold.table.count:
+        raise IndexError(index)
+    cdef Entry* entry = &fold.table.entries[index]
+    cdef const uint8_t* start = fold.table.arena + entry.key_at
+    return start[:entry.key_size]
+
+
+def dump(PartitionFold fold not None):
+    """See ``partial.pyi``."""
+    producers = {producer_id: (p.first_seq, p.first_committed, p.before, p.pending)
+                 for producer_id, p in fold.producers.items()}
+    return (columns_of(fold, True), producers, fold.groups, fold.newer, fold.unknown, fold.faults,
+            fold.segments, fold.history, fold.seq, fold.failed, fold.cut, fold.stopped)
+
+
+def restore(PartitionFold fold not None, tuple state not None):
+    """See ``partial.pyi``."""
+    begin_change(&fold.users, IN_USE)
+    try:
+        if fold.table.count:
+            raise CoterieError("a partial state is restored into an empty one")
+        (columns, producers, fold.groups, fold.newer, fold.unknown, fold.faults, fold.segments,
+         fold.history, fold.seq, failed, cut, stopped) = state
+        fold.failed, fold.cut, fold.stopped = failed, cut, stopped
+        enter_columns(fold, columns)
+        for producer_id, (first_seq, committed_first, before, pending) in producers.items():
+            producer = fold.producers[producer_id] = Producer()
+            producer.first_seq, producer.first_committed = first_seq, committed_first
+            producer.before, producer.pending = before, pending
+    finally:
+        end_use(&fold.users)
+
+
+cdef int enter_columns(PartitionFold fold, dict columns) except -1:
+    """Fill an empty table. The bytes may have been cut or changed on their way."""
+    cdef Entry* entry
+    cdef Py_ssize_t i
+    cdef int64_t key_start = 0, start = 0
+    cdef const uint8_t[::1] keys = columns["keys"], metadata = columns["metadata"]
+    cdef const int64_t[::1] key_end = columns["key_end"], end = columns["metadata_end"]
+    cdef const int64_t[::1] position = columns["position"], offset = columns["offset"]
+    cdef const int64_t[::1] committed = columns["commit_timestamp"]
+    cdef const int64_t[::1] expires = columns["expire_timestamp"]
+    cdef const int64_t[::1] base_seq = columns["base_seq"], won_seq = columns["won_seq"]
+    cdef const uint8_t[::1] flag = columns["flags"]
+    cdef const int32_t[::1] epoch = columns["leader_epoch"]
+    for i in range(key_end.shape[0]):
+        if not (fits(&keys[0], key_start, key_end[i], keys.shape[0])
+                and start <= end[i] <= min(metadata.shape[0], start + 0x7FFFFFFF)
+                and find(fold, &keys[key_start], <uint32_t>(key_end[i] - key_start)) == i):
+            raise CorruptData(f"key {i} of a partial state's {key_end.shape[0]} does not fit it")
+        entry = &fold.table.entries[i]
+        entry.present = (flag[i] & PRESENT) != 0
+        entry.base_seq, entry.won_seq = base_seq[i], won_seq[i]
+        entry.value.position, entry.value.offset = position[i], offset[i]
+        entry.value.commit_timestamp, entry.value.expire_timestamp = committed[i], expires[i]
+        entry.value.leader_epoch = epoch[i]
+        entry.value.metadata_size = <int32_t>(end[i] - start)
+        if end[i] > start:
+            entry.value.metadata = &metadata[start]
+            if own_metadata(entry) != 0:
+                raise MemoryError
+        key_start, start = key_end[i], end[i]
+    return 0
+
+
+cdef bint fits(const uint8_t* keys, int64_t start, int64_t end, int64_t size) noexcept nogil:
+    """Whether an offset key stands there whole: group and topic behind their sizes, partition."""
+    cdef int64_t at = start
+    if start < 0 or end > size or end - start < 8:
+        return False
+    at += 2 + (keys[at] << 8 | keys[at + 1])
+    if at > end - 6:
+        return False
+    return at + 6 + (keys[at] << 8 | keys[at + 1]) == end

@@ -1,0 +1,164 @@
+"""Plain commits on their way into the table, many at a time. Header only: inlined into the fold.
+
+A key's slot, its entry and its bytes lie in three places that no cache holds for a big log. So
+commits wait here, over several batches (most are short), while each of the three is fetched in a
+pass of its own, and are put in the order they came; mostly `near` knows the entry, and it alone is
+fetched. What waits borrows from the piece's bytes.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+
+from coterie._core.codec.batch cimport AHEAD, V2_HEADER, Batch, Record
+from coterie._core.fold.commit cimport (
+    KEY_ENDS, KEY_OFFSET_MAX, Commit, read_commit_key, read_commit_value)
+from coterie._core.codec.cursor cimport OK, Cursor, load_i16, load_i32
+from coterie._core.fold.keytable cimport (
+    Entry, Table, Value, coterie_is_ascii, coterie_keyhash, coterie_prefetch, prefetch_entry,
+    prefetch_key, prefetch_slot, prefetch_value, remove_plain, set_plain, table_intern)
+from coterie._core.fold.near cimport Near, near_learn, near_meet, near_names, near_place
+from coterie._core.codec.record cimport record_v2
+
+cdef enum:
+    FULL = 96                    # enough to hide the memory, few enough to stay in the L1 cache
+
+cdef struct Waiting:
+    int64_t index                # its place, or -1: by its key
+    int64_t names                # their number in `near`, or -1
+    const uint8_t* key           # after its version
+    uint64_t hash
+    int64_t seq                  # of its batch
+    int32_t key_size
+    bint tombstone
+    Value value
+
+cdef struct Queue:
+    Waiting* items
+    Py_ssize_t count
+    Py_ssize_t capacity
+
+
+cdef inline int queue_reserve(Queue* queue, Py_ssize_t more) noexcept nogil:
+    """Room for `more`. -1: no memory."""
+    cdef Py_ssize_t want = queue.count + more
+    cdef Waiting* grown
+    if want > queue.capacity:
+        grown = <Waiting*>realloc(queue.items, 2 * want * sizeof(Waiting))
+        if grown == NULL:
+            return -1
+        queue.items, queue.capacity = grown, 2 * want
+    return 0
+
+
+cdef inline void queue_free(Queue* queue) noexcept:
+    free(queue.items)
+    queue.items = NULL
+
+
+cdef inline bint wait(Queue* queue, const Table* table, Near* near, const Record* record,
+                      int64_t position, int64_t seq) noexcept nogil:
+    """Let one record wait; False: it is none that may, and nothing happened."""
+    cdef Waiting* item = &queue.items[queue.count]
+    cdef Commit commit
+    cdef const uint8_t* key = record.key + 2
+    cdef int32_t names_size = record.key_size - KEY_ENDS
+    if record.key_size < 2 or not 0 <= load_i16(record.key) <= KEY_OFFSET_MAX:
+        return False
+    item.names = near_names(near, key, names_size)
+    if item.names < 0:
+        # Both names in one look: the topic's length, between them, is below 128 as they are. A
+        # longer topic takes the road through `Records`, which looks at each name.
+        if read_commit_key(record.key, record.key_size, &commit) != OK or not coterie_is_ascii(
+                key, commit.key_size - 4):
+            return False
+        names_size = commit.key_size - 4       # bytes left over belong to no key
+        item.names = near_meet(near, key, names_size)
+    item.index = -1
+    if item.names >= 0:
+        item.index = near_place(near, item.names, load_i32(key + names_size))
+    if item.index >= 0:
+        prefetch_value(&table.entries[item.index])
+    else:
+        item.key, item.key_size = key, names_size + 4
+        item.hash = coterie_keyhash(key, names_size + 4)
+        prefetch_slot(table, item.hash)
+    item.seq = seq
+    item.tombstone = record.value_size < 0
+    if not item.tombstone:
+        if read_commit_value(record.value, record.value_size, &commit) != OK:
+            return False
+        to_value(&commit, position, &item.value)
+    queue.count += 1
+    return True
+
+
+cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, const Batch* batch,
+                             int64_t until_ms, int64_t seq) noexcept nogil:
+    """Let a batch of plain commits wait, whole; False: it is no such batch, and none of it waits.
+
+    The caller made room. Records later than `until_ms`, which is -1 or more, are left out; those
+    of the time -1 have none, and count.
+    """
+    cdef Py_ssize_t before = queue.count
+    cdef int64_t position = 0
+    cdef int32_t i
+    cdef Cursor cur
+    cdef Record record
+    cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
+    for i in range(batch.record_count):
+        # What comes some batches on, for the checksum: see columns.pyx. Never a read.
+        coterie_prefetch(cur.at + AHEAD)
+        coterie_prefetch(cur.at + AHEAD + 64)
+        if record_v2(&cur, batch, &record) != OK:
+            break
+        if i == 0:
+            position = record.offset
+        if record.timestamp <= until_ms and not wait(
+                queue, table, near, &record, position, seq):
+            break
+    else:
+        if cur.at == cur.end:
+            return True
+    queue.count = before
+    return False
+
+
+cdef inline int queue_apply(Queue* queue, Table* table, Near* near) noexcept nogil:
+    """Put all that waits, in order. -1: no memory."""
+    cdef Py_ssize_t i
+    cdef Waiting* item
+    cdef Entry* entry
+    cdef int64_t index
+    for i in range(queue.count):
+        if queue.items[i].index < 0:
+            prefetch_entry(table, queue.items[i].hash)
+    for i in range(queue.count):
+        if queue.items[i].index < 0:
+            prefetch_key(table, queue.items[i].hash)
+    for i in range(queue.count):
+        item = &queue.items[i]
+        index = item.index
+        if index < 0:
+            index = table_intern(table, item.hash, item.key, item.key_size)
+            if index < 0:
+                return -1
+            if item.names >= 0:
+                near_learn(near, item.names, load_i32(item.key + item.key_size - 4), index,
+                           table.count)
+        entry = &table.entries[index]
+        if item.tombstone:
+            remove_plain(entry, item.seq)
+        else:
+            set_plain(entry, &item.value, item.seq)
+    queue.count = 0
+    return 0
+
+
+cdef inline void to_value(const Commit* commit, int64_t position, Value* out) noexcept nogil:
+    """What the table keeps of a commit; the metadata is borrowed."""
+    out.position = position
+    out.offset = commit.offset
+    out.commit_timestamp = commit.commit_timestamp
+    out.expire_timestamp = commit.expire_timestamp
+    out.metadata = commit.metadata
+    out.metadata_size = commit.metadata_size
+    out.leader_epoch = commit.leader_epoch

@@ -1,4 +1,0 @@
-"""The open transactions of a piece of log: see ``producers.pyx``."""
-from coterie._core.keytable cimport Value
-
-cdef bytes unpack_value(tuple pending, Value* out)

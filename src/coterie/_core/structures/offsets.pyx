@@ -1,0 +1,401 @@
+"""The offsets of one group: plain and transactional commits, visibility, expiry.
+
+Kept apart: what readers see, plain commits whose append has not finished, and transactional ones
+that no marker has decided. Log positions decide between plain and transactional commits, not the
+time of a marker. Knows nothing of members or states: the coordinator checks those.
+Source: GroupMetadata.scala, GroupMetadataManager.scala; rules: offsets.md. O(1) a partition;
+expiry is one pass over the group.
+"""
+cimport cython
+cimport numpy as cnp
+from cpython.dict cimport PyDict_Next
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from coterie._core.structures.arguments cimport column_of
+from coterie._core.checks cimport flag_of, int32_of, int64_of, items_of, text_of, texts_of
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.values import OffsetAndMetadata
+
+cdef extern from "Python.h":
+    bint PyGC_Disable()
+    bint PyGC_Enable()
+
+cdef extern from "expired.h":
+    void coterie_expired(const int64_t* base_ms, const int64_t* expire_ms, size_t count,
+                         int64_t now_ms, int64_t retention_ms, uint8_t* out) nogil
+
+
+@cython.final
+@cython.freelist(1024)
+cdef class Offset:
+    """See ``offsets.pyi``."""
+
+    def __init__(self, offset, leader_epoch=-1, metadata="", commit_timestamp=-1,
+                 expire_timestamp=NO_TIME, position=NO_POSITION):
+        self.offset = int64_of(offset, "offset")
+        self.leader_epoch = int32_of(leader_epoch, "leader_epoch")
+        self.metadata = text_of(metadata, "metadata")
+        self.commit_timestamp = int64_of(commit_timestamp, "commit_timestamp")
+        self.expire_timestamp = int64_of(expire_timestamp, "expire_timestamp")
+        self.position = int64_of(position, "position")
+
+    cdef bint same(self, Offset other) noexcept:
+        """Equal in the five fields of an offset; where it was appended does not count."""
+        return (self.offset == other.offset and self.leader_epoch == other.leader_epoch
+                and self.commit_timestamp == other.commit_timestamp
+                and self.expire_timestamp == other.expire_timestamp
+                and self.metadata == other.metadata)
+
+    def __eq__(self, other):
+        if not isinstance(other, Offset):
+            return NotImplemented
+        return self.same(other) and self.position == (<Offset>other).position
+
+    def __hash__(self):
+        return hash((self.offset, self.position, self.commit_timestamp))
+
+    def __repr__(self):
+        return (f"Offset(offset={self.offset}, leader_epoch={self.leader_epoch}, "
+                f"metadata={self.metadata!r}, commit_timestamp={self.commit_timestamp}, "
+                f"expire_timestamp={self.expire_timestamp}, position={self.position})")
+
+
+cdef Offset make_offset(int64_t offset, int32_t leader_epoch, str metadata,
+                        int64_t commit_timestamp, int64_t expire_timestamp, int64_t position):
+    cdef Offset made = Offset.__new__(Offset)
+    made.offset = offset
+    made.leader_epoch = leader_epoch
+    made.metadata = metadata
+    made.commit_timestamp = commit_timestamp
+    made.expire_timestamp = expire_timestamp
+    made.position = position
+    return made
+
+
+cpdef str expiry_rule(str protocol_type, bint empty, bint stable, int64_t since_ms,
+                      bint topics_known):
+    if protocol_type is None:
+        return "standalone"
+    if empty:
+        return "empty_commit" if since_ms == -1 else "empty_since"
+    return "not_subscribed" if protocol_type == "consumer" and stable and topics_known else None
+
+
+cdef inline bint is_expired(int64_t expire_ms, int64_t base_ms, int64_t now_ms,
+                            int64_t retention_ms) noexcept nogil:
+    if expire_ms != NO_TIME:
+        return now_ms >= expire_ms
+    # Java's subtraction wraps; so does this one.
+    return <int64_t>(<uint64_t>now_ms - <uint64_t>base_ms) >= retention_ms
+
+
+@cython.final
+cdef class OffsetMap:
+    """See ``offsets.pyi``."""
+
+    def __cinit__(self):
+        self.topics = {}
+        self.waiting = {}
+        self.waiting_txn = {}
+
+    # Copies: what is cast to an Offset below must be one, whatever a caller writes or compares.
+
+    @property
+    def pending(self):
+        return MappingProxyType(dict(self.waiting))
+
+    @property
+    def pending_txn(self):
+        return MappingProxyType({producer: MappingProxyType(dict(undecided))
+                                 for producer, undecided in self.waiting_txn.items()})
+
+    def __len__(self):
+        return self.count
+
+    def __contains__(self, key):
+        return self.find(_key(key)) is not None
+
+    def __getitem__(self, key):
+        found = self.find(_key(key))
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    @property
+    def has_offsets(self):
+        return self.has_any()
+
+    cdef bint has_any(self) noexcept:
+        # A producer's empty map counts: it is dropped only by a marker or a failed append.
+        return self.count > 0 or bool(self.waiting) or bool(self.waiting_txn)
+
+    cdef int put(self, tuple key, Offset entry) except -1:
+        """Show the entry unless a later one is shown; equal positions do not replace."""
+        cdef Offset present = self.find(key)
+        if present is None or present.position < entry.position:
+            self.set_offset(key, entry)
+        return 0
+
+    cdef Offset find(self, tuple key):
+        partitions = self.topics.get(key[0])
+        return None if partitions is None else <Offset>(<dict>partitions).get(key[1])
+
+    cdef int set_offset(self, tuple key, Offset entry) except -1:
+        partitions = self.topics.get(key[0])
+        if partitions is None:
+            partitions = self.topics[key[0]] = {}
+        self.count += key[1] not in <dict>partitions
+        (<dict>partitions)[key[1]] = entry
+        return 0
+
+    cdef Offset take(self, tuple key):
+        partitions = self.topics.get(key[0])
+        found = None if partitions is None else (<dict>partitions).pop(key[1], None)
+        if found is not None:
+            self.count -= 1
+            if not partitions:
+                del self.topics[key[0]]
+        return <Offset>found
+
+    cdef list keys(self):
+        return [(topic, partition) for topic, partitions in self.topics.items()
+                for partition in <dict>partitions]
+
+    cdef int prepare(self, dict entries) except -1:
+        self.received_plain = True
+        self.waiting.update(entries)
+        return 0
+
+    cdef int appended(self, dict entries, int64_t position) except -1:
+        for key, value in entries.items():
+            waiting = self.waiting.get(key)
+            if waiting is None:
+                continue          # removed while in flight: the log has it, memory has not
+            entry = <Offset>value
+            entry.position = position
+            self.put(key, entry)
+            if (<Offset>waiting).same(entry):
+                self.waiting.pop(key, None)
+        return 0
+
+    cdef int failed(self, dict entries) except -1:
+        for key, value in entries.items():
+            waiting = self.waiting.get(key)
+            if waiting is not None and (<Offset>waiting).same(<Offset>value):
+                self.waiting.pop(key, None)
+        return 0
+
+    cdef int prepare_txn(self, int64_t producer_id, dict entries) except -1:
+        self.received_txn = True
+        self.waiting_txn.setdefault(producer_id, {}).update(entries)
+        return 0
+
+    cdef int appended_txn(self, int64_t producer_id, dict entries, int64_t position) except -1:
+        undecided = self.waiting_txn.get(producer_id, {})
+        for key, value in entries.items():
+            waiting = undecided.get(key)
+            if waiting is not None and (<Offset>waiting).same(<Offset>value):
+                (<Offset>waiting).position = position
+        return 0
+
+    cdef int failed_txn(self, int64_t producer_id, dict entries) except -1:
+        undecided = self.waiting_txn.get(producer_id)
+        if undecided is None:
+            return 0
+        for key in entries:
+            undecided.pop(key, None)      # whatever its value: an earlier one goes, too
+        if not undecided:
+            del self.waiting_txn[producer_id]
+        return 0
+
+    cdef bint complete_txn(self, int64_t producer_id, bint committed) except -1:
+        """False: Kafka's internal error, a marker before an append came back."""
+        undecided = self.waiting_txn.pop(producer_id, None)
+        if undecided is None or not committed:
+            return True
+        for key, value in (<dict>undecided).items():
+            if (<Offset>value).position == NO_POSITION:
+                return False
+            self.put(key, value)
+        return True
+
+    cdef bint unstable(self, tuple key) except -1:
+        if key in self.waiting:
+            return True
+        for undecided in self.waiting_txn.values():
+            if key in <dict>undecided:
+                return True
+        return False
+
+    cdef list drop(self, keys):
+        cdef list removed = []
+        for key in keys:
+            self.waiting.pop(key, None)
+            for undecided in self.waiting_txn.values():
+                (<dict>undecided).pop(key, None)     # an emptied map stays
+            if self.take(key) is not None:
+                removed.append(key)
+        return removed
+
+    cdef list expire_all(self, int64_t now_ms, int64_t retention_ms, bint has_base,
+                         int64_t base_ms, keep):
+        """Take out what has expired: not in `keep` (topics), not pending as a plain commit."""
+        # Keys of text and number make no cycle; looking for one at every 700th, among all that is
+        # there already, would take as long as the work.
+        cdef bint collects = PyGC_Disable()
+        try:
+            return self.take_expired(now_ms, retention_ms, has_base, base_ms, keep)
+        finally:
+            if collects:
+                PyGC_Enable()
+
+    cdef list take_expired(self, int64_t now_ms, int64_t retention_ms, bint has_base,
+                           int64_t base_ms, keep):
+        cdef PyObject* partition
+        cdef PyObject* value
+        cdef Py_ssize_t at
+        cdef list gone = [], here
+        cdef Offset entry
+        for topic, partitions in list(self.topics.items()):
+            if keep is not None and topic in keep:
+                continue
+            here = []
+            at = 0
+            while PyDict_Next(<dict>partitions, &at, &partition, &value):
+                entry = <Offset>value
+                if is_expired(entry.expire_timestamp,
+                              base_ms if has_base else entry.commit_timestamp,
+                              now_ms, retention_ms):
+                    if not self.waiting or (topic, <object>partition) not in self.waiting:
+                        here.append((topic, <object>partition))
+            if len(here) == len(<dict>partitions):
+                del self.topics[topic]
+            else:
+                for key in here:
+                    del (<dict>partitions)[(<tuple>key)[1]]
+            self.count -= len(here)
+            gone += here
+        return gone
+
+    # The same by name, for callers in Python. Kafka's names: GroupMetadata.scala.
+
+    def prepare_offset_commit(self, offsets):
+        self.prepare(_entries(offsets))
+
+    def on_offset_commit_append(self, offsets, position):
+        self.appended(_entries(offsets), int64_of(position, "position"))
+
+    def fail_pending_offset_write(self, offsets):
+        self.failed(_entries(offsets))
+
+    def prepare_txn_offset_commit(self, producer_id, offsets):
+        self.prepare_txn(int64_of(producer_id, "producer_id"), _entries(offsets))
+
+    def on_txn_offset_commit_append(self, producer_id, offsets, position):
+        self.appended_txn(int64_of(producer_id, "producer_id"), _entries(offsets),
+                          int64_of(position, "position"))
+
+    def fail_pending_txn_offset_commit(self, producer_id, offsets):
+        self.failed_txn(int64_of(producer_id, "producer_id"), _entries(offsets))
+
+    def complete_pending_txn_offset_commit(self, producer_id, is_commit):
+        if not self.complete_txn(int64_of(producer_id, "producer_id"),
+                                 flag_of(is_commit, "is_commit")):
+            raise CoterieError(f"producer {producer_id}: the marker came before the append of "
+                               "its offsets finished")
+
+    def commit(self, offsets, position):
+        cdef int64_t appended_at = int64_of(position, "position")
+        entries = _entries(offsets)
+        self.prepare(entries)
+        self.appended(entries, appended_at)
+
+    def fetch(self, topic, partition, *, require_stable=False):
+        key = _key((topic, partition))
+        if flag_of(require_stable, "require_stable") and self.unstable(key):
+            raise CoterieError(f"{topic}-{partition} is unstable: a commit of it is undecided")
+        return self.find(key)
+
+    def is_pending(self, topic, partition):
+        return self.unstable(_key((topic, partition)))
+
+    def remove(self, keys):
+        return self.drop([_key(key) for key in items_of(keys, "keys")])
+
+    def expire(self, now_ms, retention_ms, *, base_ms=None, keep=None):
+        return self.expire_all(
+            int64_of(now_ms, "now_ms"), int64_of(retention_ms, "retention_ms"),
+            base_ms is not None, 0 if base_ms is None else int64_of(base_ms, "base_ms"),
+            None if keep is None else frozenset(texts_of(keep, "keep")))
+
+    def items(self):
+        return [(key, self.find(key)) for key in self.keys()]
+
+
+cdef tuple _key(key):
+    """A partition's key as it is kept: (topic, partition)."""
+    if not isinstance(key, (tuple, list)) or len(key) != 2:
+        raise ArgumentError(f"a partition is (topic, number), not {shown(key)}")
+    return text_of(key[0], "a topic"), int32_of(key[1], "a partition")
+
+
+cdef dict _entries(offsets):
+    """Own copies: an entry's position is written when its append comes back."""
+    cdef dict entries = {}
+    if type(offsets) is not dict and not isinstance(offsets, Mapping):
+        raise ArgumentError("offsets must be {(topic, partition): offset}, not "
+                            f"{shown(offsets)}")
+    for key, value in offsets.items():
+        if isinstance(value, OffsetAndMetadata):
+            value = Offset(value.offset, value.leader_epoch, value.metadata,
+                           -1 if value.commit_timestamp is None else value.commit_timestamp,
+                           NO_TIME if value.expire_timestamp is None else value.expire_timestamp)
+        elif not isinstance(value, Offset):
+            value = Offset(value)
+        given = <Offset>value
+        entries[_key(key)] = make_offset(
+            given.offset, given.leader_epoch, given.metadata, given.commit_timestamp,
+            given.expire_timestamp, given.position)
+    return entries
+
+
+def _times(values, str name, Py_ssize_t count):
+    """A column of milliseconds; one value stands for a column of it."""
+    if count >= 0 and (isinstance(values, int) or getattr(values, "ndim", 1) == 0):
+        return np.full(count, int64_of(values, name), dtype=np.int64)
+    column = column_of(values, name, cnp.NPY_INT64)
+    if count >= 0 and column.size != count:
+        raise ArgumentError(f"{name} must be a column of {count} values, not of {column.size}")
+    return column
+
+
+def expired(commit_ms, expire_ms, now_ms, retention_ms, base_ms=None, keep=None):
+    cdef int64_t now = int64_of(now_ms, "now_ms")
+    cdef int64_t retention = int64_of(retention_ms, "retention_ms")
+    commits = _times(commit_ms, "commit_ms", -1)
+    cdef Py_ssize_t count = commits.size
+    cdef const int64_t[::1] base = commits if base_ms is None else _times(
+        base_ms, "base_ms", count)
+    cdef const int64_t[::1] explicit = _times(
+        NO_TIME if expire_ms is None else expire_ms, "expire_ms", count)
+    out = np.empty(count, dtype=np.bool_)
+    cdef uint8_t[::1] flags = out.view(np.uint8)
+    if count:
+        with nogil:
+            coterie_expired(&base[0], &explicit[0], count, now, retention, &flags[0])
+    if keep is not None:
+        try:
+            kept = np.asarray(keep)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"keep must be a column of bools: {error}") from None
+        if kept.dtype != np.bool_ or kept.shape != out.shape:
+            raise ArgumentError(f"keep must be a column of {count} bools")
+        out &= ~kept
+    return out

@@ -1,0 +1,485 @@
+"""Hierarchical timing wheel on a virtual clock. Reads no clock; runs no callback.
+
+A timer lies at the level of the highest 10-bit digit in which its deadline differs from the
+clock, so every occupied slot of a level lies ahead and the lowest occupied level comes first.
+Slots are arrays of (node, filing): arming appends, moving a timer to a later deadline writes the
+node alone (its entry is filed anew when its old slot comes up), cancelling leaves a stale entry.
+So arming, moving and cancelling are O(1); a timer is filed at most once a level before it fires,
+and a full second that an advance passes over fires as it is.
+Order of firing: deadline, then arming. Source: SystemTimer.java, TimingWheel.java (whose order
+within one deadline differs across levels; trace-format fixes it as here).
+"""
+cimport cython
+cimport numpy as cnp
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from coterie._core.structures.arguments cimport column_of
+from coterie._core.checks cimport int64_of
+from coterie._core.structures.due cimport Due, drop_stale_due, keys_by_firing, next_due, push
+from coterie._core.structures.slots cimport (
+    LEVELS, NO_NODE, SLOTS, WORDS, Entry, Node, Slot, coterie_ctz64, coterie_prefetch,
+    drop_stale, enter, first_slot, live, release_node, slot_of, start_of, take, vacate
+)
+
+import numpy as np
+
+from coterie.errors import ArgumentError
+
+cnp.import_array()
+
+cdef extern from "pages.h" nogil:
+    void coterie_large_pages(void* start, size_t size) noexcept
+
+cdef enum:
+    AHEAD = 12                     # how far bulk loops look ahead of themselves, in nodes
+    FEW = 512                      # keys that fire without an array to grow
+    MANY = 256                     # timers of a second from which counting its slots pays
+    STALE_SLACK = 4096
+
+cdef object int64_array(const int64_t* items, int64_t count, int64_t capacity):
+    """An array with room for `capacity`, of which the first `count` are written."""
+    cdef cnp.npy_intp shape = capacity
+    array = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_INT64, 0)
+    if count:
+        memcpy(cnp.PyArray_DATA(array), items, count * sizeof(int64_t))
+    return array
+
+
+@cython.final
+cdef class TimerWheel:
+    """See ``timers.pyi``."""
+
+    def __cinit__(self, now_ms=0):
+        self.clock_ms = int64_of(now_ms, "now_ms")
+        self.free_head = NO_NODE
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(LEVELS * SLOTS):
+            free(self.slots.at[i].items)
+        free(self.nodes)
+        free(self.due.items)
+
+    def __len__(self):
+        return self.size
+
+    @property
+    def now_ms(self):
+        return self.clock_ms
+
+    def add(self, deadline_ms, key):
+        return self.arm(int64_of(deadline_ms, "deadline_ms"), int64_of(key, "key"))
+
+    def rearm(self, handle, deadline_ms):
+        return self.move(int64_of(handle, "handle"), int64_of(deadline_ms, "deadline_ms"))
+
+    def cancel(self, handle):
+        return self.drop(int64_of(handle, "handle"))
+
+    def add_many(self, deadlines_ms, keys):
+        cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", cnp.NPY_INT64)
+        cdef const int64_t[::1] names = column_of(keys, "keys", cnp.NPY_INT64)
+        cdef Py_ssize_t n, count = deadlines.shape[0]
+        if names.shape[0] != count:
+            raise ArgumentError(f"{count} deadlines_ms, but {names.shape[0]} keys")
+        handles = np.empty(count, dtype=np.int64)
+        cdef int64_t[::1] out = handles
+        self.reserve(self.size + count)
+        for n in range(count):
+            out[n] = self.arm(deadlines[n], names[n])
+        return handles
+
+    def rearm_many(self, handles, deadlines_ms):
+        cdef const int64_t[::1] which = column_of(handles, "handles", cnp.NPY_INT64)
+        cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", cnp.NPY_INT64)
+        cdef Py_ssize_t n, count = which.shape[0]
+        if deadlines.shape[0] != count:
+            raise ArgumentError(f"{count} handles, but {deadlines.shape[0]} deadlines_ms")
+        armed = np.empty(count, dtype=np.bool_)
+        cdef uint8_t[::1] out = armed.view(np.uint8)
+        for n in range(count):
+            if n + AHEAD < count:
+                # A wrong index is only prefetched, never read.
+                coterie_prefetch(self.nodes + <uint32_t>which[n + AHEAD])
+            out[n] = self.move(which[n], deadlines[n])
+        return armed
+
+    def cancel_many(self, handles):
+        cdef const int64_t[::1] which = column_of(handles, "handles", cnp.NPY_INT64)
+        cdef Py_ssize_t n, count = which.shape[0]
+        armed = np.empty(count, dtype=np.bool_)
+        cdef uint8_t[::1] out = armed.view(np.uint8)
+        for n in range(count):
+            out[n] = self.drop(which[n])
+        return armed
+
+    def next_deadline_ms(self):
+        cdef int64_t deadline_ms = 0
+        return deadline_ms if self.earliest(&deadline_ms) else None
+
+    def advance(self, now_ms):
+        return self.fire_until(int64_of(now_ms, "now_ms"))
+
+    cdef object fire_until(self, int64_t now_ms):
+        cdef int64_t few[FEW]
+        cdef int64_t* keys = few
+        cdef int64_t count = 0, capacity = FEW, most, start_ms = 0
+        cdef int index
+        cdef object fired = None
+        if now_ms < self.clock_ms:
+            raise ArgumentError(f"time runs forward only: now_ms {now_ms} < {self.clock_ms}")
+        while True:
+            index = first_slot(&self.slots, self.clock_ms, now_ms, &start_ms)
+            most = self.slots.at[index].count if index >= 0 else 0
+            most += self.due.count - self.due.head
+            if count + most > capacity:
+                # Seldom more than these can follow, and what is not written to costs nothing.
+                capacity = count + max(most, self.size)
+                fired = int64_array(keys, count, capacity)
+                keys = <int64_t*>cnp.PyArray_DATA(fired)
+            if self.due.head < self.due.count:
+                count += self.fire_due(keys + count)
+            elif index == NO_NODE:
+                break
+            else:
+                self.clock_ms = start_ms
+                if (SLOTS <= index < 2 * SLOTS and self.slots.at[index].count >= MANY
+                        and <uint64_t>now_ms - <uint64_t>start_ms >= SLOTS - 1):
+                    count += self.fire_second(index, keys + count)
+                else:
+                    count += self.fire_slot(index, keys + count)
+        self.clock_ms = now_ms
+        if fired is None or 2 * count < capacity:      # hold no more than twice what fired
+            return int64_array(keys, count, count)
+        return fired[:count]
+
+    cdef int64_t fire_due(self, int64_t* keys) except -1:
+        """Fire what is due, in order; how many."""
+        cdef int64_t count = 0, i = self.pop_due()
+        while i != NO_NODE:
+            keys[count] = self.nodes[i].key
+            count += 1
+            self.release(i)
+            i = self.pop_due()
+        return count
+
+    cdef int64_t pop_due(self) except -2:
+        """Take the first of those that are due; its node, or NO_NODE."""
+        cdef Due* due = next_due(&self.due)
+        cdef Entry entry
+        while due != NULL:
+            entry = due.what.entry
+            self.due.head += 1
+            if not live(&self.nodes[entry.node], entry):
+                self.stale -= 1
+            elif self.nodes[entry.node].deadline_ms > self.clock_ms:
+                self.file(entry.node)
+            else:
+                return entry.node
+            due = next_due(&self.due)
+        return NO_NODE
+
+    cdef int64_t fire_slot(self, int index, int64_t* keys) except -1:
+        """Open the slot that the clock stands at; how many fired of it, if all it held may."""
+        cdef const Entry* items = self.slots.at[index].items
+        cdef int32_t n, count = self.slots.at[index].count
+        cdef int64_t clock_ms = self.clock_ms, free_head = self.free_head
+        cdef uint64_t last = 0
+        cdef Node* nodes = self.nodes
+        cdef Node* node
+        if index >= SLOTS:
+            self.open(index)
+            return 0
+        for n in range(count):
+            node = &nodes[items[n].node]
+            if node.seq < last or not live(node, items[n]) or node.deadline_ms > clock_ms:
+                self.open(index)       # some are stale, moved or out of order: one by one
+                return 0
+            last = node.seq
+            keys[n] = node.key
+        for n in range(count):
+            release_node(nodes, items[n].node, &free_head)
+        self.free_head = free_head
+        self.size -= count
+        self.next_known = False
+        vacate(&self.slots, index)
+        return count
+
+    cdef int64_t fire_second(self, int index, int64_t* keys) except -1:
+        """Fire a slot of level 1 whole, in order by counting its milliseconds; how many.
+
+        One visit to each timer, where filing them a level down first costs two.
+        """
+        cdef int64_t of_ms[SLOTS]
+        cdef int64_t start_ms = self.clock_ms, count, most = self.slots.at[index].count
+        cdef bint in_order = True
+        cdef Due* fired = <Due*>malloc(2 * most * sizeof(Due))
+        if fired == NULL:
+            return self.fire_slot(index, keys)     # a level down, which takes no such room
+        memset(of_ms, 0, sizeof(of_ms))
+        try:
+            count = self.take_out(index, fired, of_ms, &in_order)
+            keys_by_firing(fired, count, start_ms, of_ms, NULL if in_order else fired + most, keys)
+        finally:
+            free(fired)
+        return count
+
+    cdef int64_t take_out(self, int index, Due* fired, int64_t* of_ms, bint* in_order) except -1:
+        """Release a slot's timers that are due within it, in their entries' order; how many."""
+        cdef int64_t start_ms = self.clock_ms, count = 0
+        cdef uint64_t last = 0, ms
+        cdef Node* nodes = self.nodes
+        cdef Node* node
+        cdef int32_t n
+        cdef Slot slot = take(&self.slots, index)
+        cdef int64_t free_head = self.free_head
+        try:
+            for n in range(slot.count):
+                if n + AHEAD < slot.count:
+                    coterie_prefetch(nodes + slot.items[n + AHEAD].node)
+                node = &nodes[slot.items[n].node]
+                if not live(node, slot.items[n]):
+                    self.stale -= 1
+                    continue
+                ms = <uint64_t>node.deadline_ms - <uint64_t>start_ms
+                if ms >= SLOTS:
+                    self.put(slot_of(start_ms, node.deadline_ms), slot.items[n])
+                    continue
+                in_order[0] &= node.seq >= last
+                last = node.seq
+                fired[count].deadline_ms = node.deadline_ms
+                fired[count].seq = last
+                fired[count].what.key = node.key
+                of_ms[ms] += 1
+                count += 1
+                release_node(nodes, slot.items[n].node, &free_head)
+        finally:
+            self.free_head = free_head
+            self.size -= count
+            self.next_known = False
+            free(slot.items)
+        return count
+
+    cdef int64_t arm(self, int64_t deadline_ms, int64_t key) except -1:
+        cdef int64_t i
+        if self.free_head == NO_NODE:
+            self.reserve(self.size + 1)
+        i = self.free_head
+        cdef Node* node = &self.nodes[i]
+        self.free_head = node.deadline_ms
+        node.deadline_ms = deadline_ms
+        node.seq = self.seq
+        node.generation = (node.generation + 1) & 0x7FFFFFFF
+        node.key = key
+        self.seq += 1
+        self.size += 1
+        if self.next_known and deadline_ms < self.next_ms:
+            self.next_ms = deadline_ms
+        elif self.size == 1:
+            self.next_known = True
+            self.next_ms = deadline_ms
+        self.file(<int32_t>i)
+        return <int64_t>node.generation << 32 | i
+
+    cdef bint move(self, int64_t handle, int64_t deadline_ms) except -1:
+        """A new arming of the timer; False if the handle's timer fired or was cancelled."""
+        cdef int64_t i = self.find(handle)
+        if i < 0:
+            return False
+        cdef Node* node = &self.nodes[i]
+        if self.next_known:
+            if node.deadline_ms == self.next_ms:
+                self.next_known = False
+            elif deadline_ms < self.next_ms:
+                self.next_ms = deadline_ms
+        cdef bint earlier = deadline_ms < node.deadline_ms
+        node.deadline_ms = deadline_ms
+        node.seq = self.seq
+        self.seq += 1
+        if earlier or deadline_ms <= self.clock_ms:
+            # The entry may come up too late, or (among what is due) in its old place.
+            self.stale += 1
+            self.file(<int32_t>i)
+            self.sweep()
+        return True
+
+    cdef bint drop(self, int64_t handle) except -1:
+        cdef int64_t i = self.find(handle)
+        if i < 0:
+            return False
+        self.stale += 1
+        self.release(i)
+        self.sweep()
+        return True
+
+    cdef bint pop(self, int64_t limit_ms, int64_t* key, int64_t* deadline_ms) except -1:
+        """Take the next timer due up to the limit, moving the clock to its deadline.
+
+        False: there is none, and the clock stands at the limit.
+        """
+        cdef int64_t i, start_ms = 0
+        cdef int index
+        while True:
+            i = self.pop_due()
+            if i != NO_NODE:
+                key[0] = self.nodes[i].key
+                deadline_ms[0] = self.nodes[i].deadline_ms
+                self.release(i)
+                return True
+            index = first_slot(&self.slots, self.clock_ms, limit_ms, &start_ms)
+            if index == NO_NODE:
+                if limit_ms > self.clock_ms:
+                    self.clock_ms = limit_ms
+                return False
+            self.clock_ms = start_ms
+            self.open(index)
+
+    cdef int64_t deadline_of(self, int64_t handle) except? -7:
+        cdef int64_t i = self.find(handle)
+        if i < 0:
+            raise ArgumentError(f"no timer of handle {handle} is armed")
+        return self.nodes[i].deadline_ms
+
+    cdef bint earliest(self, int64_t* deadline_ms) except -1:
+        """The earliest deadline of all; False without timers. Files what lies too early anew."""
+        cdef int level, word, index
+        cdef int64_t start_ms = 0, best_ms = 0
+        cdef uint64_t bits
+        cdef int64_t i
+        cdef bint found = False
+        if self.size and not self.next_known:
+            i = self.pop_due()
+            if i != NO_NODE:
+                self.due.head -= 1             # it stays
+                best_ms = self.nodes[i].deadline_ms
+                found = True
+            for level in range(LEVELS):
+                for word in range(WORDS):
+                    bits = self.slots.occupied[level][word]
+                    while bits:
+                        index = level * SLOTS + word * 64 + coterie_ctz64(bits)
+                        bits &= bits - 1
+                        start_ms = start_of(self.clock_ms, index)
+                        if found and best_ms <= start_ms:
+                            break
+                        found |= self.scan(index, start_ms, &best_ms)
+                        # What was filed anew went to later slots of this word, too.
+                        bits = self.slots.occupied[level][word] & ~(
+                            (<uint64_t>2 << (index & 63)) - 1)
+            self.next_known = True
+            self.next_ms = best_ms
+        deadline_ms[0] = self.next_ms
+        return self.size > 0
+
+    cdef bint scan(self, int index, int64_t start_ms, int64_t* best_ms) except -1:
+        """Keep the entries that belong into this slot, file the rest anew; the least deadline."""
+        cdef Slot slot = self.slots.at[index]
+        cdef int32_t n, kept = 0
+        cdef bint found = False
+        cdef int64_t deadline_ms
+        for n in range(slot.count):
+            if not live(&self.nodes[slot.items[n].node], slot.items[n]):
+                self.stale -= 1
+                continue
+            deadline_ms = self.nodes[slot.items[n].node].deadline_ms
+            if slot_of(self.clock_ms, deadline_ms) != index:
+                self.file(slot.items[n].node)      # a later slot: this array is not touched
+                continue
+            if not found or deadline_ms < best_ms[0]:
+                best_ms[0] = deadline_ms
+                found = True
+            slot.items[kept] = slot.items[n]
+            kept += 1
+        self.slots.at[index].count = kept
+        if kept == 0:
+            vacate(&self.slots, index)
+        return found
+
+    cdef inline int64_t find(self, int64_t handle) noexcept:
+        """The node of a handle whose timer is armed, or -1."""
+        cdef int64_t i = <int64_t><uint32_t>handle
+        if handle < 0 or i >= self.capacity or not (handle >> 32) & 1:
+            return -1
+        return i if self.nodes[i].generation == <uint32_t>(handle >> 32) else -1
+
+    cdef inline int file(self, int32_t i) except -1:
+        cdef Node* node = &self.nodes[i]
+        cdef Entry entry
+        node.filing += 1
+        entry.node = i
+        entry.filing = node.filing
+        if node.deadline_ms <= self.clock_ms:
+            return self.put_due(entry)
+        return self.put(slot_of(self.clock_ms, node.deadline_ms), entry)
+
+    cdef inline int put(self, int index, Entry entry) except -1:
+        if not enter(&self.slots, index, entry):
+            raise MemoryError
+        return 0
+
+    cdef int put_due(self, Entry entry) except -1:
+        cdef Node* node = &self.nodes[entry.node]
+        if not push(&self.due, node.deadline_ms, node.seq, entry):
+            raise MemoryError
+        return 0
+
+    cdef inline void release(self, int64_t i) noexcept:
+        if self.next_known and self.nodes[i].deadline_ms == self.next_ms:
+            self.next_known = False
+        release_node(self.nodes, i, &self.free_head)
+        self.size -= 1
+
+    cdef int reserve(self, int64_t count) except -1:
+        """Room for `count` timers in all."""
+        cdef int64_t i, capacity = self.capacity
+        cdef Node* nodes
+        if count <= capacity:
+            return 0
+        capacity = max(count, 2 * capacity, 64)
+        if capacity > 0x7FFFFFFF:
+            raise MemoryError(f"{count} timers are more than a wheel holds ({0x7FFFFFFF})")
+        nodes = <Node*>realloc(self.nodes, capacity * sizeof(Node))
+        if nodes == NULL:
+            raise MemoryError
+        self.nodes = nodes
+        coterie_large_pages(nodes, capacity * sizeof(Node))
+        memset(nodes + self.capacity, 0, (capacity - self.capacity) * sizeof(Node))
+        for i in range(capacity - 1, self.capacity - 1, -1):
+            nodes[i].deadline_ms = self.free_head
+            self.free_head = i
+        self.capacity = capacity
+        return 0
+
+    cdef int open(self, int index) except -1:
+        """Move what a slot holds to the due ones or, from a higher level, down."""
+        cdef int64_t clock_ms = self.clock_ms
+        cdef Node* nodes = self.nodes
+        cdef Node* node
+        cdef int32_t n
+        cdef Slot slot = take(&self.slots, index)
+        try:
+            for n in range(slot.count):
+                if n + AHEAD < slot.count:
+                    coterie_prefetch(nodes + slot.items[n + AHEAD].node)
+                node = &nodes[slot.items[n].node]
+                # The entry goes on as it is: a node that is only read is not written back.
+                if not live(node, slot.items[n]):
+                    self.stale -= 1
+                elif node.deadline_ms <= clock_ms:
+                    self.put_due(slot.items[n])
+                else:
+                    self.put(slot_of(clock_ms, node.deadline_ms), slot.items[n])
+        finally:
+            if index >= SLOTS:
+                free(slot.items)
+        return 0
+
+    cdef int sweep(self) except -1:
+        """Drop the stale entries once they outnumber the timers: memory stays O(timers)."""
+        if self.stale > self.size + STALE_SLACK:
+            drop_stale(&self.slots, self.nodes)
+            drop_stale_due(&self.due, self.nodes)
+            self.stale = 0
+        return 0

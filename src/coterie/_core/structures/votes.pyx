@@ -1,0 +1,307 @@
+"""Protocol votes: of one group by names, of many groups at once over columns of ids.
+
+A candidate is a name that as many list entries name as there are members. Each member votes for
+the first candidate of its own list. Most votes win; a tie goes to the candidate whose first vote
+was cast first, in member order (Kafka: a hash map's order; trace-format fixes it so).
+Source: GroupMetadata.scala (candidateProtocols, selectProtocol). Cost: O(list entries).
+"""
+cimport cython
+cimport numpy as cnp
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from coterie._core.structures.arguments cimport column_of
+from coterie._core.checks cimport items_of, text_of
+
+from coterie.errors import ArgumentError, CoterieError
+
+cnp.import_array()
+
+cdef extern from "votes.h" nogil:
+    enum:
+        COTERIE_LANES
+        COTERIE_LIST_MAX
+        COTERIE_AFTER_CODES
+    bint coterie_has_lanes()
+    uint64_t coterie_lengths(const int64_t* starts, size_t count)
+    bint coterie_rank(const int32_t* names, int64_t first, int64_t last, uint64_t call,
+                      uint64_t* seen, uint8_t* codes, int32_t* order)
+    uint32_t coterie_vote(const int32_t* names, uint8_t* codes, const int64_t* start,
+                          const int64_t* group, size_t groups, int32_t* winner, int32_t* votes)
+
+cdef enum:
+    NO_CANDIDATE = -1
+    WIDEST = 1 << 26               # ids are indexes of a table: this many at most
+
+
+@cython.final
+cdef class ProtocolCounts:
+    """See ``votes.pyi``."""
+
+    def __cinit__(self):
+        self.counts = {}
+
+    cdef int count_in(self, tuple protocols) except -1:
+        for entry in protocols:
+            name = (<tuple?>entry)[0]
+            self.counts[name] = self.counts.get(name, 0) + 1
+        return 0
+
+    cdef int count_out(self, tuple protocols) except -1:
+        for entry in protocols:
+            name = (<tuple?>entry)[0]
+            left = self.counts.pop(name, 0) - 1
+            if left > 0:                 # 0 and absent are the same to every rule
+                self.counts[name] = left
+        return 0
+
+    cdef bint is_candidate(self, name, Py_ssize_t members) except -1:
+        return <Py_ssize_t>self.counts.get(name, 0) == members
+
+    cdef str vote(self, tuple protocols, Py_ssize_t members):
+        for entry in protocols:
+            if self.is_candidate((<tuple?>entry)[0], members):
+                return (<tuple?>entry)[0]
+        return None
+
+    def add(self, names):
+        self.count_in(tuple([(name,) for name in _names_of(names)]))
+
+    def remove(self, names):
+        cdef list given = _names_of(names)
+        for name in set(given):
+            if self.counts.get(name, 0) < given.count(name):
+                raise CoterieError(f"protocol {name!r} was not counted")
+        self.count_out(tuple([(name,) for name in given]))
+
+    def candidates(self, Py_ssize_t members):
+        return {name for name, count in self.counts.items() if count == members}
+
+    def __getitem__(self, str name):
+        return self.counts.get(name, 0)
+
+    def as_dict(self):
+        return dict(self.counts)
+
+
+cdef list _names_of(names):
+    return [text_of(name, "a name") for name in items_of(names, "names")]
+
+
+cdef uint32_t spread_hash(str name):
+    """What Scala 2.13's immutable.HashMap makes of Java's String.hashCode."""
+    cdef uint32_t h = 0
+    cdef bytes units = name.encode("utf-16-be", "surrogatepass")
+    cdef Py_ssize_t n
+    for n in range(0, len(units), 2):
+        h = 31 * h + (<uint32_t>units[n] << 8 | units[n + 1])
+    h += ~(h << 9)
+    h ^= h >> 14
+    h += h << 4
+    return h ^ h >> 10
+
+
+cdef list scala_order(names, int shift=0):
+    """The order in which that map visits some keys: a level's own by 5 bits, then its branches."""
+    cdef dict places = {}
+    cdef list own = [], below = []
+    for name in names:
+        places.setdefault(spread_hash(name) >> shift & 31, []).append(name)
+    for _, here in sorted(places.items()):
+        if len(here) == 1:
+            own.append(here[0])
+        else:
+            below += scala_order(here, shift + 5) if shift < 30 else here
+    return own + below
+
+
+cdef str most_voted(dict votes, bint as_kafka):
+    """The winner. A tie: the first voted for; `as_kafka`: the first by Scala's hash map.
+
+    Source: GroupMetadata.selectProtocol groups the votes into an immutable.HashMap, maxBy takes
+    the first of equals that it visits.
+    """
+    return max(scala_order(votes) if as_kafka else votes, key=votes.get)
+
+
+def select_protocol(protocols):
+    cdef ProtocolCounts counts = ProtocolCounts()
+    cdef list lists = [tuple([(name,) for name in _names_of(names)])
+                       for names in items_of(protocols, "protocols")]
+    cdef dict votes = {}
+    if not lists:
+        raise CoterieError("a group without members selects no protocol")
+    for entries in lists:
+        counts.count_in(entries)
+    for number, entries in enumerate(lists):
+        name = counts.vote(entries, len(lists))
+        if name is None:
+            raise CoterieError(f"member {number} supports no protocol that all members support")
+        votes[name] = votes.get(name, 0) + 1
+    return max(votes, key=votes.get)     # the first of equals, in order of first votes
+
+
+@cython.final
+cdef class Counters:
+    """The votes of groups by counters, whatever their names' ids: made where one asks for it."""
+    cdef int32_t* counts           # by name: entries, votes; then the names in order of first votes
+    cdef int64_t width
+
+    def __cinit__(self, int64_t width):
+        self.width = width
+
+    def __dealloc__(self):
+        free(self.counts)
+
+    cdef int32_t tally(self, const int32_t* names, const int64_t* member_start,
+                       int64_t first, int64_t last, int32_t* winner) except -1:
+        cdef int64_t at, start = member_start[first], end = member_start[last]
+        cdef int32_t best
+        if self.counts == NULL:
+            self.counts = <int32_t*>calloc(3 * self.width, sizeof(int32_t))
+            if self.counts == NULL:
+                raise MemoryError
+        best = tally(names, member_start, first, last, self.counts, self.counts + self.width,
+                     self.counts + 2 * self.width, winner)
+        if self.width <= end - start:
+            memset(self.counts, 0, 2 * self.width * sizeof(int32_t))
+        else:
+            for at in range(start, end):
+                self.counts[names[at]] = 0
+                self.counts[self.width + names[at]] = 0
+        return best
+
+
+cdef int tally(const int32_t* names, const int64_t* member_start, int64_t first, int64_t last,
+               int32_t* counts, int32_t* votes, int32_t* order, int32_t* winner) noexcept nogil:
+    """The votes of one group; `counts` and `votes` are zero before, and used after."""
+    cdef int64_t at, member, voted = 0
+    cdef int32_t name, best = 0, total = <int32_t>(last - first)
+    for at in range(member_start[first], member_start[last]):
+        counts[names[at]] += 1
+    winner[0] = NO_CANDIDATE
+    for member in range(first, last):
+        at = member_start[member]
+        while at < member_start[member + 1] and counts[names[at]] != total:
+            at += 1
+        if at == member_start[member + 1]:
+            winner[0] = NO_CANDIDATE
+            return 0
+        name = names[at]
+        votes[name] += 1
+        if votes[name] == 1:
+            order[voted] = name
+            voted += 1
+    for at in range(voted):
+        if votes[order[at]] > best:      # not >=: the first of equals stays
+            best = votes[order[at]]
+            winner[0] = order[at]
+    return best
+
+
+cdef uint64_t lengths_of(const int64_t* starts, Py_ssize_t count, str name,
+                         Py_ssize_t end) except? 0:
+    """Row offsets of a CSR column start at 0, never fall, and end with the rows."""
+    cdef uint64_t lengths
+    if count == 0 or starts[0] != 0 or starts[count - 1] != end:
+        raise ArgumentError(f"{name} must start with 0 and end with {end}")
+    lengths = coterie_lengths(starts, count)
+    if lengths >> 63:
+        raise ArgumentError(f"{name} must not fall")
+    return lengths
+
+
+cdef int64_t width_of(const int32_t* names, Py_ssize_t count) except -1:
+    """How many ids a table needs room for."""
+    cdef Py_ssize_t n
+    cdef int32_t highest = 0, lowest = 0
+    for n in range(count):
+        highest = max(highest, names[n])
+        lowest = min(lowest, names[n])
+    if highest >= WIDEST or lowest < 0:
+        raise ArgumentError(f"names must be ids from 0 to {WIDEST - 1}")
+    return <int64_t>highest + 1
+
+
+cdef list rank(const int32_t* names, Py_ssize_t entries, int64_t width, const int64_t* member_at,
+               const int64_t* group_at, Py_ssize_t count, uint8_t* codes, int32_t* order):
+    """Number names that are not below COTERIE_LANES: None, if they are few enough in all; else
+    each group's by themselves, and what is returned are the groups that have too many.
+    """
+    cdef cnp.npy_intp shape = width
+    cdef object zeros = cnp.PyArray_ZEROS(1, &shape, cnp.NPY_UINT64, 0)
+    cdef uint64_t* seen = <uint64_t*>cnp.PyArray_DATA(zeros)
+    cdef Py_ssize_t g
+    if coterie_rank(names, 0, entries, 1, seen, codes, order):
+        return None
+    return [g for g in range(count)
+            if not coterie_rank(names, member_at[group_at[g]], member_at[group_at[g + 1]], g + 2,
+                                seen, codes, order)]
+
+
+cdef int elect(const int32_t* names, Py_ssize_t entries, const int64_t* member_at,
+               const int64_t* group_at, Py_ssize_t count, int32_t* winner,
+               int32_t* votes) except -1:
+    """The votes of all groups, whose lists are no longer than COTERIE_LIST_MAX."""
+    cdef bytes held = PyBytes_FromStringAndSize(NULL, entries + COTERIE_AFTER_CODES)
+    cdef uint8_t* codes = <uint8_t*>PyBytes_AS_STRING(held)
+    cdef int32_t[COTERIE_LANES] order
+    cdef int64_t at, width
+    cdef Py_ssize_t g
+    cdef list crowded
+    if coterie_vote(names, codes, member_at, group_at, count, winner,
+                    votes) < <uint32_t>COTERIE_LANES:
+        return 0
+    width = width_of(names, entries)
+    memset(codes, 0, entries + COTERIE_AFTER_CODES)    # not all was reached, nor will be
+    crowded = rank(names, entries, width, member_at, group_at, count, codes, order)
+    coterie_vote(NULL, codes, member_at, group_at, count, winner, votes)
+    for g in range(count):
+        if winner[g] == NO_CANDIDATE:
+            continue
+        if crowded is None:
+            winner[g] = order[winner[g]]
+        else:
+            at = member_at[group_at[g]]
+            while codes[at] != winner[g] << 4:
+                at += 1
+            winner[g] = names[at]
+    if crowded:
+        tally_each(crowded, names, width, member_at, group_at, winner, votes)
+    return 0
+
+
+cdef int tally_each(groups, const int32_t* names, int64_t width, const int64_t* member_at,
+                    const int64_t* group_at, int32_t* winner, int32_t* votes) except -1:
+    """The votes of some groups by counters."""
+    cdef Counters counters = Counters.__new__(Counters, width)
+    cdef Py_ssize_t g
+    for g in groups:
+        votes[g] = counters.tally(names, member_at, group_at[g], group_at[g + 1], &winner[g])
+    return 0
+
+
+def select_protocols(names, member_start, group_start):
+    cdef object held = (column_of(names, "names", cnp.NPY_INT32),
+                        column_of(member_start, "member_start", cnp.NPY_INT64),
+                        column_of(group_start, "group_start", cnp.NPY_INT64))
+    cdef const int32_t* ids = <const int32_t*>cnp.PyArray_DATA(held[0])
+    cdef const int64_t* member_at = <const int64_t*>cnp.PyArray_DATA(held[1])
+    cdef const int64_t* group_at = <const int64_t*>cnp.PyArray_DATA(held[2])
+    cdef Py_ssize_t entries = cnp.PyArray_SIZE(held[0]), members = cnp.PyArray_SIZE(held[1])
+    cdef Py_ssize_t count = cnp.PyArray_SIZE(held[2]) - 1
+    cdef uint64_t lengths = lengths_of(member_at, members, "member_start", entries)
+    lengths_of(group_at, count + 1, "group_start", members - 1)
+    # From here on every index is within its column.
+    cdef cnp.npy_intp shape = count
+    winners = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_INT32, 0)
+    most = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_INT32, 0)
+    cdef int32_t* winner = <int32_t*>cnp.PyArray_DATA(winners)
+    cdef int32_t* votes = <int32_t*>cnp.PyArray_DATA(most)
+    if lengths <= <uint64_t>COTERIE_LIST_MAX and coterie_has_lanes():
+        elect(ids, entries, member_at, group_at, count, winner, votes)
+    else:
+        tally_each(range(count), ids, width_of(ids, entries), member_at, group_at, winner, votes)
+    return winners, most
