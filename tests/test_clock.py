@@ -14,7 +14,7 @@ def make():
     def made(**kwargs):
         kwargs.setdefault("now_ms", clock.now_ms)
         coordinator = GroupCoordinator(**kwargs)
-        clock.add(coordinator)
+        coordinator.live_by(clock)
         return coordinator
 
     made.clock = clock

@@ -137,10 +137,10 @@ def test_a_trace_of_requests_alone_is_interrupted():
 
 def test_coordinators_that_share_a_clock_are_interrupted_and_go_on_together():
     clock, whole = SharedClock(), SharedClock()
-    for each in (clock, whole):
-        for _ in range(2):
-            made = GroupCoordinator(EACH_MS)
-            each.add(made)
+    pairs = [(GroupCoordinator(EACH_MS), GroupCoordinator(EACH_MS)) for _ in range(2)]
+    for pair in pairs:
+        for made, each in zip(pair, (clock, whole), strict=True):
+            made.live_by(each)
             join(made)
     with interrupted():
         clock.advance(FAR)
@@ -148,7 +148,7 @@ def test_coordinators_that_share_a_clock_are_interrupted_and_go_on_together():
     end_ms = clock.now_ms + 30_000
     clock.move(end_ms)
     whole.move(end_ms)
-    for one, other in zip(clock._coordinators, whole._coordinators, strict=True):
+    for one, other in pairs:
         assert [e.as_dict() for e in one.events] == [e.as_dict() for e in other.events]
         assert state_of(one) == state_of(other)
 
@@ -157,7 +157,7 @@ def test_a_shared_clock_fires_what_an_interruption_left_due():
     clock = SharedClock()
     coordinator, other = GroupCoordinator(), GroupCoordinator()
     for each in (coordinator, other):
-        clock.add(each)
+        each.live_by(clock)
     for client in "ab":
         join(coordinator, client_id=client, require_known_member_id=True)
     call_with_a_signal_there(coordinator._core.advance, 10_000)

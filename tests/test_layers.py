@@ -4,6 +4,8 @@ import ast
 import re
 import subprocess
 import sys
+from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "src/coterie/_core"
 MAY_IMPORT = {  # package -> prefixes of this project it may touch
-    "src/coterie/_core": {"coterie._core", "coterie.errors", "coterie.values"},
+    "src/coterie/_core": {"coterie._core", "coterie.errors", "coterie.values", "coterie.events"},
     "pycore/coterie": {"coterie"},
     "spark_udfs/coterie_spark": {"coterie", "coterie_spark"},
 }
@@ -38,6 +40,23 @@ MAY_USE = {  # room of the core -> rooms that it may use besides itself; "" is `
     "fold": {"", "codec"},
     # a load applies records as a replay does
     "coordinator": {"", "codec", "structures", "fold"},
+}
+FACES = {"__init__", "__main__", "messages", "testing", "aio", "pytest_plugin"}
+LOG_TO_TABLES = {"ground", "log", "state"}
+BELOW = {  # room of the library -> rooms that it may use besides itself and the core
+    "ground": set(),
+    "log": {"ground"},
+    "state": {"ground", "log"},
+    "replay": LOG_TO_TABLES,
+    "views": LOG_TO_TABLES | {"replay"},
+    "wire": {"ground"},
+    "insight": LOG_TO_TABLES | {"replay", "wire"},
+    "report": LOG_TO_TABLES | {"replay", "views", "insight"},
+    "coordinator": {"ground", "log"},
+    "traces": {"ground", "log", "coordinator", "wire"},
+    "faces": {"ground", "log", "state", "coordinator", "traces"},
+    "cli": LOG_TO_TABLES
+    | {"replay", "views", "insight", "report", "coordinator", "traces", "faces"},
 }
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+)?c?import\s+([\w.]+)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
@@ -73,16 +92,68 @@ def is_in(name, modules):
     return any(name == m or name.startswith(m + ".") for m in modules)
 
 
-def test_questions_know_no_command_line():
-    for path in sources("pycore/coterie/insight", ".py"):
-        for name in imports(path):
-            assert not is_in(name, {"coterie.cli", "click"}), f"{path}: {name}"
+def modules():
+    """Every module of the project with its files: a compiled one has several."""
+    found = defaultdict(list)
+    for base in ("src", "pycore", "spark_udfs"):
+        for path in sources(base, ".py", ".pyx", ".pxd"):
+            found[".".join(path.relative_to(ROOT / base).with_suffix("").parts)].append(path)
+    return {name.removesuffix(".__init__"): paths for name, paths in found.items()}
 
 
-def test_the_page_knows_no_command_line():
-    for path in sources("pycore/coterie/report", ".py"):
-        for name in imports(path):
-            assert not is_in(name, {"coterie.cli", "click"}), f"{path}: {name}"
+def imported(path, known):
+    """Modules that a file imports, wherever it does: ``from package import module``, too."""
+    names = set(imports(path))
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                within = {f"{node.module}.{alias.name}" for alias in node.names} & known.keys()
+                names = (names - {node.module} if within else names) | within
+    return names & known.keys() - {"coterie"}
+
+
+def needed(path, known):
+    """Files that a file needs: what is cimported, its declarations; what is imported, its code."""
+    for name in imported(path, known):
+        files = {file.suffix: file for file in known[name]}
+        cimports = path.suffix != ".py" and f"{name} cimport" in path.read_text(encoding="utf-8")
+        yield files.get(".pxd" if cimports else ".pyx") or known[name][0]
+    if path.suffix == ".pyx" and path.with_suffix(".pxd").is_file():
+        yield path.with_suffix(".pxd")
+
+
+def test_no_module_needs_itself():
+    known = modules()
+    files = [path for name, paths in known.items() if name != "coterie" for path in paths]
+    uses = {path: {*needed(path, known)} - {path} for path in files}
+    try:
+        TopologicalSorter(uses).prepare()
+    except CycleError as error:
+        circle = (path.relative_to(ROOT).as_posix() for path in error.args[1])
+        pytest.fail(f"a circle: {' -> '.join(circle)}")
+
+
+def library_room(name):
+    """Room of a module of the library; of the core none."""
+    parts = name.split(".")[1:] or ["__init__"]
+    if (ROOT / "pycore/coterie" / parts[0]).is_dir():
+        return None if parts[0] == "_core" else parts[0]
+    return "faces" if parts[0] in FACES else "ground"
+
+
+def test_every_room_of_the_library_is_known():
+    rooms = {library_room(name) for name in modules() if is_in(name, {"coterie"})}
+    assert rooms - {None} == BELOW.keys()
+
+
+@pytest.mark.parametrize("room", BELOW)
+def test_a_room_of_the_library_uses_only_the_rooms_below_it(room):
+    known = modules()
+    for name, paths in known.items():
+        if is_in(name, {"coterie"}) and library_room(name) == room and name != "coterie.__main__":
+            for other in imported(paths[0], known):
+                if is_in(other, {"coterie"}):
+                    assert library_room(other) in {None, room, *BELOW[room]}, f"{name}: {other}"
 
 
 def room_of(name):

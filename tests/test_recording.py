@@ -28,7 +28,7 @@ def recorded(tmp_path):
 
 
 def written(recording, coordinator, path):
-    recording.write(path, coordinator)
+    recording.write(path, coordinator.config, coordinator.now_ms)
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -184,7 +184,7 @@ def test_a_recording_that_cannot_be_written_leaves_the_one_of_before(tmp_path, m
     path = tmp_path / "new" / "it.trace.jsonl"
     coordinator, recording = GroupCoordinator(), Recording()
     coordinator._record_into(recording)
-    recording.write(path, coordinator)
+    recording.write(path, coordinator.config, coordinator.now_ms)
     before = path.read_text()
     coordinator.describe_group("g")
 
@@ -196,17 +196,17 @@ def test_a_recording_that_cannot_be_written_leaves_the_one_of_before(tmp_path, m
     with monkeypatch.context() as patched:
         patched.setattr(type(path), "write_text", breaks_off)
         with pytest.raises(OSError, match="no space"):
-            recording.write(path, coordinator)
+            recording.write(path, coordinator.config, coordinator.now_ms)
     assert path.read_text() == before
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
-    recording.write(path, coordinator)
+    recording.write(path, coordinator.config, coordinator.now_ms)
     assert len(path.read_text().splitlines()) == 2
 
 
 def test_a_recording_is_as_open_to_others_as_any_new_file(tmp_path):
     path = tmp_path / "it.trace.jsonl"
     (tmp_path / "plain").touch()
-    Recording().write(path, GroupCoordinator())
+    Recording().write(path, GroupCoordinator().config, 0)
     assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
@@ -225,5 +225,7 @@ def test_a_refused_request_is_no_part_of_a_recording(recorded):
 def test_a_recording_is_written_in_any_thread(tmp_path):
     coordinator = GroupCoordinator()
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(Recording().write, tmp_path / "it.trace.jsonl", coordinator).result()
+        pool.submit(
+            Recording().write, tmp_path / "it.trace.jsonl", coordinator.config, coordinator.now_ms
+        ).result()
     assert len((tmp_path / "it.trace.jsonl").read_text().splitlines()) == 1

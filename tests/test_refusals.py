@@ -213,7 +213,7 @@ def test_after_a_refused_member_id_the_numbers_of_a_recording_are_those_of_its_t
     coordinator.leave_group("g", ["a"])
     coordinator.leave_group("g", ["b"])
     path = tmp_path / "it.trace.jsonl"
-    recording.write(path, coordinator)
+    recording.write(path, coordinator.config, coordinator.now_ms)
     again = GroupCoordinator()
     answers = [line for line in again.play(load_trace(path.read_text().splitlines())).lines()]
     left = [line["members"][0]["error"] for line in answers if line.get("op") == "leave_group"]

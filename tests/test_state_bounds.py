@@ -10,10 +10,11 @@ from coterie._core.codec.encode import encode_value
 from coterie.log.folders import find_segments, read_segment
 from coterie.log.trust import Piece, trusted_from
 from coterie.replay import files
-from coterie.replay.engine import ReplayRequest, Silent, fault_line, read_of, summarize
+from coterie.replay.engine import ReplayRequest, Silent, read_of, summarize
 from coterie.replay.local import replay
 from coterie.state import tables
 from coterie.state.document import document_groups
+from coterie.state.faults import fault_line
 from coterie.state.history import CommitHistory, commit_rows, commits_table
 from coterie.state.newer import newer_groups
 from log_writer import batch, commit, commit_key, group_key, group_value, text

@@ -23,7 +23,7 @@ def test_a_recorded_commit_is_played_as_it_was_made(tmp_path, epoch, expires):
     coordinator._record_into(recording)
     given = OffsetAndMetadata(5, epoch, "m", expire_timestamp=expires)
     coordinator.offset_commit("g", {KEY: given})
-    recording.write(tmp_path / "it.trace.jsonl", coordinator)
+    recording.write(tmp_path / "it.trace.jsonl", coordinator.config, coordinator.now_ms)
     lines = (tmp_path / "it.trace.jsonl").read_text().splitlines()
     again = GroupCoordinator()
     again.play(load_trace(lines))

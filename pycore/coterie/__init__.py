@@ -22,18 +22,10 @@ if TYPE_CHECKING:
         NotAnswered,
         TraceError,
     )
+    from coterie.events import Append, Cause, Response, Transition, Unanswered
     from coterie.state.partial import PartialState, ScanOptions, merge, scan
     from coterie.traces.trace import load_trace, run_trace
-    from coterie.values import (
-        Append,
-        Batch,
-        Cause,
-        Error,
-        OffsetAndMetadata,
-        Response,
-        Transition,
-        Unanswered,
-    )
+    from coterie.values import Batch, Error, OffsetAndMetadata
 
     __version__: str
 
@@ -82,7 +74,8 @@ _HOMES = {  # the imports above, for those who run: module -> its names
     "errors": "ArgumentError ConfigError CorruptData CoterieError LogError NotAnswered TraceError",
     "state.partial": "PartialState ScanOptions merge scan",
     "traces.trace": "load_trace run_trace",
-    "values": "Append Batch Cause Error OffsetAndMetadata Response Transition Unanswered",
+    "events": "Append Cause Response Transition Unanswered",
+    "values": "Batch Error OffsetAndMetadata",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

@@ -70,7 +70,7 @@ class CoordinatorFactory:
             kwargs["member_ids"] = recording.numbered(kwargs["member_ids"])
         kwargs.setdefault("now_ms", self.clock.now_ms)
         made = GroupCoordinator(on_event=on_event, **kwargs)
-        self.clock.add(made)
+        made.live_by(self.clock)
         self.coordinators.append(made)
         self.timelines.append(timeline)
         if self._recorded:
@@ -95,7 +95,7 @@ def coordinator_factory(request: pytest.FixtureRequest) -> Iterator[CoordinatorF
     ):
         suffix = f"-{number + 1}" if number else ""
         name = f"{_file_name(request.node.nodeid)}{suffix}.trace.jsonl"
-        recording.write(Path(folder) / name, made)
+        recording.write(Path(folder) / name, made.config, made.now_ms)
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from coterie import CoterieError, PartialState, ScanOptions
 from coterie.replay.engine import Silent
 from coterie.replay.local import scan_state
 from coterie.state.document import document_groups
-from coterie.state.tables import state_tables
 from coterie_spark import replay
 from coterie_spark.bulk import merging, plan
 from coterie_spark.bulk.arrow import spark_schema, to_spark
@@ -105,7 +104,7 @@ def local_rows(paths, **options):
     state = scan_state(tuple(map(str, paths)), ScanOptions(**options), Silent())
     return {
         name: rows_of(to_spark(table, spark_schema(table.schema)))
-        for name, table in state_tables(state).items()
+        for name, table in state.to_arrow().items()
     }
 
 

@@ -12,6 +12,7 @@ from coterie.cli.params import at_option, group_option, logs_argument
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import find_segments, left_alone
 from coterie.replay.local import scan_state
+from coterie.state.assignments import assignments
 from coterie.state.partial import PartialState, ScanOptions
 from coterie.state.rows import java_order
 from coterie.views import groups as views
@@ -140,7 +141,7 @@ def _warn(group: views.Row, kind: str) -> None:
         say(f"\n{kind.capitalize()} group '{group['group_id']}' has no active members.")
     elif group["state"] in REBALANCING and kind == "consumer":
         say(f"\nWarning: Consumer group '{group['group_id']}' is rebalancing.")
-    for member_id, (_, problem) in views.assignments(group).items() if kind == "consumer" else ():
+    for member_id, (_, problem) in assignments(group).items() if kind == "consumer" else ():
         if problem:
             say(f"coterie: group {group['group_id']!r}, member {member_id!r}: {problem}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -18,11 +19,12 @@ from coterie.coordinator.batches import batch_row
 from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.pending import Appends, Pending, PendingAppend, TraceOutput
+from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.requests import NUMBER, OPS, REQUESTS, compile_request, has_sugar
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.errors import ArgumentError, CoterieError, shown
-from coterie.traces.recording import Recording
-from coterie.values import Batch, Error, Response, Unanswered
+from coterie.events import Response, Unanswered
+from coterie.values import Batch, Error
 
 __all__ = ["GroupCoordinator"]
 
@@ -83,7 +85,7 @@ class GroupCoordinator:
         self._begun: deque[AppendOp] = deque()
         self._appends = Appends()
         self._clock: SharedClock | None = None
-        self._recording: Recording | None = None
+        self._recording: Recorder | None = None
         self._start(config, now_ms)
         batches = [batch_row(batch) for batch in sequence(log, "log")]
         if batches:
@@ -157,6 +159,11 @@ class GroupCoordinator:
                 break
             self.advance(max(deadline_ms, self.now_ms))
         return pending.response
+
+    def live_by(self, clock: SharedClock) -> None:
+        """Share a clock with others, from now on: whoever is advanced, all of them are."""
+        clock.add(_OwnTime(self), check=self._enter, moved=partial(self._record, "advance"))
+        self._clock = clock
 
     # Requests
 
@@ -403,7 +410,7 @@ class GroupCoordinator:
         if self._recording is not None:
             self._recording.act(self.now_ms, op)
 
-    def _record_into(self, recording: Recording) -> None:
+    def _record_into(self, recording: Recorder) -> None:
         """Keep what is asked from now on, and how this coordinator was made."""
         self._recording = recording
         recording.begin(
@@ -473,7 +480,7 @@ class GroupCoordinator:
         if self._deferred:
             self._core.take_appends(self._begun)
             while self._begun:
-                self._appends.append(PendingAppend(self, self._begun[0]))
+                self._appends.append(PendingAppend(self._complete, self._begun[0]))
                 self._begun.popleft()
         self._core.take_events(self._events, self._fresh)
         for event in self._fresh:
@@ -489,6 +496,19 @@ class GroupCoordinator:
                 self._on_event(self._fresh.popleft())
         finally:
             self._reporting = False
+
+
+class _OwnTime:
+    """The time of one coordinator, which a shared clock moves."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+        self.next_deadline_ms = coordinator.next_deadline_ms
+        self.advance = coordinator._advance
+
+    @property
+    def now_ms(self) -> int:
+        return self._coordinator.now_ms
 
 
 # What a method takes is what its op has: a trace event may hold more.

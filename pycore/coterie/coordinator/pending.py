@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, SupportsIndex, TypeVar
 
 from coterie._core.coordinator.base import AppendOp
 from coterie._core.coordinator.effects import Effects
 from coterie.arguments import called, whole
 from coterie.coordinator.requests import error_code
 from coterie.errors import ArgumentError, NotAnswered, shown
-from coterie.values import Error, Response, Unanswered
-
-if TYPE_CHECKING:
-    from coterie.coordinator.group_coordinator import GroupCoordinator
+from coterie.events import Response, Unanswered
+from coterie.values import Error
 
 __all__ = ["Appends", "Pending", "PendingAppend", "TraceOutput"]
 
 T = TypeVar("T")
+ComeBack = Callable[["PendingAppend", Error, "int | None"], None]  # with an error, or at an offset
 
 
 class Pending(Generic[T]):
@@ -70,14 +69,14 @@ class Pending(Generic[T]):
 class PendingAppend:
     """An append that has not come back (only with ``appends="deferred"``)."""
 
-    __slots__ = ("_coordinator", "_op", "_taken")
+    __slots__ = ("_come_back", "_op", "_taken")
     _KINDS = ("assignment", "static_return", "empty_generation", "offset_commit",
               "txn_offset_commit", "tombstones")  # fmt: skip
 
-    def __init__(self, coordinator: GroupCoordinator, op: AppendOp) -> None:
+    def __init__(self, come_back: ComeBack, op: AppendOp) -> None:
         if not isinstance(op, AppendOp):
             raise ArgumentError(f"an append is made by a coordinator, not of {shown(op)}")
-        self._coordinator, self._op = coordinator, op
+        self._come_back, self._op = come_back, op
         self._taken = False  # out of the coordinator's deque by its caller
 
     @property
@@ -125,7 +124,7 @@ class PendingAppend:
             raise ArgumentError(
                 f"base_offset must be from 0 to {2**62 - 1}, not {shown(base_offset)}"
             )
-        self._coordinator._complete(self, error_code(error), base_offset)
+        self._come_back(self, error_code(error), base_offset)
 
     def __repr__(self) -> str:
         return f"<PendingAppend {self.kind} of {self.group_id!r}, {len(self.records)} records>"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from coterie.insight.causes import RECORDS
 from coterie.times import parse_time
-from coterie.traces.requestlog import Exchange, exchanges
+from coterie.wire.exchanges import Exchange, exchanges
 
 SERVER, REQUESTS = "server log", "request log"
 PREPARING, ASSIGNED = "preparing", "assigned"

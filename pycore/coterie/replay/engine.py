@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from coterie.errors import CoterieError, FaultFound
 from coterie.log.trust import pieces_of, trusted_from
+from coterie.state.faults import fault_line
 from coterie.state.partial import PartialState, ScanOptions
 
 ENGINES = "coterie.engines"
@@ -150,26 +151,10 @@ def stop_at_fault(state: PartialState) -> None:
     FaultFound
         Names the place.
     """
-    for number in in_order(state):
+    for number in state.numbers():
         fold = state.partitions[number]
         if fold.stopped:
             raise FaultFound(f"{fault_line(fold.faults[0])}; stopped (--on-fault skip goes on)")
-
-
-def fault_line(fault: tuple[Any, ...]) -> str:
-    """Return a fault in words: where, what."""
-    file, position, base_offset, kind, offset, detail = fault
-    where = file if position is None else f"{file}: byte {position}"
-    if offset is not None:
-        where += f", offset {offset}"
-    elif base_offset is not None:
-        where += f", base offset {base_offset}"
-    return f"{where}: {kind}: {detail}"
-
-
-def in_order(state: PartialState) -> list[int | None]:
-    """Return the partitions' numbers, the unknown one first."""
-    return sorted(state.partitions, key=lambda number: -1 if number is None else number)
 
 
 class Read(NamedTuple):
@@ -182,7 +167,7 @@ class Read(NamedTuple):
 
 def read_of(state: PartialState) -> dict[int | None, Read]:
     """Return what was read, by partition in order."""
-    folds = {number: state.partitions[number] for number in in_order(state)}
+    folds = {number: state.partitions[number] for number in state.numbers()}
     return {n: Read(fold.segments, fold.unknown, fold.faults) for n, fold in folds.items()}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TextIO
 
-from coterie.replay.engine import ReplayRequest, in_order, missing_module
+from coterie.replay.engine import ReplayRequest, missing_module
 from coterie.state.document import commit_lines, write_document
 from coterie.state.history import CommitHistory
 from coterie.state.partial import PartialState, ScanOptions
@@ -78,7 +78,7 @@ class Tables:
             groups += tables["groups"].num_rows
             for name, table in tables.items():
                 self.put(name, table)
-        for number in in_order(state):
+        for number in state.numbers():
             self.put("faults", faults_table(number, state.partitions[number].faults))
         return groups
 

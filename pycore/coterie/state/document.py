@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from coterie.log.trust import pieces_of
-from coterie.replay.engine import fault_line, in_order
+from coterie.state.faults import fault_line
 from coterie.state.history import COMMIT_FIELDS, commit_rows
 from coterie.state.partial import PartialState
 
 
 def write_document(state: PartialState, path: Path) -> int:
     """Write ``groups.json`` and return how many groups it has."""
-    from coterie import __version__
+    from importlib.metadata import version
 
     count = 0
-    source = f"coterie {__version__}, on fault: {state.options.on_fault}"
+    source = f"coterie {version('coterie')}, on fault: {state.options.on_fault}"
     with open(path, "w", encoding="utf-8") as file:
         file.write(f'{{"source": {_json(source)},\n"partitions": [')
         file.write(",".join("\n" + _json(row) for row in partition_rows(state)))
@@ -60,7 +60,7 @@ def document_groups(state: PartialState) -> Iterator[dict[str, Any]]:
 
 def partition_rows(state: PartialState) -> Iterator[dict[str, Any]]:
     """Yield what was read of each partition; ``messages`` are its faults."""
-    for number in in_order(state):
+    for number in state.numbers():
         fold = state.partitions[number]
         full = [piece for piece in pieces_of(fold.segments) if piece.batches]
         yield {

@@ -159,12 +159,17 @@ class PartialState:
         """Return the tables of ``coterie replay``, by name. Needs the extra ``arrow``."""
         from coterie.state.tables import state_tables
 
-        return state_tables(self)
+        folds = {number: self.partitions[number] for number in self.numbers()}
+        return state_tables(folds, history=self.options.history)
 
     def live(self) -> list[tuple[int | None, PartitionFold]]:
         """Return the partitions that count, in order of their number."""
-        folds = sorted(self._folds(), key=lambda one: -1 if one[0] is None else one[0])
-        return [(number, fold) for number, fold in folds if not fold.failed]
+        folds = dict(self._folds())
+        return [(number, folds[number]) for number in self.numbers() if not folds[number].failed]
+
+    def numbers(self) -> list[int | None]:
+        """Return the partitions' numbers in order, the unknown one first."""
+        return sorted(self.partitions, key=lambda number: -1 if number is None else number)
 
     def _folds(self) -> list[tuple[int | None, PartitionFold]]:
         """Return the partitions, which a caller may have written to."""

@@ -7,7 +7,7 @@ are cut out of the fold's buffers by Arrow. pyarrow is imported when a table is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,29 +25,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from coterie._core.fold.fold import PartitionFold
-    from coterie.state.partial import PartialState
 
 ROWS_A_CHUNK = 1 << 18  # so that no chunk's text comes near the 2 GiB that Arrow's string holds
 Tables = dict[str, "pa.Table"]
 
 
-def state_tables(state: PartialState) -> Tables:
-    """Return the tables by name: ``commits`` too where history was asked for."""
+def state_tables(folds: Mapping[int | None, PartitionFold], *, history: bool) -> Tables:
+    """Return the tables of partitions by name: ``commits`` too where history was asked for."""
     import pyarrow as pa
 
     parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
-    for number, fold in state.live():
-        for name, table in fold_tables(number, fold).items():
-            parts[name].append(table)
-    numbers = sorted(state.partitions, key=lambda n: -1 if n is None else n)
-    for number in numbers:
-        fold = state.partitions[number]
+    for number, fold in folds.items():
+        if not fold.failed:
+            for name, table in fold_tables(number, fold).items():
+                parts[name].append(table)
         parts["faults"].append(faults_table(number, fold.faults))
         if fold.history is not None:
-            history = CommitHistory(number)
-            rows = history.feed(fold.history) + history.finish()
+            commits = CommitHistory(number)
+            rows = commits.feed(fold.history) + commits.finish()
             parts["commits"].append(commits_table(rows))
-    if not state.options.history:
+    if not history:
         del parts["commits"]
     return {
         name: pa.concat_tables([SCHEMAS[name]().empty_table(), *tables])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ from coterie.wholefile import written_beside
 
 if TYPE_CHECKING:
     from coterie._core.coordinator.coordinator import Trace
-    from coterie.coordinator.group_coordinator import GroupCoordinator
 
 __all__ = ["Recording"]
 
@@ -122,14 +121,17 @@ class Recording:
         for _, at_ms, op, request_id, *compiled in trace.requests():
             self.ask(at_ms, OPS[op], request_id, compiled)  # type: ignore[arg-type]
 
-    def write(self, path: Path, coordinator: GroupCoordinator) -> None:
-        """Write a trace that ``coterie trace run`` takes; settings that are Kafka's stay unsaid."""
+    def write(self, path: Path, settings: Mapping[str, Any], now_ms: int) -> None:
+        """Write a trace that ``coterie trace run`` takes; settings that are Kafka's stay unsaid.
+
+        ``settings`` and ``now_ms`` are those that the coordinator has at the end.
+        """
         if self._away_ms is not None:
-            self._back(coordinator.now_ms)
+            self._back(now_ms)
         header: Event = {"format": "coterie-trace", "version": 1, "name": path.name.split(".")[0]}
         if self.lost:
             header["doc"] = f"Not all that happened: {'; '.join(self.lost)}."
-        header["config"] = {k: v for k, v in coordinator.config.items() if v != DEFAULTS[k]}
+        header["config"] = {k: v for k, v in settings.items() if v != DEFAULTS[k]}
         lines = [json.dumps(line, ensure_ascii=False) for line in [header, *self.events]]
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_beside(Path(os.path.realpath(path))) as part:

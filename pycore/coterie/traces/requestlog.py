@@ -8,10 +8,8 @@ handed out. Source of the shapes: ``RequestConvertToJson.scala``, the message JS
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -20,13 +18,10 @@ from coterie.coordinator.config import DEFAULTS
 from coterie.errors import CoterieError
 from coterie.values import Error
 from coterie.wire.apis import READERS
+from coterie.wire.exchanges import exchanges
 
-__all__ = ["Exchange", "ImportedTrace", "exchanges", "import_request_log"]
+__all__ = ["ImportedTrace", "MemberIds", "import_request_log"]
 
-_LINE = re.compile(
-    r"^\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\].*?Completed request: ?(?=\{)"
-)
-_REMOTE = re.compile(r"-\[?([^\[\]]+?)\]?:\d+-\d+$")
 # Answers of a broker that did not put the request, or the item, to its coordinator.
 _UNASKED = {
     Error.COORDINATOR_NOT_AVAILABLE.name: "the coordinator was not ready",
@@ -38,23 +33,6 @@ _UNASKED = {
     Error.UNKNOWN_TOPIC_OR_PARTITION.name: "refused before the coordinator",
     Error.UNSUPPORTED_VERSION.name: "refused before the coordinator",
 }
-_decoder = json.JSONDecoder()
-
-
-@dataclass(slots=True)
-class Exchange:
-    """One logged request with its response, in the terms of a trace."""
-
-    line: int
-    came_ms: float
-    handled_ms: float
-    sent_ms: float
-    api: str
-    version: int
-    client_id: str
-    client_host: str
-    request: dict[str, Any]
-    response: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -75,57 +53,6 @@ class ImportedTrace:
     expected: list[dict[str, Any]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     start: str = ""
-
-
-def exchanges(
-    lines: Iterable[str | bytes], left_out: Counter[str], apis: frozenset[str] | None = None
-) -> Iterator[Exchange]:
-    """Yield the completed requests of a log, in its order; other lines are counted.
-
-    ``apis``: only these, by ``requestApiKeyName``; lines of others are not parsed.
-
-    Raises
-    ------
-    CoterieError
-        A line that is cut or changed.
-    """
-    for number, raw in enumerate(lines, 1):
-        line = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
-        match = _LINE.match(line)
-        if match is None:
-            if line.strip():
-                left_out["lines that are no completed request"] += 1
-            continue
-        if apis is not None and not any(f'"{api}"' in line for api in apis):
-            continue
-        try:
-            entry, _ = _decoder.raw_decode(line, match.end())
-            header = entry["requestHeader"]
-            sent_ms = _epoch_ms(match[1])
-            came_ms = sent_ms - float(entry["totalTimeMs"])
-            remote = _REMOTE.search(entry.get("connection", ""))
-            yield Exchange(
-                number,
-                came_ms,
-                came_ms + float(entry.get("requestQueueTimeMs", 0.0)),
-                sent_ms,
-                header["requestApiKeyName"],
-                int(header["requestApiVersion"]),
-                header.get("clientId") or "",
-                "/" + (remote[1] if remote else "127.0.0.1"),
-                entry["request"],
-                entry["response"],
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise CoterieError(
-                f"line {number}: no completed request as Kafka logs it ({error}); "
-                "give the log of kafka.request.logger at DEBUG"
-            ) from None
-
-
-def _epoch_ms(text: str) -> float:
-    moment = datetime.fromisoformat(text.replace(",", ".").replace(" ", "T"))
-    return moment.replace(tzinfo=timezone.utc).timestamp() * 1000
 
 
 class MemberIds:

@@ -8,12 +8,10 @@ before, so that it compares with a trace's full responses.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coterie.values import Error
-
-if TYPE_CHECKING:
-    from coterie.traces.requestlog import Exchange
+from coterie.wire.exchanges import Exchange
 
 __all__ = ["READERS"]
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from coterie.arguments import whole
 from coterie.errors import CoterieError, FaultFound
 from coterie.log.folders import Listing, Segment, find_segments
-from coterie.replay.engine import Read, Summary, fault_line, summarize
+from coterie.replay.engine import Read, Summary, summarize
+from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
 from coterie.state.schemas import SCHEMAS
 from coterie.times import parse_time

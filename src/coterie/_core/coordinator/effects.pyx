@@ -11,6 +11,7 @@ from coterie._core.coordinator.group cimport STATE_NAMES
 
 from base64 import b64encode
 
+import coterie.events as events
 import coterie.values as values
 
 OPS = ("advance", "join_group", "sync_group", "heartbeat", "leave_group", "offset_commit",
@@ -20,7 +21,7 @@ OPS = ("advance", "join_group", "sync_group", "heartbeat", "leave_group", "offse
 WHY = ("replaced", "dropped")
 
 cdef dict ERRORS = {int(error): error for error in values.Error}
-cdef tuple CAUSES = tuple(values.Cause)
+cdef tuple CAUSES = tuple(events.Cause)
 
 
 @cython.final
@@ -73,16 +74,16 @@ cdef class Effects:
             row = &self.rows[n]
             payload = None if row.payload < 0 else self.payloads[row.payload]
             if row.kind == RESPONSE:
-                out.append(values.Response(row.at_ms, row.id, OPS[row.op],
+                out.append(events.Response(row.at_ms, row.id, OPS[row.op],
                                            response_of(row.op, row.code, payload)))
             elif row.kind == TRANSITION:
-                out.append(values.Transition(
+                out.append(events.Transition(
                     row.at_ms, payload[0], STATE_NAMES[row.op >> 8], STATE_NAMES[row.op & 255],
                     row.id, CAUSES[row.code], payload[1]))
             elif row.kind == APPEND:
-                out.append(values.Append(row.at_ms, *payload))
+                out.append(events.Append(row.at_ms, *payload))
             else:
-                out.append(values.Unanswered(row.at_ms, row.id, OPS[row.op], WHY[row.code]))
+                out.append(events.Unanswered(row.at_ms, row.id, OPS[row.op], WHY[row.code]))
         return out
 
     def lines(self):
@@ -111,7 +112,7 @@ cdef class Effects:
         """(at, group id, from, to, generation, cause, member id) of each transition."""
         return [(event.at, event.group_id, event.from_, event.to, event.generation_id,
                  event.cause, event.member_id)
-                for event in self.events() if isinstance(event, values.Transition)]
+                for event in self.events() if isinstance(event, events.Transition)]
 
 
 cdef tuple partition_errors(payload):

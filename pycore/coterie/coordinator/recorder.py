@@ -1,0 +1,29 @@
+"""Who writes down what a coordinator was asked."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from coterie._core.coordinator.coordinator import Trace
+from coterie.coordinator.requests import Compiled
+
+__all__ = ["Recorder"]
+
+
+class Recorder(Protocol):
+    """Told of each call, in order; ``coterie.traces.recording`` makes a trace of it."""
+
+    def begin(self, *, now_ms: int, deferred: bool, loaded: bool, periodic: bool) -> None:
+        """Note how the coordinator was made."""
+
+    def ask(self, at_ms: int, op: str, request_id: int, compiled: Compiled) -> None:
+        """Keep a request that was asked."""
+
+    def act(self, at_ms: int, op: str) -> None:
+        """Keep what is no request: advance, resign, begin_load, finish_load, failover."""
+
+    def refuse(self) -> None:
+        """Note that the request was refused."""
+
+    def play(self, trace: Trace) -> None:
+        """Keep the events of a trace that is played."""

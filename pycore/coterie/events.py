@@ -1,0 +1,152 @@
+"""What happens in a coordinator, in order: events, and the lines of a trace that they are.
+
+Frozen, comparable, printable. Times are int milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from coterie._core.codec.schema import decode_key, decode_value
+from coterie.values import plain
+
+__all__ = ["Append", "Cause", "Response", "Transition", "Unanswered"]
+
+
+class Cause(Enum):
+    """What made a group change its state (no field of a trace line)."""
+
+    JOIN = 0
+    METADATA_CHANGED = 1
+    LEADER_REJOIN = 2
+    LEAVE = 3
+    SESSION_TIMEOUT = 4
+    REBALANCE_TIMEOUT = 5
+    SYNC_TIMEOUT = 6
+    STATIC_RETURN = 7
+    APPEND_FAILED = 8
+    SIZE = 9
+    FAILOVER = 10
+    COMPLETED = 11
+    CLEANUP = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A group changed its state."""
+
+    at: int
+    group_id: str
+    from_: str
+    to: str
+    generation_id: int
+    cause: Cause
+    member_id: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the line of a trace's output; it has neither cause nor member."""
+        return {
+            "at": self.at,
+            "event": "transition",
+            "group_id": self.group_id,
+            "from": self.from_,
+            "to": self.to,
+            "generation_id": self.generation_id,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A record was written to the coordinator's log; ``value`` None is a tombstone."""
+
+    at: int
+    group_id: str
+    key: bytes
+    value: bytes | None
+    base_offset: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the line of a trace's output; it has no offset."""
+        return {
+            "at": self.at,
+            "event": "append",
+            "group_id": self.group_id,
+            "key": plain(self.key),
+            "value": plain(self.value),
+        }
+
+    def decoded(self) -> dict[str, Any]:
+        """Return the record's fields: key and value as mappings, value None for a tombstone."""
+        return _decoded(self.key, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A request was answered."""
+
+    at: int
+    id: int
+    op: str
+    response: Any
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the line of a trace's output."""
+        head = {"at": self.at, "event": "response", "id": self.id, "op": self.op}
+        fields: dict[str, Any] = plain(self.response)
+        return head | fields
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A request will never be answered: ``why`` is ``"replaced"`` or ``"dropped"``."""
+
+    at: int
+    id: int
+    op: str
+    why: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """No line of a trace's output (such requests have none), but its shape."""
+        return {"at": self.at, "event": "unanswered", "id": self.id, "op": self.op, "why": self.why}
+
+
+def _decoded(key: bytes, value: bytes | None) -> dict[str, Any]:
+    """Return a record that a coordinator writes in the words of a trace."""
+    told = decode_key(key)
+    version = told["version"]
+    found = {"key": {"version": version} | told["data"], "value": None}
+    if value is None:
+        return found
+    data = decode_value(version, value)["data"]
+    if version < 2:
+        found["value"] = {
+            "offset": data["offset"],
+            "leader_epoch": data.get("leaderEpoch", -1),
+            "metadata": data["metadata"],
+            "commit_timestamp": data["commitTimestamp"],
+            "expire_timestamp": data.get("expireTimestamp", -1),
+        }
+        return found
+    found["value"] = {
+        "protocol_type": data["protocolType"] or None,
+        "generation_id": data["generation"],
+        "protocol_name": data["protocol"],
+        "leader": data["leader"],
+        "current_state_timestamp": data["currentStateTimestamp"],
+        "members": [
+            {
+                "member_id": member["memberId"],
+                "group_instance_id": member["groupInstanceId"],
+                "client_id": member["clientId"],
+                "client_host": member["clientHost"],
+                "rebalance_timeout_ms": member["rebalanceTimeout"],
+                "session_timeout_ms": member["sessionTimeout"],
+                "subscription": member["subscription"],
+                "assignment": member["assignment"],
+            }
+            for member in data["members"]
+        ],
+    }
+    return found

@@ -1,0 +1,93 @@
+"""The lines of a broker's request log: what was asked and answered, and when.
+
+Kafka writes one JSON object a request with ``kafka.request.logger`` at DEBUG. The time of a line
+is when the response had been sent; ``totalTimeMs`` back from it the request had come in. Source of
+the shapes: ``RequestConvertToJson.scala``, the message JSON of each API.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from coterie.errors import CoterieError
+
+__all__ = ["Exchange", "exchanges"]
+
+_LINE = re.compile(
+    r"^\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\].*?Completed request: ?(?=\{)"
+)
+_REMOTE = re.compile(r"-\[?([^\[\]]+?)\]?:\d+-\d+$")
+_decoder = json.JSONDecoder()
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One logged request with its response, in the terms of a trace."""
+
+    line: int
+    came_ms: float
+    handled_ms: float
+    sent_ms: float
+    api: str
+    version: int
+    client_id: str
+    client_host: str
+    request: dict[str, Any]
+    response: dict[str, Any]
+
+
+def exchanges(
+    lines: Iterable[str | bytes], left_out: Counter[str], apis: frozenset[str] | None = None
+) -> Iterator[Exchange]:
+    """Yield the completed requests of a log, in its order; other lines are counted.
+
+    ``apis``: only these, by ``requestApiKeyName``; lines of others are not parsed.
+
+    Raises
+    ------
+    CoterieError
+        A line that is cut or changed.
+    """
+    for number, raw in enumerate(lines, 1):
+        line = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
+        match = _LINE.match(line)
+        if match is None:
+            if line.strip():
+                left_out["lines that are no completed request"] += 1
+            continue
+        if apis is not None and not any(f'"{api}"' in line for api in apis):
+            continue
+        try:
+            entry, _ = _decoder.raw_decode(line, match.end())
+            header = entry["requestHeader"]
+            sent_ms = _epoch_ms(match[1])
+            came_ms = sent_ms - float(entry["totalTimeMs"])
+            remote = _REMOTE.search(entry.get("connection", ""))
+            yield Exchange(
+                number,
+                came_ms,
+                came_ms + float(entry.get("requestQueueTimeMs", 0.0)),
+                sent_ms,
+                header["requestApiKeyName"],
+                int(header["requestApiVersion"]),
+                header.get("clientId") or "",
+                "/" + (remote[1] if remote else "127.0.0.1"),
+                entry["request"],
+                entry["response"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise CoterieError(
+                f"line {number}: no completed request as Kafka logs it ({error}); "
+                "give the log of kafka.request.logger at DEBUG"
+            ) from None
+
+
+def _epoch_ms(text: str) -> float:
+    moment = datetime.fromisoformat(text.replace(",", ".").replace(" ", "T"))
+    return moment.replace(tzinfo=timezone.utc).timestamp() * 1000
