@@ -156,6 +156,19 @@ def test_a_room_of_the_library_uses_only_the_rooms_below_it(room):
                     assert library_room(other) in {None, room, *BELOW[room]}, f"{name}: {other}"
 
 
+def test_commands_know_no_other_command():
+    known = modules()
+    commands = {
+        name
+        for name, (path, *_) in known.items()
+        if is_in(name, {"coterie.cli"}) and "\ndef command(" in path.read_text(encoding="utf-8")
+    }
+    assert len(commands) > 10
+    for name, (path, *_) in known.items():
+        if is_in(name, {"coterie.cli"}):
+            assert not imported(path, known) & commands, path
+
+
 def room_of(name):
     """Room of a module of the core: ``coterie._core.fold.near`` is in ``fold``."""
     return name.split(".")[2] if name.count(".") > 2 else ""

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from coterie.cli import asking
-from coterie.cli.replay import WithoutPandas
+from coterie.cli.nopandas import WithoutPandas
 from coterie.insight import undo
 from golden_data import log
 
@@ -52,11 +52,11 @@ def test_however_a_replay_ends_imports_are_as_they_were(args, status, tmp_path):
 
 def test_an_answer_that_is_never_read_to_its_end_leaves_nothing():
     """Rows come as they are asked for, and whoever asks may stop."""
-    options = {"form": "table", "out": None, "overwrite": False, "master": None}
-    before = list(sys.meta_path)
-    parts = asking.parts_of(
-        "undo", undo.Ask(1796133900000), options | {"logs": (LOG,), "groups": (), "engine": "local"}
+    options = asking.Options(
+        (LOG,), (), form="table", out=None, overwrite=False, engine="local", master=None
     )
+    before = list(sys.meta_path)
+    parts = asking.parts_of("undo", undo.Ask(1796133900000), options)
     next(parts)
     assert sys.meta_path == before
 

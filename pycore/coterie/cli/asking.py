@@ -12,16 +12,18 @@ import io
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import click
 
 from coterie.cli.failures import say, say_faults
+from coterie.cli.nopandas import without_pandas
 from coterie.cli.outfile import whole_file
 from coterie.cli.params import group_option, logs_argument
 from coterie.cli.progress import TerminalProgress
-from coterie.cli.replay import without_pandas
 from coterie.insight import shapes
 from coterie.insight.asking import (
     Asker,
@@ -47,11 +49,24 @@ PLAIN_WIDTH = 1_000_000  # where nobody looks at a terminal, no line is broken
 FORMATS = ("table", "json", "csv", "parquet")
 
 
+@dataclass(frozen=True)
+class Options:
+    """What every question's command is given: see :func:`question_options`."""
+
+    logs: tuple[str, ...]
+    groups: tuple[str, ...]
+    form: str
+    out: str | None
+    overwrite: bool
+    engine: str
+    master: str | None
+
+
 def question_options(*, first: str | None = None) -> Callable[[Decorated], Decorated]:
     """LOG..., --group, --format, --out, --overwrite, --engine and --master, for a command.
 
-    It takes them as ``**options`` and hands them on to :func:`put` or :func:`parts_of`. ``first``
-    is a format of its own, then its default. While the command works here, without Spark, nothing
+    It takes them as ``options`` and hands them on to :func:`put` or :func:`parts_of`. ``first`` is
+    a format of its own, then its default. While the command works here, without Spark, nothing
     imports pandas.
     """
     formats = FORMATS if first is None else (first, *FORMATS)
@@ -81,8 +96,9 @@ def question_options(*, first: str | None = None) -> Callable[[Decorated], Decor
     def add(command: Decorated) -> Decorated:
         @functools.wraps(command)
         def run(*args: Any, **given: Any) -> Any:
-            with without_pandas(given["engine"] == "local"):
-                return command(*args, **given)
+            taken = {field.name: given.pop(field.name) for field in fields_of(Options)}
+            with without_pandas(taken["engine"] == "local"):
+                return command(*args, options=Options(**taken), **given)
 
         decorated: Any = run
         for option in reversed(options):
@@ -95,7 +111,7 @@ def question_options(*, first: str | None = None) -> Callable[[Decorated], Decor
 def put(
     name: str,
     ask: Any,
-    options: dict[str, Any],
+    options: Options,
     *,
     at_ms: int | None = None,
     draw: Draw | None = None,
@@ -120,9 +136,7 @@ def put(
     return show(find_question(name).FIELDS, rows, options, draw=draw)
 
 
-def parts_of(
-    name: str, ask: Any, options: dict[str, Any], *, at_ms: int | None = None
-) -> Iterator[Part]:
+def parts_of(name: str, ask: Any, options: Options, *, at_ms: int | None = None) -> Iterator[Part]:
     """Yield the answer of each partition; say at the end what was left alone or out.
 
     Options that do not go together fail here, before anything is asked or written.
@@ -134,9 +148,9 @@ def parts_of(
         is yielded before.
     """
     check(options)
-    groups = frozenset(options["groups"]) or None
-    request = Request(name, ask, options["logs"], groups, at_ms, options["master"])
-    return told_parts(request, find_segments(request.paths), find_asker(options["engine"]))
+    groups = frozenset(options.groups) or None
+    request = Request(name, ask, options.logs, groups, at_ms, options.master)
+    return told_parts(request, find_segments(request.paths), find_asker(options.engine))
 
 
 def told_parts(request: Request, listing: Listing, answer: Asker) -> Iterator[Part]:
@@ -170,30 +184,28 @@ def say_left_out(listing: Listing, faults: int) -> None:
     say_faults(faults)
 
 
-def check(options: dict[str, Any]) -> None:
+def check(options: Options) -> None:
     """Refuse options that do not go together, as wrong usage."""
-    if options["form"] == "parquet" and options["out"] is None:
+    if options.form == "parquet" and options.out is None:
         raise click.UsageError("--format parquet needs --out FILE")
-    if options["overwrite"] and options["out"] is None:
+    if options.overwrite and options.out is None:
         raise click.UsageError("--overwrite is for --out FILE")
-    if options["master"] is not None and options["engine"] != "spark":
+    if options.master is not None and options.engine != "spark":
         raise click.UsageError("--master is for --engine spark")
 
 
-def show(
-    fields: Fields, rows: Iterable[Row], options: dict[str, Any], *, draw: Draw | None = None
-) -> int:
+def show(fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | None = None) -> int:
     """Print rows, or write them into the file of ``--out``; return how many there are."""
     counted = Counted(rows)
-    with out_file(options) as path:
-        if options["form"] == "parquet":
+    with out_file(options.logs, options.out, options.overwrite) as path:
+        if options.form == "parquet":
             assert path is not None  # `check` holds it
             write_parquet(fields, counted, path)
         else:
             with text_of(path) as out:
-                if options["form"] == "json":
+                if options.form == "json":
                     out.writelines(shapes.json_lines(counted))
-                elif options["form"] == "csv":
+                elif options.form == "csv":
                     out.writelines(shapes.csv_lines(fields, counted))
                 else:
                     drawn = draw or (lambda held: [shapes.table(fields, held)])
@@ -214,12 +226,21 @@ class Counted:
             yield row
 
 
-def out_file(options: dict[str, Any]) -> contextlib.AbstractContextManager[Path | None]:
-    """Give the file of ``--out`` to write, None for standard output."""
-    if options["out"] is None:
+def out_file(
+    logs: tuple[str, ...], out: str | None, overwrite: bool
+) -> contextlib.AbstractContextManager[Path | None]:
+    """Give the file of ``--out`` to write, which is no segment; None for standard output."""
+    if out is None:
         return contextlib.nullcontext()
-    keep = [segment.path for segment in find_segments(options["logs"]).segments]
-    return whole_file(options["out"], overwrite=options["overwrite"], keep=keep)
+    keep = [segment.path for segment in find_segments(logs).segments]
+    return whole_file(out, overwrite=overwrite, keep=keep)
+
+
+@contextlib.contextmanager
+def text_out(logs: tuple[str, ...], out: str | None, overwrite: bool) -> Iterator[TextIO]:
+    """Give the file of ``--out``, or standard output, to write text to."""
+    with out_file(logs, out, overwrite) as path, text_of(path) as file:
+        yield file
 
 
 @contextlib.contextmanager

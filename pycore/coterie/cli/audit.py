@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -82,7 +82,8 @@ def command(
     only: tuple[str, ...],
     except_: tuple[str, ...],
     live_file: str | None,
-    **options: Any,
+    options: asking.Options,
+    **limits: int,
 ) -> None:
     """Look for what is wrong in a log; exit 1 where anything is found.
 
@@ -93,10 +94,6 @@ def command(
     asking.check(options)
     if audit.DIVERGENCE in only and live_file is None:
         raise click.UsageError("--only divergence needs --live FILE")
-    limits = {
-        name: options.pop(name)
-        for name in ("rewind_by", "no_progress", "metadata_bytes", "takeovers", "window_ms")
-    }
     kinds = tuple(kind for kind in only or audit.KINDS if kind not in except_)
     if not kinds:
         raise click.UsageError("--except leaves nothing of --only")
@@ -114,10 +111,10 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def live_of(file: str, options: dict[str, Any]) -> Live:
+def live_of(file: str, options: asking.Options) -> Live:
     """Read the live state; see whether the log has all partitions of the topic."""
     groups = read_live(file)
-    numbers = list(find_segments(options["logs"]).partitions())
+    numbers = list(find_segments(options.logs).partitions())
     whole = numbers == list(range(len(numbers)))
     return Live(groups, len(numbers) if whole else None)
 

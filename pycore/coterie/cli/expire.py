@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli import asking
-from coterie.cli.failures import Failed, say
+from coterie.cli.failures import say
+from coterie.cli.newest import newest_ms
 from coterie.cli.params import DURATION, TIME
-from coterie.cli.progress import TerminalProgress
-from coterie.insight import expire, extent, shapes
-from coterie.insight.asking import Request, Row, find_asker
+from coterie.insight import expire, shapes
+from coterie.insight.asking import Row
 from coterie.times import format_duration, format_time
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def command(
     status: tuple[str, ...],
     idle: bool,
     by_offset: bool,
-    **options: Any,
+    options: asking.Options,
 ) -> None:
     """Tell which committed offsets are gone or go next, when, and by which of Kafka's rules.
 
@@ -81,7 +81,7 @@ def command(
     asking.check(options)
     notes = []
     if now_ms is None:
-        now_ms = newest(options)
+        now_ms = newest_ms(options.logs, options.engine, options.master)
         notes.append(f"now is {format_time(now_ms)}, the log's newest record; --now sets another")
     if retention_ms is None:
         retention_ms = expire.Ask.retention_ms
@@ -105,21 +105,6 @@ def command(
     asking.show(expire.FIELDS, rows, options, draw=draw)
     for note in notes:
         say(f"coterie: {note}")
-
-
-def newest(options: dict[str, Any]) -> int:
-    """Return the time of the log's newest record, of any group."""
-    request = Request(extent.NAME, extent.Ask(), options["logs"], master=options["master"])
-    with TerminalProgress() as progress:
-        times: list[int] = [
-            row["newest_timestamp"]
-            for part in find_asker(options["engine"])(request, progress)
-            for row in part.rows
-            if row["newest_timestamp"] is not None
-        ]
-    if not times:
-        raise Failed("the log has no record with a time; give --now TIME")
-    return max(times)
 
 
 def is_idle(row: Row) -> bool:

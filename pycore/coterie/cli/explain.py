@@ -6,7 +6,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -90,7 +90,7 @@ def command(
     log_zone: str,
     flap_count: int,
     flap_window: int,
-    **options: Any,
+    options: asking.Options,
 ) -> None:
     """Show the life of groups: who joined, left or changed what, and what was committed between.
 

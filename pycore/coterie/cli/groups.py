@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -20,6 +21,26 @@ from coterie.views import tabular
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 VIEW_NAMES = ("offsets", "members", "state")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command is given."""
+
+    logs: tuple[str, ...]
+    listing: bool
+    describe: bool
+    groups: tuple[str, ...]
+    all_groups: bool
+    offsets: bool
+    members: bool
+    state: bool
+    with_type: bool
+    verbose: bool
+    at_ms: int | None
+    kind: str
+    form: str
+    layout: str
 
 
 @click.command("groups")
@@ -50,7 +71,7 @@ VIEW_NAMES = ("offsets", "members", "state")
     help="Whose tables: Kafka 3.9's or 4.1's; auto: 4.1's if the log holds records of consumer, "
     "share or streams groups (key versions 3 and up), which only its coordinator writes.",
 )
-def command(**options: Any) -> None:
+def command(**given: Any) -> None:
     """Show consumer groups as kafka-consumer-groups shows them, from a log.
 
     Columns, widths and messages are Kafka's. COORDINATOR, LOG-END-OFFSET and LAG are "-": a log
@@ -58,42 +79,43 @@ def command(**options: Any) -> None:
     lets a hash decide the order, groups stand by id, members by number of partitions and id,
     partitions by topic and number. JSON and CSV have every column of the view.
     """
-    view = _check(**options)
-    state = fold_logs(options["logs"], options["at_ms"])
-    everyone = options["all_groups"] and view == "offsets"
-    rows = state.groups(offsets_of=None if everyone else frozenset(options["groups"]))
-    of_kind = [row for row in rows if views.kind_of(row) == options["kind"]]
-    if options["listing"]:
+    options = Options(**given)
+    view = _check(options)
+    state = fold_logs(options.logs, options.at_ms)
+    everyone = options.all_groups and view == "offsets"
+    rows = state.groups(offsets_of=None if everyone else frozenset(options.groups))
+    of_kind = [row for row in rows if views.kind_of(row) == options.kind]
+    if options.listing:
         _print_list([views.list_row(row) for row in of_kind], options)
         return
-    old = options["layout"] == "3.9" or (
-        options["layout"] == "auto" and not any(fold.newer for _, fold in state.live())
+    old = options.layout == "3.9" or (
+        options.layout == "auto" and not any(fold.newer for _, fold in state.live())
     )
     missing: list[str] = []
-    if not options["all_groups"]:
+    if not options.all_groups:
         by_id = {row["group_id"]: row for row in rows}
-        wanted = sorted(set(options["groups"]), key=java_order)
+        wanted = sorted(set(options.groups), key=java_order)
         missing = [name for name in wanted if name not in by_id]
         of_kind = [by_id[name] for name in wanted if name in by_id]
-    _describe(of_kind, view, options["form"], old, options["verbose"])
+    _describe(of_kind, view, options.form, old, options.verbose)
     for name in missing:
         say(f"Error: Consumer group '{name}' does not exist.")
     if missing:
         raise click.exceptions.Exit(1)
 
 
-def _check(**options: Any) -> str:
+def _check(options: Options) -> str:
     """Return the view that is asked for, or fail as wrong usage."""
-    asked = [name for name in VIEW_NAMES if options[name]]
-    if options["listing"] == options["describe"]:
+    asked = [name for name in VIEW_NAMES if getattr(options, name)]
+    if options.listing == options.describe:
         raise click.UsageError("give exactly one of --list and --describe")
-    if options["listing"]:
-        if options["groups"] or options["offsets"] or options["members"]:
+    if options.listing:
+        if options.groups or options.offsets or options.members:
             raise click.UsageError("--list goes without --group, --offsets and --members")
         return "list"
-    if options["with_type"]:
+    if options.with_type:
         raise click.UsageError("--type goes with --list only")
-    if bool(options["groups"]) == options["all_groups"]:
+    if bool(options.groups) == options.all_groups:
         raise click.UsageError("--describe needs either --group or --all-groups")
     if len(asked) > 1:
         raise click.UsageError("give one of --offsets, --members and --state")
@@ -111,12 +133,12 @@ def fold_logs(logs: tuple[str, ...], at_ms: int | None) -> PartialState:
     return state
 
 
-def _print_list(rows: list[views.Row], options: dict[str, Any]) -> None:
-    if options["form"] == "table":
-        asked = [("type", options["with_type"]), ("state", options["state"])]
+def _print_list(rows: list[views.Row], options: Options) -> None:
+    if options.form == "table":
+        asked = [("type", options.with_type), ("state", options.state)]
         _print(tabular.draw_list(rows, [name for name, wanted in asked if wanted]))
     else:
-        _print_rows(rows, options["form"])
+        _print_rows(rows, options.form)
 
 
 def _describe(groups: Sequence[views.Row], view: str, form: str, old: bool, verbose: bool) -> None:

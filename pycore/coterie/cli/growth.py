@@ -60,7 +60,12 @@ COLUMNS = {
     help="Count over time: a line of the table is a span of this length, whatever --by and --top.",
 )
 def command(
-    by: str, top: int, interval_ms: int, too_often: bool, every_ms: int | None, **options: Any
+    by: str,
+    top: int,
+    interval_ms: int,
+    too_often: bool,
+    every_ms: int | None,
+    options: asking.Options,
 ) -> None:
     """Tell who fills the topic, what compaction would free now, and what holds it.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -39,7 +39,7 @@ SHOWN = ("group_id", "topic", "partition", "time", "offset", "end_offset", "lag"
     help="When end offsets without a time were so; by default at the end of the log.",
 )
 @click.option("--latest", is_flag=True, help="Only the last sample of each partition.")
-def command(file: str, at_ms: int | None, latest: bool, **options: Any) -> None:
+def command(file: str, at_ms: int | None, latest: bool, options: asking.Options) -> None:
     """Give the lag of each partition at each time whose end offset is known, and at no other.
 
     A lag that is not known is not made up: STATUS says why. A commit beyond the end offset gives

@@ -68,7 +68,7 @@ def command(
     topic_filter: str | None,
     topic_exclude: str | None,
     file: str | None,
-    **options: Any,
+    options: asking.Options,
 ) -> None:
     """Give each group's offsets, commits, members and rebalances as Prometheus text.
 
@@ -79,13 +79,13 @@ def command(
     if ends is not None and ends.timed and at_ms is not None:
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
     ask = metrics.Ask(group_filter, group_exclude, topic_filter, topic_exclude, ends)
-    if options["form"] != TEXT:
+    if options.form != TEXT:
         if not asking.put(metrics.NAME, ask, options, at_ms=at_ms):
             asking.say_no_group(at_ms)
         return
     parts = asking.parts_of(metrics.NAME, ask, options, at_ms=at_ms)
     rows = [row for part in parts for row in part.rows]
-    with asking.out_file(options) as path, asking.text_of(path) as out:
+    with asking.text_out(options.logs, options.out, options.overwrite) as out:
         out.writelines(prometheus.text_lines(rows, names, granularity))
     if not rows:
         asking.say_no_group(at_ms)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import sys
-from collections.abc import Iterator
-from importlib.abc import MetaPathFinder
 from time import perf_counter
 
 import click
 
 from coterie.cli.failures import say
+from coterie.cli.nopandas import without_pandas
 from coterie.cli.outfolder import whole_folder
 from coterie.cli.params import at_option, group_option, logs_argument, on_fault_option
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import find_segments, left_alone
-from coterie.replay.engine import ReplayRequest, Summary, fault_line, find_engine, missing_module
+from coterie.replay.engine import ReplayRequest, Summary, find_engine, missing_module
+from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
 from coterie.times import format_time
 
@@ -88,31 +86,6 @@ def command(
         raise missing_module(error) from error
     for line in summary_lines(summary, at_ms, perf_counter() - began):
         say(line)
-
-
-class WithoutPandas(MetaPathFinder):
-    """Says that there is no pandas. For a command's own work, never for the library."""
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        """Refuse pandas, leave all else to the next finder."""
-        if fullname == "pandas":
-            raise ModuleNotFoundError("not wanted here", name=fullname)
-
-
-@contextlib.contextmanager
-def without_pandas(wanted: bool) -> Iterator[None]:
-    """Let nothing import pandas meanwhile, if so ``wanted``; afterwards all may again.
-
-    pyarrow looks for pandas at its first array, and importing it takes longer than most replays.
-    """
-    finder = WithoutPandas()
-    if wanted:
-        sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        if wanted:
-            sys.meta_path.remove(finder)
 
 
 def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from coterie.cli import asking
-from coterie.cli.expire import newest
 from coterie.cli.failures import Failed
+from coterie.cli.newest import newest_ms
 from coterie.cli.params import DURATION, TIME, at_option, group_option, logs_argument
 from coterie.cli.progress import TerminalProgress
 from coterie.insight.asking import missing_groups
@@ -38,35 +36,42 @@ from coterie.report.sections import Basis
 )
 @click.option("--title", default="Consumer groups", show_default=True, help="The page's heading.")
 def command(
-    at_ms: int | None, now_ms: int | None, retention_ms: int, title: str, **options: Any
+    logs: tuple[str, ...],
+    groups: tuple[str, ...],
+    out: str,
+    overwrite: bool,
+    at_ms: int | None,
+    now_ms: int | None,
+    retention_ms: int,
+    title: str,
 ) -> None:
     """Write one HTML page about the groups of a log, which needs no network.
 
     An overview with search, and a page for each group: who owned which partitions when, commits
     and offsets over time, rebalances with their causes. FILE#group=ID opens a group.
     """
-    basis = Basis(now_of(options, now_ms, at_ms), retention_ms)
-    listing = find_segments(options["logs"])
-    groups = frozenset(options["groups"]) or None
+    basis = Basis(now_of(logs, now_ms, at_ms), retention_ms)
+    listing = find_segments(logs)
+    chosen = frozenset(groups) or None
     with TerminalProgress() as progress:
-        facts = read_facts(options["logs"], groups=groups, at_ms=at_ms, progress=progress)
+        facts = read_facts(logs, groups=chosen, at_ms=at_ms, progress=progress)
         whole = gather(facts, basis)
-    missing = missing_groups(groups, frozenset(whole.found), at_ms)
+    missing = missing_groups(chosen, frozenset(whole.found), at_ms)
     if missing is not None:
         raise missing
-    subtitle = "From " + ", ".join(options["logs"])
-    with asking.out_file(options) as path, asking.text_of(path) as out:
-        out.writelines(render(whole, title, subtitle, basis))
+    subtitle = "From " + ", ".join(logs)
+    with asking.text_out(logs, out, overwrite) as file:
+        file.writelines(render(whole, title, subtitle, basis))
     asking.say_left_out(listing, whole.faults)
 
 
-def now_of(options: dict[str, Any], now_ms: int | None, at_ms: int | None) -> int:
+def now_of(logs: tuple[str, ...], now_ms: int | None, at_ms: int | None) -> int:
     """Return when to judge expiry: as said, as of ``--at``, or the newest record's time."""
     if now_ms is not None:
         return now_ms
     if at_ms is not None:
         return at_ms
     try:
-        return newest({"logs": options["logs"], "engine": "local", "master": None})
+        return newest_ms(logs)
     except Failed:  # no record has a time, so nothing of it expires
         return 0

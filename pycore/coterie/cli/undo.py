@@ -7,7 +7,8 @@ import io
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
@@ -41,7 +42,11 @@ RESET = "reset"
     help="Leave out partitions that the group has no offset of any more, as of a deleted topic.",
 )
 def command(
-    at_ms: int, all_groups: bool, against_latest: bool, without_deleted: bool, **options: Any
+    at_ms: int,
+    all_groups: bool,
+    against_latest: bool,
+    without_deleted: bool,
+    options: asking.Options,
 ) -> None:
     """Give the committed offsets that a group had at TIME, to reset it to.
 
@@ -49,7 +54,7 @@ def command(
     topic,partition,offset for one --group, group,topic,partition,offset for more. What it would
     change stands beside it on standard error. With another --format: that comparison as data.
     """
-    if bool(options["groups"]) == all_groups:
+    if bool(options.groups) == all_groups:
         raise click.UsageError("give either --group or --all-groups")
     parts = asking.parts_of(undo.NAME, undo.Ask(at_ms), options)
     rows = [row for part in parts for row in part.rows]
@@ -57,10 +62,10 @@ def command(
         rows = [row for row in rows if row["change"] != undo.DELETED]
     if against_latest:
         rows = [row for row in rows if row["change"] != undo.SAME]
-    if options["form"] == RESET and not against_latest:
+    if options.form == RESET and not against_latest:
         write_reset(rows, at_ms, options)
     else:
-        shown = {**options, "form": "table"} if options["form"] == RESET else options
+        shown = replace(options, form="table") if options.form == RESET else options
         asking.show(undo.FIELDS, rows, shown, draw=draw)
     for line in warnings(rows, at_ms):
         say(f"coterie: {line}")
@@ -68,13 +73,13 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def write_reset(rows: list[Row], at_ms: int, options: dict[str, Any]) -> None:
+def write_reset(rows: list[Row], at_ms: int, options: asking.Options) -> None:
     """Write the file, and say on standard error what it would change."""
     planned = [row for row in rows if row["offset"] is not None]
     if not planned:
         raise Failed(f"no offset was committed at {format_time(at_ms)}: nothing to go back to")
-    one = len(set(options["groups"])) == 1
-    with asking.out_file(options) as path, asking.text_of(path) as out:
+    one = len(set(options.groups)) == 1
+    with asking.text_out(options.logs, options.out, options.overwrite) as out:
         out.writelines(reset_lines(planned, with_group=not one))
     asking.show_table(draw(rows), sys.stderr)
 

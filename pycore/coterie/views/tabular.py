@@ -13,8 +13,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from coterie.state.assignments import Assignment
 from coterie.state.rows import java_order
-from coterie.views.groups import Assignment, Row
+from coterie.views.groups import Row
 
 MISSING = "-"
 NARROW = 15  # Kafka's least width of a column that grows
