@@ -23,6 +23,7 @@ __all__ = [
     "integer",
     "milliseconds",
     "sequence",
+    "span",
     "string",
     "text",
     "walked",
@@ -110,6 +111,13 @@ def binary(value: Any, name: str) -> bytes:
 def milliseconds(value: Any, name: str) -> int:
     """Return a time of the virtual clock."""
     return within(value, name, 0, LATEST_MS)
+
+
+def span(ms: Any) -> int:
+    """Return by how many ms a clock is to move on."""
+    if (found := whole(ms, "ms")) < 0:
+        raise ArgumentError(f"time runs forward only: ms must not be negative, not {shown(found)}")
+    return found
 
 
 def sequence(value: Any, name: str) -> Sequence[Any]:

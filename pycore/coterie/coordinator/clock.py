@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from coterie.arguments import milliseconds, whole
+from coterie.arguments import milliseconds, span
 from coterie.errors import ArgumentError, CoterieError
 
 __all__ = ["Clocked", "SharedClock"]
@@ -40,6 +40,7 @@ class SharedClock:
     def __init__(self) -> None:
         self.now_ms = 0
         self._clocked: list[Clocked] = []
+        self._advance: list[Callable[[int], None]] = []
         self._checks: list[Callable[[], None]] = []
         self._moved: list[Callable[[], None]] = []
         self._moving = False
@@ -48,13 +49,14 @@ class SharedClock:
         self,
         clocked: Clocked,
         *,
+        advance: Callable[[int], None] | None = None,
         check: Callable[[], None] = lambda: None,
         moved: Callable[[], None] = lambda: None,
     ) -> None:
         """Let something live by this clock, whose time it must have.
 
-        ``check`` is called before anything moves, and may refuse; ``moved`` after a move, however
-        that ended.
+        ``advance`` moves it alone, where its own method moves the clock; ``check`` is called before
+        anything moves, and may refuse; ``moved`` after a move, however that ended.
         """
         if self._clocked and clocked.now_ms != self.now_ms:
             raise ArgumentError(
@@ -62,14 +64,13 @@ class SharedClock:
             )
         self.now_ms = clocked.now_ms
         self._clocked.append(clocked)
+        self._advance.append(advance or clocked.advance)
         self._checks.append(check)
         self._moved.append(moved)
 
     def advance(self, ms: int) -> None:
         """Move all on by so many ms."""
-        if (ms := whole(ms, "ms")) < 0:
-            raise ArgumentError(f"time runs forward only: ms must not be negative, not {ms}")
-        self.move(self.now_ms + ms)
+        self.move(self.now_ms + span(ms))
 
     def move(self, now_ms: int) -> None:
         """Move all to a time, from deadline to deadline."""
@@ -92,8 +93,8 @@ class SharedClock:
         due = [clocked.next_deadline_ms() for clocked in self._clocked]
         next_ms = min((ms for ms in due if ms is not None), default=limit_ms)
         self.now_ms = min(max(next_ms, self.now_ms), limit_ms)
-        for clocked, due_ms in zip(self._clocked, due, strict=True):
+        for clocked, advance, due_ms in zip(self._clocked, self._advance, due, strict=True):
             # What an interruption left due at its present time, too.
             if clocked.now_ms < self.now_ms or (due_ms is not None and due_ms <= self.now_ms):
-                clocked.advance(max(self.now_ms, clocked.now_ms))
+                advance(max(self.now_ms, clocked.now_ms))
         return self.now_ms < limit_ms

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from coterie._core.coordinator.base import AppendOp
 from coterie._core.coordinator.coordinator import Coordinator, Trace
-from coterie.arguments import called, milliseconds, sequence, text, whole
+from coterie.arguments import called, milliseconds, sequence, span, text
 from coterie.coordinator.batches import batch_row
 from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.config import coordinator_config
@@ -135,9 +135,7 @@ class GroupCoordinator:
     @called
     def advance_by(self, ms: int) -> None:
         """Move the clock by so many ms, as :meth:`advance` does."""
-        if (ms := whole(ms, "ms")) < 0:
-            raise ArgumentError(f"time runs forward only: ms must not be negative, not {ms}")
-        self.advance(self.now_ms + ms)
+        self.advance(self.now_ms + span(ms))
 
     @called
     def run_until(self, pending: Pending[T], *, limit_ms: int) -> T:
@@ -160,9 +158,13 @@ class GroupCoordinator:
             self.advance(max(deadline_ms, self.now_ms))
         return pending.response
 
+    @called
     def live_by(self, clock: SharedClock) -> None:
         """Share a clock with others, from now on: whoever is advanced, all of them are."""
-        clock.add(_OwnTime(self), check=self._enter, moved=partial(self._record, "advance"))
+        if not isinstance(clock, SharedClock):
+            raise ArgumentError(f"clock must be a SharedClock, not {shown(clock)}")
+        moved = partial(self._record, "advance")
+        clock.add(self, advance=self._advance, check=self._enter, moved=moved)
         self._clock = clock
 
     # Requests
@@ -496,19 +498,6 @@ class GroupCoordinator:
                 self._on_event(self._fresh.popleft())
         finally:
             self._reporting = False
-
-
-class _OwnTime:
-    """The time of one coordinator, which a shared clock moves."""
-
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self._coordinator = coordinator
-        self.next_deadline_ms = coordinator.next_deadline_ms
-        self.advance = coordinator._advance
-
-    @property
-    def now_ms(self) -> int:
-        return self._coordinator.now_ms
 
 
 # What a method takes is what its op has: a trace event may hold more.

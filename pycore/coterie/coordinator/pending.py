@@ -76,6 +76,8 @@ class PendingAppend:
     def __init__(self, come_back: ComeBack, op: AppendOp) -> None:
         if not isinstance(op, AppendOp):
             raise ArgumentError(f"an append is made by a coordinator, not of {shown(op)}")
+        if not callable(come_back):
+            raise ArgumentError(f"come_back must be callable, not {shown(come_back)}")
         self._come_back, self._op = come_back, op
         self._taken = False  # out of the coordinator's deque by its caller
 

@@ -159,8 +159,9 @@ class PartialState:
         """Return the tables of ``coterie replay``, by name. Needs the extra ``arrow``."""
         from coterie.state.tables import state_tables
 
-        folds = {number: self.partitions[number] for number in self.numbers()}
-        return state_tables(folds, history=self.options.history)
+        folds = dict(self._folds())
+        ordered = {number: folds[number] for number in self.numbers()}
+        return state_tables(ordered, history=self.options.history)
 
     def live(self) -> list[tuple[int | None, PartitionFold]]:
         """Return the partitions that count, in order of their number."""
@@ -169,7 +170,8 @@ class PartialState:
 
     def numbers(self) -> list[int | None]:
         """Return the partitions' numbers in order, the unknown one first."""
-        return sorted(self.partitions, key=lambda number: -1 if number is None else number)
+        numbers = [number for number, _ in self._folds()]
+        return sorted(numbers, key=lambda number: -1 if number is None else number)
 
     def _folds(self) -> list[tuple[int | None, PartitionFold]]:
         """Return the partitions, which a caller may have written to."""
