@@ -20,6 +20,7 @@ __all__ = [
     "binary",
     "boolean",
     "called",
+    "function",
     "integer",
     "milliseconds",
     "sequence",
@@ -106,6 +107,13 @@ def binary(value: Any, name: str) -> bytes:
         return bytes(value)
     except ValueError as error:  # a view that was released
         raise ArgumentError(f"{name} cannot be read: {error}") from None
+
+
+def function(value: Any, name: str) -> Any:
+    """Return what can be called."""
+    if not callable(value):
+        raise ArgumentError(f"{name} must be callable, not {shown(value)}")
+    return value
 
 
 def milliseconds(value: Any, name: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from coterie.arguments import sequence, text, whole
+from coterie.arguments import function, sequence, text, whole
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
 from coterie.errors import ArgumentError, CoterieError, shown
@@ -127,8 +127,8 @@ class Member:
     ) -> None:
         if not isinstance(coordinator, GroupCoordinator):
             raise ArgumentError(f"coordinator must be a GroupCoordinator, not {shown(coordinator)}")
-        if on_rebalance is not None and not callable(on_rebalance):
-            raise ArgumentError(f"on_rebalance must be callable, not {shown(on_rebalance)}")
+        if on_rebalance is not None:
+            function(on_rebalance, "on_rebalance")
         self.coordinator = coordinator
         self.group_id, self.client_id = text(group_id, "group_id"), text(client_id, "client_id")
         self.partitions = _partition_counts(topics)

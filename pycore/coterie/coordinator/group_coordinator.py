@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 from coterie._core.coordinator.base import AppendOp
 from coterie._core.coordinator.coordinator import Coordinator, Trace
-from coterie.arguments import called, milliseconds, sequence, span, text
+from coterie.arguments import called, function, milliseconds, sequence, span, text
 from coterie.coordinator.batches import batch_row
 from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.pending import Appends, Pending, PendingAppend, TraceOutput
 from coterie.coordinator.recorder import Recorder
-from coterie.coordinator.requests import NUMBER, OPS, REQUESTS, compile_request, has_sugar
+from coterie.coordinator.requests import NUMBER, OPS, REQUESTS, compile_request, refuse_sugar
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.events import Response, Unanswered
@@ -31,7 +31,6 @@ __all__ = ["GroupCoordinator"]
 T = TypeVar("T")
 EventSink = Callable[[Any], None]
 _ELECTIONS = {"resign": 17, "begin_load": 18, "finish_load": 19}  # numbers of effects.pxd
-_SUGAR = "member_id_of stands in traces alone: give the member_id that the answer named"
 
 
 class GroupCoordinator:
@@ -72,8 +71,8 @@ class GroupCoordinator:
         if not isinstance(appends, str) or appends not in ("immediate", "deferred"):
             raise ArgumentError(f"appends must be 'immediate' or 'deferred', not {shown(appends)}")
         for name, given in (("member_ids", member_ids), ("on_event", on_event)):
-            if given is not None and not callable(given):
-                raise ArgumentError(f"{name} must be callable, not {shown(given)}")
+            if given is not None:
+                function(given, name)
         now_ms = milliseconds(now_ms, "now_ms")
         self._may_adopt = config is None and now_ms == 0
         self._member_ids, self._deferred = member_ids, appends == "deferred"
@@ -328,8 +327,7 @@ class GroupCoordinator:
             return self.advance(request.get("at", self.now_ms))
         if not isinstance(op, str) or op not in _FIELDS:
             raise ArgumentError(f"op {shown(op)} is none; the ops are {', '.join(OPS)}")
-        if "member_id_of" in request:
-            raise ArgumentError(_SUGAR)
+        refuse_sugar(request)
         given = {name: request[name] for name in _FIELDS[op] if request.get(name) is not None}
         return getattr(self, op)(**given)
 
@@ -379,10 +377,7 @@ class GroupCoordinator:
     @property
     def log(self) -> Sequence[Batch]:
         """The coordinator's log."""
-        return tuple(
-            Batch(base, producer, epoch, transactional, control, records)
-            for base, producer, epoch, transactional, control, records in self._core.log
-        )
+        return tuple(Batch(*row) for row in self._core.log)
 
     @property
     def load_error(self) -> str | None:
@@ -432,8 +427,7 @@ class GroupCoordinator:
     def _ask(self, op: str, fields: dict[str, Any]) -> Pending[Any]:
         self._enter()
         fields.pop("self", None)
-        if has_sugar(fields):
-            raise ArgumentError(_SUGAR)
+        refuse_sugar(fields)
         compiled = compile_request(op, fields)
         self._ids += op in REQUESTS
         pending: Pending[Any] = Pending(self._ids, op)

@@ -8,7 +8,7 @@ from typing import Any, Generic, SupportsIndex, TypeVar
 
 from coterie._core.coordinator.base import AppendOp
 from coterie._core.coordinator.effects import Effects
-from coterie.arguments import called, whole
+from coterie.arguments import called, function, whole
 from coterie.coordinator.requests import error_code
 from coterie.errors import ArgumentError, NotAnswered, shown
 from coterie.events import Response, Unanswered
@@ -76,9 +76,7 @@ class PendingAppend:
     def __init__(self, come_back: ComeBack, op: AppendOp) -> None:
         if not isinstance(op, AppendOp):
             raise ArgumentError(f"an append is made by a coordinator, not of {shown(op)}")
-        if not callable(come_back):
-            raise ArgumentError(f"come_back must be callable, not {shown(come_back)}")
-        self._come_back, self._op = come_back, op
+        self._come_back, self._op = function(come_back, "come_back"), op
         self._taken = False  # out of the coordinator's deque by its caller
 
     @property

@@ -152,6 +152,14 @@ def has_sugar(fields: Fields) -> bool:
     return False
 
 
+def refuse_sugar(fields: Fields) -> None:
+    """Refuse a request that only a trace may hold: it has the earlier answer, too."""
+    if has_sugar(fields):
+        raise ArgumentError(
+            "member_id_of stands in traces alone: give the member_id that the answer named"
+        )
+
+
 _protocol_lists: dict[Any, tuple[tuple[str, bytes], ...]] = {}
 
 

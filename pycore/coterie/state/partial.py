@@ -159,23 +159,20 @@ class PartialState:
         """Return the tables of ``coterie replay``, by name. Needs the extra ``arrow``."""
         from coterie.state.tables import state_tables
 
-        folds = dict(self._folds())
-        ordered = {number: folds[number] for number in self.numbers()}
-        return state_tables(ordered, history=self.options.history)
+        return state_tables(dict(self._folds()), history=self.options.history)
 
     def live(self) -> list[tuple[int | None, PartitionFold]]:
         """Return the partitions that count, in order of their number."""
-        folds = dict(self._folds())
-        return [(number, folds[number]) for number in self.numbers() if not folds[number].failed]
+        return [(number, fold) for number, fold in self._folds() if not fold.failed]
 
     def numbers(self) -> list[int | None]:
         """Return the partitions' numbers in order, the unknown one first."""
-        numbers = [number for number, _ in self._folds()]
-        return sorted(numbers, key=lambda number: -1 if number is None else number)
+        return [number for number, _ in self._folds()]
 
     def _folds(self) -> list[tuple[int | None, PartitionFold]]:
-        """Return the partitions, which a caller may have written to."""
-        return [(_partition(number), _fold(fold)) for number, fold in self.partitions.items()]
+        """Return the partitions in order; a caller may have written to them."""
+        held = [(_partition(number), _fold(fold)) for number, fold in self.partitions.items()]
+        return sorted(held, key=lambda one: -1 if one[0] is None else one[0])
 
 
 def _group_ids(values: Any, name: str) -> frozenset[str]:
