@@ -13,6 +13,7 @@ from coterie._core.fold.generations import GroupLog
 from coterie._core.fold.partial import dump
 from coterie._core.structures.offsets import Offset
 from coterie._core.structures.votes import ProtocolCounts
+from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.config import coordinator_config
 from coterie.testing import Member
 from log_writer import batch, commit_key, commit_value, group_key
@@ -134,7 +135,8 @@ GOOD = {  # parameter, perhaps with its function and class -> a value, or what m
     "decode_value.value": RECORD[3], "subscription": SUBSCRIPTION, "assignment": ASSIGNMENT,
     "MemberMetadata.assignment": b"", "records": [RECORD], "magic": 1, "timestamp_ms": 5,
     "committed": True, "id": 1, "op": "x", "request_id": 1,
-    "PendingAppend.op": lambda: an_append()._op, "at": 5, "base_offset": 0,
+    "PendingAppend.op": lambda: an_append()._op, "come_back": lambda: an_append()._come_back,
+    "clock": lambda: SharedClock(), "at": 5, "base_offset": 0,
     "effects": lambda: MAKERS["TraceOutput"]()._effects, "Append.key": RECORD[2],
     "Append.value": RECORD[3], "offset": 5, "from_": "Empty", "to": "Dead", "generation_id": 1,
     "cause": coterie.Cause.JOIN, "why": "dropped", "response": None,
