@@ -120,7 +120,7 @@ def test_a_played_trace_is_interrupted_and_what_it_did_by_then_is_told():
     with interrupted():
         coordinator.play(load_trace([*lines, {"at": FAR, "op": "advance"}]))
     assert coordinator.now_ms < FAR
-    whole._events += whole.play(load_trace(lines)).events()
+    whole.events.extend(whole.play(load_trace(lines)).events())
     same_as_in_one_go(coordinator, whole, coordinator.now_ms + 60_000)
 
 

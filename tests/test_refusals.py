@@ -31,7 +31,7 @@ def all_of(coordinator):
         coordinator.next_deadline_ms(),
         [(append.kind, append.records) for append in coordinator.appends],
         coordinator._core.open_transactions,
-        coordinator._waiting,
+        coordinator._outbox.waiting,
     )
 
 

@@ -12,24 +12,23 @@ from functools import partial
 from inspect import signature
 from typing import Any, TypeVar
 
-from coterie._core.coordinator.base import AppendOp
 from coterie._core.coordinator.coordinator import Coordinator, Trace
-from coterie.arguments import called, function, milliseconds, sequence, span, text
+from coterie.arguments import called, function, milliseconds, sequence, span, text, within
 from coterie.coordinator.batches import batch_row
 from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.config import coordinator_config
-from coterie.coordinator.pending import Appends, Pending, PendingAppend, TraceOutput
+from coterie.coordinator.outbox import Outbox
+from coterie.coordinator.pending import Pending, PendingAppend, TraceOutput
 from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.requests import NUMBER, OPS, REQUESTS, compile_request, refuse_sugar
+from coterie.coordinator.sink import LogSink, sink_of
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.errors import ArgumentError, CoterieError, shown
-from coterie.events import Response, Unanswered
 from coterie.values import Batch, Error
 
 __all__ = ["GroupCoordinator"]
 
 T = TypeVar("T")
-EventSink = Callable[[Any], None]
 _ELECTIONS = {"resign": 17, "begin_load": 18, "finish_load": 19}  # numbers of effects.pxd
 
 
@@ -52,9 +51,12 @@ class GroupCoordinator:
         :class:`PendingAppend` in :attr:`appends` is completed.
     on_event
         Called with each event, in order.
+    log_sink
+        A :class:`~coterie.coordinator.sink.LogSink` that takes the records and is read by each
+        load, the first one now; the coordinator then keeps no log. In place of ``log``.
 
-    Neither ``member_ids`` nor ``on_event`` may ask the coordinator for anything. One thread at a
-    time: share it under a lock of your own.
+    None of them may ask the coordinator for anything. One thread at a time: share it under a lock
+    of your own.
     """
 
     @called
@@ -66,7 +68,8 @@ class GroupCoordinator:
         *,
         log: Iterable[Batch] = (),
         appends: str = "immediate",
-        on_event: EventSink | None = None,
+        on_event: Callable[[Any], None] | None = None,
+        log_sink: LogSink | None = None,
     ) -> None:
         if not isinstance(appends, str) or appends not in ("immediate", "deferred"):
             raise ArgumentError(f"appends must be 'immediate' or 'deferred', not {shown(appends)}")
@@ -76,26 +79,25 @@ class GroupCoordinator:
         now_ms = milliseconds(now_ms, "now_ms")
         self._may_adopt = config is None and now_ms == 0
         self._member_ids, self._deferred = member_ids, appends == "deferred"
-        self._on_event, self._reporting = on_event, False
-        self._waiting: dict[int, Pending[Any]] = {}
         self._ids = 0
-        self._events: list[Any] = []
-        self._fresh: deque[Any] = deque()  # events that are not settled, or not told, yet
-        self._begun: deque[AppendOp] = deque()
-        self._appends = Appends()
+        self._outbox = Outbox(on_event, self._complete)
         self._clock: SharedClock | None = None
         self._recording: Recorder | None = None
-        self._start(config, now_ms)
+        self._sink = None if log_sink is None else sink_of(log_sink)
         batches = [batch_row(batch) for batch in sequence(log, "log")]
-        if batches:
-            self._may_adopt = False
+        if self._sink is not None and (batches or self._deferred):
+            raise ArgumentError("log and appends are for a log of our own, log_sink is yours")
+        self._start(config, now_ms)
+        if batches or self._sink is not None:
             self._core.import_log(batches)
+            self._may_adopt &= not (batches or self._core.all_groups())
             self._drain()
+        self._loaded = bool(batches or self._core.all_groups())
 
     def _start(self, config: Mapping[str, Any] | None, now_ms: int) -> None:
         self._config = coordinator_config(config)
         member_ids = None if self._member_ids is None else self._made_id
-        self._core = Coordinator(self._config, now_ms, member_ids, self._deferred)
+        self._core = Coordinator(self._config, now_ms, member_ids, self._deferred, self._sink)
 
     # Time
 
@@ -119,7 +121,7 @@ class GroupCoordinator:
 
         Interrupted, it stands at the deadline of the timer that fired last; the next goes on there.
         """
-        self._enter()
+        self._outbox.check()
         now_ms = milliseconds(now_ms, "now_ms")
         if now_ms < self.now_ms:
             raise ArgumentError(f"time runs forward only: now_ms {now_ms} < {self.now_ms}")
@@ -163,7 +165,7 @@ class GroupCoordinator:
         if not isinstance(clock, SharedClock):
             raise ArgumentError(f"clock must be a SharedClock, not {shown(clock)}")
         moved = partial(self._record, "advance")
-        clock.add(self, advance=self._advance, check=self._enter, moved=moved)
+        clock.add(self, advance=self._advance, check=self._outbox.check, moved=moved)
         self._clock = clock
 
     # Requests
@@ -293,21 +295,28 @@ class GroupCoordinator:
         """Resign, be elected again and load the log, within this millisecond."""
         self._ask("failover", {})
 
-    def resign(self) -> None:
-        """Give up the partition: who waits is told, groups are forgotten, the log stays."""
-        self._elect("resign")
+    @called
+    def resign(self, partition: int | None = None) -> None:
+        """Give up a partition of the offsets topic (None: all), with its groups; the log stays.
 
-    def begin_load(self) -> None:
+        Who waits is told. A group's partition is ``coterie.messages.partition_for(group_id, n)``,
+        n by ``offsets.topic.num.partitions``.
+        """
+        self._elect("resign", partition)
+
+    @called
+    def begin_load(self, partition: int | None = None) -> None:
         """Be elected; until :meth:`finish_load` requests get COORDINATOR_LOAD_IN_PROGRESS.
 
         As in Kafka an election is ignored while the partition is owned or loading: after
         :meth:`resign` alone does it begin a load (GroupMetadataManager.addLoadingPartition).
         """
-        self._elect("begin_load")
+        self._elect("begin_load", partition)
 
-    def finish_load(self) -> None:
+    @called
+    def finish_load(self, partition: int | None = None) -> None:
         """Load the log and own the partition again; CoterieError where no load is under way."""
-        self._elect("finish_load")
+        self._elect("finish_load", partition)
 
     @called
     def fail_append(self, error: Error | str, count: int = 1) -> None:
@@ -339,7 +348,7 @@ class GroupCoordinator:
         that waited before. Raises TraceError with the line of the trace; what happened up to there
         is then in :attr:`events`, as after any call.
         """
-        self._enter()
+        self._outbox.check()
         if not isinstance(trace, Trace):
             raise ArgumentError(f"trace must come from coterie.load_trace, not {shown(trace)}")
         if self._may_adopt and trace.header.get("config"):
@@ -362,22 +371,21 @@ class GroupCoordinator:
     @property
     def events(self) -> list[Any]:
         """What happened since the last :meth:`take_events`, in order."""
-        return self._events
+        return self._outbox.events
 
     def take_events(self) -> list[Any]:
         """:attr:`events`, and a fresh list from now on."""
-        taken, self._events = self._events, []
-        return taken
+        return self._outbox.take()
 
     @property
     def appends(self) -> deque[PendingAppend]:
         """Appends that have not come back, oldest first."""
-        return self._appends
+        return self._outbox.appends
 
     @property
     def log(self) -> Sequence[Batch]:
         """The coordinator's log."""
-        return tuple(Batch(*row) for row in self._core.log)
+        return tuple(Batch(*row) for row in self._core.batches())
 
     @property
     def load_error(self) -> str | None:
@@ -391,17 +399,10 @@ class GroupCoordinator:
 
     # Inside
 
-    def _enter(self) -> None:
-        if self._reporting:
-            raise CoterieError("on_event must not call back into the coordinator, nor member_ids")
-
     def _made_id(self, prefix: str) -> str:
         assert self._member_ids is not None
-        self._reporting = True
-        try:
+        with self._outbox.calling():
             return self._member_ids(prefix)
-        finally:
-            self._reporting = False
 
     def _record(self, op: str) -> None:
         if self._recording is not None:
@@ -413,7 +414,7 @@ class GroupCoordinator:
         recording.begin(
             now_ms=self.now_ms,
             deferred=self._deferred,
-            loaded=bool(self._core.log),
+            loaded=self._loaded,
             periodic=self.config["coterie.cleanup"] is not None,
         )
 
@@ -425,7 +426,7 @@ class GroupCoordinator:
             self._drain()
 
     def _ask(self, op: str, fields: dict[str, Any]) -> Pending[Any]:
-        self._enter()
+        self._outbox.check()
         fields.pop("self", None)
         refuse_sugar(fields)
         compiled = compile_request(op, fields)
@@ -435,7 +436,7 @@ class GroupCoordinator:
             self._core.call(NUMBER[op], pending.id, *compiled)
             self._may_adopt = False
             if op in REQUESTS:
-                self._waiting[pending.id] = pending
+                self._outbox.waiting[pending.id] = pending
             if self._recording is not None:
                 self._recording.ask(self.now_ms, op, pending.id, compiled)
         except CoterieError:
@@ -446,17 +447,19 @@ class GroupCoordinator:
             self._drain()
         return pending
 
-    def _elect(self, op: str) -> None:
-        self._enter()
+    def _elect(self, op: str, partition: int | None) -> None:
+        self._outbox.check()
+        chosen = None if partition is None else (within(partition, "partition", 0, 2**31 - 1),)
         self._may_adopt = False
         try:
-            self._core.call(_ELECTIONS[op], 0, None, -1, None, None, None)
+            self._core.call(_ELECTIONS[op], 0, None, -1, None, None, chosen)
         finally:
             self._drain()
-        self._record(op)
+        if self._recording is not None:
+            self._recording.act(self.now_ms, op, partition)
 
     def _complete(self, append: PendingAppend, error: Error, base_offset: int | None) -> None:
-        self._enter()
+        self._outbox.check()
         waited = not append.done
         offset = -1 if base_offset is None else base_offset
         try:
@@ -464,34 +467,12 @@ class GroupCoordinator:
         finally:
             try:
                 if waited and append.done:
-                    self._appends.drop(append)
+                    self._outbox.appends.drop(append)
             finally:
                 self._drain()
 
     def _drain(self) -> None:
-        """Turn the core's rows into events, settle who waits, and report.
-
-        Interrupted anywhere, it goes on from there the next time: nothing is lost.
-        """
-        if self._deferred:
-            self._core.take_appends(self._begun)
-            while self._begun:
-                self._appends.append(PendingAppend(self._complete, self._begun[0]))
-                self._begun.popleft()
-        self._core.take_events(self._events, self._fresh)
-        for event in self._fresh:
-            if isinstance(event, Response | Unanswered) and event.id in self._waiting:
-                self._waiting[event.id]._settle(event)
-                del self._waiting[event.id]
-        if self._on_event is None:
-            self._fresh.clear()
-            return
-        self._reporting = True
-        try:
-            while self._fresh:
-                self._on_event(self._fresh.popleft())
-        finally:
-            self._reporting = False
+        self._outbox.fill(self._core)
 
 
 # What a method takes is what its op has: a trace event may hold more.

@@ -19,7 +19,7 @@ class Recorder(Protocol):
     def ask(self, at_ms: int, op: str, request_id: int, compiled: Compiled) -> None:
         """Keep a request that was asked."""
 
-    def act(self, at_ms: int, op: str) -> None:
+    def act(self, at_ms: int, op: str, partition: int | None = None) -> None:
         """Keep what is no request: advance, resign, begin_load, finish_load, failover."""
 
     def refuse(self) -> None:

@@ -33,6 +33,9 @@ _LOADED = "the coordinator began with a log; here it begins with none"
 _RHYTHM = "the clock began at {} ms and with it the rhythm of the clean-up; here it begins at 0"
 _STAMPED = "a commit_timestamp was given with a commit; here it is the time of the commit"
 _PLAYED = "a trace was played after other requests; its events are not here"
+_PARTITION = (
+    "one partition of the offsets topic was given up or loaded, for which a trace has no op"
+)
 _AWAY = (
     "from {} to {} ms the coordinator had resigned or was loading, for which a trace has no op: "
     "a failover stands for it{}, and {} requests in between are left out"
@@ -92,8 +95,11 @@ class Recording:
             event = {"at": at_ms, "op": "advance", "left_out": event}
         self.events.append(event)
 
-    def act(self, at_ms: int, op: str) -> None:
+    def act(self, at_ms: int, op: str, partition: int | None = None) -> None:
         """Keep what is no request: advance, resign, begin_load, finish_load, failover."""
+        if partition is not None:
+            self._lose(_PARTITION)
+            return
         if op in ("advance", "failover"):
             self.events.append({"at": at_ms, "op": op})
         elif op == "resign" and self._away_ms is None:

@@ -7,6 +7,7 @@ from typing_extensions import Self
 from coterie._core.coordinator.base import AppendOp
 from coterie._core.coordinator.effects import Effects
 from coterie._core.coordinator.group import GroupMetadata
+from coterie._core.coordinator.sink import Sink
 
 @final
 class Trace:
@@ -42,8 +43,7 @@ class Coordinator:
     """
 
     effects: Effects
-    log: list[tuple[int, int, int, bool, bool, tuple[tuple[bytes | None, bytes | None], ...]]]
-    log_end: int
+    sink: Sink
     deferred: bool
     load_error: str | None
     session_evictions: int
@@ -55,12 +55,13 @@ class Coordinator:
         now_ms: int = 0,
         member_ids: Callable[[str], str] | None = None,
         deferred: bool = False,
+        sink: Sink | None = None,
     ) -> Self: ...
     @property
     def now_ms(self) -> int: ...
     @property
-    def state(self) -> str:
-        """Whether the partition is owned, resigned or loading."""
+    def partitions_away(self) -> dict[int, str]:
+        """Partitions of the offsets topic that are not owned: resigned or loading."""
     @property
     def open_transactions(self) -> dict[int, list[str]]:
         """Groups with undecided offsets, by producer id."""
@@ -81,7 +82,11 @@ class Coordinator:
     def complete(self, op: AppendOp, error: int, base_offset: int) -> None:
         """Let a deferred append come back; offset -1: the end of the log."""
     def import_log(self, batches: Iterable[tuple[Any, ...]]) -> None:
-        """Put batches into the log and load it."""
+        """Put batches into the log and load all that it has."""
+    def batches(self) -> list[tuple[Any, ...]]:
+        """Return the rows of the log's batches."""
+    def take_failure(self) -> Exception | None:
+        """Return what the caller's log raised since the last taking."""
     def play(self, trace: Trace) -> Effects:
         """Run a trace; TraceError with its line."""
     def group(self, group_id: str) -> GroupMetadata | None:

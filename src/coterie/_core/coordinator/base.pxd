@@ -3,6 +3,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 
 from coterie._core.coordinator.effects cimport Effects
 from coterie._core.coordinator.group cimport GroupMetadata, MemberMetadata, PendingId, Request
+from coterie._core.coordinator.sink cimport Sink
 from coterie._core.structures.timers cimport TimerWheel
 
 cdef enum TimerKind:
@@ -12,8 +13,7 @@ cdef enum TimerKind:
     SYNC_TIMER = 3
     CLEANUP_TIMER = 4              # of nobody
 
-cdef enum Availability:
-    OWNED = 0
+cdef enum Availability:            # of a partition of the offsets topic that is not owned
     RESIGNED = 1
     LOADING = 2
 
@@ -87,6 +87,7 @@ cdef class AppendOp:
     cdef readonly int16_t producer_epoch
     cdef readonly bint transactional
     cdef readonly bint done
+    cdef bint written              # the sink has it: it comes back with its offset
     cdef Request request
     cdef dict entries              # assignments, or offsets
     cdef int32_t generation_id
@@ -102,13 +103,12 @@ cdef class Machine:
     cdef TimerWheel wheel
     cdef readonly Effects effects
     cdef dict groups               # group id -> GroupMetadata
-    cdef int availability
+    cdef dict away                 # partition -> RESIGNED or LOADING; all others are owned
+    cdef int32_t partition_count   # of the offsets topic
     cdef list owners               # by slot: what a timer's key names
     cdef list free_slots
-    cdef readonly list log         # (base offset, producer id, epoch, is transactional, is
-    #                                control, records), by offset
-    cdef readonly int64_t log_end
-    cdef list appends              # those begun since the last taking, if deferred
+    cdef readonly Sink sink        # where records go, and where a load finds them
+    cdef list appends              # those that come back later, begun since the last taking
     cdef readonly bint deferred
     cdef int fail_error
     cdef int64_t fail_count
@@ -142,7 +142,7 @@ cdef class Machine:
     cdef int abandon(self, Request request, int why) except -1
     cdef int transition(self, GroupMetadata group, int state, int cause, str member_id) except -1
     cdef int entered(self, GroupMetadata group, int before, int cause, str member_id) except -1
-    cdef int status(self, str group_id, bint empty_is_valid) noexcept
+    cdef int status(self, str group_id, bint empty_is_valid) except -2
     cdef GroupMetadata create_group(self, str group_id)
     cdef int drop_group(self, GroupMetadata group) except -1
     cdef str new_member_id(self, GroupMetadata group, str prefix)
@@ -150,11 +150,9 @@ cdef class Machine:
     cdef int touch(self, GroupMetadata group, MemberMetadata member, int64_t delay_ms) except -1
     cdef int append(self, AppendOp op) except -1
     cdef int settle(self, AppendOp op, int error, int64_t base_offset) except -1
-    cdef int64_t write(self, tuple records, int64_t producer_id, int16_t epoch,
-                       bint transactional, bint control, int64_t base_offset) except -1
-    cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1
     cdef int finished(self, AppendOp op, int error, int64_t position) except -1
 
+cdef int32_t partition_of(str group_id, int32_t count) except -1
 cdef AppendOp make_append(int kind, GroupMetadata group, tuple records)
 cdef int group_error(int code) noexcept
 cdef int commit_error(int code) noexcept

@@ -1,4 +1,4 @@
-"""Clock, timers, output and log of a coordinator; no rule of a rebalance.
+"""Clock, timers, output and appends of a coordinator; no rule of a rebalance.
 
 Both purgatories of Kafka are one wheel here: timers fire by deadline, then by arming. A timer's
 key is the slot of its owner and its kind; a member that goes takes its timer along. An append
@@ -7,22 +7,21 @@ Source: GroupCoordinator.scala, DelayedOperation.scala; rules: coordinator.md, s
 """
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int16_t, int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.checks cimport text_of
+from coterie._core.codec.checksum cimport coterie_java_hash, coterie_partition_for
 from coterie._core.coordinator.effects cimport APPEND, RESPONSE, TRANSITION, UNANSWERED, Effects
 from coterie._core.coordinator.group cimport (
     DEAD, NO_JOIN, NO_TIMER, GroupMetadata, MemberMetadata, PendingId, Request)
+from coterie._core.coordinator.sink cimport FAILED, LATER, MemoryLog, Sink
 from coterie._core.structures.timers cimport TimerWheel
-
-from bisect import bisect_left
 
 from coterie.errors import ArgumentError, CoterieError, shown
 
 
 cdef int64_t LATEST_MS = <int64_t>1 << 60      # a deadline from here still fits an int64
 cdef int64_t NEVER_MS = <int64_t>1 << 62       # beyond any time; from LATEST_MS it still fits
-cdef int64_t LATEST_OFFSET = <int64_t>1 << 62  # and so does what is counted on from here
 
 
 @cython.final
@@ -70,7 +69,8 @@ cdef int commit_error(int code) noexcept:
 cdef class Machine:
     """See ``coordinator.pyi``."""
 
-    def __cinit__(self, settings, int64_t now_ms=0, member_ids=None, bint deferred=False):
+    def __cinit__(self, settings, int64_t now_ms=0, member_ids=None, bint deferred=False,
+                  Sink sink=None):
         if now_ms > LATEST_MS:
             raise ArgumentError(f"now_ms must be at most {LATEST_MS} ms, not {now_ms}")
         self.wheel = TimerWheel(now_ms)
@@ -78,8 +78,10 @@ cdef class Machine:
         self.groups = {}
         self.owners = []
         self.free_slots = []
-        self.log = []
+        self.sink = MemoryLog() if sink is None else sink
         self.appends = []
+        self.away = {}
+        self.partition_count = settings["offsets.topic.num.partitions"]
         self.deferred = deferred
         self.member_ids = member_ids
         self.open_groups = {}
@@ -102,8 +104,9 @@ cdef class Machine:
         return self.wheel.clock_ms
 
     @property
-    def state(self):
-        return ("owned", "resigned", "loading")[self.availability]
+    def partitions_away(self):
+        return {number: "loading" if state == LOADING else "resigned"
+                for number, state in self.away.items()}
 
     @property
     def open_transactions(self):
@@ -184,13 +187,15 @@ cdef class Machine:
         return self.effects.push(TRANSITION, self.wheel.clock_ms, group.generation_id,
                                  before << 8 | group.state, cause, (group.group_id, member_id))
 
-    cdef int status(self, str group_id, bint empty_is_valid) noexcept:
+    cdef int status(self, str group_id, bint empty_is_valid) except -2:
         if group_id is None or (not empty_is_valid and not group_id):
             return INVALID_GROUP_ID
-        if self.availability == OWNED:
+        if not self.away:
             return NONE
-        return (COORDINATOR_LOAD_IN_PROGRESS if self.availability == LOADING
-                else NOT_COORDINATOR)
+        state = self.away.get(partition_of(group_id, self.partition_count))
+        if state is None:
+            return NONE
+        return COORDINATOR_LOAD_IN_PROGRESS if state == LOADING else NOT_COORDINATOR
 
     cdef GroupMetadata create_group(self, str group_id):
         cdef GroupMetadata group = GroupMetadata(group_id, self.wheel.clock_ms)
@@ -262,6 +267,7 @@ cdef class Machine:
         return 0
 
     cdef int append(self, AppendOp op) except -1:
+        """Hand out an append. It comes back within this call, or when the caller says so."""
         op.machine = self
         if self.deferred:
             self.appends.append(op)
@@ -269,50 +275,40 @@ cdef class Machine:
         return self.settle(op, NONE, -1)
 
     cdef int settle(self, AppendOp op, int error, int64_t base_offset) except -1:
-        """The append came back. Offset -1: the end of the log."""
-        cdef int64_t position = -1
+        """The append came back; where the sink writes now, it is written. Offset -1: the end."""
+        cdef int64_t position = base_offset
         if op.done:
             raise CoterieError("this append has been completed already")
-        self.place(len(op.records), base_offset)       # refused while nothing has changed
-        op.done = True
-        if error == NONE and self.fail_count > 0:
+        if op.written and error == NONE and base_offset < 0:
+            raise ArgumentError("base_offset: give the offset at which log_sink has the batch")
+        self.sink.check(len(op.records), base_offset)  # refused while nothing has changed
+        if error == NONE and not op.written and self.fail_count > 0:
             self.fail_count -= 1
             error = self.fail_error
+        if error == NONE and not op.written:
+            position = self.sink.append(op.records, op.producer_id, op.producer_epoch,
+                                        op.transactional, False, base_offset)
+            if position == LATER:
+                op.written = True
+                self.appends.append(op)
+                return 0
+            if position == FAILED:
+                error = KAFKA_STORAGE_ERROR
+        op.done = True
         if error == NONE:
-            position = self.write(op.records, op.producer_id, op.producer_epoch,
-                                  op.transactional, False, base_offset)
             for key, value in op.records:
                 self.effects.push(APPEND, self.wheel.clock_ms, 0, 0, 0,
                                   (op.group.group_id, key, value, position))
         return self.finished(op, error, position)
 
-    cdef int64_t write(self, tuple records, int64_t producer_id, int16_t epoch,
-                       bint transactional, bint control, int64_t base_offset) except -1:
-        """One batch into the log, by offset; where it stands."""
-        cdef Py_ssize_t at = self.place(len(records), base_offset)
-        cdef int64_t position = self.log_end if base_offset < 0 else base_offset
-        self.log.insert(at, (position, producer_id, epoch, transactional, control, records))
-        self.log_end = max(self.log_end, position + max(len(records), 1))
-        return position
-
-    cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1:
-        """Where in the log a batch of so many records goes; it must not run into another."""
-        cdef Py_ssize_t at
-        if base_offset > LATEST_OFFSET:
-            raise ArgumentError(f"base_offset must be at most {LATEST_OFFSET}, not {base_offset}")
-        if base_offset < 0 or base_offset >= self.log_end:
-            return len(self.log)
-        at = bisect_left(self.log, base_offset, key=_base_offset)
-        if at < len(self.log) and self.log[at][0] < base_offset + count:
-            raise ArgumentError(f"base_offset {base_offset}: a batch stands at {self.log[at][0]} "
-                                "already")
-        if at > 0 and self.log[at - 1][0] + len(self.log[at - 1][5]) > base_offset:
-            raise ArgumentError(f"base_offset {base_offset} lies within the batch at "
-                                f"{self.log[at - 1][0]}")
-        return at
-
     cdef int finished(self, AppendOp op, int error, int64_t position) except -1:
         raise NotImplementedError
+
+
+cdef int32_t partition_of(str group_id, int32_t count) except -1:
+    """The partition of the offsets topic that has a group's records."""
+    cdef bytes raw = group_id.encode("utf-8", "surrogatepass")
+    return coterie_partition_for(coterie_java_hash(raw, len(raw)), count)
 
 
 cdef Py_ssize_t utf8_length(str text) except -2:
@@ -323,7 +319,3 @@ cdef Py_ssize_t utf8_length(str text) except -2:
         return len(text.encode("utf-8"))
     except UnicodeEncodeError:
         return -1
-
-
-def _base_offset(batch):
-    return batch[0]

@@ -11,9 +11,9 @@ from libc.stdlib cimport free, realloc
 
 from coterie._core.checks cimport begin_change, end_use
 from coterie._core.coordinator.base cimport (
-    ASSIGNMENT, BY_SIZE, CLEANUP_TIMER, JOIN_TIMER, LOADING, OWNED, PENDING_TIMER,
-    PLAIN_COMMIT, RESIGNED, SESSION_TIMER, STATIC_RETURN, SYNC_TIMER, TXN_COMMIT,
-    UNKNOWN_SERVER_ERROR, AppendOp)
+    ASSIGNMENT, BY_SIZE, CLEANUP_TIMER, JOIN_TIMER, LOADING, PENDING_TIMER, PLAIN_COMMIT,
+    RESIGNED, SESSION_TIMER, STATIC_RETURN, SYNC_TIMER, TXN_COMMIT, UNKNOWN_SERVER_ERROR, AppendOp,
+    partition_of)
 from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.effects cimport (
     BEGIN_LOAD, CLEANUP, DELETE_GROUPS, DELETE_PARTITIONS, DESCRIBE_GROUP, END_TXN,
@@ -26,7 +26,7 @@ from coterie._core.coordinator.group cimport (
 from collections.abc import MutableSequence
 
 from coterie._core.coordinator.group import Garbage, Thrown
-from coterie._core.coordinator.load import load
+from coterie._core.coordinator.load import load, rows_of_partitions
 from coterie.errors import ArgumentError, CorruptData, CoterieError, TraceError, shown
 
 cdef extern from "Python.h":
@@ -155,7 +155,7 @@ cdef class Coordinator(Offsets):
             self.fail_error = details[0]
             self.fail_count = details[1]
         elif op == FAILOVER or op == RESIGN or op == BEGIN_LOAD or op == FINISH_LOAD:
-            return self.elect_anew(op)
+            return self.elect_anew(op, -1 if details is None else details[0])
         return 0
 
     cdef int may_throw(self, int op, int64_t id, str group_id, int32_t generation_id,
@@ -181,36 +181,55 @@ cdef class Coordinator(Offsets):
             raise error
         return 0
 
-    cdef int elect_anew(self, int op) except -1:
+    cdef int elect_anew(self, int op, int32_t partition) except -1:
+        """Resign, begin a load, finish it: of one partition of the offsets topic; -1: of all."""
+        cdef object chosen = range(self.partition_count) if partition < 0 else (partition,)
+        if partition >= self.partition_count:
+            raise ArgumentError(f"partition must be from 0 to {self.partition_count - 1}, "
+                                f"not {partition}")
         if op == FAILOVER or op == RESIGN:
-            self.resign_all()
-        if (op == FAILOVER or op == BEGIN_LOAD) and self.availability == RESIGNED:
-            self.availability = LOADING        # an election while owned or loading is ignored
+            self.resign(chosen)
+        if op == FAILOVER or op == BEGIN_LOAD:
+            for number in chosen:
+                if self.away.get(number) == RESIGNED:
+                    self.away[number] = LOADING    # while owned or loading it is ignored
         if op == FAILOVER or op == FINISH_LOAD:
-            if self.availability != LOADING:
+            loading = [number for number in chosen if self.away.get(number) == LOADING]
+            if not loading:
                 raise CoterieError("no load is under way: finish_load comes after begin_load, "
                                    "which is ignored unless resign came first")
-            self.load_log()
+            self.load_log(loading)
         return 0
 
-    cdef int resign_all(self) except -1:
+    cdef int resign(self, chosen) except -1:
+        cdef bint all_of_them = len(chosen) == self.partition_count
         for group_id in sorted(self.groups):
-            self.unload(self.groups[group_id])
-        self.open_groups = {}
-        self.availability = RESIGNED
+            if all_of_them or partition_of(group_id, self.partition_count) in chosen:
+                self.unload(self.groups[group_id])
+                for groups in self.open_groups.values():
+                    groups.pop(group_id, None)
+        self.open_groups = {producer: groups for producer, groups in self.open_groups.items()
+                            if groups}
+        for number in chosen:
+            self.away[number] = RESIGNED
         return 0
 
-    cdef int load_log(self) except -1:
-        """Read the log; the partition is owned afterwards, even if the load failed."""
+    cdef int load_log(self, list chosen) except -1:
+        """Read the log; the partitions are owned afterwards, even if the load failed."""
         cdef GroupMetadata group
         cdef MemberMetadata member
-        self.availability = OWNED
+        cdef bint all_of_them = len(chosen) == self.partition_count
+        rows = self.sink.read()
+        if not all_of_them:
+            rows = rows_of_partitions(rows, frozenset(chosen), self.partition_count)
         self.load_error = None
+        loaded = {}
         try:
-            loaded = load(self.log, self.wheel.clock_ms)
+            loaded = load(rows, self.wheel.clock_ms)
         except CorruptData as error:
             self.load_error = str(error)
-            return 0
+        for number in chosen:
+            self.away.pop(number, None)
         for group_id, value in loaded.items():
             group = <GroupMetadata?>value
             group.slot = self.new_slot(group)
@@ -290,14 +309,23 @@ cdef class Coordinator(Offsets):
             end_use(&self.users)
 
     def import_log(self, batches):
-        """Put batches into an empty log and load it."""
+        """Put batches into the log and load all that it has."""
         begin_change(&self.users, THE_COORDINATOR)
         try:
             for batch in batches:
-                self.write(batch[5], batch[1], batch[2], batch[3], batch[4], batch[0])
-            self.load_log()
+                self.sink.append(batch[5], batch[1], batch[2], batch[3], batch[4], batch[0])
+            self.load_log(list(range(self.partition_count)))
         finally:
             end_use(&self.users)
+
+    def batches(self):
+        """The rows of the log's batches."""
+        return list(self.sink.read())
+
+    def take_failure(self):
+        """What the caller's log raised since the last taking, or None."""
+        failure, self.sink.failure = self.sink.failure, None
+        return failure
 
     def play(self, Trace trace not None):
         """Run every event, then what is due at the last one's time."""

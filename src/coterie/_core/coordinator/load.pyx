@@ -4,8 +4,9 @@ The records go through the fold that replays logs too, as Kafka's loader takes t
 last state becomes groups. One bad record stops the load, and nothing of the partition is there.
 Source: GroupMetadataManager.scala (doLoadGroupsAndOffsets); rules: offsets.md, section 9.
 """
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
+from coterie._core.coordinator.base cimport partition_of
 from coterie._core.coordinator.group cimport EMPTY, STABLE, GroupMetadata, MemberMetadata
 from coterie._core.structures.offsets cimport make_offset
 from coterie._core.codec.schema cimport group_fields
@@ -64,6 +65,25 @@ def load(log, int64_t now_ms):
             _, _, _, kind, _, detail = fold.faults[len(fold.faults) - 1]
             raise CorruptData(f"{detail}, in the batch at {base_offset}", kind=kind)
     return _assemble(fold, now_ms)
+
+
+def rows_of_partitions(rows, wanted, int32_t count):
+    """The batches of some partitions of the offsets topic, by the group of their first record.
+
+    Markers are of any partition, and so is a batch whose first key names no group: Kafka's loader
+    meets it in whichever it lies.
+    """
+    for row in rows:
+        group_id = None if row[4] else group_id_of(row[5])
+        if group_id is None or partition_of(group_id, count) in wanted:
+            yield row
+
+
+cdef str group_id_of(records):
+    """The group that the first record's key names, where it names one."""
+    cdef bytes key = (records[0][0] if records else None) or b""
+    cdef int size = int.from_bytes(key[2:4], "big", signed=True) if len(key) >= 4 else -1
+    return decode_utf8(key[4:4 + size]) if 0 <= size <= len(key) - 4 else None
 
 
 cdef GroupMetadata group_of(dict groups, str group_id, int64_t now_ms):

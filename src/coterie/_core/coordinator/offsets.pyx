@@ -154,7 +154,7 @@ cdef class Offsets(Members):
     cdef int end_txn(self, int64_t producer_id, bint committed) except -1:
         cdef GroupMetadata group
         cdef dict belonging
-        self.write((MARKERS[committed],), producer_id, 0, True, True, -1)
+        self.sink.append((MARKERS[committed],), producer_id, 0, True, True, -1)
         belonging = <dict>self.open_groups.get(producer_id)
         for group_id in sorted(belonging or ()):
             group = <GroupMetadata>self.groups.get(group_id)
@@ -293,4 +293,4 @@ cdef class Offsets(Members):
                 found.append(GroupOverview(group_id, group.protocol_type or "",
                                            STATE_NAMES[group.state]))
         return self.respond(id, LIST_GROUPS, COORDINATOR_LOAD_IN_PROGRESS
-                            if self.availability == LOADING else NONE, tuple(found))
+                            if LOADING in self.away.values() else NONE, tuple(found))

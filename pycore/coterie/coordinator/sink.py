@@ -1,0 +1,52 @@
+"""A log that a coordinator writes to and that its caller keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from coterie._core.coordinator.sink import CallerLog
+from coterie.arguments import function, walked
+from coterie.coordinator.batches import batch_row
+from coterie.values import Batch
+
+__all__ = ["LogSink", "sink_of"]
+
+
+class LogSink(Protocol):
+    """Where a coordinator's records go, and where a load finds them.
+
+    What either method raises is raised from the call that led there, as a CoterieError. Neither may
+    ask the coordinator for anything.
+    """
+
+    def append(self, batch: Batch) -> int | None:
+        """Write a batch, whose ``base_offset`` is -1: it is for the log to say.
+
+        Returns
+        -------
+        int or None
+            The offset of its first record. None: it comes back later, by
+            :meth:`PendingAppend.complete`, with its offset or an error. A marker of a transaction
+            (``control``) needs no answer. An exception fails the append, as Kafka's
+            KAFKA_STORAGE_ERROR does.
+        """
+
+    def read(self) -> Iterable[Batch]:
+        """Return all batches, in log order; they are read once, one by one."""
+
+
+def sink_of(log_sink: Any) -> CallerLog:
+    """Return what the core takes for a log of the caller's."""
+    for name in ("append", "read"):
+        function(getattr(log_sink, name, None), f"log_sink.{name}")
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from map(batch_row, walked(log_sink.read(), "log_sink.read()"))
+        except CoterieError:
+            raise
+        except Exception as error:
+            raise CoterieError(f"log_sink.read() raised {error!r:.120}") from error
+
+    return CallerLog(lambda row: log_sink.append(Batch(*row)), rows)

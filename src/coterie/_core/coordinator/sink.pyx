@@ -1,0 +1,99 @@
+"""The logs that a coordinator may write to; it holds none itself.
+
+A coordinator hands its records to a sink, and reads them again when it is elected. The one in
+memory is what a test wants; a caller's may be a file, or a topic.
+"""
+from libc.stdint cimport int16_t, int64_t
+
+from bisect import bisect_left
+
+from coterie.errors import ArgumentError, shown
+
+cdef int64_t LATEST_OFFSET = <int64_t>1 << 62  # what is counted on from here still fits an int64
+
+
+cdef class Sink:
+    """What a coordinator needs of a log."""
+
+    cdef int64_t append(self, tuple records, int64_t producer_id, int16_t epoch,
+                        bint transactional, bint control, int64_t base_offset) except -3:
+        """Write one batch; where it stands, or LATER, or FAILED. Offset -1: at the end."""
+        raise NotImplementedError
+
+    cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1:
+        """Refuse, before anything changes, an offset at which a batch cannot stand."""
+        return 0
+
+    cdef object read(self):
+        """The rows of all batches, in log order."""
+        raise NotImplementedError
+
+
+cdef class MemoryLog(Sink):
+    """A log in memory, ordered by offset."""
+
+    def __cinit__(self):
+        self.batches = []
+
+    cdef int64_t append(self, tuple records, int64_t producer_id, int16_t epoch,
+                        bint transactional, bint control, int64_t base_offset) except -3:
+        cdef Py_ssize_t at = self.place(len(records), base_offset)
+        cdef int64_t position = self.end if base_offset < 0 else base_offset
+        self.batches.insert(at, (position, producer_id, epoch, transactional, control, records))
+        self.end = max(self.end, position + max(len(records), 1))
+        return position
+
+    cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1:
+        self.place(count, base_offset)
+        return 0
+
+    cdef object read(self):
+        return self.batches
+
+    cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1:
+        """Where a batch of so many records goes; it must not run into another."""
+        cdef Py_ssize_t at
+        if base_offset > LATEST_OFFSET:
+            raise ArgumentError(f"base_offset must be at most {LATEST_OFFSET}, not {base_offset}")
+        if base_offset < 0 or base_offset >= self.end:
+            return len(self.batches)
+        at = bisect_left(self.batches, base_offset, key=_base_offset)
+        if at < len(self.batches) and self.batches[at][0] < base_offset + count:
+            raise ArgumentError(f"base_offset {base_offset}: a batch stands at "
+                                f"{self.batches[at][0]} already")
+        if at > 0 and self.batches[at - 1][0] + len(self.batches[at - 1][5]) > base_offset:
+            raise ArgumentError(f"base_offset {base_offset} lies within the batch at "
+                                f"{self.batches[at - 1][0]}")
+        return at
+
+
+cdef class CallerLog(Sink):
+    """A log of the caller's, by two functions. What they raise fails the append, and is kept."""
+
+    def __cinit__(self, write, rows):
+        self.write = write
+        self.rows = rows
+
+    cdef int64_t append(self, tuple records, int64_t producer_id, int16_t epoch,
+                        bint transactional, bint control, int64_t base_offset) except -3:
+        cdef int64_t position
+        try:
+            given = self.write((-1, producer_id, epoch, transactional, control, records))
+            if given is None:
+                return LATER
+            if type(given) is not int or not 0 <= given <= LATEST_OFFSET:
+                raise ArgumentError("append must return the offset of the batch, or None where it "
+                                    f"comes back later, not {shown(given)}")
+            position = given
+            return position
+        except Exception as error:
+            if self.failure is None:
+                self.failure = error
+            return FAILED
+
+    cdef object read(self):
+        return self.rows()
+
+
+def _base_offset(batch):
+    return batch[0]

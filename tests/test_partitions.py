@@ -1,0 +1,157 @@
+"""A coordinator of some partitions of the offsets topic: each is lost and loaded by itself."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie import ArgumentError, Batch, CoterieError, Error, GroupCoordinator
+from coterie.messages import partition_for
+
+COUNT = 4
+CONFIG = {"offsets.topic.num.partitions": COUNT}
+GROUPS = [f"group-{n}" for n in range(12)]
+ALL = {partition_for(group_id, COUNT) for group_id in GROUPS}
+
+
+def join(coordinator, group_id):
+    return coordinator.join_group(
+        group_id, protocol_type="consumer", protocols={"range": b""}, client_id="c"
+    )
+
+
+def filled():
+    """Offsets of each group, and a member in each."""
+    coordinator = GroupCoordinator(CONFIG)
+    for n, group_id in enumerate(GROUPS):
+        coordinator.offset_commit(group_id, {("t", 0): n})
+    joins = {group_id: join(coordinator, group_id) for group_id in GROUPS}
+    coordinator.advance_by(3000)
+    for group_id, pending in joins.items():
+        member_id = pending.response.member_id
+        coordinator.sync_group(group_id, 1, member_id, assignments={member_id: b"plan"})
+    coordinator.take_events()
+    return coordinator
+
+
+def state_of(coordinator):
+    return {group_id: coordinator.snapshot(group_id) for group_id in GROUPS}
+
+
+def error_of(coordinator, group_id):
+    return coordinator.describe_group(group_id).error
+
+
+def of(partitions):
+    return {group_id for group_id in GROUPS if partition_for(group_id, COUNT) in partitions}
+
+
+def test_the_groups_lie_in_every_partition():
+    assert set(range(COUNT)) == ALL
+
+
+@pytest.mark.parametrize("partition", range(COUNT))
+def test_a_partition_goes_and_comes_back_and_no_other_notices(partition):
+    coordinator = filled()
+    before = state_of(coordinator)
+    theirs = of({partition})
+    coordinator.resign(partition)
+    assert {event.group_id for event in coordinator.take_events() if hasattr(event, "to")} == theirs
+    for group_id in GROUPS:
+        wanted = Error.NOT_COORDINATOR if group_id in theirs else Error.NONE
+        assert error_of(coordinator, group_id) is wanted
+    assert {group.group_id for group in coordinator.list_groups().groups} == {*GROUPS} - theirs
+    assert coordinator.list_groups().error is Error.NONE
+    coordinator.begin_load(partition)
+    for group_id in GROUPS:
+        wanted = Error.COORDINATOR_LOAD_IN_PROGRESS if group_id in theirs else Error.NONE
+        assert error_of(coordinator, group_id) is wanted
+    assert coordinator.list_groups().error is Error.COORDINATOR_LOAD_IN_PROGRESS
+    coordinator.finish_load(partition)
+    reloaded = filled()
+    reloaded.failover()
+    loaded = state_of(reloaded)
+    assert state_of(coordinator) == {
+        group_id: loaded[group_id] if group_id in theirs else before[group_id]
+        for group_id in GROUPS
+    }
+    assert coordinator.list_groups().error is Error.NONE
+
+
+@given(st.permutations(range(COUNT)))
+def test_one_partition_after_the_other_is_all_at_once(order):
+    one_by_one, at_once = filled(), filled()
+    for partition in order:
+        one_by_one.resign(partition)
+        one_by_one.begin_load(partition)
+        one_by_one.finish_load(partition)
+    at_once.failover()
+    assert state_of(one_by_one) == state_of(at_once)
+    assert one_by_one.log == at_once.log
+
+
+def test_who_waits_in_another_partition_goes_on_waiting():
+    coordinator = GroupCoordinator(CONFIG | {"group.initial.rebalance.delay.ms": 3000})
+    waiting = {group_id: join(coordinator, group_id) for group_id in GROUPS}
+    (lost,) = {partition_for(GROUPS[0], COUNT)}
+    coordinator.resign(lost)
+    for group_id, pending in waiting.items():
+        assert pending.done == (group_id in of({lost}))
+    assert waiting[GROUPS[0]].response.error is Error.NOT_COORDINATOR
+    coordinator.advance_by(3000)
+    assert all(pending.done for pending in waiting.values())
+
+
+def test_an_undecided_transaction_of_another_partition_stays():
+    coordinator = GroupCoordinator(CONFIG)
+    for n, group_id in enumerate(GROUPS):
+        coordinator.txn_offset_commit(group_id, {("t", 0): n}, producer_id=9, producer_epoch=0)
+    partition = partition_for(GROUPS[0], COUNT)
+    coordinator.resign(partition)
+    coordinator.begin_load(partition)
+    coordinator.finish_load(partition)
+    coordinator.end_txn(9, committed=True)
+    found = [coordinator.offset_fetch(group_id)["t", 0].offset for group_id in GROUPS]
+    assert found == list(range(len(GROUPS)))
+
+
+def test_a_bad_record_empties_its_own_partition_alone():
+    whole = filled()
+    partition = partition_for(GROUPS[0], COUNT)
+    bad = next(batch for batch in whole.log if GROUPS[0].encode() in batch.records[0][0])
+    log = [
+        Batch(batch.base_offset, records=((batch.records[0][0], b"\0\x09"),))
+        if batch is bad
+        else batch
+        for batch in whole.log
+    ]
+    coordinator = GroupCoordinator(CONFIG, log=log)
+    assert coordinator.load_error is not None
+    assert coordinator.list_groups().groups == ()  # all partitions are loaded as one log
+    for number in range(COUNT):
+        coordinator.resign(number)
+        coordinator.begin_load(number)
+        coordinator.finish_load(number)
+        assert (coordinator.load_error is not None) == (number == partition)
+    assert {group.group_id for group in coordinator.list_groups().groups} == {*GROUPS} - of(
+        {partition}
+    )
+
+
+def test_no_load_is_finished_that_was_not_begun():
+    coordinator = filled()
+    coordinator.resign(1)
+    for partition in (None, 0, 1):
+        with pytest.raises(CoterieError, match="no load is under way"):
+            coordinator.finish_load(partition)
+    coordinator.begin_load()
+    coordinator.finish_load()
+    assert {error_of(coordinator, group_id) for group_id in GROUPS} == {Error.NONE}
+
+
+@pytest.mark.parametrize("partition", [-1, COUNT, 2**31, 1.0, "1", True])
+def test_what_is_no_partition_is_refused(partition):
+    coordinator = filled()
+    for call in (coordinator.resign, coordinator.begin_load, coordinator.finish_load):
+        with pytest.raises(ArgumentError, match="partition must be"):
+            call(partition)
+    assert {error_of(coordinator, group_id) for group_id in GROUPS} == {Error.NONE}
