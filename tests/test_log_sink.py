@@ -189,7 +189,7 @@ def test_a_log_that_cannot_be_read_leaves_the_partition_loading(monkeypatch):
 
 def test_what_is_no_log_is_refused():
     with pytest.raises(ArgumentError, match=r"log_sink\.append must be callable"):
-        GroupCoordinator(log_sink=[])
+        GroupCoordinator(log_sink=object())
     for given in ({"log": [Batch(0)]}, {"appends": "deferred"}):
         with pytest.raises(ArgumentError, match="log_sink is yours"):
             GroupCoordinator(log_sink=Log(), **given)

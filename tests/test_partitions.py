@@ -115,14 +115,14 @@ def test_an_undecided_transaction_of_another_partition_stays():
 
 
 def test_a_bad_record_empties_its_own_partition_alone():
-    whole = filled()
+    whole = filled().log
     partition = partition_for(GROUPS[0], COUNT)
-    bad = next(batch for batch in whole.log if GROUPS[0].encode() in batch.records[0][0])
+    bad = next(batch for batch in whole if GROUPS[0].encode() in batch.records[0][0])
     log = [
         Batch(batch.base_offset, records=((batch.records[0][0], b"\0\x09"),))
         if batch is bad
         else batch
-        for batch in whole.log
+        for batch in whole
     ]
     coordinator = GroupCoordinator(CONFIG, log=log)
     assert coordinator.load_error is not None

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from coterie._core.coordinator.sink import CallerLog
 from coterie.arguments import function, walked
 from coterie.coordinator.batches import batch_row
+from coterie.errors import CoterieError
 from coterie.values import Batch
 
 __all__ = ["LogSink", "sink_of"]
