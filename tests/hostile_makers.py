@@ -234,7 +234,9 @@ CORE_GOOD = {
     "max_bytes": 10, "subscriptions": [b""], "members": 1, "scan.data": RAW_LOG, "log_offset": 9,
     "timestamp": 0, "add.value": RAW_GROUP, "only": ["g"], "Coordinator.now_ms": 0,
     "load.now_ms": 0,
-    "events": [], "fresh": [], "key_type.version": 3,
+    "events": [], "fresh": [], "key_type.version": 3, "write": lambda: lambda row: 0,
+    "CallerLog.rows": lambda: lambda: (), "rows_of_partitions.rows": ROWS,
+    "wanted": frozenset({0}),
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing_extensions import Self
 from coterie._core.coordinator.base import AppendOp
 from coterie._core.coordinator.effects import Effects
 from coterie._core.coordinator.group import GroupMetadata
-from coterie._core.coordinator.sink import Sink
+from coterie._core.coordinator.sink import CallerLog, MemoryLog
 
 @final
 class Trace:
@@ -43,7 +43,7 @@ class Coordinator:
     """
 
     effects: Effects
-    sink: Sink
+    sink: MemoryLog | CallerLog
     deferred: bool
     load_error: str | None
     session_evictions: int
@@ -55,7 +55,7 @@ class Coordinator:
         now_ms: int = 0,
         member_ids: Callable[[str], str] | None = None,
         deferred: bool = False,
-        sink: Sink | None = None,
+        sink: MemoryLog | CallerLog | None = None,
     ) -> Self: ...
     @property
     def now_ms(self) -> int: ...

@@ -3,6 +3,7 @@
 A coordinator hands its records to a sink, and reads them again when it is elected. The one in
 memory is what a test wants; a caller's may be a file, or a topic.
 """
+cimport cython
 from libc.stdint cimport int16_t, int64_t
 
 from bisect import bisect_left
@@ -29,6 +30,7 @@ cdef class Sink:
         raise NotImplementedError
 
 
+@cython.final
 cdef class MemoryLog(Sink):
     """A log in memory, ordered by offset."""
 
@@ -67,6 +69,7 @@ cdef class MemoryLog(Sink):
         return at
 
 
+@cython.final
 cdef class CallerLog(Sink):
     """A log of the caller's, by two functions. What they raise fails the append, and is kept."""
 
