@@ -66,3 +66,24 @@ def test_a_page_on_a_question_shows_what_its_command_prints(page, block, folder)
     assert (told.stdout + told.stderr).strip("\n") == shown.strip("\n")
     if " -o " in command:
         assert [(folder / "back.csv").read_text()] == blocks(page, "csv")
+
+
+STOPS = re.findall(
+    r"^\| \w+ \| `([^`]+\.p\w+)`((?:, `\w[\w.]*`)*)",
+    (DOCS / "architecture.md").read_text(encoding="utf-8"),
+    re.M,
+)
+
+
+@pytest.mark.parametrize(("file", "names"), STOPS)
+def test_a_stop_of_the_architecture_page_is_there(file, names):
+    text = (DOCS.parent / file).read_text(encoding="utf-8")
+    for name in re.findall(r"`([\w.]+)`", names):
+        if not name.endswith((".pyx", ".pxd", ".py")):
+            last = name.rpartition(".")[2]
+            assert re.search(rf"\b(?:def|cdef|class|cpdef)\b[^\n(=]*\b{last}\b", text), name
+
+
+def test_every_stop_of_the_architecture_page_is_looked_at():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    assert len(STOPS) == len(re.findall(r"^\| \d+\w? \|", text, re.M)) > 25
