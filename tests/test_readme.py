@@ -14,7 +14,10 @@ import pytest
 import golden_data
 from commandline import coterie_ok
 
-GUIDE = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = ("replay", "groups", "log", "python")  # the others have tests of their own
+GUIDE = README + "".join((ROOT / f"docs/{page}.md").read_text(encoding="utf-8") for page in PAGES)
 COMMANDS = [
     re.split(r" +# | \|\|? | > ", line.strip().removeprefix("$ "))[0]
     for line in GUIDE.splitlines()
@@ -45,11 +48,35 @@ def test_a_command_of_the_guide_runs(folder, line):
     coterie_ok(*arguments, cwd=folder)
 
 
-def test_the_output_in_the_guide_is_what_the_command_prints(folder):
-    command, shown = re.search(r"    \$ coterie (.*)\n((?:    .*\n|\n)+)", GUIDE).groups()
+OUTPUTS = re.findall(r"^    \$ coterie (.*)\n((?:    (?!\$ ).*\n|\n)+)", GUIDE, re.M)
+
+
+@pytest.mark.parametrize(("command", "shown"), OUTPUTS)
+def test_the_output_in_the_guide_is_what_the_command_prints(folder, command, shown):
     done = coterie_ok(*command.split(), cwd=folder)
     told = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
     assert [line.strip() for line in shown.splitlines() if line.strip()] == told
+
+
+def test_the_tour_prints_what_it_says(capsys):
+    code, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.S).groups()
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out == shown
+
+
+def test_every_page_is_found_from_the_guide_and_every_link_leads_somewhere():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    found = set()
+    for page in pages:
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+            found.add((page.parent / link).resolve())
+    assert set(pages) - found == {ROOT / "README.md"}
+
+
+def test_lines_of_the_guide_are_short():
+    for number, line in enumerate(README.splitlines(), 1):
+        assert len(line) <= 120 or line.startswith("!["), f"README.md:{number}"
 
 
 def test_the_code_in_the_guide_runs(folder, monkeypatch):
