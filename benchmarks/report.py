@@ -62,11 +62,11 @@ STARTS |= {"import coterie": 0.08, "coterie --help": 0.15, "coterie groups": 0.2
 
 
 def read(folder):
-    """{(work, size, peer): Row}, machine, clocks."""
-    rows, machine, clocks = {}, {}, set()
+    """{(work, size, peer): Row}, and where which subject was measured, in words."""
+    rows, places = {}, defaultdict(list)
     for path in sorted(folder.glob("*.json")):
         document = json.loads(path.read_text())
-        machine = document["machine_info"]
+        clocks = set()
         for bench in document["benchmarks"]:
             info = bench["extra_info"]
             key = info["work"], info["size"], info["peer"]
@@ -76,7 +76,12 @@ def read(folder):
             timer = bench["options"]["timer"]
             if "Replayed" not in timer and timer != "children_s":
                 clocks.add(timer)
-    return rows, machine, clocks
+        machine, clock = document["machine_info"], ", ".join(sorted(clocks)) or "CPU time"
+        cpu = machine["cpu"]
+        name, cores = cpu.get("brand_raw", machine["machine"]), cpu.get("count", "?")
+        where = f"{name}, {cores} cores, Python {machine['python_version']}; clock: {clock}"
+        places[where].append(path.stem)
+    return rows, [f"{', '.join(subjects)}: {where}" for where, subjects in places.items()]
 
 
 def nanoseconds(rows, work, size, peer):
@@ -191,19 +196,19 @@ def plot(rows, folder):
 
 def main(folder="benchmarks/results", readme="benchmarks/README.md"):
     folder, readme = Path(folder), Path(readme)
-    rows, machine, clocks = read(folder)
+    rows, places = read(folder)
     if not rows:
         print(f"no results in {folder}: run `make bench` first", file=sys.stderr)
         return 1
     text = readme.read_text() if readme.exists() else "# Benchmarks\n"
     if BEGIN not in text:
         text = f"{text.rstrip()}\n\n{BEGIN}\n{END}\n"
-    cpu, python = machine["cpu"], machine["python_version"]
     parts = [
         BEGIN,
         "## Beside the peers, in one run",
-        f"Medians on {cpu.get('brand_raw', machine['machine'])}, {cpu.get('count', '?')} cores, "
-        f"Python {python}; clock: {', '.join(sorted(clocks))}.",
+        "Medians. Compare within a row: subjects were measured on these machines.",
+        "",
+        *(f"- {place}" for place in places),
         "",
         *ratios(rows),
         "",
