@@ -8,6 +8,7 @@ from coterie import GroupCoordinator, ScanOptions, messages
 from coterie._core.codec.compress import compress
 from coterie._core.coordinator.base import AppendOp
 from coterie._core.coordinator.coordinator import Coordinator
+from coterie._core.coordinator.load import Wanted
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.generations import GroupLog
 from coterie._core.fold.partial import dump
@@ -236,7 +237,7 @@ CORE_GOOD = {
     "load.now_ms": 0,
     "events": [], "fresh": [], "key_type.version": 3, "write": lambda: lambda row: 0,
     "CallerLog.rows": lambda: lambda: (), "rows_of_partitions.rows": ROWS,
-    "wanted": frozenset({0}),
+    "wanted": lambda: Wanted(4, 0, False, {}), "others": False, "exceptions": {},
 }  # fmt: skip
 
 

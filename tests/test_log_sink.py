@@ -162,6 +162,83 @@ def test_a_marker_goes_to_the_log_and_needs_no_offset():
     assert [(batch.control, batch.producer_id) for batch in log.batches] == [(False, 3), (True, 3)]
 
 
+def test_groups_hear_of_no_marker_that_was_not_written():
+    log = Log()
+    coordinator = GroupCoordinator(log_sink=log)
+    coordinator.txn_offset_commit("g", {("t", 0): 5}, producer_id=3, producer_epoch=0)
+    log.answers = [OSError("no space")]
+    with pytest.raises(CoterieError, match="no space"):
+        coordinator.end_txn(3, committed=True)
+    assert shown(coordinator) == -1
+    coordinator.end_txn(3, committed=True)
+    assert shown(coordinator) == 5
+    coordinator.failover()
+    assert shown(coordinator) == 5
+
+
+def test_an_interruption_within_the_log_is_raised_as_one_and_leaves_no_half_of_a_commit():
+    log = Log()
+    told = []
+    coordinator = GroupCoordinator(log_sink=log, on_event=told.append)
+    log.answers = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        commit(coordinator, 5)
+    assert [event.response.partitions[0].error for event in told] == [Error.NOT_COORDINATOR]
+    stable_answer = coordinator.offset_fetch("g", {"t": [0]}, require_stable=True)
+    assert stable_answer["t", 0].error is Error.NONE
+
+
+def test_what_a_log_raises_while_a_trace_is_played_is_told_by_that_call():
+    log = Log()
+    coordinator = GroupCoordinator(log_sink=log)
+    event = {"at": 0, "op": "offset_commit", "id": 1, "group_id": "g",
+             "offsets": [{"topic": "t", "partition": 0, "offset": 5}]}  # fmt: skip
+    log.answers = [OSError("no space")]
+    with pytest.raises(CoterieError, match="no space"):
+        coordinator.play(load_trace([header(), event]))
+    (answered,) = coordinator.take_events()
+    assert answered.response.partitions[0].error is Error.NOT_COORDINATOR
+    assert coordinator.list_groups().error is Error.NONE
+
+
+def test_appends_of_a_trace_that_come_back_later_are_there_after_it():
+    coordinator = GroupCoordinator(log_sink=Log(later=True))
+    event = {"at": 0, "op": "offset_commit", "id": 1, "group_id": "g",
+             "offsets": [{"topic": "t", "partition": 0, "offset": 5}]}  # fmt: skip
+    assert list(coordinator.play(load_trace([header(), event])).lines()) == []
+    coordinator.appends[0].complete(base_offset=3)
+    assert shown(coordinator) == 5
+
+
+def test_a_log_must_not_call_back():
+    class Calling(Log):
+        def append(self, batch):
+            self.coordinator.heartbeat("g", 1, "m")
+
+        def read(self):
+            if hasattr(self, "coordinator"):
+                self.coordinator.heartbeat("g", 1, "m")
+            return ()
+
+    log = Calling()
+    log.coordinator = coordinator = GroupCoordinator(log_sink=log)
+    with pytest.raises(CoterieError, match="must not call back"):
+        commit(coordinator, 5)
+    with pytest.raises(CoterieError, match="must not call back"):
+        coordinator.failover()
+    assert [event.op for event in coordinator.events] == ["offset_commit"]
+
+
+def test_a_trace_with_settings_of_its_own_reads_the_log_with_them():
+    log = Log()
+    log.batches = [Batch(0, records=((b"\0\2\0\1g", b"\0\x09"),))]
+    coordinator = GroupCoordinator(log_sink=log)
+    assert coordinator.load_error is not None
+    coordinator.play(load_trace([header(group_max_size=5), {"at": 1, "op": "advance"}]))
+    assert coordinator.config["group.max.size"] == 5
+    assert coordinator.load_error is not None
+
+
 def test_what_the_log_has_is_loaded_at_the_start_and_after_an_election():
     log = Log()
     first = GroupCoordinator(log_sink=log)

@@ -137,6 +137,65 @@ def test_a_bad_record_empties_its_own_partition_alone():
     )
 
 
+def test_of_a_batch_with_records_of_several_groups_each_partition_takes_its_own():
+    records = tuple(
+        next(batch for batch in filled().log if group_id.encode() in batch.records[0][0]).records[0]
+        for group_id in GROUPS
+    )
+    coordinator = GroupCoordinator(CONFIG, log=[Batch(0, records=records)])
+    waiting = {group_id: join(coordinator, group_id) for group_id in GROUPS}
+    for lost in range(COUNT):
+        coordinator.resign(lost)
+        coordinator.begin_load(lost)
+        theirs = of({lost})
+        before = {name: coordinator.snapshot(name) for name in {*GROUPS} - theirs}
+        coordinator.finish_load(lost)
+        assert {name: coordinator.snapshot(name) for name in before} == before
+        for group_id in theirs:
+            assert waiting[group_id].response.error is Error.NOT_COORDINATOR
+            assert coordinator.offset_fetch(group_id)["t", 0].offset == GROUPS.index(group_id)
+
+
+def test_a_topic_of_any_number_of_partitions_takes_no_memory_for_them():
+    coordinator = GroupCoordinator({"offsets.topic.num.partitions": 2**31 - 1})
+    coordinator.offset_commit("g", {("t", 0): 5})
+    coordinator.failover()
+    coordinator.resign()
+    assert error_of(coordinator, "g") is Error.NOT_COORDINATOR
+    coordinator.begin_load()
+    coordinator.finish_load()
+    assert coordinator.offset_fetch("g")["t", 0].offset == 5
+
+
+def test_a_load_of_all_takes_those_that_are_loading():
+    coordinator = filled()
+    coordinator.resign()
+    coordinator.begin_load(1)
+    coordinator.begin_load(2)
+    coordinator.finish_load()
+    for group_id in GROUPS:
+        wanted = Error.NONE if group_id in of({1, 2}) else Error.NOT_COORDINATOR
+        assert error_of(coordinator, group_id) is wanted
+    assert [coordinator._core.availability_of(n) for n in range(COUNT)] == [
+        "resigned", "owned", "owned", "resigned",
+    ]  # fmt: skip
+    coordinator.begin_load()
+    assert [coordinator._core.availability_of(n) for n in range(COUNT)] == [
+        "loading", "owned", "owned", "loading",
+    ]  # fmt: skip
+    coordinator.finish_load(3)
+    coordinator.finish_load()
+    assert {error_of(coordinator, group_id) for group_id in GROUPS} == {Error.NONE}
+
+
+def test_a_transaction_of_a_group_that_is_gone_is_forgotten_with_the_partition():
+    coordinator = GroupCoordinator(CONFIG)
+    coordinator.txn_offset_commit("g", {("t", 0): 1}, producer_id=9, producer_epoch=0)
+    coordinator.delete_groups(["g"])
+    coordinator.resign(partition_for("g", COUNT))
+    assert coordinator._core.open_transactions == {}
+
+
 def test_no_load_is_finished_that_was_not_begun():
     coordinator = filled()
     coordinator.resign(1)

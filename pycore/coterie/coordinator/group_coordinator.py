@@ -83,7 +83,7 @@ class GroupCoordinator:
         self._outbox = Outbox(on_event, self._complete)
         self._clock: SharedClock | None = None
         self._recording: Recorder | None = None
-        self._sink = None if log_sink is None else sink_of(log_sink)
+        self._sink = None if log_sink is None else sink_of(log_sink, self._outbox.calling)
         batches = [batch_row(batch) for batch in sequence(log, "log")]
         if self._sink is not None and (batches or self._deferred):
             raise ArgumentError("log and appends are for a log of our own, log_sink is yours")
@@ -92,6 +92,7 @@ class GroupCoordinator:
             self._core.import_log(batches)
             self._may_adopt &= not (batches or self._core.all_groups())
             self._drain()
+            self._outbox.tell_failure(self._core)
         self._loaded = bool(batches or self._core.all_groups())
 
     def _start(self, config: Mapping[str, Any] | None, now_ms: int) -> None:
@@ -353,6 +354,8 @@ class GroupCoordinator:
             raise ArgumentError(f"trace must come from coterie.load_trace, not {shown(trace)}")
         if self._may_adopt and trace.header.get("config"):
             self._start(trace.header["config"], 0)
+            if self._sink is not None:
+                self._core.import_log(())
         self._may_adopt = False
         self._ids = max(self._ids, trace.last_id)
         if self._recording is not None:
@@ -364,7 +367,12 @@ class GroupCoordinator:
             raise
         if self._clock is not None:
             self._clock.move(self.now_ms)
-        return TraceOutput(self._core.take_effects())
+        if self._core.sink.failure is not None:
+            self._drain()
+            self._outbox.tell_failure(self._core)
+        output = TraceOutput(self._core.take_effects())
+        self._drain()
+        return output
 
     # State
 
@@ -424,6 +432,7 @@ class GroupCoordinator:
             self._core.advance(now_ms)
         finally:
             self._drain()
+        self._outbox.tell_failure(self._core)
 
     def _ask(self, op: str, fields: dict[str, Any]) -> Pending[Any]:
         self._outbox.check()
@@ -445,6 +454,7 @@ class GroupCoordinator:
             raise
         finally:
             self._drain()
+        self._outbox.tell_failure(self._core)
         return pending
 
     def _elect(self, op: str, partition: int | None) -> None:
@@ -455,6 +465,7 @@ class GroupCoordinator:
             self._core.call(_ELECTIONS[op], 0, None, -1, None, None, chosen)
         finally:
             self._drain()
+        self._outbox.tell_failure(self._core)
         if self._recording is not None:
             self._recording.act(self.now_ms, op, partition)
 
@@ -470,6 +481,7 @@ class GroupCoordinator:
                     self._outbox.appends.drop(append)
             finally:
                 self._drain()
+        self._outbox.tell_failure(self._core)
 
     def _drain(self) -> None:
         self._outbox.fill(self._core)

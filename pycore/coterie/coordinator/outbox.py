@@ -41,16 +41,18 @@ class Outbox:
     def check(self) -> None:
         """Refuse a call out of a function that the coordinator calls."""
         if self._calling:
-            raise CoterieError("on_event must not call back into the coordinator, nor member_ids")
+            raise CoterieError(
+                "on_event must not call back into the coordinator, nor member_ids or log_sink"
+            )
 
     @contextmanager
     def calling(self) -> Iterator[None]:
         """Call out to the caller meanwhile."""
-        self._calling = True
+        outer, self._calling = self._calling, True
         try:
             yield
         finally:
-            self._calling = False
+            self._calling = outer
 
     def take(self) -> list[Any]:
         """Return the events, and begin a fresh list."""
@@ -61,11 +63,6 @@ class Outbox:
         """Turn the core's rows into events, settle who waits, and report.
 
         Interrupted anywhere, it goes on from there the next time: nothing is lost.
-
-        Raises
-        ------
-        CoterieError
-            The caller's log has raised something meanwhile.
         """
         core.take_appends(self._begun)
         while self._begun:
@@ -82,6 +79,11 @@ class Outbox:
             with self.calling():
                 while self._fresh:
                     self._on_event(self._fresh.popleft())
+
+    def tell_failure(self, core: Coordinator) -> None:
+        """Raise what the caller's log has raised meanwhile: CoterieError, or an interruption."""
         failure = core.take_failure()
-        if failure is not None:
+        if isinstance(failure, Exception):
             raise CoterieError(f"log_sink raised {failure!r:.120}; the append failed") from failure
+        if failure is not None:
+            raise failure

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from coterie._core.coordinator.sink import CallerLog
@@ -37,17 +38,23 @@ class LogSink(Protocol):
         """Return all batches, in log order; they are read once, one by one."""
 
 
-def sink_of(log_sink: Any) -> CallerLog:
-    """Return what the core takes for a log of the caller's."""
+def sink_of(log_sink: Any, calling: Callable[[], AbstractContextManager[None]]) -> CallerLog:
+    """Return what the core takes for a log of the caller's; ``calling`` is around each call."""
     for name in ("append", "read"):
         function(getattr(log_sink, name, None), f"log_sink.{name}")
 
     def rows() -> Iterator[tuple[Any, ...]]:
         try:
-            yield from map(batch_row, walked(log_sink.read(), "log_sink.read()"))
+            with calling():
+                yield from map(batch_row, walked(log_sink.read(), "log_sink.read()"))
         except CoterieError:
             raise
         except Exception as error:
             raise CoterieError(f"log_sink.read() raised {error!r:.120}") from error
 
-    return CallerLog(lambda row: log_sink.append(Batch(*row)), rows)
+    def write(row: tuple[Any, ...]) -> int | None:
+        with calling():
+            offset: int | None = log_sink.append(Batch(*row))
+            return offset
+
+    return CallerLog(write, rows)

@@ -99,6 +99,7 @@ class Recording:
         """Keep what is no request: advance, resign, begin_load, finish_load, failover."""
         if partition is not None:
             self._lose(_PARTITION)
+            self._away_ms = None  # from now on requests are asked, and some answered otherwise
             return
         if op in ("advance", "failover"):
             self.events.append({"at": at_ms, "op": op})

@@ -59,9 +59,8 @@ class Coordinator:
     ) -> Self: ...
     @property
     def now_ms(self) -> int: ...
-    @property
-    def partitions_away(self) -> dict[int, str]:
-        """Partitions of the offsets topic that are not owned: resigned or loading."""
+    def availability_of(self, partition: int) -> str:
+        """Whether a partition of the offsets topic is owned, resigned or loading."""
     @property
     def open_transactions(self) -> dict[int, list[str]]:
         """Groups with undecided offsets, by producer id."""
@@ -85,7 +84,7 @@ class Coordinator:
         """Put batches into the log and load all that it has."""
     def batches(self) -> list[tuple[Any, ...]]:
         """Return the rows of the log's batches."""
-    def take_failure(self) -> Exception | None:
+    def take_failure(self) -> BaseException | None:
         """Return what the caller's log raised since the last taking."""
     def play(self, trace: Trace) -> Effects:
         """Run a trace; TraceError with its line."""

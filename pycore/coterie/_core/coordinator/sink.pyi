@@ -9,13 +9,13 @@ class MemoryLog:
 
     batches: list[tuple[int, int, int, bool, bool, tuple[tuple[bytes | None, bytes | None], ...]]]
     end: int
-    failure: Exception | None
+    failure: BaseException | None
 
 @final
 class CallerLog:
     """A log of the caller's: what appends a batch, and what reads them all, as rows."""
 
-    failure: Exception | None
+    failure: BaseException | None
     def __new__(
         cls,
         write: Callable[[tuple[Any, ...]], int | None],

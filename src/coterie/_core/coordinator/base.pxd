@@ -13,7 +13,8 @@ cdef enum TimerKind:
     SYNC_TIMER = 3
     CLEANUP_TIMER = 4              # of nobody
 
-cdef enum Availability:            # of a partition of the offsets topic that is not owned
+cdef enum Availability:            # of a partition of the offsets topic
+    OWNED = 0
     RESIGNED = 1
     LOADING = 2
 
@@ -103,7 +104,8 @@ cdef class Machine:
     cdef TimerWheel wheel
     cdef readonly Effects effects
     cdef dict groups               # group id -> GroupMetadata
-    cdef dict away                 # partition -> RESIGNED or LOADING; all others are owned
+    cdef int availability          # of the partitions of the offsets topic but for
+    cdef dict exceptions           # partition -> availability
     cdef int32_t partition_count   # of the offsets topic
     cdef list owners               # by slot: what a timer's key names
     cdef list free_slots
@@ -143,6 +145,8 @@ cdef class Machine:
     cdef int transition(self, GroupMetadata group, int state, int cause, str member_id) except -1
     cdef int entered(self, GroupMetadata group, int before, int cause, str member_id) except -1
     cdef int status(self, str group_id, bint empty_is_valid) except -2
+    cdef int state_of(self, partition) except -1
+    cdef bint is_loading(self) except -1
     cdef GroupMetadata create_group(self, str group_id)
     cdef int drop_group(self, GroupMetadata group) except -1
     cdef str new_member_id(self, GroupMetadata group, str prefix)

@@ -80,7 +80,7 @@ cdef class Machine:
         self.free_slots = []
         self.sink = MemoryLog() if sink is None else sink
         self.appends = []
-        self.away = {}
+        self.exceptions = {}
         self.partition_count = settings["offsets.topic.num.partitions"]
         self.deferred = deferred
         self.member_ids = member_ids
@@ -103,10 +103,8 @@ cdef class Machine:
     def now_ms(self):
         return self.wheel.clock_ms
 
-    @property
-    def partitions_away(self):
-        return {number: "loading" if state == LOADING else "resigned"
-                for number, state in self.away.items()}
+    def availability_of(self, int32_t partition):
+        return ("owned", "resigned", "loading")[self.state_of(partition)]
 
     @property
     def open_transactions(self):
@@ -190,12 +188,19 @@ cdef class Machine:
     cdef int status(self, str group_id, bint empty_is_valid) except -2:
         if group_id is None or (not empty_is_valid and not group_id):
             return INVALID_GROUP_ID
-        if not self.away:
-            return NONE
-        state = self.away.get(partition_of(group_id, self.partition_count))
-        if state is None:
+        cdef int state = self.availability
+        if self.exceptions:
+            state = self.state_of(partition_of(group_id, self.partition_count))
+        if state == OWNED:
             return NONE
         return COORDINATOR_LOAD_IN_PROGRESS if state == LOADING else NOT_COORDINATOR
+
+    cdef int state_of(self, partition) except -1:
+        return self.exceptions.get(partition, self.availability)
+
+    cdef bint is_loading(self) except -1:
+        """Whether any partition is."""
+        return self.availability == LOADING or LOADING in self.exceptions.values()
 
     cdef GroupMetadata create_group(self, str group_id):
         cdef GroupMetadata group = GroupMetadata(group_id, self.wheel.clock_ms)

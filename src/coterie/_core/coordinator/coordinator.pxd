@@ -41,6 +41,7 @@ cdef class Coordinator(Offsets):
     cdef int refuse_garbage(self, error) except -1
     cdef int fire(self, int kind, object owner) except -1
     cdef int elect_anew(self, int op, int32_t partition) except -1
-    cdef int resign(self, chosen) except -1
+    cdef int change(self, int32_t partition, int before, int after) except -1
+    cdef int resign(self, int32_t partition) except -1
     cdef Effects play_all(self, Trace trace)
-    cdef int load_log(self, list chosen) except -1
+    cdef int load_log(self, int32_t partition) except -1

@@ -12,7 +12,7 @@ from libc.stdlib cimport free, realloc
 from coterie._core.checks cimport begin_change, end_use
 from coterie._core.coordinator.base cimport (
     ASSIGNMENT, BY_SIZE, CLEANUP_TIMER, JOIN_TIMER, LOADING, PENDING_TIMER, PLAIN_COMMIT,
-    RESIGNED, SESSION_TIMER, STATIC_RETURN, SYNC_TIMER, TXN_COMMIT, UNKNOWN_SERVER_ERROR, AppendOp,
+    OWNED, RESIGNED, SESSION_TIMER, STATIC_RETURN, SYNC_TIMER, TXN_COMMIT, UNKNOWN_SERVER_ERROR, AppendOp,
     partition_of)
 from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.effects cimport (
@@ -26,7 +26,7 @@ from coterie._core.coordinator.group cimport (
 from collections.abc import MutableSequence
 
 from coterie._core.coordinator.group import Garbage, Thrown
-from coterie._core.coordinator.load import load, rows_of_partitions
+from coterie._core.coordinator.load import Wanted, load, rows_of_partitions
 from coterie.errors import ArgumentError, CorruptData, CoterieError, TraceError, shown
 
 cdef extern from "Python.h":
@@ -183,53 +183,66 @@ cdef class Coordinator(Offsets):
 
     cdef int elect_anew(self, int op, int32_t partition) except -1:
         """Resign, begin a load, finish it: of one partition of the offsets topic; -1: of all."""
-        cdef object chosen = range(self.partition_count) if partition < 0 else (partition,)
         if partition >= self.partition_count:
             raise ArgumentError(f"partition must be from 0 to {self.partition_count - 1}, "
                                 f"not {partition}")
         if op == FAILOVER or op == RESIGN:
-            self.resign(chosen)
+            self.resign(partition)
         if op == FAILOVER or op == BEGIN_LOAD:
-            for number in chosen:
-                if self.away.get(number) == RESIGNED:
-                    self.away[number] = LOADING    # while owned or loading it is ignored
+            self.change(partition, RESIGNED, LOADING)      # else an election is ignored
         if op == FAILOVER or op == FINISH_LOAD:
-            loading = [number for number in chosen if self.away.get(number) == LOADING]
-            if not loading:
+            if not (self.is_loading() if partition < 0 else self.state_of(partition) == LOADING):
                 raise CoterieError("no load is under way: finish_load comes after begin_load, "
                                    "which is ignored unless resign came first")
-            self.load_log(loading)
+            self.load_log(partition)
         return 0
 
-    cdef int resign(self, chosen) except -1:
-        cdef bint all_of_them = len(chosen) == self.partition_count
+    cdef int change(self, int32_t partition, int before, int after) except -1:
+        """Let a partition, or all of them, go from one availability to another."""
+        if partition >= 0:
+            if self.state_of(partition) == before:
+                self.exceptions[partition] = after
+        else:
+            if self.availability == before:
+                self.availability = after
+            for number, state in self.exceptions.items():
+                if state == before:
+                    self.exceptions[number] = after
+        self.exceptions = {number: state for number, state in self.exceptions.items()
+                           if state != self.availability}
+        return 0
+
+    cdef int resign(self, int32_t partition) except -1:
+        cdef int32_t count = self.partition_count
         for group_id in sorted(self.groups):
-            if all_of_them or partition_of(group_id, self.partition_count) in chosen:
+            if partition < 0 or partition_of(group_id, count) == partition:
                 self.unload(self.groups[group_id])
-                for groups in self.open_groups.values():
-                    groups.pop(group_id, None)
-        self.open_groups = {producer: groups for producer, groups in self.open_groups.items()
-                            if groups}
-        for number in chosen:
-            self.away[number] = RESIGNED
+        self.open_groups = {} if partition < 0 else {
+            producer: left for producer, groups in self.open_groups.items()
+            if (left := {group_id: None for group_id in groups
+                         if partition_of(group_id, count) != partition})}
+        self.change(partition, OWNED, RESIGNED)
+        self.change(partition, LOADING, RESIGNED)
         return 0
 
-    cdef int load_log(self, list chosen) except -1:
+    cdef int load_log(self, int32_t partition) except -1:
         """Read the log; the partitions are owned afterwards, even if the load failed."""
         cdef GroupMetadata group
         cdef MemberMetadata member
-        cdef bint all_of_them = len(chosen) == self.partition_count
-        rows = self.sink.read()
-        if not all_of_them:
-            rows = rows_of_partitions(rows, frozenset(chosen), self.partition_count)
+        cdef int32_t count = self.partition_count
+        rows, wanted = self.sink.read(), None
+        if partition >= 0 or self.exceptions:
+            wanted = Wanted(count, partition, self.availability == LOADING, dict(self.exceptions))
+            rows = rows_of_partitions(rows, wanted)
         self.load_error = None
         loaded = {}
         try:
             loaded = load(rows, self.wheel.clock_ms)
         except CorruptData as error:
             self.load_error = str(error)
-        for number in chosen:
-            self.away.pop(number, None)
+        self.change(partition, LOADING, OWNED)
+        if wanted is not None:
+            loaded = {group_id: group for group_id, group in loaded.items() if wanted(group_id)}
         for group_id, value in loaded.items():
             group = <GroupMetadata?>value
             group.slot = self.new_slot(group)
@@ -314,7 +327,7 @@ cdef class Coordinator(Offsets):
         try:
             for batch in batches:
                 self.sink.append(batch[5], batch[1], batch[2], batch[3], batch[4], batch[0])
-            self.load_log(list(range(self.partition_count)))
+            self.load_log(-1)
         finally:
             end_use(&self.users)
 

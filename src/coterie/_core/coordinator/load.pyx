@@ -4,9 +4,10 @@ The records go through the fold that replays logs too, as Kafka's loader takes t
 last state becomes groups. One bad record stops the load, and nothing of the partition is there.
 Source: GroupMetadataManager.scala (doLoadGroupsAndOffsets); rules: offsets.md, section 9.
 """
+cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from coterie._core.coordinator.base cimport partition_of
+from coterie._core.coordinator.base cimport LOADING, partition_of
 from coterie._core.coordinator.group cimport EMPTY, STABLE, GroupMetadata, MemberMetadata
 from coterie._core.structures.offsets cimport make_offset
 from coterie._core.codec.schema cimport group_fields
@@ -67,23 +68,54 @@ def load(log, int64_t now_ms):
     return _assemble(fold, now_ms)
 
 
-def rows_of_partitions(rows, wanted, int32_t count):
-    """The batches of some partitions of the offsets topic, by the group of their first record.
+@cython.final
+cdef class Wanted:
+    """Which groups a load is about: those of one partition, or of all that are loading."""
 
-    Markers are of any partition, and so is a batch whose first key names no group: Kafka's loader
-    meets it in whichever it lies.
+    cdef int32_t count
+    cdef int32_t partition             # -1: all that are loading
+    cdef bint others                   # whether those not in `exceptions` are loading
+    cdef dict exceptions
+
+    def __cinit__(self, int32_t count, int32_t partition, bint others, dict exceptions not None):
+        if count < 1:
+            raise ValueError("a topic has at least one partition")
+        self.count = count
+        self.partition = partition
+        self.others = others
+        self.exceptions = exceptions
+
+    def __call__(self, str group_id not None):
+        cdef int32_t number = partition_of(group_id, self.count)
+        if self.partition >= 0:
+            return number == self.partition
+        state = self.exceptions.get(number)
+        return self.others if state is None else state == LOADING
+
+
+def rows_of_partitions(rows, wanted not None):
+    """The batches that a load is about: those with a record of a group that is wanted.
+
+    Markers are of any partition, and so is a record whose key names no group: Kafka's loader meets
+    it in whichever it lies.
     """
     for row in rows:
-        group_id = None if row[4] else group_id_of(row[5])
-        if group_id is None or partition_of(group_id, count) in wanted:
+        if row[4]:
             yield row
+            continue
+        for key, _ in row[5]:
+            group_id = group_id_of(key)
+            if group_id is None or wanted(group_id):
+                yield row
+                break
 
 
-cdef str group_id_of(records):
-    """The group that the first record's key names, where it names one."""
-    cdef bytes key = (records[0][0] if records else None) or b""
-    cdef int size = int.from_bytes(key[2:4], "big", signed=True) if len(key) >= 4 else -1
-    return decode_utf8(key[4:4 + size]) if 0 <= size <= len(key) - 4 else None
+cdef str group_id_of(bytes key):
+    """The group that a key names, where it names one."""
+    cdef int size = -1
+    if key is not None and len(key) >= 4:
+        size = int.from_bytes(key[2:4], "big", signed=True)
+    return decode_utf8(key[4:4 + size]) if 0 <= size <= len(key or b"") - 4 else None
 
 
 cdef GroupMetadata group_of(dict groups, str group_id, int64_t now_ms):

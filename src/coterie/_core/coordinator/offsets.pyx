@@ -10,7 +10,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 
 from coterie._core.coordinator.base cimport (
     BY_CLEANUP, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, GROUP_ID_NOT_FOUND,
-    GROUP_SUBSCRIBED_TO_TOPIC, ILLEGAL_GENERATION, LOADING, LONGEST, NONE, NON_EMPTY_GROUP,
+    GROUP_SUBSCRIBED_TO_TOPIC, ILLEGAL_GENERATION, LONGEST, NONE, NON_EMPTY_GROUP,
     OFFSET_METADATA_TOO_LARGE, PLAIN_COMMIT, REBALANCE_IN_PROGRESS, TOMBSTONES, TXN_COMMIT,
     UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR, UNSTABLE_OFFSET_COMMIT, AppendOp, commit_error,
     make_append, utf8_length)
@@ -18,6 +18,7 @@ from coterie._core.coordinator.members cimport Members
 from coterie._core.coordinator.effects cimport (
     DELETE_GROUPS, DESCRIBE_GROUP, LIST_GROUPS, OFFSET_DELETE, OFFSET_FETCH, TXN_OFFSET_COMMIT)
 from coterie._core.coordinator.group_records cimport group_key, offset_key, offset_value
+from coterie._core.coordinator.sink cimport FAILED
 from coterie._core.coordinator.group cimport (
     COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, STATE_NAMES, GroupMetadata, MemberMetadata,
     Request)
@@ -154,7 +155,8 @@ cdef class Offsets(Members):
     cdef int end_txn(self, int64_t producer_id, bint committed) except -1:
         cdef GroupMetadata group
         cdef dict belonging
-        self.sink.append((MARKERS[committed],), producer_id, 0, True, True, -1)
+        if self.sink.append((MARKERS[committed],), producer_id, 0, True, True, -1) == FAILED:
+            return 0                       # the groups hear of a marker that was written
         belonging = <dict>self.open_groups.get(producer_id)
         for group_id in sorted(belonging or ()):
             group = <GroupMetadata>self.groups.get(group_id)
@@ -293,4 +295,4 @@ cdef class Offsets(Members):
                 found.append(GroupOverview(group_id, group.protocol_type or "",
                                            STATE_NAMES[group.state]))
         return self.respond(id, LIST_GROUPS, COORDINATOR_LOAD_IN_PROGRESS
-                            if LOADING in self.away.values() else NONE, tuple(found))
+                            if self.is_loading() else NONE, tuple(found))

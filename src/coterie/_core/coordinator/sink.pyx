@@ -89,8 +89,8 @@ cdef class CallerLog(Sink):
                                     f"comes back later, not {shown(given)}")
             position = given
             return position
-        except Exception as error:
-            if self.failure is None:
+        except BaseException as error:     # Ctrl-C, too: the append has failed, all else is whole
+            if self.failure is None or not isinstance(error, Exception):
                 self.failure = error
             return FAILED
 
