@@ -103,9 +103,6 @@ cdef class Machine:
     def now_ms(self):
         return self.wheel.clock_ms
 
-    def availability_of(self, int32_t partition):
-        return ("owned", "resigned", "loading")[self.state_of(partition)]
-
     @property
     def open_transactions(self):
         return {producer: list(groups) for producer, groups in self.open_groups.items()}

@@ -11,8 +11,8 @@ from libc.stdlib cimport free, realloc
 
 from coterie._core.checks cimport begin_change, end_use
 from coterie._core.coordinator.base cimport (
-    ASSIGNMENT, BY_SIZE, CLEANUP_TIMER, JOIN_TIMER, LOADING, PENDING_TIMER, PLAIN_COMMIT,
-    OWNED, RESIGNED, SESSION_TIMER, STATIC_RETURN, SYNC_TIMER, TXN_COMMIT, UNKNOWN_SERVER_ERROR, AppendOp,
+    ASSIGNMENT, BY_SIZE, CLEANUP_TIMER, JOIN_TIMER, LOADING, OWNED, PENDING_TIMER, PLAIN_COMMIT,
+    RESIGNED, SESSION_TIMER, STATIC_RETURN, SYNC_TIMER, TXN_COMMIT, UNKNOWN_SERVER_ERROR, AppendOp,
     partition_of)
 from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.effects cimport (
@@ -304,6 +304,9 @@ cdef class Coordinator(Offsets):
             self.advance_to(now_ms, True)
         finally:
             end_use(&self.users)
+
+    def availability_of(self, int32_t partition):
+        return ("owned", "resigned", "loading")[self.state_of(partition)]
 
     def next_deadline_ms(self):
         return self.wheel.next_deadline_ms()
