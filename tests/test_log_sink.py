@@ -30,7 +30,7 @@ class Log:
         assert batch.base_offset == -1
         if self.answers:
             answer = self.answers.pop(0)
-            if isinstance(answer, Exception):
+            if isinstance(answer, BaseException):
                 raise answer
             return answer
         if self.later and not batch.control:
