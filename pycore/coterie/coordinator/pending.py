@@ -8,7 +8,7 @@ from typing import Any, Generic, SupportsIndex, TypeVar
 
 from coterie._core.coordinator.base import AppendOp
 from coterie._core.coordinator.effects import Effects
-from coterie.arguments import called, function, whole
+from coterie.arguments import called, function, within
 from coterie.coordinator.requests import error_code
 from coterie.errors import ArgumentError, NotAnswered, shown
 from coterie.events import Response, Unanswered
@@ -120,10 +120,8 @@ class PendingAppend:
 
         Once each, in any order. The checks at completion run now; so do the Append events.
         """
-        if base_offset is not None and not 0 <= whole(base_offset, "base_offset") < 2**62:
-            raise ArgumentError(
-                f"base_offset must be from 0 to {2**62 - 1}, not {shown(base_offset)}"
-            )
+        if base_offset is not None:
+            within(base_offset, "base_offset", 0, 2**62 - 1)
         self._come_back(self, error_code(error), base_offset)
 
     def __repr__(self) -> str:
