@@ -6,7 +6,7 @@ import coterie
 import coterie.testing
 from coterie import GroupCoordinator, ScanOptions, messages
 from coterie._core.codec.compress import compress
-from coterie._core.coordinator.base import AppendOp
+from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.load import Wanted
 from coterie._core.fold.fold import PartitionFold

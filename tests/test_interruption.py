@@ -16,7 +16,7 @@ import pytest
 
 from commandline import COTERIE, folder_of
 from coterie import GroupCoordinator, OffsetAndMetadata, load_trace
-from coterie._core.coordinator.coordinator import Trace
+from coterie._core.coordinator.trace import Trace
 from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.requests import NUMBER
 from test_coordinator import join, stable

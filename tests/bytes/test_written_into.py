@@ -17,7 +17,7 @@ from coterie import (
     messages,
 )
 from coterie._core.codec import fields, schema
-from coterie._core.coordinator.base import AppendOp
+from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.fold import intake, partial
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.producers import Producer

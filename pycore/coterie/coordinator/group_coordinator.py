@@ -12,7 +12,8 @@ from functools import partial
 from inspect import signature
 from typing import Any, TypeVar
 
-from coterie._core.coordinator.coordinator import Coordinator, Trace
+from coterie._core.coordinator.coordinator import Coordinator
+from coterie._core.coordinator.trace import Trace
 from coterie.arguments import called, function, milliseconds, sequence, span, text, within
 from coterie.coordinator.batches import batch_row
 from coterie.coordinator.clock import SharedClock

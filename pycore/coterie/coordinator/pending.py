@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, SupportsIndex, TypeVar
 
-from coterie._core.coordinator.base import AppendOp
+from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.coordinator.effects import Effects
 from coterie.arguments import called, function, within
 from coterie.coordinator.requests import error_code
@@ -70,8 +70,6 @@ class PendingAppend:
     """An append that has not come back (only with ``appends="deferred"``)."""
 
     __slots__ = ("_come_back", "_op", "_taken")
-    _KINDS = ("assignment", "static_return", "empty_generation", "offset_commit",
-              "txn_offset_commit", "tombstones")  # fmt: skip
 
     def __init__(self, come_back: ComeBack, op: AppendOp) -> None:
         if not isinstance(op, AppendOp):
@@ -107,7 +105,7 @@ class PendingAppend:
     @property
     def kind(self) -> str:
         """What was written: assignment, static_return, empty_generation, offset_commit, ..."""
-        return self._KINDS[self._op.kind]
+        return self._op.kind
 
     @property
     def done(self) -> bool:

@@ -21,7 +21,7 @@ from coterie.values import Error
 from coterie.wholefile import written_beside
 
 if TYPE_CHECKING:
-    from coterie._core.coordinator.coordinator import Trace
+    from coterie._core.coordinator.trace import Trace
 
 __all__ = ["Recording"]
 

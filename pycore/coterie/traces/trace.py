@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from coterie._core.coordinator.coordinator import Coordinator, Trace
+from coterie._core.coordinator.coordinator import Coordinator
+from coterie._core.coordinator.trace import Trace
 from coterie.arguments import walked
 from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.requests import NUMBER, REQUESTS, compile_request, has_sugar

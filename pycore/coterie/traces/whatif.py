@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coterie._core.coordinator.coordinator import Coordinator, Trace
+from coterie._core.coordinator.coordinator import Coordinator
+from coterie._core.coordinator.trace import Trace
 from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.requests import NUMBER

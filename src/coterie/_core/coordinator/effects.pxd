@@ -33,6 +33,31 @@ cdef enum Why:
     REPLACED = 0
     DROPPED = 1
 
+cdef enum State:                   # of a group; the order of STATE_NAMES in effects.pyx
+    EMPTY = 0
+    PREPARING_REBALANCE = 1
+    COMPLETING_REBALANCE = 2
+    STABLE = 3
+    DEAD = 4
+    MAX_STATES = 5
+
+cdef tuple STATE_NAMES
+
+cdef enum CauseCode:               # as events.Cause
+    BY_JOIN = 0
+    BY_METADATA = 1
+    BY_LEADER_REJOIN = 2
+    BY_LEAVE = 3
+    BY_SESSION_TIMEOUT = 4
+    BY_REBALANCE_TIMEOUT = 5
+    BY_SYNC_TIMEOUT = 6
+    BY_STATIC_RETURN = 7
+    BY_APPEND_FAILED = 8
+    BY_SIZE = 9
+    BY_FAILOVER = 10
+    BY_COMPLETED = 11
+    BY_CLEANUP = 12
+
 cdef struct Effect:                # 32 bytes
     int64_t at_ms
     int64_t id                     # of the request; of a transition the generation

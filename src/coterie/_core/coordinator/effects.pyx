@@ -7,8 +7,6 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
 
-from coterie._core.coordinator.group cimport STATE_NAMES
-
 from base64 import b64encode
 
 import coterie.events as events
@@ -19,6 +17,7 @@ OPS = ("advance", "join_group", "sync_group", "heartbeat", "leave_group", "offse
        "list_groups", "delete_groups", "delete_partitions", "cleanup", "failover",
        "fail_append", "resign", "begin_load", "finish_load")
 WHY = ("replaced", "dropped")
+STATE_NAMES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
 cdef dict ERRORS = {int(error): error for error in values.Error}
 cdef tuple CAUSES = tuple(events.Cause)

@@ -1,32 +1,15 @@
 """Group and member metadata: the C face for the coordinator."""
 from libc.stdint cimport int32_t, int64_t
 
+from coterie._core.coordinator.runtime cimport Request
 from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.codec.subscription cimport Readable
 from coterie._core.structures.votes cimport ProtocolCounts
-
-cdef enum State:
-    EMPTY = 0
-    PREPARING_REBALANCE = 1
-    COMPLETING_REBALANCE = 2
-    STABLE = 3
-    DEAD = 4
 
 cdef enum JoinKind:
     NO_JOIN = 0
     PLAIN_JOIN = 1
     INITIAL_JOIN = 2
-
-cdef enum:
-    NO_TIMER = -1
-    MAX_STATES = 5
-
-cdef tuple STATE_NAMES
-
-cdef class Request:
-    cdef readonly int64_t id
-    cdef readonly int op
-    cdef bint answered
 
 cdef class PendingId:
     cdef GroupMetadata group
@@ -95,3 +78,5 @@ cdef class GroupMetadata:
     cdef int next_generation(self, int64_t now_ms) except -1
     cdef Readable subscribe(self) except *
     cdef tuple member_list(self)
+
+cdef int check_member(GroupMetadata group, str member_id, str instance) except? -7

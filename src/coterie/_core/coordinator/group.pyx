@@ -9,23 +9,18 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from coterie._core.checks cimport (
     bytes_of, int32_of, int64_of, pairs_of, text_of, text_or_none, texts_of)
+from coterie._core.coordinator.codes cimport FENCED_INSTANCE_ID, NONE, UNKNOWN_MEMBER_ID
+from coterie._core.coordinator.effects cimport (
+    COMPLETING_REBALANCE, DEAD, EMPTY, MAX_STATES, PREPARING_REBALANCE, STABLE, STATE_NAMES)
+from coterie._core.coordinator.runtime cimport NO_TIMER, Request
 from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.codec.subscription cimport READ, UNREADABLE, Readable, read_topics
 from coterie._core.structures.votes cimport ProtocolCounts, most_voted
 
+from coterie._core.coordinator.runtime import Garbage, Thrown
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.values import GroupOverview, GroupSummary, MemberSummary
 
-
-class Thrown(CoterieError):
-    """Kafka's code throws here. What was done before stays done, as there."""
-
-
-class Garbage(Thrown):
-    """It throws at a member's metadata, which cannot be read: no sound trace has such."""
-
-
-STATE_NAMES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
 # Which states may come before each: bit n stands for state n.
 cdef int[MAX_STATES] PREVIOUS = [
@@ -35,15 +30,6 @@ cdef int[MAX_STATES] PREVIOUS = [
     1 << COMPLETING_REBALANCE,
     (1 << MAX_STATES) - 1,
 ]
-
-
-@cython.final
-cdef class Request:
-    """A request that may have to wait: answered at most once."""
-
-    def __cinit__(self, int64_t id, int op):
-        self.id = id
-        self.op = op
 
 
 @cython.final
@@ -440,6 +426,17 @@ cdef class GroupMetadata:
     def __repr__(self):
         return (f"GroupMetadata({self.group_id!r}, {STATE_NAMES[self.state]}, generation "
                 f"{self.generation_id}, {len(self.members)} members)")
+
+
+cdef int check_member(GroupMetadata group, str member_id, str instance) except? -7:
+    """The error of a request by this member, or NONE; a static one's id must be the present."""
+    if instance is not None:
+        mapped = group.static_members.get(instance)
+        if mapped is None:
+            return UNKNOWN_MEMBER_ID
+        if mapped != member_id:
+            return FENCED_INSTANCE_ID
+    return NONE if member_id in group.members else UNKNOWN_MEMBER_ID
 
 
 cdef MemberMetadata a_member(object value):

@@ -12,10 +12,7 @@ from libc.string cimport memcpy
 from coterie._core.coordinator.group cimport GroupMetadata, MemberMetadata
 from coterie._core.structures.offsets cimport NO_TIME, Offset
 
-from coterie._core.coordinator.group import Thrown
-
-cdef enum:
-    LONGEST = 0x7FFF               # bytes of a string: its length is an int16
+from coterie._core.coordinator.runtime import Thrown
 
 cdef struct Buffer:
     uint8_t* data
@@ -147,3 +144,13 @@ cdef bytes group_value(GroupMetadata group, dict assignments):
         return finish(&out)
     finally:
         free(out.data)
+
+
+cdef Py_ssize_t utf8_length(str text) except -2:
+    """How many bytes it takes; -1: it has none, for a surrogate stands alone in it."""
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        return -1

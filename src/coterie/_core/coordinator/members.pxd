@@ -1,12 +1,41 @@
 """Join, sync, heartbeat, leave: the C face."""
 from libc.stdint cimport int32_t, int64_t
 
-from coterie._core.coordinator.base cimport AppendOp
-from coterie._core.coordinator.rebalance cimport Rebalancer
-from coterie._core.coordinator.group cimport GroupMetadata, MemberMetadata, Request
+from coterie._core.coordinator.group cimport GroupMetadata, MemberMetadata
+from coterie._core.coordinator.rebalance cimport Rebalances
+from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime
 
-cdef class Members(Rebalancer):
-    cdef int check_member(self, GroupMetadata group, str member_id, str instance) except? -7
+cdef class Members
+
+cdef class AssignmentAppend(AppendOp):         # of a leader's sync
+    cdef Members members
+    cdef GroupMetadata group
+    cdef int32_t generation_id
+    cdef MemberMetadata leader
+    cdef dict assignments
+
+cdef class StaticReturn(AppendOp):             # of a static member that came back
+    cdef Members members
+    cdef GroupMetadata group
+    cdef MemberMetadata member
+    cdef Request request
+    cdef str old_id
+    cdef str old_leader
+    cdef int32_t old_rebalance_ms
+    cdef int32_t old_session_ms
+    cdef bint skip_assignment
+
+cdef class Members:
+    cdef Runtime runtime
+    cdef Rebalances rebalances
+    cdef int64_t min_session_ms
+    cdef int64_t max_session_ms
+    cdef readonly int64_t max_size
+    cdef object member_ids                     # callable, or None for PREFIX-N
+    cdef int64_t ids_given
+
+    cdef str new_member_id(self, GroupMetadata group, str prefix)
+    cdef str asked_id(self, GroupMetadata group, str prefix)
     cdef int accepts(self, GroupMetadata group, str member_id) except -1
     cdef int join(self, Request request, str group_id, str member_id, str instance,
                   tuple details) except -1
@@ -27,12 +56,12 @@ cdef class Members(Rebalancer):
                            tuple details) except -1
     cdef int replace_static(self, GroupMetadata group, MemberMetadata member,
                             str new_id) except -1
-    cdef int static_returned(self, AppendOp op, int error) except -1
+    cdef int static_returned(self, StaticReturn op, int error) except -1
     cdef int sync(self, Request request, str group_id, int32_t generation_id, str member_id,
                   str instance, str protocol_type, str protocol_name, dict assignments) except -1
     cdef int park_sync(self, Request request, GroupMetadata group, MemberMetadata member,
                        dict assignments) except -1
-    cdef int assigned(self, AppendOp op, int error) except -1
+    cdef int assigned(self, AssignmentAppend op, int error) except -1
     cdef int heartbeat(self, int64_t id, str group_id, int32_t generation_id, str member_id,
                        str instance) except -1
     cdef int leave(self, int64_t id, str group_id, tuple leaving) except -1

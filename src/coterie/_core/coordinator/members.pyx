@@ -5,36 +5,60 @@ client host, needs a known id, can skip the assignment). Nothing here costs O(me
 from answers that name all members and the starting of a rebalance.
 Source: GroupCoordinator.scala; rules: coordinator.md, sections 8 to 12, row by row.
 """
+cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from coterie._core.coordinator.base cimport (
-    ASSIGNMENT, BY_APPEND_FAILED, BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_LEAVE, BY_METADATA,
-    BY_STATIC_RETURN, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-    FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
-    INVALID_SESSION_TIMEOUT, MEMBER_ID_REQUIRED, NONE, PENDING_TIMER, REBALANCE_IN_PROGRESS,
-    STATIC_RETURN, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR, AppendOp, group_error, make_append)
-from coterie._core.coordinator.rebalance cimport Rebalancer, join_result
-from coterie._core.coordinator.effects cimport HEARTBEAT, LEAVE_GROUP, REPLACED
-from coterie._core.coordinator.group_records cimport group_key, group_value
+from coterie._core.checks cimport text_of
+from coterie._core.coordinator.codes cimport (
+    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID,
+    GROUP_MAX_SIZE_REACHED, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
+    INVALID_SESSION_TIMEOUT, MEMBER_ID_REQUIRED, NONE, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID,
+    UNKNOWN_SERVER_ERROR, group_error)
+from coterie._core.coordinator.effects cimport (
+    BY_APPEND_FAILED, BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_LEAVE, BY_METADATA,
+    BY_STATIC_RETURN, COMPLETING_REBALANCE, DEAD, EMPTY, HEARTBEAT, LEAVE_GROUP,
+    PREPARING_REBALANCE, REPLACED, STABLE)
 from coterie._core.coordinator.group cimport (
-    COMPLETING_REBALANCE, DEAD, EMPTY, NO_TIMER, PREPARING_REBALANCE, STABLE, GroupMetadata,
-    MemberMetadata, PendingId, Request)
+    GroupMetadata, MemberMetadata, PendingId, check_member)
+from coterie._core.coordinator.group_records cimport LONGEST, group_key, group_value, utf8_length
+from coterie._core.coordinator.rebalance cimport Rebalances, join_result
+from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime, describe
+
+from coterie.errors import ArgumentError, CoterieError, shown
 
 cdef enum:
     NEW_MEMBER_JOIN_TIMEOUT_MS = 300000
+    UUID_TAIL = 37                 # what Kafka adds to the prefix of a member id
 
 
-cdef class Members(Rebalancer):
-    """See ``coordinator.pyi``."""
+@cython.final
+cdef class AssignmentAppend(AppendOp):
+    """A leader's assignments; every parked sync waits for it."""
 
-    cdef int check_member(self, GroupMetadata group, str member_id, str instance) except? -7:
-        if instance is not None:
-            mapped = group.static_members.get(instance)
-            if mapped is None:
-                return UNKNOWN_MEMBER_ID
-            if mapped != member_id:
-                return FENCED_INSTANCE_ID
-        return NONE if member_id in group.members else UNKNOWN_MEMBER_ID
+    cdef int came_back(self, int error, int64_t position) except -1:
+        return self.members.assigned(self, error)
+
+
+@cython.final
+cdef class StaticReturn(AppendOp):
+    """A static member's new id; its join waits for it."""
+
+    cdef int came_back(self, int error, int64_t position) except -1:
+        return self.members.static_returned(self, error)
+
+
+@cython.final
+cdef class Members:
+    """What the members of the classic protocol's groups ask for."""
+
+    def __cinit__(self, Runtime runtime not None, Rebalances rebalances not None, settings,
+                  member_ids):
+        self.runtime = runtime
+        self.rebalances = rebalances
+        self.min_session_ms = settings["group.min.session.timeout.ms"]
+        self.max_session_ms = settings["group.max.session.timeout.ms"]
+        self.max_size = settings["group.max.size"]
+        self.member_ids = member_ids
 
     cdef int accepts(self, GroupMetadata group, str member_id) except -1:
         cdef MemberMetadata member
@@ -48,21 +72,22 @@ cdef class Members(Rebalancer):
 
     cdef int join(self, Request request, str group_id, str member_id, str instance,
                   tuple details) except -1:
-        cdef int error = self.status(group_id, False)
+        cdef int error = self.runtime.partitions.refusal(group_id, False)
         cdef int64_t session_ms = details[2]
         cdef GroupMetadata group, created = None
         if error == NONE and not self.min_session_ms <= session_ms <= self.max_session_ms:
             error = INVALID_SESSION_TIMEOUT
         if error != NONE:
-            return self.answer(request, error, member_id)
-        group = <GroupMetadata>self.groups.get(group_id)
+            return self.runtime.answer(request, error, member_id)
+        group = <GroupMetadata>self.runtime.groups.get(group_id)
         if group is None:
             if member_id:
-                return self.answer(request, UNKNOWN_MEMBER_ID, member_id)
-            group = created = self.create_group(group_id)    # it stays, whatever is answered
+                return self.runtime.answer(request, UNKNOWN_MEMBER_ID, member_id)
+            # It stays, whatever is answered.
+            group = created = self.rebalances.create_group(group_id)
         if not self.accepts(group, member_id):
-            self.take_out(group, member_id)
-            self.answer(request, GROUP_MAX_SIZE_REACHED, "")
+            self.rebalances.take_out(group, member_id)
+            self.runtime.answer(request, GROUP_MAX_SIZE_REACHED, "")
         elif member_id:
             self.join_known(request, group, member_id, instance, details)
         else:
@@ -70,18 +95,18 @@ cdef class Members(Rebalancer):
                 self.join_new(request, group, instance, details)
             except BaseException:            # no member id could be made: nothing has changed
                 if created is not None and not created.members:
-                    self.drop_group(created)
+                    self.rebalances.drop_group(created)
                 raise
         if group.state == PREPARING_REBALANCE:
-            self.try_join(group, BY_COMPLETED)
+            self.rebalances.try_join(group, BY_COMPLETED)
         return 0
 
     cdef int join_new(self, Request request, GroupMetadata group, str instance,
                       tuple details) except -1:
         if group.state == DEAD:
-            return self.answer(request, COORDINATOR_NOT_AVAILABLE, "")
+            return self.runtime.answer(request, COORDINATOR_NOT_AVAILABLE, "")
         if not group.supports(details[0], details[1]):
-            return self.answer(request, INCONSISTENT_GROUP_PROTOCOL, "")
+            return self.runtime.answer(request, INCONSISTENT_GROUP_PROTOCOL, "")
         if instance is not None:
             new_id = self.new_member_id(group, instance)
             if instance in group.static_members:
@@ -96,16 +121,16 @@ cdef class Members(Rebalancer):
                         tuple details) except -1:
         cdef int error
         if group.state == DEAD:
-            return self.answer(request, COORDINATOR_NOT_AVAILABLE, member_id)
+            return self.runtime.answer(request, COORDINATOR_NOT_AVAILABLE, member_id)
         if not group.supports(details[0], details[1]):
-            return self.answer(request, INCONSISTENT_GROUP_PROTOCOL, member_id)
+            return self.runtime.answer(request, INCONSISTENT_GROUP_PROTOCOL, member_id)
         if member_id in group.pending_members:
             if instance is not None:     # Kafka throws: only dynamic members are handed out ids
-                return self.answer(request, UNKNOWN_SERVER_ERROR, "")
+                return self.runtime.answer(request, UNKNOWN_SERVER_ERROR, "")
             return self.add_and_rebalance(request, group, member_id, None, details)
-        error = self.check_member(group, member_id, instance)
+        error = check_member(group, member_id, instance)
         if error != NONE:
-            return self.answer(request, error, member_id)
+            return self.runtime.answer(request, error, member_id)
         return self.rejoin(request, group, group.get(member_id), details)
 
     cdef int rejoin(self, Request request, GroupMetadata group, MemberMetadata member,
@@ -117,16 +142,16 @@ cdef class Members(Rebalancer):
             return self.park_join(group, member, request, details)
         same = member.protocols == <tuple?>details[1]
         if same and (group.state == COMPLETING_REBALANCE or not leads):
-            return self.answer(request, NONE, join_result(
+            return self.runtime.answer(request, NONE, join_result(
                 group, member.member_id, group.leader_id, False,
                 group.member_list() if leads else ()))
         self.park_join(group, member, request, details)
-        return self.prepare_rebalance(group, BY_LEADER_REJOIN if same else BY_METADATA,
+        return self.rebalances.prepare_rebalance(group, BY_LEADER_REJOIN if same else BY_METADATA,
                                       member.member_id)
 
     cdef int park_join(self, GroupMetadata group, MemberMetadata member, Request request,
                        tuple details) except -1:
-        self.abandon(member.awaiting_join, REPLACED)
+        self.runtime.abandon(member.awaiting_join, REPLACED)
         return group.change_member(member, details[1], details[3], details[2], request)
 
     cdef int add_and_rebalance(self, Request request, GroupMetadata group, str member_id,
@@ -135,30 +160,29 @@ cdef class Members(Rebalancer):
             member_id, instance, details[4], details[5], details[3], details[2], details[0],
             details[1])
         member.is_new = True
-        member.slot = self.new_slot(member)
+        member.slot = self.runtime.new_slot(member)
         if group.state == PREPARING_REBALANCE and group.generation_id == 0:
             group.new_member_added = True
         self.forget_pending(group, member_id)
         group.add_member(member, request)
-        self.touch(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self.rebalances.touch(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         if group.can_go_to(PREPARING_REBALANCE):
-            return self.prepare_rebalance(group, BY_JOIN, member_id)
+            return self.rebalances.prepare_rebalance(group, BY_JOIN, member_id)
         return 0
 
     cdef int hand_out_id(self, Request request, GroupMetadata group, str member_id,
                          int32_t session_ms) except -1:
         cdef PendingId pending = PendingId(group, member_id)
         group.pending_members[member_id] = pending
-        pending.slot = self.new_slot(pending)
-        pending.timer = self.arm(NO_TIMER, PENDING_TIMER, pending.slot, session_ms)
-        return self.answer(request, MEMBER_ID_REQUIRED, member_id)
+        self.rebalances.arm_pending(pending, session_ms)
+        return self.runtime.answer(request, MEMBER_ID_REQUIRED, member_id)
 
     cdef int forget_pending(self, GroupMetadata group, str member_id) except -1:
         """The id is a member's now: that completes the operation that waited for it."""
         cdef PendingId pending = <PendingId>group.pending_members.pop(member_id, None)
         if pending is not None:
-            self.disarm(&pending.timer)
-            self.free_slot(pending.slot)
+            self.runtime.disarm(&pending.timer)
+            self.runtime.free_slot(pending.slot)
         return 0
 
     cdef int replace_static(self, GroupMetadata group, MemberMetadata member,
@@ -169,39 +193,47 @@ cdef class Members(Rebalancer):
         if waiting is not None:
             member.awaiting_join = None
             group.num_members_awaiting_join -= 1
-            self.answer(waiting, FENCED_INSTANCE_ID, old_id)
+            self.runtime.answer(waiting, FENCED_INSTANCE_ID, old_id)
         waiting = member.awaiting_sync
         if waiting is not None:
             member.awaiting_sync = None
-            self.answer(waiting, FENCED_INSTANCE_ID, None)
+            self.runtime.answer(waiting, FENCED_INSTANCE_ID, None)
         return group.rename_member(member, new_id)
 
     cdef int static_return(self, Request request, GroupMetadata group, str instance, str new_id,
                            tuple details) except -1:
         cdef str old_id = group.static_members[instance]
         cdef MemberMetadata member = group.get(old_id)
-        cdef AppendOp op = make_append(STATIC_RETURN, group, None)
+        cdef StaticReturn op
+        cdef str old_leader = group.leader_id
+        cdef int32_t old_rebalance_ms = member.rebalance_timeout_ms
+        cdef int32_t old_session_ms = member.session_timeout_ms
         cdef str selected
-        op.old_leader = group.leader_id
         self.replace_static(group, member, new_id)
-        self.touch(group, member, member.session_timeout_ms)     # the old one, on purpose
-        op.old_id = old_id
-        op.old_rebalance_ms = member.rebalance_timeout_ms
-        op.old_session_ms = member.session_timeout_ms
+        # The old timeout, on purpose.
+        self.rebalances.touch(group, member, member.session_timeout_ms)
         self.park_join(group, member, request, details)
         if group.state == PREPARING_REBALANCE:
             return 0
         if group.state == STABLE:
             selected = group.vote()
             if selected == group.protocol_name:
-                op.request = request
+                op = StaticReturn.__new__(StaticReturn)
+                describe(op, "static_return", group.group_id,
+                         ((group_key(group.group_id), group_value(group, None)),))
+                op.members = self
+                op.group = group
                 op.member = member
+                op.request = request
+                op.old_id = old_id
+                op.old_leader = old_leader
+                op.old_rebalance_ms = old_rebalance_ms
+                op.old_session_ms = old_session_ms
                 op.skip_assignment = details[7]
-                op.records = ((group_key(group.group_id), group_value(group, None)),)
-                return self.append(op)
-        return self.prepare_rebalance(group, BY_STATIC_RETURN, new_id)
+                return self.runtime.append(op)
+        return self.rebalances.prepare_rebalance(group, BY_STATIC_RETURN, new_id)
 
-    cdef int static_returned(self, AppendOp op, int error) except -1:
+    cdef int static_returned(self, StaticReturn op, int error) except -1:
         """The append of a static return came back. Neither state nor generation is looked at."""
         cdef GroupMetadata group = op.group
         cdef MemberMetadata member = op.member
@@ -213,38 +245,38 @@ cdef class Members(Rebalancer):
             member.awaiting_join = None
             group.num_members_awaiting_join -= 1
             if op.skip_assignment:
-                return self.answer(join, NONE, join_result(
+                return self.runtime.answer(join, NONE, join_result(
                     group, member.member_id, group.leader_id, leads,
                     group.member_list() if leads else ()))
-            return self.answer(join, NONE, join_result(
+            return self.runtime.answer(join, NONE, join_result(
                 group, member.member_id, op.old_leader, False, ()))
         if group.get(member.member_id) is not member or op.old_id in group.members:
             return 0                   # internal error in Kafka: there is nothing to take back
         # Kafka reads the "old" protocols after they were replaced: the new ones stay.
         if join is not op.request:
-            self.abandon(join, REPLACED)
+            self.runtime.abandon(join, REPLACED)
         group.change_member(member, member.protocols, op.old_rebalance_ms, op.old_session_ms,
                             None)
         self.replace_static(group, member, op.old_id)
-        self.touch(group, member, member.session_timeout_ms)
-        return self.answer(op.request, group_error(error), join_result(
+        self.rebalances.touch(group, member, member.session_timeout_ms)
+        return self.runtime.answer(op.request, group_error(error), join_result(
             group, "", op.old_leader, False, ()))
 
     cdef int sync(self, Request request, str group_id, int32_t generation_id, str member_id,
                   str instance, str protocol_type, str protocol_name,
                   dict assignments) except -1:
-        cdef int error = self.status(group_id, False)
+        cdef int error = self.runtime.partitions.refusal(group_id, False)
         cdef GroupMetadata group
         cdef MemberMetadata member
         if error != NONE:
-            return self.answer(request, REBALANCE_IN_PROGRESS
+            return self.runtime.answer(request, REBALANCE_IN_PROGRESS
                                if error == COORDINATOR_LOAD_IN_PROGRESS else error, None)
-        group = <GroupMetadata>self.groups.get(group_id)
+        group = <GroupMetadata>self.runtime.groups.get(group_id)
         if group is None:
-            return self.answer(request, UNKNOWN_MEMBER_ID, None)
+            return self.runtime.answer(request, UNKNOWN_MEMBER_ID, None)
         if group.state == DEAD:
-            return self.answer(request, COORDINATOR_NOT_AVAILABLE, None)
-        error = self.check_member(group, member_id, instance)
+            return self.runtime.answer(request, COORDINATOR_NOT_AVAILABLE, None)
+        error = check_member(group, member_id, instance)
         if error == NONE and generation_id != group.generation_id:
             error = ILLEGAL_GENERATION
         if error == NONE and ((protocol_type is not None and protocol_type != group.protocol_type)
@@ -256,84 +288,89 @@ cdef class Members(Rebalancer):
         if error == NONE and group.state == PREPARING_REBALANCE:
             error = REBALANCE_IN_PROGRESS
         if error != NONE:
-            return self.answer(request, error, None)
+            return self.runtime.answer(request, error, None)
         member = group.get(member_id)
         if group.state == COMPLETING_REBALANCE:
             return self.park_sync(request, group, member, assignments)
-        self.synced(group, member_id)
-        self.answer(request, NONE, (group.protocol_type, group.protocol_name, member.assignment))
-        return self.touch(group, member, member.session_timeout_ms)
+        self.rebalances.synced(group, member_id)
+        self.runtime.answer(request, NONE, (group.protocol_type, group.protocol_name,
+                                            member.assignment))
+        return self.rebalances.touch(group, member, member.session_timeout_ms)
 
     cdef int park_sync(self, Request request, GroupMetadata group, MemberMetadata member,
                        dict assignments) except -1:
-        cdef AppendOp op
-        self.abandon(member.awaiting_sync, REPLACED)
+        cdef AssignmentAppend op
+        self.runtime.abandon(member.awaiting_sync, REPLACED)
         member.awaiting_sync = request
-        self.synced(group, member.member_id)
+        self.rebalances.synced(group, member.member_id)
         if group.leader_id != member.member_id:
             return 0
-        op = make_append(ASSIGNMENT, group, (
-            (group_key(group.group_id), group_value(group, assignments)),))
-        op.entries = assignments
+        op = AssignmentAppend.__new__(AssignmentAppend)
+        describe(op, "assignment", group.group_id,
+                 ((group_key(group.group_id), group_value(group, assignments)),))
+        op.members = self
+        op.group = group
         op.generation_id = group.generation_id
-        op.member = member
-        return self.append(op)
+        op.leader = member
+        op.assignments = assignments
+        return self.runtime.append(op)
 
-    cdef int assigned(self, AppendOp op, int error) except -1:
+    cdef int assigned(self, AssignmentAppend op, int error) except -1:
         """The append of a leader's assignments came back."""
         cdef GroupMetadata group = op.group
         cdef MemberMetadata member
         if group.state != COMPLETING_REBALANCE or group.generation_id != op.generation_id:
             return 0                   # the parked syncs were answered by what moved it on
         if error != NONE:
-            self.forget_assignments(group, group_error(error))
+            self.rebalances.forget_assignments(group, group_error(error))
             if group.can_go_to(PREPARING_REBALANCE):
-                self.prepare_rebalance(group, BY_APPEND_FAILED, op.member.member_id)
+                self.rebalances.prepare_rebalance(group, BY_APPEND_FAILED,
+                                                  op.leader.member_id)
             return 0
         for value in group.members.values():
             member = <MemberMetadata>value
-            member.assignment = op.entries.get(member.member_id, b"")
-        self.answer_syncs(group, NONE)
-        return self.transition(group, STABLE, BY_COMPLETED, None)
+            member.assignment = op.assignments.get(member.member_id, b"")
+        self.rebalances.answer_syncs(group, NONE)
+        return self.rebalances.transition(group, STABLE, BY_COMPLETED, None)
 
     cdef int heartbeat(self, int64_t id, str group_id, int32_t generation_id, str member_id,
                        str instance) except -1:
-        cdef int error = self.status(group_id, False)
+        cdef int error = self.runtime.partitions.refusal(group_id, False)
         cdef GroupMetadata group
         cdef MemberMetadata member
         if error != NONE:
-            return self.respond(id, HEARTBEAT, NONE if error == COORDINATOR_LOAD_IN_PROGRESS
+            return self.runtime.respond(id, HEARTBEAT, NONE if error == COORDINATOR_LOAD_IN_PROGRESS
                                 else error, None)
-        group = <GroupMetadata>self.groups.get(group_id)
+        group = <GroupMetadata>self.runtime.groups.get(group_id)
         if group is None:
-            return self.respond(id, HEARTBEAT, UNKNOWN_MEMBER_ID, None)
+            return self.runtime.respond(id, HEARTBEAT, UNKNOWN_MEMBER_ID, None)
         if group.state == DEAD:
-            return self.respond(id, HEARTBEAT, COORDINATOR_NOT_AVAILABLE, None)
+            return self.runtime.respond(id, HEARTBEAT, COORDINATOR_NOT_AVAILABLE, None)
         member = group.get(member_id)
         if member is None or instance is not None:
-            error = self.check_member(group, member_id, instance)
+            error = check_member(group, member_id, instance)
         if error == NONE and generation_id != group.generation_id:
             error = ILLEGAL_GENERATION
         if error == NONE:
-            self.touch(group, member, member.session_timeout_ms)
+            self.rebalances.touch(group, member, member.session_timeout_ms)
             if group.state == PREPARING_REBALANCE:
                 error = REBALANCE_IN_PROGRESS
-        return self.respond(id, HEARTBEAT, error, None)
+        return self.runtime.respond(id, HEARTBEAT, error, None)
 
     cdef int leave(self, int64_t id, str group_id, tuple leaving) except -1:
-        cdef int error = self.status(group_id, False)
+        cdef int error = self.runtime.partitions.refusal(group_id, False)
         cdef GroupMetadata group
         cdef list left = []
         if error != NONE:
-            return self.respond(id, LEAVE_GROUP, error, None)
-        group = <GroupMetadata>self.groups.get(group_id)
+            return self.runtime.respond(id, LEAVE_GROUP, error, None)
+        group = <GroupMetadata>self.runtime.groups.get(group_id)
         if group is not None and group.state == DEAD:
-            return self.respond(id, LEAVE_GROUP, COORDINATOR_NOT_AVAILABLE, None)
+            return self.runtime.respond(id, LEAVE_GROUP, COORDINATOR_NOT_AVAILABLE, None)
         for entry in leaving:
             member_id, instance = <tuple?>entry
             left.append((member_id, instance, UNKNOWN_MEMBER_ID if group is None
                          else self.leave_one(group, member_id, instance)))
-        return self.respond(id, LEAVE_GROUP, NONE, tuple(left))
+        return self.runtime.respond(id, LEAVE_GROUP, NONE, tuple(left))
 
     cdef int leave_one(self, GroupMetadata group, str member_id, str instance) except? -7:
         cdef int error
@@ -345,11 +382,44 @@ cdef class Members(Rebalancer):
             # Its timer runs on, and will only try the join again.
             del group.pending_members[member_id]
             if group.state == PREPARING_REBALANCE:
-                self.try_join(group, BY_COMPLETED)
+                self.rebalances.try_join(group, BY_COMPLETED)
             return NONE
         else:
-            error = self.check_member(group, member_id, instance)
+            error = check_member(group, member_id, instance)
             if error != NONE:
                 return error
-        self.remove_and_update(group, group.get(member_id), BY_LEAVE)
+        self.rebalances.remove_and_update(group, group.get(member_id), BY_LEAVE)
         return NONE
+
+    cdef str new_member_id(self, GroupMetadata group, str prefix):
+        """An id that the group does not know. What cannot be one is refused before any change."""
+        cdef str made
+        if self.member_ids is None:
+            if utf8_length(prefix) > LONGEST - UUID_TAIL:
+                raise ArgumentError(
+                    f"a member id made of {prefix[:40]!r}... is longer than the {LONGEST} bytes of "
+                    f"a record: give {LONGEST - UUID_TAIL} at most")
+            made = f"{prefix}-{self.ids_given + 1:08d}"
+        else:
+            made = self.asked_id(group, prefix)
+        self.ids_given += 1
+        return made
+
+    cdef str asked_id(self, GroupMetadata group, str prefix):
+        """What `member_ids` makes of a prefix."""
+        try:
+            given = self.member_ids(prefix)
+        except Exception as error:
+            raise CoterieError(f"member_ids({prefix!r:.60}) raised {error!r:.120}") from error
+        if not isinstance(given, str) or not given:
+            raise CoterieError(f"member_ids({prefix!r:.60}) must return a member id, not "
+                               f"{shown(given)}")
+        given = text_of(given, "a member id")      # of no subclass, which compares as it likes
+        if not 0 < utf8_length(given) <= LONGEST:
+            raise CoterieError(f"member_ids({prefix!r:.60}) must return at most {LONGEST} bytes "
+                               f"of UTF-8, not {given!r:.60}")
+        if (given in group.members or given in group.pending_members
+                or given in group.pending_sync):
+            raise CoterieError(f"member_ids({prefix!r:.60}) returned {given!r:.60}, which group "
+                               f"{group.group_id!r:.60} has already")
+        return given

@@ -1,11 +1,27 @@
-"""Commits, transactions, fetches, clean-up, administration: the C face."""
+"""Commits, transactions, fetches: the C face."""
 from libc.stdint cimport int16_t, int32_t, int64_t
 
-from coterie._core.coordinator.base cimport AppendOp
-from coterie._core.coordinator.members cimport Members
-from coterie._core.coordinator.group cimport GroupMetadata, Request
+from coterie._core.coordinator.group cimport GroupMetadata
+from coterie._core.coordinator.rebalance cimport Rebalances
+from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime
 
-cdef class Offsets(Members):
+cdef class Offsets
+
+cdef class CommitAppend(AppendOp):             # of offsets, plain or of a transaction
+    cdef Offsets offsets
+    cdef GroupMetadata group
+    cdef Request request
+    cdef dict entries                          # partition key -> Offset
+    cdef list answers                          # [(partition key, error)], in order
+
+cdef class Offsets:
+    cdef Runtime runtime
+    cdef Rebalances rebalances
+    cdef int64_t max_metadata
+    cdef dict open_groups                      # producer id -> {group id: None}
+
+    cdef int resigned(self, int32_t partition) except -1
+    cdef int loaded(self, GroupMetadata group) except -1
     cdef int commit(self, Request request, str group_id, int32_t generation_id, str member_id,
                     str instance, tuple wanted, int64_t producer_id, int16_t epoch) except -1
     cdef int check_metadata(self, dict wanted) except -1
@@ -13,14 +29,6 @@ cdef class Offsets(Members):
                           str instance, bint transactional) except? -7
     cdef int store(self, Request request, GroupMetadata group, dict wanted, int64_t producer_id,
                    int16_t epoch, bint transactional) except -1
-    cdef int committed(self, AppendOp op, int error, int64_t position) except -1
+    cdef int committed(self, CommitAppend op, int error, int64_t position) except -1
     cdef int end_txn(self, int64_t producer_id, bint committed) except -1
     cdef int fetch(self, int64_t id, str group_id, tuple keys, bint stable) except -1
-    cdef int delete_offsets(self, int64_t id, str group_id, tuple keys) except -1
-    cdef int delete_groups(self, int64_t id, tuple group_ids) except -1
-    cdef int delete_partitions(self, tuple keys) except -1
-    cdef int clean_up(self) except -1
-    cdef list expired_of(self, GroupMetadata group)
-    cdef int bury(self, GroupMetadata group, list removed) except -1
-    cdef int describe(self, int64_t id, str group_id) except -1
-    cdef int list_groups(self, int64_t id, tuple states) except -1

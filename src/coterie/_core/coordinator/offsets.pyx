@@ -1,31 +1,30 @@
-"""OffsetCommit, TxnOffsetCommit, markers, OffsetFetch, deletions, clean-up, describe and list.
+"""OffsetCommit, TxnOffsetCommit, markers of transactions, OffsetFetch.
 
 A commit is ((topic, partition), offset, leader epoch, metadata, commit time or None, expiry or -1)
-for each partition. What is kept and shown is the OffsetMap's business; here are the checks, the
-appends and the order: groups by id, tombstones by topic, then partition.
-Source: GroupCoordinator.scala, GroupMetadataManager.scala; rules: coordinator.md, sections 13 to
-15, and offsets.md.
+for each partition. What is kept and shown is the OffsetMap's business; here are the checks and
+the appends.
+Source: GroupCoordinator.scala, GroupMetadataManager.scala; rules: coordinator.md, sections 13 and
+14, and offsets.md.
 """
+cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t
 
-from coterie._core.coordinator.base cimport (
-    BY_CLEANUP, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, GROUP_ID_NOT_FOUND,
-    GROUP_SUBSCRIBED_TO_TOPIC, ILLEGAL_GENERATION, LONGEST, NONE, NON_EMPTY_GROUP,
-    OFFSET_METADATA_TOO_LARGE, PLAIN_COMMIT, REBALANCE_IN_PROGRESS, TOMBSTONES, TXN_COMMIT,
-    UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR, UNSTABLE_OFFSET_COMMIT, AppendOp, commit_error,
-    make_append, utf8_length)
-from coterie._core.coordinator.members cimport Members
+from coterie._core.coordinator.codes cimport (
+    COORDINATOR_NOT_AVAILABLE, ILLEGAL_GENERATION, NONE, OFFSET_METADATA_TOO_LARGE,
+    REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR, UNSTABLE_OFFSET_COMMIT,
+    commit_error)
 from coterie._core.coordinator.effects cimport (
-    DELETE_GROUPS, DESCRIBE_GROUP, LIST_GROUPS, OFFSET_DELETE, OFFSET_FETCH, TXN_OFFSET_COMMIT)
-from coterie._core.coordinator.group_records cimport group_key, offset_key, offset_value
+    COMPLETING_REBALANCE, DEAD, EMPTY, OFFSET_FETCH, TXN_OFFSET_COMMIT)
+from coterie._core.coordinator.group cimport GroupMetadata, MemberMetadata, check_member
+from coterie._core.coordinator.group_records cimport (
+    LONGEST, offset_key, offset_value, utf8_length)
+from coterie._core.coordinator.partitions cimport partition_of
+from coterie._core.coordinator.rebalance cimport Rebalances
+from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime, describe
 from coterie._core.coordinator.sink cimport FAILED
-from coterie._core.coordinator.group cimport (
-    COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, STATE_NAMES, GroupMetadata, MemberMetadata,
-    Request)
-from coterie._core.structures.offsets cimport Offset, expiry_rule, make_offset
+from coterie._core.structures.offsets cimport Offset, make_offset
 
 from coterie.errors import ArgumentError
-from coterie.values import GroupOverview, GroupSummary
 
 cdef enum:
     NO_PRODUCER = -1
@@ -45,23 +44,53 @@ cdef Py_ssize_t utf16_length(str text):
     return length
 
 
-cdef class Offsets(Members):
-    """See ``coordinator.pyi``."""
+@cython.final
+cdef class CommitAppend(AppendOp):
+    """The offsets of a commit; its request waits for it."""
+
+    cdef int came_back(self, int error, int64_t position) except -1:
+        return self.offsets.committed(self, error, position)
+
+
+@cython.final
+cdef class Offsets:
+    """The offsets of the classic protocol's groups: commits, transactions, fetches."""
+
+    def __cinit__(self, Runtime runtime not None, Rebalances rebalances not None, settings):
+        self.runtime = runtime
+        self.rebalances = rebalances
+        self.open_groups = {}
+        self.max_metadata = settings["offset.metadata.max.bytes"]
+
+    cdef int resigned(self, int32_t partition) except -1:
+        """Forget the transactions of a partition's groups; -1: of all."""
+        cdef int32_t count = self.runtime.partitions.count
+        self.open_groups = {} if partition < 0 else {
+            producer: left for producer, groups in self.open_groups.items()
+            if (left := {group_id: None for group_id in groups
+                         if partition_of(group_id, count) != partition})}
+        return 0
+
+    cdef int loaded(self, GroupMetadata group) except -1:
+        """Know the transactions that a loaded group waits for."""
+        for producer_id in group.offsets.waiting_txn:
+            self.open_groups.setdefault(producer_id, {})[group.group_id] = None
+        return 0
 
     cdef int commit(self, Request request, str group_id, int32_t generation_id, str member_id,
                     str instance, tuple wanted, int64_t producer_id, int16_t epoch) except -1:
         cdef bint transactional = request.op == TXN_OFFSET_COMMIT
-        cdef int error = self.status(group_id, not transactional)
+        cdef int error = self.runtime.partitions.refusal(group_id, not transactional)
         cdef GroupMetadata group = None
         cdef MemberMetadata member
         cdef dict last = {entry[0]: entry for entry in wanted}    # of equals the last counts
         self.check_metadata(last)
         if error == NONE:
-            group = <GroupMetadata>self.groups.get(group_id)
+            group = <GroupMetadata>self.runtime.groups.get(group_id)
             if group is None and not transactional and generation_id >= 0:
                 error = ILLEGAL_GENERATION
             elif group is None:
-                group = self.create_group(group_id)      # it stays, whatever is answered
+                group = self.rebalances.create_group(group_id)      # it stays, whatever is answered
         if error == NONE:
             error = self.check_commit(group, generation_id, member_id, instance, transactional)
         if error == NONE and not transactional and group.state != EMPTY:
@@ -69,9 +98,9 @@ cdef class Offsets(Members):
                 error = REBALANCE_IN_PROGRESS
             else:
                 member = group.get(member_id)
-                self.touch(group, member, member.session_timeout_ms)
+                self.rebalances.touch(group, member, member.session_timeout_ms)
         if error != NONE:
-            return self.answer(request, NONE, tuple([(key, error) for key in last]))
+            return self.runtime.answer(request, NONE, tuple([(key, error) for key in last]))
         # Without a producer Kafka stores even a transaction's offsets as plain ones.
         return self.store(request, group, last, producer_id, epoch,
                           transactional and producer_id != NO_PRODUCER)
@@ -94,7 +123,7 @@ cdef class Offsets(Members):
         if generation_id < 0 and group.state == EMPTY:
             return NONE
         if generation_id >= 0 or member_id or instance is not None:
-            error = self.check_member(group, member_id, instance)
+            error = check_member(group, member_id, instance)
             if error == NONE and generation_id != group.generation_id:
                 error = ILLEGAL_GENERATION
             return error
@@ -106,23 +135,28 @@ cdef class Offsets(Members):
         cdef list answers = []
         cdef list records = []
         cdef Offset entry
-        cdef AppendOp op
+        cdef CommitAppend op
+        cdef int64_t now_ms = self.runtime.wheel.clock_ms
         for key, row in wanted.items():
             if utf16_length(row[3]) > self.max_metadata:
                 answers.append((key, OFFSET_METADATA_TOO_LARGE))
                 continue
-            entry = make_offset(row[1], row[2], row[3],
-                                self.wheel.clock_ms if row[4] is None else row[4], row[5], -1)
+            entry = make_offset(row[1], row[2], row[3], now_ms if row[4] is None else row[4],
+                                row[5], -1)
             entries[key] = entry
             answers.append((key, NONE))
             records.append((offset_key(group.group_id, key[0], key[1]), offset_value(entry)))
         if not entries:
-            return self.answer(request, NONE, tuple(answers))
+            return self.runtime.answer(request, NONE, tuple(answers))
         if transactional and epoch == NO_EPOCH:
             # Kafka throws, in MemoryRecordsBuilder, before it has kept anything.
-            return self.answer(request, NONE, tuple([
+            return self.runtime.answer(request, NONE, tuple([
                 (key, UNKNOWN_SERVER_ERROR) for key in wanted]))
-        op = make_append(TXN_COMMIT if transactional else PLAIN_COMMIT, group, tuple(records))
+        op = CommitAppend.__new__(CommitAppend)
+        describe(op, "txn_offset_commit" if transactional else "offset_commit",
+                 group.group_id, tuple(records))
+        op.offsets = self
+        op.group = group
         op.request = request
         op.entries = entries
         op.answers = answers
@@ -134,12 +168,12 @@ cdef class Offsets(Members):
             group.offsets.prepare_txn(producer_id, entries)
         else:
             group.offsets.prepare(entries)
-        return self.append(op)
+        return self.runtime.append(op)
 
-    cdef int committed(self, AppendOp op, int error, int64_t position) except -1:
+    cdef int committed(self, CommitAppend op, int error, int64_t position) except -1:
         cdef GroupMetadata group = op.group
         if group.state != DEAD:
-            if op.kind == TXN_COMMIT:
+            if op.transactional:
                 if error == NONE:
                     group.offsets.appended_txn(op.producer_id, op.entries, position)
                 else:
@@ -149,17 +183,19 @@ cdef class Offsets(Members):
             else:
                 group.offsets.failed(op.entries)
         error = commit_error(error)
-        return self.answer(op.request, NONE, tuple([
+        return self.runtime.answer(op.request, NONE, tuple([
             (key, error if code == NONE else code) for key, code in op.answers]))
 
     cdef int end_txn(self, int64_t producer_id, bint committed) except -1:
         cdef GroupMetadata group
         cdef dict belonging
-        if self.sink.append((MARKERS[committed],), producer_id, 0, True, True, -1) == FAILED:
+        cdef int64_t position = self.runtime.sink.append((MARKERS[committed],), producer_id, 0,
+                                                         True, True, -1)
+        if position == FAILED:
             return 0                       # the groups hear of a marker that was written
         belonging = <dict>self.open_groups.get(producer_id)
         for group_id in sorted(belonging or ()):
-            group = <GroupMetadata>self.groups.get(group_id)
+            group = <GroupMetadata>self.runtime.groups.get(group_id)
             if group is None or group.state == DEAD:
                 continue
             if not group.offsets.complete_txn(producer_id, committed):
@@ -170,13 +206,13 @@ cdef class Offsets(Members):
         return 0
 
     cdef int fetch(self, int64_t id, str group_id, tuple keys, bint stable) except -1:
-        cdef int error = self.status(group_id, True)
+        cdef int error = self.runtime.partitions.refusal(group_id, True)
         cdef GroupMetadata group
         cdef Offset entry
         cdef list found = []
         if error != NONE:
-            return self.respond(id, OFFSET_FETCH, error, None)
-        group = <GroupMetadata>self.groups.get(group_id)
+            return self.runtime.respond(id, OFFSET_FETCH, error, None)
+        group = <GroupMetadata>self.runtime.groups.get(group_id)
         if group is not None and group.state == DEAD:
             group = None
         if keys is None:
@@ -192,107 +228,4 @@ cdef class Offsets(Members):
             found.append((key[0], key[1], -1, -1, "", error) if entry is None else
                          (key[0], key[1], entry.offset, entry.leader_epoch, entry.metadata,
                           error))
-        return self.respond(id, OFFSET_FETCH, NONE, tuple(found))
-
-    cdef int delete_offsets(self, int64_t id, str group_id, tuple keys) except -1:
-        cdef int error = self.status(group_id, False)
-        cdef GroupMetadata group
-        cdef dict answers = {key: NONE for key in keys}
-        if error == NONE:
-            group = <GroupMetadata>self.groups.get(group_id)
-            if group is None or group.state == DEAD:
-                error = GROUP_ID_NOT_FOUND
-            elif group.state != EMPTY:
-                if group.protocol_type != "consumer":
-                    error = NON_EMPTY_GROUP
-                else:
-                    for key in answers:
-                        if (group.subscribed_topics is None
-                                or key[0] in group.subscribed_topics):
-                            answers[key] = GROUP_SUBSCRIBED_TO_TOPIC
-        if error != NONE:
-            return self.respond(id, OFFSET_DELETE, error, None)
-        eligible = [key for key, code in answers.items() if code == NONE]
-        if eligible:
-            self.bury(group, group.offsets.drop(eligible))
-        return self.respond(id, OFFSET_DELETE, NONE, tuple(answers.items()))
-
-    cdef int delete_groups(self, int64_t id, tuple group_ids) except -1:
-        cdef int error
-        cdef GroupMetadata group
-        cdef list answers = []
-        for group_id in dict.fromkeys(group_ids):
-            error = self.status(group_id, True)
-            if error == NONE:
-                group = <GroupMetadata>self.groups.get(group_id)
-                if group is None or group.state == DEAD:
-                    error = GROUP_ID_NOT_FOUND
-                elif group.state != EMPTY:
-                    error = NON_EMPTY_GROUP
-                else:
-                    self.transition(group, DEAD, BY_CLEANUP, None)
-                    self.bury(group, group.offsets.drop(group.offsets.keys()))
-            answers.append((group_id, error))
-        return self.respond(id, DELETE_GROUPS, NONE, tuple(answers))
-
-    cdef int delete_partitions(self, tuple keys) except -1:
-        cdef GroupMetadata group
-        for group_id in sorted(self.groups):
-            group = <GroupMetadata>self.groups[group_id]
-            self.bury(group, group.offsets.drop(keys))
-        return 0
-
-    cdef int clean_up(self) except -1:
-        cdef GroupMetadata group
-        for group_id in sorted(self.groups):
-            group = <GroupMetadata>self.groups[group_id]
-            self.bury(group, self.expired_of(group))
-        return 0
-
-    cdef list expired_of(self, GroupMetadata group):
-        """Take out of the group what has expired by its protocol type and state."""
-        cdef str rule = expiry_rule(group.protocol_type, group.state == EMPTY,
-                                    group.state == STABLE or self.behaviour_24,
-                                    group.current_state_timestamp,
-                                    group.subscribed_topics is not None)
-        if rule is None:
-            return []
-        return group.offsets.expire_all(
-            self.wheel.clock_ms, self.retention_ms, rule == "empty_since",
-            group.current_state_timestamp,
-            group.subscribed_topics if rule == "not_subscribed" else None)
-
-    cdef int bury(self, GroupMetadata group, list removed) except -1:
-        """The end of every clean-up: tombstones for what was removed, and for a group that ends."""
-        cdef list tombstones
-        if group.state == EMPTY and not group.offsets.has_any():
-            self.transition(group, DEAD, BY_CLEANUP, None)
-        removed.sort()
-        tombstones = [(offset_key(group.group_id, key[0], key[1]), None) for key in removed]
-        if group.state == DEAD:
-            self.drop_group(group)
-            if group.generation_id > 0:
-                tombstones.append((group_key(group.group_id), None))
-        if tombstones:
-            return self.append(make_append(TOMBSTONES, group, tuple(tombstones)))
-        return 0
-
-    cdef int describe(self, int64_t id, str group_id) except -1:
-        cdef int error = self.status(group_id, True)
-        if error != NONE:
-            return self.respond(id, DESCRIBE_GROUP, error, None)
-        group = self.groups.get(group_id)
-        return self.respond(id, DESCRIBE_GROUP, NONE, GroupSummary("Dead", "", "", ())
-                            if group is None else group.summary())
-
-    cdef int list_groups(self, int64_t id, tuple states) except -1:
-        cdef set wanted = {state.lower() for state in states}
-        cdef list found = []
-        cdef GroupMetadata group
-        for group_id in sorted(self.groups):
-            group = <GroupMetadata>self.groups[group_id]
-            if not wanted or STATE_NAMES[group.state].lower() in wanted:
-                found.append(GroupOverview(group_id, group.protocol_type or "",
-                                           STATE_NAMES[group.state]))
-        return self.respond(id, LIST_GROUPS, COORDINATOR_LOAD_IN_PROGRESS
-                            if self.is_loading() else NONE, tuple(found))
+        return self.runtime.respond(id, OFFSET_FETCH, NONE, tuple(found))

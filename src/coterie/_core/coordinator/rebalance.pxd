@@ -1,10 +1,24 @@
 """Rebalances and their timers: the C face."""
 from libc.stdint cimport int64_t
 
-from coterie._core.coordinator.base cimport AppendOp, Machine
 from coterie._core.coordinator.group cimport GroupMetadata, MemberMetadata, PendingId
+from coterie._core.coordinator.runtime cimport Part
 
-cdef class Rebalancer(Machine):
+cdef class Rebalances(Part):
+    cdef int64_t initial_delay_ms
+    cdef bint behaviour_24
+    cdef bint ties_as_kafka
+    cdef readonly int64_t session_evictions    # members that were removed, by why
+    cdef readonly int64_t rebalance_evictions
+    cdef readonly int64_t sync_evictions
+
+    cdef GroupMetadata create_group(self, str group_id)
+    cdef int take_over(self, GroupMetadata group) except -1
+    cdef int drop_group(self, GroupMetadata group) except -1
+    cdef int transition(self, GroupMetadata group, int state, int cause, str member_id) except -1
+    cdef int entered(self, GroupMetadata group, int before, int cause, str member_id) except -1
+    cdef int touch(self, GroupMetadata group, MemberMetadata member, int64_t delay_ms) except -1
+    cdef int arm_pending(self, PendingId pending, int64_t delay_ms) except -1
     cdef int prepare_rebalance(self, GroupMetadata group, int cause, str member_id) except -1
     cdef int arm_join(self, GroupMetadata group, int kind, int64_t delay_ms,
                       int64_t remaining_ms) except -1
@@ -24,5 +38,6 @@ cdef class Rebalancer(Machine):
     cdef int remove_and_update(self, GroupMetadata group, MemberMetadata member,
                                int cause) except -1
     cdef int unload(self, GroupMetadata group) except -1
+    cdef list timers_of(self, GroupMetadata group)
 
 cdef tuple join_result(GroupMetadata group, str member_id, str leader, bint skip, tuple members)

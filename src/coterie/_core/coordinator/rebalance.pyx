@@ -1,21 +1,32 @@
 """Rebalances: preparing, completing, the delayed operations, sessions that end, unloading.
 
 A group has at most one unfinished delayed join and one delayed sync; their keys in Kafka's
-purgatory are the group's fields here. Requests are not known here, only who waits.
+purgatory are the group's fields here. Every timer of a group is armed here. Requests are not
+known here, only who waits.
 Source: GroupCoordinator.scala, DelayedJoin.scala, DelayedSync.scala, DelayedHeartbeat.scala;
 rules: coordinator.md, section 7 and 16.
 """
+cimport cython
 from libc.stdint cimport int64_t
 
-from coterie._core.coordinator.base cimport (
+from coterie._core.coordinator.codes cimport (
+    NONE, NOT_COORDINATOR, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID)
+from coterie._core.coordinator.effects cimport (
     BY_COMPLETED, BY_FAILOVER, BY_REBALANCE_TIMEOUT, BY_SESSION_TIMEOUT, BY_SYNC_TIMEOUT,
-    EMPTY_GENERATION, JOIN_TIMER, NONE, NOT_COORDINATOR,
-    REBALANCE_IN_PROGRESS, SYNC_TIMER, UNKNOWN_MEMBER_ID, Machine, make_append)
-from coterie._core.coordinator.effects cimport DROPPED
-from coterie._core.coordinator.group_records cimport group_key, group_value
+    COMPLETING_REBALANCE, DEAD, DROPPED, EMPTY, PREPARING_REBALANCE, STABLE, TRANSITION)
 from coterie._core.coordinator.group cimport (
-    COMPLETING_REBALANCE, DEAD, EMPTY, INITIAL_JOIN, NO_JOIN, NO_TIMER, PLAIN_JOIN,
-    PREPARING_REBALANCE, STABLE, GroupMetadata, MemberMetadata, PendingId, Request)
+    INITIAL_JOIN, NO_JOIN, PLAIN_JOIN, GroupMetadata, MemberMetadata, PendingId)
+from coterie._core.coordinator.group_records cimport group_key, group_value
+from coterie._core.coordinator.runtime cimport (
+    NO_TIMER, AppendOp, Part, Request, Runtime, describe)
+from coterie._core.structures.timers cimport TimerWheel
+
+cdef enum Timer:
+    SESSION_TIMER                  # of a MemberMetadata
+    PENDING_TIMER                  # of a PendingId
+    JOIN_TIMER                     # of a GroupMetadata, as the next
+    SYNC_TIMER
+    TIMERS
 
 
 cdef tuple join_result(GroupMetadata group, str member_id, str leader, bint skip, tuple members):
@@ -23,8 +34,87 @@ cdef tuple join_result(GroupMetadata group, str member_id, str leader, bint skip
             member_id, skip, members)
 
 
-cdef class Rebalancer(Machine):
-    """See ``coordinator.pyi``."""
+@cython.final
+cdef class Rebalances(Part):
+    """The rebalances of the classic protocol's groups, and their timers."""
+
+    def __cinit__(self, Runtime runtime not None, settings):
+        self.join_runtime(runtime, TIMERS)
+        self.initial_delay_ms = settings["group.initial.rebalance.delay.ms"]
+        self.behaviour_24 = settings["coterie.behaviour"] == "2.4"
+        self.ties_as_kafka = settings["coterie.ties"] == "hash"
+
+    cdef int fired(self, int kind, object owner) except -1:
+        if kind == SESSION_TIMER:
+            return self.session_due(<MemberMetadata?>owner)
+        if kind == PENDING_TIMER:
+            return self.pending_due(<PendingId?>owner)
+        if kind == JOIN_TIMER:
+            return self.join_due(<GroupMetadata?>owner)
+        return self.sync_due(<GroupMetadata?>owner)
+
+    cdef GroupMetadata create_group(self, str group_id):
+        cdef GroupMetadata group = GroupMetadata(group_id, self.runtime.wheel.clock_ms)
+        self.take_over(group)
+        return group
+
+    cdef int take_over(self, GroupMetadata group) except -1:
+        """Let a group be known from now on, with its members."""
+        cdef MemberMetadata member
+        group.slot = self.runtime.new_slot(group)
+        group.ties_as_kafka = self.ties_as_kafka
+        self.runtime.groups[group.group_id] = group
+        for value in group.members.values():
+            member = <MemberMetadata>value
+            member.slot = self.runtime.new_slot(member)
+        return 0
+
+    cdef int drop_group(self, GroupMetadata group) except -1:
+        """Out of the cache, with all its timers: found Dead they would do nothing."""
+        cdef MemberMetadata member
+        cdef PendingId pending
+        for value in group.members.values():
+            member = <MemberMetadata>value
+            self.runtime.disarm(&member.timer)
+            self.runtime.free_slot(member.slot)
+        for value in group.pending_members.values():
+            pending = <PendingId>value
+            self.runtime.disarm(&pending.timer)
+            self.runtime.free_slot(pending.slot)
+        group.pending_members.clear()
+        self.runtime.disarm(&group.join_timer)
+        self.runtime.disarm(&group.sync_timer)
+        group.join_kind = NO_JOIN
+        self.runtime.free_slot(group.slot)
+        if self.runtime.groups.get(group.group_id) is group:
+            del self.runtime.groups[group.group_id]
+        return 0
+
+    cdef int transition(self, GroupMetadata group, int state, int cause, str member_id) except -1:
+        cdef int before = group.state
+        group.enter(state, self.runtime.wheel.clock_ms)
+        return self.entered(group, before, cause, member_id)
+
+    cdef int entered(self, GroupMetadata group, int before, int cause, str member_id) except -1:
+        return self.runtime.effects.push(
+            TRANSITION, self.runtime.wheel.clock_ms, group.generation_id,
+            before << 8 | group.state, cause, (group.group_id, member_id))
+
+    cdef int touch(self, GroupMetadata group, MemberMetadata member, int64_t delay_ms) except -1:
+        """Start the session anew. Where the try-test holds at once no timer is left armed."""
+        if group.state == DEAD or (not member.is_new and (
+                member.awaiting_join is not None or member.awaiting_sync is not None)):
+            return self.runtime.disarm(&member.timer)
+        member.timer = self.runtime.arm(member.timer, self.first_kind + SESSION_TIMER, member.slot,
+                                        delay_ms)
+        return 0
+
+    cdef int arm_pending(self, PendingId pending, int64_t delay_ms) except -1:
+        """Let an id that was handed out wait for its join."""
+        pending.slot = self.runtime.new_slot(pending)
+        pending.timer = self.runtime.arm(NO_TIMER, self.first_kind + PENDING_TIMER, pending.slot,
+                                         delay_ms)
+        return 0
 
     cdef int prepare_rebalance(self, GroupMetadata group, int cause, str member_id) except -1:
         cdef bint initial = group.state == EMPTY
@@ -49,7 +139,8 @@ cdef class Rebalancer(Machine):
         group.join_kind = kind
         group.join_delay_ms = delay_ms
         group.join_remaining_ms = remaining_ms
-        group.join_timer = self.arm(group.join_timer, JOIN_TIMER, group.slot, delay_ms)
+        group.join_timer = self.runtime.arm(group.join_timer, self.first_kind + JOIN_TIMER,
+                                           group.slot, delay_ms)
         return 0
 
     cdef int try_join(self, GroupMetadata group, int cause) except -1:
@@ -58,7 +149,7 @@ cdef class Rebalancer(Machine):
                 or len(group.members) != group.num_members_awaiting_join):
             return 0
         group.join_kind = NO_JOIN
-        self.disarm(&group.join_timer)
+        self.runtime.disarm(&group.join_timer)
         return self.complete_join(group, cause)
 
     cdef int join_due(self, GroupMetadata group) except -1:
@@ -103,11 +194,12 @@ cdef class Rebalancer(Machine):
         cdef MemberMetadata member
         cdef Request join
         cdef tuple everyone
-        group.next_generation(self.wheel.clock_ms)
+        group.next_generation(self.runtime.wheel.clock_ms)
         self.entered(group, before, cause, None)
         if group.state == EMPTY:
-            return self.append(make_append(EMPTY_GENERATION, group, (
-                (group_key(group.group_id), group_value(group, None)),)))
+            return self.runtime.append(describe(
+                AppendOp.__new__(AppendOp), "empty_generation", group.group_id,
+                ((group_key(group.group_id), group_value(group, None)),)))
         for value in list(group.members.values()):
             member = <MemberMetadata>value
             everyone = group.member_list() if member.member_id == group.leader_id else ()
@@ -115,21 +207,22 @@ cdef class Rebalancer(Machine):
                 join = member.awaiting_join
                 member.awaiting_join = None
                 group.num_members_awaiting_join -= 1
-                self.answer(join, NONE, join_result(
+                self.runtime.answer(join, NONE, join_result(
                     group, member.member_id, group.leader_id, False, everyone))
             self.touch(group, member, member.session_timeout_ms)
             member.is_new = False
             group.pending_sync[member.member_id] = None
         if not self.behaviour_24:
             group.sync_generation = group.generation_id
-            group.sync_timer = self.arm(group.sync_timer, SYNC_TIMER, group.slot,
-                                        group.rebalance_timeout())
+            group.sync_timer = self.runtime.arm(
+                group.sync_timer, self.first_kind + SYNC_TIMER, group.slot,
+                group.rebalance_timeout())
         return 0
 
     cdef int finish_sync(self, GroupMetadata group) except -1:
         """The sync key's check: the delayed sync is over when nobody is left to wait for."""
         if not group.pending_sync:
-            self.disarm(&group.sync_timer)
+            self.runtime.disarm(&group.sync_timer)
         return 0
 
     cdef int synced(self, GroupMetadata group, str member_id) except -1:
@@ -162,7 +255,7 @@ cdef class Rebalancer(Machine):
     cdef int pending_due(self, PendingId pending) except -1:
         cdef GroupMetadata group = pending.group
         pending.timer = NO_TIMER
-        self.free_slot(pending.slot)
+        self.runtime.free_slot(pending.slot)
         if group.state == DEAD:
             return 0
         if group.pending_members.get(pending.member_id) is pending:
@@ -181,7 +274,7 @@ cdef class Rebalancer(Machine):
                 continue
             sync = member.awaiting_sync
             member.awaiting_sync = None
-            self.answer(sync, code, None if code != NONE else (
+            self.runtime.answer(sync, code, None if code != NONE else (
                 group.protocol_type, group.protocol_name, member.assignment))
             self.touch(group, member, member.session_timeout_ms)
         return 0
@@ -196,10 +289,10 @@ cdef class Rebalancer(Machine):
         cdef MemberMetadata member = group.remove_member(member_id)
         if member is None:
             return 0
-        self.disarm(&member.timer)
-        self.free_slot(member.slot)
-        self.abandon(member.awaiting_join, DROPPED)
-        self.abandon(member.awaiting_sync, DROPPED)
+        self.runtime.disarm(&member.timer)
+        self.runtime.free_slot(member.slot)
+        self.runtime.abandon(member.awaiting_join, DROPPED)
+        self.runtime.abandon(member.awaiting_sync, DROPPED)
         return 0
 
     cdef int remove_and_update(self, GroupMetadata group, MemberMetadata member,
@@ -208,7 +301,7 @@ cdef class Rebalancer(Machine):
         if join is not None:
             member.awaiting_join = None
             group.num_members_awaiting_join -= 1
-            self.answer(join, UNKNOWN_MEMBER_ID, "")
+            self.runtime.answer(join, UNKNOWN_MEMBER_ID, "")
         self.take_out(group, member.member_id)
         if group.state == STABLE or group.state == COMPLETING_REBALANCE:
             return self.prepare_rebalance(group, cause, member.member_id)
@@ -228,11 +321,30 @@ cdef class Rebalancer(Machine):
                 waiting = member.awaiting_join
                 member.awaiting_join = None
                 group.num_members_awaiting_join -= 1
-                self.answer(waiting, NOT_COORDINATOR, member.member_id)
+                self.runtime.answer(waiting, NOT_COORDINATOR, member.member_id)
             elif (before == STABLE or before == COMPLETING_REBALANCE) and (
                     member.awaiting_sync is not None):
                 waiting = member.awaiting_sync
                 member.awaiting_sync = None
-                self.answer(waiting, NOT_COORDINATOR, None)
+                self.runtime.answer(waiting, NOT_COORDINATOR, None)
         group.pending_sync.clear()
         return self.drop_group(group)
+
+    cdef list timers_of(self, GroupMetadata group):
+        """(kind, member id or None, deadline) of each armed timer of a group."""
+        cdef TimerWheel wheel = self.runtime.wheel
+        cdef list out = []
+        cdef MemberMetadata member
+        cdef PendingId pending
+        for value in group.members.values():
+            member = <MemberMetadata>value
+            if member.timer != NO_TIMER:
+                out.append(("session", member.member_id, wheel.deadline_of(member.timer)))
+        for value in group.pending_members.values():
+            pending = <PendingId>value
+            out.append(("pending", pending.member_id, wheel.deadline_of(pending.timer)))
+        if group.join_timer != NO_TIMER:
+            out.append(("join", None, wheel.deadline_of(group.join_timer)))
+        if group.sync_timer != NO_TIMER:
+            out.append(("sync", None, wheel.deadline_of(group.sync_timer)))
+        return out

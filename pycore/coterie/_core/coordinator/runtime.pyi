@@ -4,8 +4,8 @@ from typing import final
 class AppendOp:
     """An append and what waits for it; see :class:`coterie.PendingAppend`."""
 
-    kind: int
-    group_id: str
+    kind: str
+    group_id: str | None
     records: tuple[tuple[bytes, bytes | None], ...]
     producer_id: int
     producer_epoch: int

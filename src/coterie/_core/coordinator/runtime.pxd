@@ -1,0 +1,68 @@
+"""What the parts of a coordinator stand on: clock, timers, output, appends. See runtime.pyx."""
+from libc.stdint cimport int16_t, int64_t
+
+from coterie._core.coordinator.effects cimport Effects
+from coterie._core.coordinator.partitions cimport Partitions
+from coterie._core.coordinator.sink cimport Sink
+from coterie._core.structures.timers cimport TimerWheel
+
+cdef enum:
+    NO_TIMER = -1
+    KIND_BITS = 8                  # of a timer's key are its kind; the rest is its owner's slot
+    NOBODY = 0                     # the slot without an owner
+
+cdef class Runtime
+
+cdef class Request:
+    cdef readonly int64_t id
+    cdef readonly int op
+    cdef bint answered
+
+cdef class Part:
+    cdef Runtime runtime
+    cdef int first_kind            # of its timers
+
+    cdef int join_runtime(self, Runtime runtime, int kinds) except -1
+    cdef int fired(self, int kind, object owner) except -1
+
+cdef class AppendOp:
+    cdef Runtime runtime           # whose append it is
+    cdef readonly str kind
+    cdef readonly str group_id
+    cdef readonly tuple records
+    cdef readonly int64_t producer_id
+    cdef readonly int16_t producer_epoch
+    cdef readonly bint transactional
+    cdef readonly bint done
+    cdef bint written              # the sink has it: it comes back with its offset
+
+    cdef int came_back(self, int error, int64_t position) except -1
+
+cdef class Runtime:
+    cdef TimerWheel wheel
+    cdef readonly Effects effects
+    cdef readonly Partitions partitions
+    cdef readonly Sink sink        # where records go, and where a load finds them
+    cdef readonly bint deferred
+    cdef dict groups               # group id -> what the part that has it keeps
+    cdef list handlers             # by kind of timer: the part that hears of it
+    cdef list owners               # by slot: what a timer's key names
+    cdef list free_slots
+    cdef list appends              # those that come back later, begun since the last taking
+    cdef int fail_error
+    cdef int64_t fail_count
+    cdef bint strict               # a trace is played: metadata on which Kafka throws ends it
+
+    cdef Py_ssize_t new_slot(self, owner) except -1
+    cdef int free_slot(self, Py_ssize_t slot) except -1
+    cdef int64_t arm(self, int64_t handle, int kind, Py_ssize_t slot, int64_t delay_ms) except -1
+    cdef int disarm(self, int64_t* handle) except -1
+    cdef int advance_to(self, int64_t now_ms, bint heeds_signals) except -1
+    cdef int unheard(self, error) except -1
+    cdef int respond(self, int64_t id, int op, int code, payload) except -1
+    cdef int answer(self, Request request, int code, payload) except -1
+    cdef int abandon(self, Request request, int why) except -1
+    cdef int append(self, AppendOp op) except -1
+    cdef int settle(self, AppendOp op, int error, int64_t base_offset) except -1
+
+cdef AppendOp describe(AppendOp op, str kind, str group_id, tuple records)

@@ -1,0 +1,205 @@
+"""What the parts of a coordinator stand on: clock, timers, output, appends. No rule of a group.
+
+Both purgatories of Kafka are one wheel here: timers fire by deadline, then by arming. A timer's
+key is its kind, which says which part hears of it, and the slot of its owner; an owner that goes
+takes its timers along. An append finishes inside the call, or, if deferred, when the caller says
+so; then it tells the part that began it.
+Source: GroupCoordinator.scala, DelayedOperation.scala; rules: coordinator.md, sections 5, 7, 18.
+"""
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t
+
+from coterie._core.coordinator.codes cimport KAFKA_STORAGE_ERROR, NONE
+from coterie._core.coordinator.effects cimport APPEND, RESPONSE, UNANSWERED, Effects
+from coterie._core.coordinator.partitions cimport Partitions
+from coterie._core.coordinator.sink cimport FAILED, LATER, MemoryLog, Sink
+from coterie._core.structures.timers cimport TimerWheel
+
+from coterie.errors import ArgumentError, CoterieError
+
+
+class Thrown(CoterieError):
+    """Kafka's code throws here. What was done before stays done, as there."""
+
+
+class Garbage(Thrown):
+    """It throws at a member's metadata, which cannot be read: no sound trace has such."""
+
+
+cdef int64_t LATEST_MS = <int64_t>1 << 60      # a deadline from here still fits an int64
+cdef int64_t NEVER_MS = <int64_t>1 << 62       # beyond any time; from LATEST_MS it still fits
+
+
+@cython.final
+cdef class Request:
+    """A request that may have to wait: answered at most once."""
+
+    def __cinit__(self, int64_t id, int op):
+        self.id = id
+        self.op = op
+
+
+cdef class Part:
+    """A part of a coordinator that has timers."""
+
+    cdef int join_runtime(self, Runtime runtime, int kinds) except -1:
+        """Take so many kinds of timers, numbered from `first_kind`."""
+        self.runtime = runtime
+        self.first_kind = <int>len(runtime.handlers)
+        if self.first_kind + kinds > 1 << KIND_BITS:
+            raise CoterieError(f"a runtime has {1 << KIND_BITS} kinds of timers at most")
+        runtime.handlers.extend([self] * kinds)
+        return 0
+
+    cdef int fired(self, int kind, object owner) except -1:
+        """A timer of one of its kinds, counted from 0, is due."""
+        raise NotImplementedError
+
+
+cdef class AppendOp:
+    """An append and what waits for it: nothing, unless a part derives its own."""
+
+    cdef int came_back(self, int error, int64_t position) except -1:
+        """It is in the log at this offset, or has failed."""
+        return 0
+
+
+cdef AppendOp describe(AppendOp op, str kind, str group_id, tuple records):
+    """Say what an append is about; it is of no transaction."""
+    op.kind = kind
+    op.group_id = group_id
+    op.records = records
+    op.producer_id = -1
+    op.producer_epoch = -1
+    return op
+
+
+@cython.final
+cdef class Runtime:
+    """One clock, one sequence of effects, one sink: held by every part of a coordinator."""
+
+    def __cinit__(self, settings, int64_t now_ms, bint deferred, Sink sink):
+        if now_ms > LATEST_MS:
+            raise ArgumentError(f"now_ms must be at most {LATEST_MS} ms, not {now_ms}")
+        self.wheel = TimerWheel(now_ms)
+        self.effects = Effects()
+        self.partitions = Partitions(settings["offsets.topic.num.partitions"])
+        self.sink = MemoryLog() if sink is None else sink
+        self.deferred = deferred
+        self.groups = {}
+        self.handlers = []
+        self.owners = [None]           # by slot; NOBODY is the first
+        self.free_slots = []
+        self.appends = []
+
+    cdef Py_ssize_t new_slot(self, owner) except -1:
+        cdef Py_ssize_t slot
+        if self.free_slots:
+            slot = self.free_slots.pop()
+            self.owners[slot] = owner
+        else:
+            slot = len(self.owners)
+            self.owners.append(owner)
+        return slot
+
+    cdef int free_slot(self, Py_ssize_t slot) except -1:
+        self.owners[slot] = None
+        self.free_slots.append(slot)
+        return 0
+
+    cdef int64_t arm(self, int64_t handle, int kind, Py_ssize_t slot, int64_t delay_ms) except -1:
+        """Arm or re-arm; the handle. A delay below 0 is none: the clock never goes back."""
+        cdef int64_t deadline_ms = self.wheel.clock_ms + min(max(delay_ms, 0), NEVER_MS)
+        if handle != NO_TIMER and self.wheel.move(handle, deadline_ms):
+            return handle
+        return self.wheel.arm(deadline_ms, <int64_t>slot << KIND_BITS | kind)
+
+    cdef int disarm(self, int64_t* handle) except -1:
+        if handle[0] != NO_TIMER:
+            self.wheel.drop(handle[0])
+            handle[0] = NO_TIMER
+        return 0
+
+    cdef int advance_to(self, int64_t now_ms, bint heeds_signals) except -1:
+        """Fire what is due by `now_ms`, in order; the clock reads each deadline then.
+
+        A signal's exception comes between two timers: the clock stands at the last one's deadline,
+        and what is due later fires when the clock is moved again.
+        """
+        cdef int64_t key = 0, deadline_ms = 0
+        cdef int kind
+        cdef Part part
+        if now_ms < self.wheel.clock_ms:
+            raise ArgumentError(f"time runs forward only: {now_ms} < {self.wheel.clock_ms}")
+        if now_ms > LATEST_MS:
+            raise ArgumentError(f"time must be at most {LATEST_MS} ms, not {now_ms}")
+        while self.wheel.pop(now_ms, &key, &deadline_ms):
+            kind = <int>(key & ((1 << KIND_BITS) - 1))
+            part = <Part?>self.handlers[kind]
+            try:
+                part.fired(kind - part.first_kind, self.owners[key >> KIND_BITS])
+            except Thrown as error:        # in a thread of Kafka's timer
+                self.unheard(error)
+            if heeds_signals:
+                PyErr_CheckSignals()
+        return 0
+
+    cdef int unheard(self, error) except -1:
+        """Kafka threw where nobody hears it; a trace has no metadata on which it throws."""
+        if self.strict and isinstance(error, Garbage):
+            raise error
+        return 0
+
+    cdef int respond(self, int64_t id, int op, int code, payload) except -1:
+        return self.effects.push(RESPONSE, self.wheel.clock_ms, id, op, code, payload)
+
+    cdef int answer(self, Request request, int code, payload) except -1:
+        """A request is answered once; a second answer has nobody to go to."""
+        if request.answered:
+            return 0
+        request.answered = True
+        return self.effects.push(RESPONSE, self.wheel.clock_ms, request.id, request.op, code,
+                                 payload)
+
+    cdef int abandon(self, Request request, int why) except -1:
+        if request is None or request.answered:
+            return 0
+        request.answered = True
+        return self.effects.push(UNANSWERED, self.wheel.clock_ms, request.id, request.op, why,
+                                 None)
+
+    cdef int append(self, AppendOp op) except -1:
+        """Hand out an append. It comes back within this call, or when the caller says so."""
+        op.runtime = self
+        if self.deferred:
+            self.appends.append(op)
+            return 0
+        return self.settle(op, NONE, -1)
+
+    cdef int settle(self, AppendOp op, int error, int64_t base_offset) except -1:
+        """The append came back; where the sink writes now, it is written. Offset -1: the end."""
+        cdef int64_t position = base_offset
+        if op.done:
+            raise CoterieError("this append has been completed already")
+        if op.written and error == NONE and base_offset < 0:
+            raise ArgumentError("base_offset: give the offset at which log_sink has the batch")
+        self.sink.check(len(op.records), base_offset)  # refused while nothing has changed
+        if error == NONE and not op.written and self.fail_count > 0:
+            self.fail_count -= 1
+            error = self.fail_error
+        if error == NONE and not op.written:
+            position = self.sink.append(op.records, op.producer_id, op.producer_epoch,
+                                        op.transactional, False, base_offset)
+            if position == LATER:
+                op.written = True
+                self.appends.append(op)
+                return 0
+            if position == FAILED:
+                error = KAFKA_STORAGE_ERROR
+        op.done = True
+        if error == NONE:
+            for key, value in op.records:
+                self.effects.push(APPEND, self.wheel.clock_ms, 0, 0, 0,
+                                  (op.group_id, key, value, position))
+        return op.came_back(error, position)

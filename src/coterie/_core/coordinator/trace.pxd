@@ -1,0 +1,27 @@
+"""A compiled trace. See trace.pyx."""
+from libc.stdint cimport int32_t, int64_t
+
+cdef struct Event:                 # 40 bytes
+    int64_t at_ms
+    int64_t id
+    int32_t op
+    int32_t generation_id
+    int32_t group                  # indexes into the trace's objects; 0 is None
+    int32_t member
+    int32_t instance
+    int32_t details
+
+cdef class Trace:
+    cdef Event* events
+    cdef readonly Py_ssize_t count
+    cdef Py_ssize_t capacity
+    cdef readonly dict header
+    cdef list objects              # names and details; each name once
+    cdef dict index
+    cdef public bint sugar         # some member id stands for that in an earlier answer
+    cdef readonly int64_t last_id  # the largest id of a request
+    cdef list lines                # of each event, the line it stands in
+
+    cdef int32_t intern(self, name) except -1
+
+cdef object desugar(value, dict told)
