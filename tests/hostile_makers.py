@@ -6,9 +6,9 @@ import coterie
 import coterie.testing
 from coterie import GroupCoordinator, ScanOptions, messages
 from coterie._core.codec.compress import compress
-from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.load import Wanted
+from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.generations import GroupLog
 from coterie._core.fold.partial import dump

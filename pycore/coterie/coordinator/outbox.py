@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.coordinator.coordinator import Coordinator
+from coterie._core.coordinator.runtime import AppendOp
 from coterie.coordinator.pending import Appends, ComeBack, Pending, PendingAppend
 from coterie.errors import CoterieError
 from coterie.events import Response, Unanswered

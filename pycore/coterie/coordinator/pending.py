@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, SupportsIndex, TypeVar
 
-from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.coordinator.effects import Effects
+from coterie._core.coordinator.runtime import AppendOp
 from coterie.arguments import called, function, within
 from coterie.coordinator.requests import error_code
 from coterie.errors import ArgumentError, NotAnswered, shown

@@ -4,9 +4,9 @@ from typing import Any, final
 
 from typing_extensions import Self
 
-from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.coordinator.effects import Effects
 from coterie._core.coordinator.group import GroupMetadata
+from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.coordinator.sink import CallerLog, MemoryLog
 from coterie._core.coordinator.trace import Trace
 

@@ -5,7 +5,7 @@ class AppendOp:
     """An append and what waits for it; see :class:`coterie.PendingAppend`."""
 
     kind: str
-    group_id: str | None
+    group_id: str
     records: tuple[tuple[bytes, bytes | None], ...]
     producer_id: int
     producer_epoch: int

@@ -135,17 +135,20 @@ cdef class Admin(Part):
         if error != NONE:
             return self.runtime.respond(id, DESCRIBE_GROUP, error, None)
         group = self.runtime.groups.get(group_id)
-        return self.runtime.respond(id, DESCRIBE_GROUP, NONE, GroupSummary("Dead", "", "", ())
-                            if group is None else group.summary())
+        return self.runtime.respond(
+            id, DESCRIBE_GROUP, NONE,
+            GroupSummary("Dead", "", "", ()) if group is None else group.summary())
 
     cdef int list_groups(self, int64_t id, tuple states) except -1:
         cdef set wanted = {state.lower() for state in states}
         cdef list found = []
         cdef GroupMetadata group
+        cdef int error = NONE
         for group_id in sorted(self.runtime.groups):
             group = <GroupMetadata>self.runtime.groups[group_id]
             if not wanted or STATE_NAMES[group.state].lower() in wanted:
                 found.append(GroupOverview(group_id, group.protocol_type or "",
                                            STATE_NAMES[group.state]))
-        return self.runtime.respond(id, LIST_GROUPS, COORDINATOR_LOAD_IN_PROGRESS
-                            if self.runtime.partitions.is_loading(-1) else NONE, tuple(found))
+        if self.runtime.partitions.is_loading(-1):
+            error = COORDINATOR_LOAD_IN_PROGRESS
+        return self.runtime.respond(id, LIST_GROUPS, error, tuple(found))

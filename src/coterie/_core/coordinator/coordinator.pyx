@@ -125,7 +125,7 @@ cdef class Coordinator:
                 return self.members.join(request, group_id, member_id, instance, details)
             if op == SYNC_GROUP:
                 return self.members.sync(request, group_id, generation_id, member_id, instance,
-                                 details[0], details[1], details[2])
+                                         details[0], details[1], details[2])
             if op == LEAVE_GROUP:
                 return self.members.leave(id, group_id, details)
             return self.admin.describe(id, group_id)

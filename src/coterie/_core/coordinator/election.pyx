@@ -74,7 +74,7 @@ cdef class Election:
         partitions.change(partition, LOADING, OWNED)
         if wanted is not None:
             loaded = {group_id: group for group_id, group in loaded.items() if wanted(group_id)}
-        for group_id, value in loaded.items():
+        for value in loaded.values():
             group = <GroupMetadata?>value
             self.rebalances.take_over(group)
             self.offsets.loaded(group)

@@ -11,7 +11,7 @@ from coterie._core.checks cimport (
     bytes_of, int32_of, int64_of, pairs_of, text_of, text_or_none, texts_of)
 from coterie._core.coordinator.codes cimport FENCED_INSTANCE_ID, NONE, UNKNOWN_MEMBER_ID
 from coterie._core.coordinator.effects cimport (
-    COMPLETING_REBALANCE, DEAD, EMPTY, MAX_STATES, PREPARING_REBALANCE, STABLE, STATE_NAMES)
+    COMPLETING_REBALANCE, EMPTY, MAX_STATES, PREPARING_REBALANCE, STABLE, STATE_NAMES)
 from coterie._core.coordinator.runtime cimport NO_TIMER, Request
 from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.codec.subscription cimport READ, UNREADABLE, Readable, read_topics

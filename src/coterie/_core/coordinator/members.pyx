@@ -146,8 +146,8 @@ cdef class Members:
                 group, member.member_id, group.leader_id, False,
                 group.member_list() if leads else ()))
         self.park_join(group, member, request, details)
-        return self.rebalances.prepare_rebalance(group, BY_LEADER_REJOIN if same else BY_METADATA,
-                                      member.member_id)
+        return self.rebalances.prepare_rebalance(
+            group, BY_LEADER_REJOIN if same else BY_METADATA, member.member_id)
 
     cdef int park_join(self, GroupMetadata group, MemberMetadata member, Request request,
                        tuple details) except -1:
@@ -269,8 +269,9 @@ cdef class Members:
         cdef GroupMetadata group
         cdef MemberMetadata member
         if error != NONE:
-            return self.runtime.answer(request, REBALANCE_IN_PROGRESS
-                               if error == COORDINATOR_LOAD_IN_PROGRESS else error, None)
+            if error == COORDINATOR_LOAD_IN_PROGRESS:
+                error = REBALANCE_IN_PROGRESS
+            return self.runtime.answer(request, error, None)
         group = <GroupMetadata>self.runtime.groups.get(group_id)
         if group is None:
             return self.runtime.answer(request, UNKNOWN_MEMBER_ID, None)
@@ -339,8 +340,9 @@ cdef class Members:
         cdef GroupMetadata group
         cdef MemberMetadata member
         if error != NONE:
-            return self.runtime.respond(id, HEARTBEAT, NONE if error == COORDINATOR_LOAD_IN_PROGRESS
-                                else error, None)
+            if error == COORDINATOR_LOAD_IN_PROGRESS:
+                error = NONE
+            return self.runtime.respond(id, HEARTBEAT, error, None)
         group = <GroupMetadata>self.runtime.groups.get(group_id)
         if group is None:
             return self.runtime.respond(id, HEARTBEAT, UNKNOWN_MEMBER_ID, None)

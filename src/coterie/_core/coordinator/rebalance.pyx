@@ -140,7 +140,7 @@ cdef class Rebalances(Part):
         group.join_delay_ms = delay_ms
         group.join_remaining_ms = remaining_ms
         group.join_timer = self.runtime.arm(group.join_timer, self.first_kind + JOIN_TIMER,
-                                           group.slot, delay_ms)
+                                            group.slot, delay_ms)
         return 0
 
     cdef int try_join(self, GroupMetadata group, int cause) except -1:
