@@ -3,6 +3,9 @@
 ``many-heartbeats`` is half a million heartbeats of ten thousand members, ``big-group`` a group
 of two thousand members that rebalances. The answers are those of Kafka's own coordinator.
 
+``small groups`` are ten thousand groups of one to three members that join, sync, commit and leave;
+under Kafka's coordinator an append costs nothing (``Replicas.java``).
+
 Deferred appends stand beside the same commits whose appends come back at once: what an append
 costs must not depend on how many are in flight, nor on the order in which they come back.
 """
@@ -16,7 +19,9 @@ from collections import Counter
 import pytest
 
 import kafka_peer
-from coterie import GroupCoordinator, load_trace
+import small_groups
+from coterie import Error, GroupCoordinator, load_trace
+from coterie.coordinator.requests import NUMBER
 from golden_data import SHARED
 
 HEAVY = SHARED / "golden" / "traces" / "heavy"
@@ -31,10 +36,9 @@ def lines(name, kind):
         return file.read().splitlines()
 
 
-def counts(expected):
-    """How many of the three requests of these traces were answered with which error."""
-    requests = "join_group", "sync_group", "heartbeat"
-    events = (e for e in expected if e["event"] == "response" and e["op"] in requests)
+def counts(lines, requests=("join_group", "sync_group", "heartbeat")):
+    """How many of these requests were answered with which error."""
+    events = (e for e in lines if e["event"] == "response" and e["op"] in requests)
     return Counter(f"{event['op']} {event['error']}" for event in events)
 
 
@@ -116,3 +120,71 @@ def test_deferred_appends(benchmark, note, sizes, peer, size):
     written, expected = ({each.records for each in one.log} for one in (coordinator, immediate))
     assert written == expected
     note("deferred appends", peer, size, package="coterie", unit="append")
+
+
+CLIENTS = ["join_group", "sync_group", "offset_commit", "leave_group"]
+
+
+@pytest.mark.parametrize("peer", ["coterie", "kafka"])
+@pytest.mark.benchmark(group="many small groups")
+def test_many_small_groups(benchmark, note, sizes, peer, tmp_path):
+    groups = {"smoke": 30, "short": 10_000, "full": 10_000}[sizes]
+    source = list(small_groups.lines(groups))
+    warm, rounds = (0, 1) if sizes == "smoke" else (5, 9)
+    size = len(source) - 1
+    answered = {f"{op} NONE": size // len(CLIENTS) for op in CLIENTS}
+    if peer == "kafka":
+        path = tmp_path / "small-groups.jsonl.gz"
+        with gzip.open(path, "wt", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in source)
+        answer = kafka_peer.measure(
+            benchmark, "coordinator", size, warm=warm, rounds=rounds, files=[path]
+        )
+        assert answer == answered
+    else:
+        played = play(benchmark, load_trace(source), rounds)
+        assert counts(played.lines(), CLIENTS) == answered
+    note("coordinator, many small groups", peer, size, package=peer, unit="event")
+
+
+MEMBERS = 10_000
+HEARTBEAT = NUMBER["heartbeat"]
+
+
+def joined(members):
+    """A coordinator, and the ids of its members: groups of ten."""
+    coordinator = GroupCoordinator()
+    for member in range(members):
+        coordinator.join_group(
+            f"g{member // 10}", client_id="m", protocol_type="consumer", protocols={"range": b""}
+        )
+    coordinator.advance(7000)
+    return coordinator, [(f"g{n // 10}", f"m-{n + 1:08}") for n in range(members)]
+
+
+def beat_by_number(coordinator, ids):
+    core = coordinator._core
+    for number, (group_id, member_id) in enumerate(ids):
+        core.call(HEARTBEAT, number, group_id, 1, member_id, None, None)
+    return core.take_effects()
+
+
+def beat_by_name(coordinator, ids):
+    for group_id, member_id in ids:
+        coordinator.heartbeat(group_id, 1, member_id)
+    return coordinator.take_events
+
+
+PATHS = {"coterie": beat_by_number, "coterie, checked": beat_by_name}
+
+
+@pytest.mark.parametrize("peer", PATHS)
+@pytest.mark.benchmark(group="one heartbeat a call")
+def test_one_heartbeat_a_call(benchmark, note, sizes, peer):
+    coordinator, ids = joined(100 if sizes == "smoke" else MEMBERS)
+    coordinator.take_events()
+    rounds = 1 if sizes == "smoke" else 9
+    answers = benchmark.pedantic(PATHS[peer], args=(coordinator, ids), rounds=rounds)
+    events = answers.events() if peer == "coterie" else answers()[-len(ids) :]
+    assert [each.response.error for each in events] == [Error.NONE] * len(ids)
+    note("one heartbeat a call", peer, len(ids), package="coterie", unit="call")

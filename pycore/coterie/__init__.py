@@ -7,7 +7,8 @@ A name is imported when it is first used: nobody waits for what they do not use,
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coterie._core.coordinator.group import GroupMetadata, MemberMetadata
+    from coterie._core.coordinator.group import GroupMetadata
+    from coterie._core.coordinator.member import MemberMetadata
     from coterie._core.structures.offsets import OffsetMap, expired
     from coterie._core.structures.timers import TimerWheel
     from coterie._core.structures.votes import select_protocol, select_protocols
@@ -65,7 +66,8 @@ __all__ = [
 ]
 
 _HOMES = {  # the imports above, for those who run: module -> its names
-    "_core.coordinator.group": "GroupMetadata MemberMetadata",
+    "_core.coordinator.group": "GroupMetadata",
+    "_core.coordinator.member": "MemberMetadata",
     "_core.structures.offsets": "OffsetMap expired",
     "_core.structures.timers": "TimerWheel",
     "_core.structures.votes": "select_protocol select_protocols",

@@ -1,5 +1,13 @@
 from typing import final
 
+from coterie.errors import CoterieError
+
+class Thrown(CoterieError):
+    """Kafka's code throws here. What was done before stays done, as there."""
+
+class Garbage(Thrown):
+    """It throws at a member's metadata, which cannot be read: no sound trace has such."""
+
 @final
 class AppendOp:
     """An append and what waits for it; see :class:`coterie.PendingAppend`."""

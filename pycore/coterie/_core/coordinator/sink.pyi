@@ -7,7 +7,6 @@ from typing_extensions import Self
 class MemoryLog:
     """A log in memory, ordered by offset."""
 
-    batches: list[tuple[int, int, int, bool, bool, tuple[tuple[bytes | None, bytes | None], ...]]]
     end: int
     failure: BaseException | None
 

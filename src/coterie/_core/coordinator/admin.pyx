@@ -51,7 +51,7 @@ cdef class Admin(Part):
         cdef GroupMetadata group
         cdef dict answers = {key: NONE for key in keys}
         if error == NONE:
-            group = <GroupMetadata>self.runtime.groups.get(group_id)
+            group = self.rebalances.find(group_id)
             if group is None or group.state == DEAD:
                 error = GROUP_ID_NOT_FOUND
             elif group.state != EMPTY:
@@ -76,7 +76,7 @@ cdef class Admin(Part):
         for group_id in dict.fromkeys(group_ids):
             error = self.runtime.partitions.refusal(group_id, True)
             if error == NONE:
-                group = <GroupMetadata>self.runtime.groups.get(group_id)
+                group = self.rebalances.find(group_id)
                 if group is None or group.state == DEAD:
                     error = GROUP_ID_NOT_FOUND
                 elif group.state != EMPTY:

@@ -21,7 +21,7 @@ from coterie._core.coordinator.group cimport GroupMetadata
 from coterie._core.coordinator.members cimport Members
 from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.rebalance cimport Rebalances
-from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime
+from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime, new_request
 from coterie._core.coordinator.sink cimport Sink
 from coterie._core.coordinator.trace cimport Event, Trace, desugar
 
@@ -93,7 +93,7 @@ cdef class Coordinator:
         if op == JOIN_GROUP or op == SYNC_GROUP or op == LEAVE_GROUP or op == DESCRIBE_GROUP:
             return self.may_throw(op, id, group_id, generation_id, member_id, instance, details)
         if op == OFFSET_COMMIT or op == TXN_OFFSET_COMMIT:
-            return self.offsets.commit(Request(id, op), group_id, generation_id, member_id,
+            return self.offsets.commit(new_request(id, op), group_id, generation_id, member_id,
                                        instance, details[0], details[1], details[2])
         if op == OFFSET_FETCH:
             return self.offsets.fetch(id, group_id, details[0], details[1])
@@ -119,7 +119,7 @@ cdef class Coordinator:
     cdef int may_throw(self, int op, int64_t id, str group_id, int32_t generation_id,
                        str member_id, str instance, tuple details) except -1:
         """Requests on which Kafka's code may throw: its request layer answers them then."""
-        cdef Request request = Request(id, op)
+        cdef Request request = new_request(id, op)
         try:
             if op == JOIN_GROUP:
                 return self.members.join(request, group_id, member_id, instance, details)
@@ -236,8 +236,8 @@ cdef class Coordinator:
         while self.told_rows < self.runtime.effects.count:
             row = &self.runtime.effects.rows[self.told_rows]
             self.told_rows += 1
-            if row.kind == RESPONSE and row.op == JOIN_GROUP:
-                payload = self.runtime.effects.payloads[row.payload]
+            if row.kind == RESPONSE and row.op == JOIN_GROUP and row.payload != NULL:
+                payload = <object>row.payload
                 self.told[row.id] = payload[4] if type(payload) is tuple else payload
         return self.dispatch(
             event.op, event.id, objects[event.group], event.generation_id,

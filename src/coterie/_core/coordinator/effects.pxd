@@ -1,4 +1,5 @@
 """What the coordinator did, in order: a compact array, and the objects that some rows need."""
+from cpython.ref cimport PyObject
 from libc.stdint cimport int16_t, int32_t, int64_t
 
 cdef enum Kind:
@@ -61,7 +62,7 @@ cdef enum CauseCode:               # as events.Cause
 cdef struct Effect:                # 32 bytes
     int64_t at_ms
     int64_t id                     # of the request; of a transition the generation
-    int32_t payload                # index into payloads, or -1
+    PyObject* payload              # owned, or NULL
     int16_t kind
     int16_t op                     # of a transition: from << 8 | to
     int32_t code                   # the error; of a transition its cause; why it is unanswered
@@ -70,7 +71,7 @@ cdef class Effects:
     cdef Effect* rows
     cdef readonly Py_ssize_t count
     cdef Py_ssize_t capacity
-    cdef list payloads
 
+    cpdef clear(self)
     cdef int push(self, int kind, int64_t at_ms, int64_t id, int op, int code,
                   object payload) except -1

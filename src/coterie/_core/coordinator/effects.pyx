@@ -4,7 +4,8 @@ A heartbeat's answer is a row and nothing else. Rows become events (values.py) o
 trace lines; neither decides anything.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t
+from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
+from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
 
 from base64 import b64encode
@@ -24,13 +25,16 @@ cdef tuple CAUSES = tuple(events.Cause)
 
 
 @cython.final
+@cython.no_gc                      # a payload is texts, numbers and bytes: nothing leads back here
 cdef class Effects:
-    """An append-only sequence of what happened."""
+    """An append-only sequence of what happened.
 
-    def __cinit__(self):
-        self.payloads = []
+    Payloads are kept where the garbage collector does not look: it would go through all of them
+    again and again while a long trace is played.
+    """
 
     def __dealloc__(self):
+        self.clear()
         free(self.rows)
 
     def __len__(self):
@@ -53,16 +57,22 @@ cdef class Effects:
         row.kind = kind
         row.op = op
         row.code = code
-        row.payload = -1
+        row.payload = NULL
         if payload is not None:
-            row.payload = <int32_t>len(self.payloads)
-            self.payloads.append(payload)
+            Py_INCREF(payload)
+            row.payload = <PyObject*>payload
         self.count += 1
         return 0
 
-    def clear(self):
+    cpdef clear(self):
+        """Forget every row."""
+        cdef Py_ssize_t n, count = self.count
+        cdef PyObject* payload
         self.count = 0
-        self.payloads = []
+        for n in range(count):
+            payload = self.rows[n].payload
+            self.rows[n].payload = NULL
+            Py_XDECREF(payload)
 
     def events(self):
         """Each row as an event of values.py."""
@@ -71,7 +81,7 @@ cdef class Effects:
         cdef list out = []
         for n in range(self.count):
             row = &self.rows[n]
-            payload = None if row.payload < 0 else self.payloads[row.payload]
+            payload = None if row.payload == NULL else <object>row.payload
             if row.kind == RESPONSE:
                 out.append(events.Response(row.at_ms, row.id, OPS[row.op],
                                            response_of(row.op, row.code, payload)))
@@ -87,11 +97,12 @@ cdef class Effects:
 
     def lines(self):
         """Each row as the dict of a trace's output line; unanswered requests have none."""
-        cdef Py_ssize_t n
+        cdef Py_ssize_t n = 0
         cdef Effect row
-        for n in range(self.count):
+        while n < self.count:              # which a caller may clear between two lines
             row = self.rows[n]
-            payload = None if row.payload < 0 else self.payloads[row.payload]
+            n += 1
+            payload = None if row.payload == NULL else <object>row.payload
             if row.kind == RESPONSE:
                 line = {"at": row.at_ms, "event": "response", "id": row.id, "op": OPS[row.op],
                         "error": ERRORS[row.code].name}

@@ -8,7 +8,8 @@ from libc.stdint cimport int32_t
 
 from coterie._core.coordinator.effects cimport (
     BEGIN_LOAD, BY_SIZE, FAILOVER, FINISH_LOAD, RESIGN)
-from coterie._core.coordinator.group cimport GroupMetadata, MemberMetadata
+from coterie._core.coordinator.group cimport GroupMetadata
+from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.coordinator.members cimport Members
 from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.partitions cimport (

@@ -1,6 +1,7 @@
 """Group and member metadata: the C face for the coordinator."""
 from libc.stdint cimport int32_t, int64_t
 
+from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.coordinator.runtime cimport Request
 from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.codec.subscription cimport Readable
@@ -10,31 +11,6 @@ cdef enum JoinKind:
     NO_JOIN = 0
     PLAIN_JOIN = 1
     INITIAL_JOIN = 2
-
-cdef class PendingId:
-    cdef GroupMetadata group
-    cdef str member_id
-    cdef int64_t timer
-    cdef Py_ssize_t slot
-
-cdef class MemberMetadata:
-    cdef readonly str member_id
-    cdef readonly str group_instance_id
-    cdef readonly str client_id
-    cdef readonly str client_host
-    cdef readonly str protocol_type
-    cdef readonly tuple protocols              # ((name, bytes), ...) in order of preference
-    cdef readonly int32_t rebalance_timeout_ms
-    cdef readonly int32_t session_timeout_ms
-    cdef readonly bytes assignment
-    cdef readonly bint is_new
-    cdef Request awaiting_join
-    cdef Request awaiting_sync
-    cdef GroupMetadata group
-    cdef int64_t timer                         # handle of the session timer, or NO_TIMER
-    cdef Py_ssize_t slot                       # what the wheel calls it
-
-    cdef bytes metadata_of(self, str protocol)
 
 cdef class GroupMetadata:
     cdef readonly str group_id
@@ -77,6 +53,8 @@ cdef class GroupMetadata:
     cdef int64_t rebalance_timeout(self) noexcept
     cdef int next_generation(self, int64_t now_ms) except -1
     cdef Readable subscribe(self) except *
+    cdef object topics_known(self)
     cdef tuple member_list(self)
 
+cdef GroupMetadata new_group(str group_id, int64_t now_ms)
 cdef int check_member(GroupMetadata group, str member_id, str instance) except? -7

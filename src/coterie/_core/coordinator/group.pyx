@@ -8,19 +8,32 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from coterie._core.checks cimport (
-    bytes_of, int32_of, int64_of, pairs_of, text_of, text_or_none, texts_of)
+    int32_of, int64_of, pairs_of, text_of, text_or_none, texts_of)
 from coterie._core.coordinator.codes cimport FENCED_INSTANCE_ID, NONE, UNKNOWN_MEMBER_ID
 from coterie._core.coordinator.effects cimport (
     COMPLETING_REBALANCE, EMPTY, MAX_STATES, PREPARING_REBALANCE, STABLE, STATE_NAMES)
+from coterie._core.coordinator.member cimport MemberMetadata, a_member
 from coterie._core.coordinator.runtime cimport NO_TIMER, Request
 from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.codec.subscription cimport READ, UNREADABLE, Readable, read_topics
 from coterie._core.structures.votes cimport ProtocolCounts, most_voted
 
 from coterie._core.coordinator.runtime import Garbage, Thrown
-from coterie.errors import ArgumentError, CoterieError, shown
-from coterie.values import GroupOverview, GroupSummary, MemberSummary
+from coterie.errors import CoterieError
+from coterie.values import GroupOverview, GroupSummary
 
+
+cdef enum:
+    FEW = 16                       # members of a group that is looked through twice
+    SHORT = 4096                   # bytes of metadata
+    MANY = 1024
+
+# Metadata -> topics, of what was read last: groups come and go, and ask for the same topics.
+cdef dict READ_BEFORE = {}
+cdef frozenset NO_TOPICS = frozenset()
+
+# Groups hold members, and members hold texts, numbers and requests: no reference leads back to a
+# group. So neither takes part in the collection of cycles, nor do the dicts that hold them.
 
 # Which states may come before each: bit n stands for state n.
 cdef int[MAX_STATES] PREVIOUS = [
@@ -33,82 +46,7 @@ cdef int[MAX_STATES] PREVIOUS = [
 
 
 @cython.final
-cdef class PendingId:
-    """A member id that was handed out; what its timer names."""
-
-    def __cinit__(self, GroupMetadata group, str member_id):
-        self.group = group
-        self.member_id = member_id
-        self.timer = NO_TIMER
-
-
-@cython.final
-cdef class MemberMetadata:
-    """See ``group.pyi``."""
-
-    def __cinit__(self):
-        self.member_id = self.client_id = self.client_host = ""
-        self.protocols = ()
-        self.assignment = b""
-        self.timer = NO_TIMER
-
-    def __init__(self, member_id, group_instance_id, client_id, client_host,
-                 rebalance_timeout_ms, session_timeout_ms, protocol_type, protocols,
-                 assignment=b""):
-        if self.group is not None:
-            raise CoterieError(f"{self.member_id!r} is a member of {self.group.group_id!r} already")
-        self.member_id = text_of(member_id, "member_id")
-        self.group_instance_id = text_or_none(group_instance_id, "group_instance_id")
-        self.client_id = text_of(client_id, "client_id")
-        self.client_host = text_of(client_host, "client_host")
-        self.protocol_type = text_or_none(protocol_type, "protocol_type")
-        self.protocols = pairs_of(protocols, "protocols")
-        self.rebalance_timeout_ms = int32_of(rebalance_timeout_ms, "rebalance_timeout_ms")
-        self.session_timeout_ms = int32_of(session_timeout_ms, "session_timeout_ms")
-        self.assignment = bytes_of(assignment, "assignment")
-
-    @property
-    def is_static_member(self):
-        return self.group_instance_id is not None
-
-    @property
-    def is_awaiting_join(self):
-        return self.awaiting_join is not None
-
-    @property
-    def is_awaiting_sync(self):
-        return self.awaiting_sync is not None
-
-    def matches(self, protocols):
-        return self.protocols == pairs_of(protocols, "protocols")
-
-    def metadata(self, protocol):
-        return self.metadata_of(text_of(protocol, "protocol"))
-
-    cdef bytes metadata_of(self, str protocol):
-        for entry in self.protocols:
-            if (<tuple?>entry)[0] == protocol:
-                return (<tuple?>entry)[1]
-        raise Thrown(f"member {self.member_id} does not support protocol {protocol!r}")
-
-    def vote(self, candidates):
-        cdef tuple names = texts_of(candidates, "candidates")
-        for name, _ in self.protocols:
-            if name in names:
-                return name
-        raise CoterieError(f"member {self.member_id} supports none of the candidates")
-
-    def summary(self, protocol=None):
-        return MemberSummary(
-            self.member_id, self.group_instance_id, self.client_id, self.client_host,
-            b"" if protocol is None else self.metadata(protocol),
-            b"" if protocol is None else self.assignment)
-
-    def __repr__(self):
-        return f"MemberMetadata({self.member_id!r}, group_instance_id={self.group_instance_id!r})"
-
-
-@cython.final
+@cython.no_gc                      # of many groups each would be gone through again and again
 cdef class GroupMetadata:
     """See ``group.pyi``."""
 
@@ -165,7 +103,7 @@ cdef class GroupMetadata:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self.counts.count_in(member.protocols)
-        member.group = self
+        member.group_id = self.group_id
         member.awaiting_join = join
         self.num_members_awaiting_join += join is not None
         self.pending_members.pop(member.member_id, None)
@@ -175,6 +113,7 @@ cdef class GroupMetadata:
         """Take a member out, and the id from what waits for it; the join is not answered."""
         cdef MemberMetadata member = <MemberMetadata>self.members.pop(member_id, None)
         if member is not None:
+            member.group_id = None
             self.counts.count_out(member.protocols)
             self.num_members_awaiting_join -= member.awaiting_join is not None
             if member.group_instance_id is not None:
@@ -228,7 +167,7 @@ cdef class GroupMetadata:
     cdef str vote(self):
         """The protocol of the next generation."""
         cdef Py_ssize_t size = len(self.members), cast = 0
-        cdef dict votes = {}
+        cdef dict votes = None
         cdef tuple last = None
         cdef str name = None
         for value in self.members.values():
@@ -236,12 +175,15 @@ cdef class GroupMetadata:
                 cast += 1                 # the same list as the member before: the same vote
                 continue
             if last is not None:
+                votes = {} if votes is None else votes
                 votes[name] = votes.get(name, 0) + cast
             last = (<MemberMetadata>value).protocols
             name = self.counts.vote(last, size)
             cast = 1
             if name is None:           # some list names a protocol twice
                 raise Thrown(f"a member of {self.group_id!r} supports no candidate")
+        if votes is None:
+            return name                   # one list, one vote
         votes[name] = votes.get(name, 0) + cast
         return most_voted(votes, self.ties_as_kafka)
 
@@ -273,15 +215,17 @@ cdef class GroupMetadata:
     cdef Readable subscribe(self) except *:
         """Compute `subscribed_topics` anew; metadata that cannot be read makes them unknown."""
         cdef set topics = set()
-        cdef MemberMetadata member
         cdef bytes last = None, metadata
         cdef Readable read = READ
         self.subscribed_topics = None
         if self.protocol_type != "consumer" or (self.members and self.protocol_name is None):
             return READ
+        known = self.topics_known()
+        if known is not None:
+            self.subscribed_topics = known
+            return READ
         for value in self.members.values():
-            member = <MemberMetadata>value
-            metadata = member.metadata_of(self.protocol_name)
+            metadata = (<MemberMetadata>value).metadata_of(self.protocol_name)
             if metadata is last:
                 continue
             last = metadata
@@ -289,7 +233,26 @@ cdef class GroupMetadata:
             if read != READ:
                 return read
         self.subscribed_topics = frozenset(topics)
+        if len(self.members) == 1 and len(last) <= SHORT:
+            if len(READ_BEFORE) >= MANY:
+                READ_BEFORE.clear()
+            READ_BEFORE[last] = self.subscribed_topics
         return READ
+
+    cdef object topics_known(self):
+        """The topics, if all members send the same metadata and it has been read before."""
+        cdef bytes first = None, metadata
+        if not self.members:
+            return NO_TOPICS
+        if len(self.members) > FEW:
+            return None
+        for value in self.members.values():
+            metadata = (<MemberMetadata>value).metadata_of(self.protocol_name)
+            if first is None:
+                first = metadata
+            elif metadata is not first:
+                return None
+        return READ_BEFORE.get(first)
 
     def find_subscribed_topics(self):
         self.subscribe()
@@ -368,8 +331,8 @@ cdef class GroupMetadata:
         cdef MemberMetadata new = a_member(member)
         if new.member_id in self.members:
             raise CoterieError(f"{new.member_id!r} is a member of {self.group_id!r} already")
-        if new.group is not None and new.group.get(new.member_id) is new:
-            raise CoterieError(f"{new.member_id!r} is a member of {new.group.group_id!r}")
+        if new.group_id is not None:
+            raise CoterieError(f"{new.member_id!r} is a member of {new.group_id!r}")
         self.add_member(new, None)
 
     def remove(self, member_id):
@@ -428,6 +391,14 @@ cdef class GroupMetadata:
                 f"{self.generation_id}, {len(self.members)} members)")
 
 
+cdef GroupMetadata new_group(str group_id, int64_t now_ms):
+    """A group, of values that were checked before."""
+    cdef GroupMetadata made = GroupMetadata.__new__(GroupMetadata)
+    made.group_id = group_id
+    made.current_state_timestamp = now_ms
+    return made
+
+
 cdef int check_member(GroupMetadata group, str member_id, str instance) except? -7:
     """The error of a request by this member, or NONE; a static one's id must be the present."""
     if instance is not None:
@@ -437,9 +408,3 @@ cdef int check_member(GroupMetadata group, str member_id, str instance) except? 
         if mapped != member_id:
             return FENCED_INSTANCE_ID
     return NONE if member_id in group.members else UNKNOWN_MEMBER_ID
-
-
-cdef MemberMetadata a_member(object value):
-    if not isinstance(value, MemberMetadata):
-        raise ArgumentError(f"member must be a MemberMetadata, not {shown(value)}")
-    return <MemberMetadata?>value

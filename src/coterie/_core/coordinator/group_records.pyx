@@ -6,31 +6,59 @@ log-format.md, section 7. Cost: one pass, one copy.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
-from coterie._core.coordinator.group cimport GroupMetadata, MemberMetadata
+from coterie._core.coordinator.group cimport GroupMetadata
+from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.structures.offsets cimport NO_TIME, Offset
 
 from coterie._core.coordinator.runtime import Thrown
 
+cdef extern from "Python.h":
+    bint PyUnicode_IS_COMPACT_ASCII(object text)
+    const uint8_t* PyUnicode_1BYTE_DATA(object text)
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+
+cdef enum:
+    FEW = 512                      # bytes: most records fit
+
 cdef struct Buffer:
-    uint8_t* data
+    uint8_t* data                  # `few`, or on the heap
     Py_ssize_t size
     Py_ssize_t capacity
+    uint8_t[FEW] few
 
 
-cdef int reserve(Buffer* out, Py_ssize_t more) except -1:
-    cdef Py_ssize_t capacity
+cdef inline void begin(Buffer* out) noexcept:
+    out.data = out.few
+    out.size = 0
+    out.capacity = FEW
+
+
+cdef inline int reserve(Buffer* out, Py_ssize_t more) except -1:
+    return 0 if out.size + more <= out.capacity else enlarge(out, more)
+
+
+cdef int enlarge(Buffer* out, Py_ssize_t more) except -1:
+    cdef Py_ssize_t capacity = 2 * out.capacity + more
     cdef uint8_t* larger
-    if out.size + more > out.capacity:
-        capacity = 2 * out.capacity + more + 256
+    if out.data != out.few:
         larger = <uint8_t*>realloc(out.data, capacity)
-        if larger == NULL:
-            raise MemoryError
-        out.data = larger
-        out.capacity = capacity
+    else:
+        larger = <uint8_t*>malloc(capacity)
+        if larger != NULL:
+            memcpy(larger, out.few, out.size)
+    if larger == NULL:
+        raise MemoryError
+    out.data = larger
+    out.capacity = capacity
     return 0
+
+
+cdef inline void end(Buffer* out) noexcept:
+    if out.data != out.few:
+        free(out.data)
 
 
 cdef inline void store(uint8_t* at, int64_t value, int size) noexcept nogil:
@@ -51,26 +79,28 @@ cdef int put_string(Buffer* out, str text) except -1:
     cdef bytes raw
     if text is None:
         return put_int(out, -1, 2)
+    if PyUnicode_IS_COMPACT_ASCII(text) and PyUnicode_GET_LENGTH(text) <= LONGEST:
+        put_int(out, PyUnicode_GET_LENGTH(text), 2)
+        return put_raw(out, PyUnicode_1BYTE_DATA(text), PyUnicode_GET_LENGTH(text))
     raw = text.encode("utf-8", "replace")      # as Java writes a lone surrogate: one "?"
     if PyBytes_GET_SIZE(raw) > LONGEST:
         # None of a request: read from a log, bytes that are no UTF-8 became three each. Kafka, too.
         raise Thrown(f"a string of {PyBytes_GET_SIZE(raw)} bytes fits into no record "
                      f"(at most {LONGEST}): {text[:40]!r}...")
     put_int(out, PyBytes_GET_SIZE(raw), 2)
-    return put_raw(out, raw)
+    return put_raw(out, <const uint8_t*>PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
 
 
-cdef inline int put_raw(Buffer* out, bytes raw) except -1:
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(raw)
+cdef inline int put_raw(Buffer* out, const uint8_t* raw, Py_ssize_t size) except -1:
     reserve(out, size)
-    memcpy(out.data + out.size, PyBytes_AS_STRING(raw), size)
+    memcpy(out.data + out.size, raw, size)
     out.size += size
     return 0
 
 
 cdef int put_bytes(Buffer* out, bytes raw) except -1:
     put_int(out, PyBytes_GET_SIZE(raw), 4)
-    return put_raw(out, raw)
+    return put_raw(out, <const uint8_t*>PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
 
 
 cdef bytes finish(Buffer* out):
@@ -78,7 +108,8 @@ cdef bytes finish(Buffer* out):
 
 
 cdef bytes offset_key(str group_id, str topic, int32_t partition):
-    cdef Buffer out = [NULL, 0, 0]
+    cdef Buffer out
+    begin(&out)
     try:
         put_int(&out, 1, 2)
         put_string(&out, group_id)
@@ -86,12 +117,13 @@ cdef bytes offset_key(str group_id, str topic, int32_t partition):
         put_int(&out, partition, 4)
         return finish(&out)
     finally:
-        free(out.data)
+        end(&out)
 
 
 cdef bytes offset_value(Offset entry):
-    cdef Buffer out = [NULL, 0, 0]
+    cdef Buffer out
     cdef bint explicit = entry.expire_timestamp != NO_TIME
+    begin(&out)
     try:
         put_int(&out, 1 if explicit else 3, 2)
         put_int(&out, entry.offset, 8)
@@ -103,24 +135,26 @@ cdef bytes offset_value(Offset entry):
             put_int(&out, entry.expire_timestamp, 8)
         return finish(&out)
     finally:
-        free(out.data)
+        end(&out)
 
 
 cdef bytes group_key(str group_id):
-    cdef Buffer out = [NULL, 0, 0]
+    cdef Buffer out
+    begin(&out)
     try:
         put_int(&out, 2, 2)
         put_string(&out, group_id)
         return finish(&out)
     finally:
-        free(out.data)
+        end(&out)
 
 
 cdef bytes group_value(GroupMetadata group, dict assignments):
     """`assignments`: member id -> bytes; None: those that the members hold."""
-    cdef Buffer out = [NULL, 0, 0]
+    cdef Buffer out
     cdef MemberMetadata member
     cdef bytes given
+    begin(&out)
     try:
         put_int(&out, 3, 2)
         put_string(&out, group.protocol_type or "")
@@ -143,7 +177,7 @@ cdef bytes group_value(GroupMetadata group, dict assignments):
             put_bytes(&out, given or b"")
         return finish(&out)
     finally:
-        free(out.data)
+        end(&out)
 
 
 cdef Py_ssize_t utf8_length(str text) except -2:

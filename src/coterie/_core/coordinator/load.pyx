@@ -8,7 +8,8 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.effects cimport EMPTY, STABLE
-from coterie._core.coordinator.group cimport GroupMetadata, MemberMetadata
+from coterie._core.coordinator.group cimport GroupMetadata
+from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.coordinator.partitions cimport LOADING, partition_of
 from coterie._core.structures.offsets cimport make_offset
 from coterie._core.codec.schema cimport group_fields

@@ -1,7 +1,8 @@
 """Join, sync, heartbeat, leave: the C face."""
 from libc.stdint cimport int32_t, int64_t
 
-from coterie._core.coordinator.group cimport GroupMetadata, MemberMetadata
+from coterie._core.coordinator.group cimport GroupMetadata
+from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.coordinator.rebalance cimport Rebalances
 from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime
 

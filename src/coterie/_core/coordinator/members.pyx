@@ -18,9 +18,9 @@ from coterie._core.coordinator.effects cimport (
     BY_APPEND_FAILED, BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_LEAVE, BY_METADATA,
     BY_STATIC_RETURN, COMPLETING_REBALANCE, DEAD, EMPTY, HEARTBEAT, LEAVE_GROUP,
     PREPARING_REBALANCE, REPLACED, STABLE)
-from coterie._core.coordinator.group cimport (
-    GroupMetadata, MemberMetadata, PendingId, check_member)
+from coterie._core.coordinator.group cimport GroupMetadata, check_member
 from coterie._core.coordinator.group_records cimport LONGEST, group_key, group_value, utf8_length
+from coterie._core.coordinator.member cimport MemberMetadata, PendingId, new_member
 from coterie._core.coordinator.rebalance cimport Rebalances, join_result
 from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime, describe
 
@@ -79,7 +79,7 @@ cdef class Members:
             error = INVALID_SESSION_TIMEOUT
         if error != NONE:
             return self.runtime.answer(request, error, member_id)
-        group = <GroupMetadata>self.runtime.groups.get(group_id)
+        group = self.rebalances.find(group_id)
         if group is None:
             if member_id:
                 return self.runtime.answer(request, UNKNOWN_MEMBER_ID, member_id)
@@ -156,9 +156,10 @@ cdef class Members:
 
     cdef int add_and_rebalance(self, Request request, GroupMetadata group, str member_id,
                                str instance, tuple details) except -1:
-        cdef MemberMetadata member = MemberMetadata(
-            member_id, instance, details[4], details[5], details[3], details[2], details[0],
-            details[1])
+        cdef MemberMetadata member = new_member(member_id, instance, details[1], details[0],
+                                                details[3], details[2])
+        member.client_id = details[4]
+        member.client_host = details[5]
         member.is_new = True
         member.slot = self.runtime.new_slot(member)
         if group.state == PREPARING_REBALANCE and group.generation_id == 0:
@@ -172,7 +173,7 @@ cdef class Members:
 
     cdef int hand_out_id(self, Request request, GroupMetadata group, str member_id,
                          int32_t session_ms) except -1:
-        cdef PendingId pending = PendingId(group, member_id)
+        cdef PendingId pending = PendingId(group.group_id, member_id)
         group.pending_members[member_id] = pending
         self.rebalances.arm_pending(pending, session_ms)
         return self.runtime.answer(request, MEMBER_ID_REQUIRED, member_id)
@@ -272,7 +273,7 @@ cdef class Members:
             if error == COORDINATOR_LOAD_IN_PROGRESS:
                 error = REBALANCE_IN_PROGRESS
             return self.runtime.answer(request, error, None)
-        group = <GroupMetadata>self.runtime.groups.get(group_id)
+        group = self.rebalances.find(group_id)
         if group is None:
             return self.runtime.answer(request, UNKNOWN_MEMBER_ID, None)
         if group.state == DEAD:
@@ -343,7 +344,7 @@ cdef class Members:
             if error == COORDINATOR_LOAD_IN_PROGRESS:
                 error = NONE
             return self.runtime.respond(id, HEARTBEAT, error, None)
-        group = <GroupMetadata>self.runtime.groups.get(group_id)
+        group = self.rebalances.find(group_id)
         if group is None:
             return self.runtime.respond(id, HEARTBEAT, UNKNOWN_MEMBER_ID, None)
         if group.state == DEAD:
@@ -365,7 +366,7 @@ cdef class Members:
         cdef list left = []
         if error != NONE:
             return self.runtime.respond(id, LEAVE_GROUP, error, None)
-        group = <GroupMetadata>self.runtime.groups.get(group_id)
+        group = self.rebalances.find(group_id)
         if group is not None and group.state == DEAD:
             return self.runtime.respond(id, LEAVE_GROUP, COORDINATOR_NOT_AVAILABLE, None)
         for entry in leaving:

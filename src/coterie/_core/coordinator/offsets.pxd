@@ -24,10 +24,10 @@ cdef class Offsets:
     cdef int loaded(self, GroupMetadata group) except -1
     cdef int commit(self, Request request, str group_id, int32_t generation_id, str member_id,
                     str instance, tuple wanted, int64_t producer_id, int16_t epoch) except -1
-    cdef int check_metadata(self, dict wanted) except -1
+    cdef int check_metadata(self, tuple wanted) except -1
     cdef int check_commit(self, GroupMetadata group, int32_t generation_id, str member_id,
                           str instance, bint transactional) except? -7
-    cdef int store(self, Request request, GroupMetadata group, dict wanted, int64_t producer_id,
+    cdef int store(self, Request request, GroupMetadata group, tuple wanted, int64_t producer_id,
                    int16_t epoch, bint transactional) except -1
     cdef int committed(self, CommitAppend op, int error, int64_t position) except -1
     cdef int end_txn(self, int64_t producer_id, bint committed) except -1

@@ -15,9 +15,10 @@ from coterie._core.coordinator.codes cimport (
     commit_error)
 from coterie._core.coordinator.effects cimport (
     COMPLETING_REBALANCE, DEAD, EMPTY, OFFSET_FETCH, TXN_OFFSET_COMMIT)
-from coterie._core.coordinator.group cimport GroupMetadata, MemberMetadata, check_member
+from coterie._core.coordinator.group cimport GroupMetadata, check_member
 from coterie._core.coordinator.group_records cimport (
     LONGEST, offset_key, offset_value, utf8_length)
+from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.coordinator.partitions cimport partition_of
 from coterie._core.coordinator.rebalance cimport Rebalances
 from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime, describe
@@ -83,10 +84,12 @@ cdef class Offsets:
         cdef int error = self.runtime.partitions.refusal(group_id, not transactional)
         cdef GroupMetadata group = None
         cdef MemberMetadata member
-        cdef dict last = {entry[0]: entry for entry in wanted}    # of equals the last counts
-        self.check_metadata(last)
+        if len(wanted) > 1:
+            # Of equal partitions the last counts, in the place of the first.
+            wanted = tuple({row[0]: row for row in wanted}.values())
+        self.check_metadata(wanted)
         if error == NONE:
-            group = <GroupMetadata>self.runtime.groups.get(group_id)
+            group = self.rebalances.find(group_id)
             if group is None and not transactional and generation_id >= 0:
                 error = ILLEGAL_GENERATION
             elif group is None:
@@ -100,18 +103,18 @@ cdef class Offsets:
                 member = group.get(member_id)
                 self.rebalances.touch(group, member, member.session_timeout_ms)
         if error != NONE:
-            return self.runtime.answer(request, NONE, tuple([(key, error) for key in last]))
+            return self.runtime.answer(request, NONE, tuple([(row[0], error) for row in wanted]))
         # Without a producer Kafka stores even a transaction's offsets as plain ones.
-        return self.store(request, group, last, producer_id, epoch,
+        return self.store(request, group, wanted, producer_id, epoch,
                           transactional and producer_id != NO_PRODUCER)
 
-    cdef int check_metadata(self, dict wanted) except -1:
+    cdef int check_metadata(self, tuple wanted) except -1:
         """Refuse what is short enough for the setting and too long for a record."""
         if 3 * self.max_metadata <= LONGEST:     # no text of so many units has more bytes
             return 0
-        for key, row in wanted.items():
+        for row in wanted:
             if utf16_length(row[3]) <= self.max_metadata and utf8_length(row[3]) > LONGEST:
-                raise ArgumentError(f"the metadata of {key} has {utf8_length(row[3])} bytes; a "
+                raise ArgumentError(f"the metadata of {row[0]} has {utf8_length(row[3])} bytes; a "
                                     f"record holds {LONGEST} at most")
         return 0
 
@@ -129,7 +132,7 @@ cdef class Offsets:
             return error
         return NONE if transactional else UNKNOWN_MEMBER_ID
 
-    cdef int store(self, Request request, GroupMetadata group, dict wanted, int64_t producer_id,
+    cdef int store(self, Request request, GroupMetadata group, tuple wanted, int64_t producer_id,
                    int16_t epoch, bint transactional) except -1:
         cdef dict entries = {}
         cdef list answers = []
@@ -137,12 +140,13 @@ cdef class Offsets:
         cdef Offset entry
         cdef CommitAppend op
         cdef int64_t now_ms = self.runtime.wheel.clock_ms
-        for key, row in wanted.items():
-            if utf16_length(row[3]) > self.max_metadata:
+        for each in wanted:
+            key, offset, leader_epoch, metadata, stamped, expiry = <tuple?>each
+            if utf16_length(metadata) > self.max_metadata:
                 answers.append((key, OFFSET_METADATA_TOO_LARGE))
                 continue
-            entry = make_offset(row[1], row[2], row[3], now_ms if row[4] is None else row[4],
-                                row[5], -1)
+            entry = make_offset(offset, leader_epoch, metadata,
+                                now_ms if stamped is None else stamped, expiry, -1)
             entries[key] = entry
             answers.append((key, NONE))
             records.append((offset_key(group.group_id, key[0], key[1]), offset_value(entry)))
@@ -151,7 +155,7 @@ cdef class Offsets:
         if transactional and epoch == NO_EPOCH:
             # Kafka throws, in MemoryRecordsBuilder, before it has kept anything.
             return self.runtime.answer(request, NONE, tuple([
-                (key, UNKNOWN_SERVER_ERROR) for key in wanted]))
+                (row[0], UNKNOWN_SERVER_ERROR) for row in wanted]))
         op = CommitAppend.__new__(CommitAppend)
         describe(op, "txn_offset_commit" if transactional else "offset_commit",
                  group.group_id, tuple(records))
@@ -182,6 +186,8 @@ cdef class Offsets:
                 group.offsets.appended(op.entries, position)
             else:
                 group.offsets.failed(op.entries)
+        if error == NONE:
+            return self.runtime.answer(op.request, NONE, tuple(op.answers))
         error = commit_error(error)
         return self.runtime.answer(op.request, NONE, tuple([
             (key, error if code == NONE else code) for key, code in op.answers]))
@@ -195,7 +201,7 @@ cdef class Offsets:
             return 0                       # the groups hear of a marker that was written
         belonging = <dict>self.open_groups.get(producer_id)
         for group_id in sorted(belonging or ()):
-            group = <GroupMetadata>self.runtime.groups.get(group_id)
+            group = self.rebalances.find(group_id)
             if group is None or group.state == DEAD:
                 continue
             if not group.offsets.complete_txn(producer_id, committed):
@@ -212,7 +218,7 @@ cdef class Offsets:
         cdef list found = []
         if error != NONE:
             return self.runtime.respond(id, OFFSET_FETCH, error, None)
-        group = <GroupMetadata>self.runtime.groups.get(group_id)
+        group = self.rebalances.find(group_id)
         if group is not None and group.state == DEAD:
             group = None
         if keys is None:

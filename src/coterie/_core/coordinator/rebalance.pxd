@@ -1,7 +1,8 @@
 """Rebalances and their timers: the C face."""
 from libc.stdint cimport int64_t
 
-from coterie._core.coordinator.group cimport GroupMetadata, MemberMetadata, PendingId
+from coterie._core.coordinator.group cimport GroupMetadata
+from coterie._core.coordinator.member cimport MemberMetadata, PendingId
 from coterie._core.coordinator.runtime cimport Part
 
 cdef class Rebalances(Part):
@@ -12,6 +13,7 @@ cdef class Rebalances(Part):
     cdef readonly int64_t rebalance_evictions
     cdef readonly int64_t sync_evictions
 
+    cdef GroupMetadata find(self, str group_id)
     cdef GroupMetadata create_group(self, str group_id)
     cdef int take_over(self, GroupMetadata group) except -1
     cdef int drop_group(self, GroupMetadata group) except -1

@@ -15,8 +15,9 @@ from coterie._core.coordinator.effects cimport (
     BY_COMPLETED, BY_FAILOVER, BY_REBALANCE_TIMEOUT, BY_SESSION_TIMEOUT, BY_SYNC_TIMEOUT,
     COMPLETING_REBALANCE, DEAD, DROPPED, EMPTY, PREPARING_REBALANCE, STABLE, TRANSITION)
 from coterie._core.coordinator.group cimport (
-    INITIAL_JOIN, NO_JOIN, PLAIN_JOIN, GroupMetadata, MemberMetadata, PendingId)
+    INITIAL_JOIN, NO_JOIN, PLAIN_JOIN, GroupMetadata, new_group)
 from coterie._core.coordinator.group_records cimport group_key, group_value
+from coterie._core.coordinator.member cimport MemberMetadata, PendingId
 from coterie._core.coordinator.runtime cimport (
     NO_TIMER, AppendOp, Part, Request, Runtime, describe)
 from coterie._core.structures.timers cimport TimerWheel
@@ -53,8 +54,13 @@ cdef class Rebalances(Part):
             return self.join_due(<GroupMetadata?>owner)
         return self.sync_due(<GroupMetadata?>owner)
 
+    cdef GroupMetadata find(self, str group_id):
+        """The group, or None."""
+        found = self.runtime.groups.get(group_id)
+        return None if found is None else <GroupMetadata?>found
+
     cdef GroupMetadata create_group(self, str group_id):
-        cdef GroupMetadata group = GroupMetadata(group_id, self.runtime.wheel.clock_ms)
+        cdef GroupMetadata group = new_group(group_id, self.runtime.wheel.clock_ms)
         self.take_over(group)
         return group
 
@@ -242,9 +248,9 @@ cdef class Rebalances(Part):
         return self.prepare_rebalance(group, BY_SYNC_TIMEOUT, first)
 
     cdef int session_due(self, MemberMetadata member) except -1:
-        cdef GroupMetadata group = member.group
+        cdef GroupMetadata group = self.find(member.group_id)
         member.timer = NO_TIMER
-        if group.state == DEAD or group.get(member.member_id) is not member:
+        if group is None or group.state == DEAD or group.get(member.member_id) is not member:
             return 0
         if not member.is_new and (member.awaiting_join is not None
                                   or member.awaiting_sync is not None):
@@ -253,10 +259,10 @@ cdef class Rebalances(Part):
         return self.remove_and_update(group, member, BY_SESSION_TIMEOUT)
 
     cdef int pending_due(self, PendingId pending) except -1:
-        cdef GroupMetadata group = pending.group
+        cdef GroupMetadata group = self.find(pending.group_id)
         pending.timer = NO_TIMER
         self.runtime.free_slot(pending.slot)
-        if group.state == DEAD:
+        if group is None or group.state == DEAD:
             return 0
         if group.pending_members.get(pending.member_id) is pending:
             del group.pending_members[pending.member_id]

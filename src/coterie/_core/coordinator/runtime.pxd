@@ -65,4 +65,5 @@ cdef class Runtime:
     cdef int append(self, AppendOp op) except -1
     cdef int settle(self, AppendOp op, int error, int64_t base_offset) except -1
 
+cdef Request new_request(int64_t id, int op)
 cdef AppendOp describe(AppendOp op, str kind, str group_id, tuple records)

@@ -35,9 +35,12 @@ cdef int64_t NEVER_MS = <int64_t>1 << 62       # beyond any time; from LATEST_MS
 cdef class Request:
     """A request that may have to wait: answered at most once."""
 
-    def __cinit__(self, int64_t id, int op):
-        self.id = id
-        self.op = op
+
+cdef Request new_request(int64_t id, int op):
+    cdef Request made = Request.__new__(Request)
+    made.id = id
+    made.op = op
+    return made
 
 
 cdef class Part:

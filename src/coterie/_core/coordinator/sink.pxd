@@ -13,9 +13,18 @@ cdef class Sink:
     cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1
     cdef object read(self)
 
+cdef class Written:
+    cdef readonly int64_t base_offset
+    cdef int64_t producer_id
+    cdef int16_t epoch
+    cdef bint transactional
+    cdef bint control
+    cdef tuple records
+
+    cdef tuple row(self)
+
 cdef class MemoryLog(Sink):
-    cdef readonly list batches     # (base offset, producer id, epoch, is transactional, is
-    #                                control, records), by offset
+    cdef list batches              # each as it was Written, by offset
     cdef readonly int64_t end
 
     cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1

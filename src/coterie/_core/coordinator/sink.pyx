@@ -7,9 +7,11 @@ cimport cython
 from libc.stdint cimport int16_t, int64_t
 
 from bisect import bisect_left
+from operator import attrgetter
 
 from coterie.errors import ArgumentError, shown
 
+cdef object BASE_OFFSET = attrgetter("base_offset")
 cdef int64_t LATEST_OFFSET = <int64_t>1 << 62  # what is counted on from here still fits an int64
 
 
@@ -31,6 +33,16 @@ cdef class Sink:
 
 
 @cython.final
+@cython.no_gc                      # bytes and numbers: nothing leads back to it
+cdef class Written:
+    """A batch of a log in memory."""
+
+    cdef tuple row(self):
+        return (self.base_offset, self.producer_id, self.epoch, self.transactional, self.control,
+                self.records)
+
+
+@cython.final
 cdef class MemoryLog(Sink):
     """A log in memory, ordered by offset."""
 
@@ -39,9 +51,19 @@ cdef class MemoryLog(Sink):
 
     cdef int64_t append(self, tuple records, int64_t producer_id, int16_t epoch,
                         bint transactional, bint control, int64_t base_offset) except -3:
-        cdef Py_ssize_t at = self.place(len(records), base_offset)
         cdef int64_t position = self.end if base_offset < 0 else base_offset
-        self.batches.insert(at, (position, producer_id, epoch, transactional, control, records))
+        cdef Written batch = Written.__new__(Written)
+        batch.base_offset = position
+        batch.producer_id = producer_id
+        batch.epoch = epoch
+        batch.transactional = transactional
+        batch.control = control
+        batch.records = records
+        if position >= self.end:
+            self.place(len(records), base_offset)        # refused beyond the latest offset
+            self.batches.append(batch)
+        else:
+            self.batches.insert(self.place(len(records), base_offset), batch)
         self.end = max(self.end, position + max(len(records), 1))
         return position
 
@@ -50,22 +72,27 @@ cdef class MemoryLog(Sink):
         return 0
 
     cdef object read(self):
-        return self.batches
+        return [(<Written?>batch).row() for batch in self.batches]
 
     cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1:
         """Where a batch of so many records goes; it must not run into another."""
         cdef Py_ssize_t at
+        cdef Written other
         if base_offset > LATEST_OFFSET:
             raise ArgumentError(f"base_offset must be at most {LATEST_OFFSET}, not {base_offset}")
         if base_offset < 0 or base_offset >= self.end:
             return len(self.batches)
-        at = bisect_left(self.batches, base_offset, key=_base_offset)
-        if at < len(self.batches) and self.batches[at][0] < base_offset + count:
-            raise ArgumentError(f"base_offset {base_offset}: a batch stands at "
-                                f"{self.batches[at][0]} already")
-        if at > 0 and self.batches[at - 1][0] + len(self.batches[at - 1][5]) > base_offset:
-            raise ArgumentError(f"base_offset {base_offset} lies within the batch at "
-                                f"{self.batches[at - 1][0]}")
+        at = bisect_left(self.batches, base_offset, key=BASE_OFFSET)
+        if at < len(self.batches):
+            other = <Written?>self.batches[at]
+            if other.base_offset < base_offset + count:
+                raise ArgumentError(f"base_offset {base_offset}: a batch stands at "
+                                    f"{other.base_offset} already")
+        if at > 0:
+            other = <Written?>self.batches[at - 1]
+            if other.base_offset + len(other.records) > base_offset:
+                raise ArgumentError(f"base_offset {base_offset} lies within the batch at "
+                                    f"{other.base_offset}")
         return at
 
 
@@ -96,7 +123,3 @@ cdef class CallerLog(Sink):
 
     cdef object read(self):
         return self.rows()
-
-
-def _base_offset(batch):
-    return batch[0]

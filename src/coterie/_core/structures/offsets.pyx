@@ -97,6 +97,7 @@ cdef inline bint is_expired(int64_t expire_ms, int64_t base_ms, int64_t now_ms,
 
 
 @cython.final
+@cython.no_gc                      # texts, numbers and Offsets: nothing that could lead back to it
 cdef class OffsetMap:
     """See ``offsets.pyi``."""
 
@@ -138,9 +139,15 @@ cdef class OffsetMap:
 
     cdef int put(self, tuple key, Offset entry) except -1:
         """Show the entry unless a later one is shown; equal positions do not replace."""
-        cdef Offset present = self.find(key)
-        if present is None or present.position < entry.position:
-            self.set_offset(key, entry)
+        partitions = self.topics.get(key[0])
+        if partitions is None:
+            partitions = self.topics[key[0]] = {}
+        present = (<dict>partitions).get(key[1])
+        if present is None:
+            self.count += 1
+        elif (<Offset>present).position >= entry.position:
+            return 0
+        (<dict>partitions)[key[1]] = entry
         return 0
 
     cdef Offset find(self, tuple key):
@@ -182,7 +189,7 @@ cdef class OffsetMap:
             entry.position = position
             self.put(key, entry)
             if (<Offset>waiting).same(entry):
-                self.waiting.pop(key, None)
+                del self.waiting[key]
         return 0
 
     cdef int failed(self, dict entries) except -1:

@@ -37,6 +37,7 @@ cdef enum:
 
 
 @cython.final
+@cython.no_gc                      # names and numbers: nothing that could lead back to it
 cdef class ProtocolCounts:
     """See ``votes.pyi``."""
 

@@ -8,30 +8,33 @@ import java.io.FileInputStream;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.function.Supplier;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import java.util.zip.GZIPInputStream;
 import kafka.coordinator.group.GroupConfig;
 import kafka.coordinator.group.GroupCoordinator;
 import kafka.coordinator.group.GroupMetadataManager;
+import kafka.common.OffsetAndMetadata;
 import kafka.coordinator.group.JoinGroupResult;
+import kafka.coordinator.group.LeaveGroupResult;
 import kafka.coordinator.group.SyncGroupResult;
 import kafka.server.DelayedOperationPurgatory;
-import kafka.server.ReplicaManager;
 import kafka.server.RequestLocal;
-import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.TopicIdPartition;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.message.LeaveGroupRequestData.MemberIdentity;
 import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.protocol.Errors;
-import org.apache.kafka.common.requests.ProduceResponse.PartitionResponse;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.common.MetadataVersion;
 import org.apache.kafka.server.util.timer.VirtualTimer;
-import org.mockito.Mockito;
 import scala.Function1;
 import scala.Option;
-import scala.Some;
 import scala.Tuple2;
 import scala.collection.immutable.Map$;
 import scala.jdk.javaapi.CollectionConverters;
@@ -39,13 +42,13 @@ import scala.runtime.BoxedUnit;
 
 /** Kafka's GroupCoordinator playing a trace that was parsed before, on a clock of its own. */
 final class Coordinators {
-    private static final byte MAGIC = 2;
-
     /** One event. Members are numbers: the n-th id that was made; 0 none; -1 not one of these. */
     private record Event(long at, String op, String group, int generation, int member,
             int sessionMs, int rebalanceMs, String client, String host, String type,
             scala.collection.immutable.List<Tuple2<String, byte[]>> protocols,
-            int[] assigned, byte[][] assignments) {
+            int[] assigned, byte[][] assignments,
+            scala.collection.immutable.Map<TopicIdPartition, OffsetAndMetadata> offsets,
+            int[] leaving) {
     }
 
     /** The clock is the timer's; nobody sleeps. */
@@ -111,7 +114,28 @@ final class Coordinators {
             node.path("session_timeout_ms").asInt(45_000),
             node.path("rebalance_timeout_ms").asInt(300_000), node.path("client_id").asText(""),
             node.path("client_host").asText(""), node.path("protocol_type").asText(null),
-            CollectionConverters.asScala(protocols).toList(), assigned, assignments);
+            CollectionConverters.asScala(protocols).toList(), assigned, assignments,
+            offsets(node.path("offsets"), node.get("at").asLong()), leaving(node.path("members")));
+    }
+
+    private static scala.collection.immutable.Map<TopicIdPartition, OffsetAndMetadata> offsets(
+            JsonNode given, long at) {
+        Map<TopicIdPartition, OffsetAndMetadata> offsets = new TreeMap<>(
+            Comparator.comparing(TopicIdPartition::toString));
+        for (JsonNode each : given) {
+            offsets.put(new TopicIdPartition(Uuid.ZERO_UUID, each.get("partition").asInt(),
+                each.get("topic").asText()), OffsetAndMetadata.apply(each.get("offset").asLong(),
+                each.path("metadata").asText(""), at));
+        }
+        return Map$.MODULE$.from(CollectionConverters.asScala(offsets));
+    }
+
+    private static int[] leaving(JsonNode given) {
+        int[] leaving = new int[given.size()];
+        for (int i = 0; i < leaving.length; i++) {
+            leaving[i] = number(given.get(i).get("member_id").asText());
+        }
+        return leaving;
     }
 
     private static int number(String member) {
@@ -123,27 +147,6 @@ final class Coordinators {
             ? Integer.parseInt(tail) : -1;
     }
 
-    /** Appends come back at once, without an error. */
-    private static ReplicaManager replicas() {
-        ReplicaManager replicas = Mockito.mock(ReplicaManager.class,
-            Mockito.withSettings().stubOnly().defaultAnswer(call -> {
-                switch (call.getMethod().getName()) {
-                    case "getMagic":
-                        return new Some<>(MAGIC);
-                    case "appendRecords":
-                        scala.collection.Map<TopicPartition, ?> records = call.getArgument(4);
-                        Function1<Object, BoxedUnit> back = call.getArgument(5);
-                        back.apply(Map$.MODULE$.<TopicPartition, PartitionResponse>empty().updated(
-                            records.keysIterator().next(),
-                            new PartitionResponse(Errors.NONE, 0L, -1L, 0L)));
-                        return null;
-                    default:
-                        return Mockito.RETURNS_DEFAULTS.answer(call);
-                }
-            }));
-        return replicas;
-    }
-
     /** One game: a fresh coordinator, and what it answered. */
     private final class Game {
         final VirtualTimer timer = new VirtualTimer(0);
@@ -152,13 +155,15 @@ final class Coordinators {
         final int[] joins = new int[Errors.values().length];
         final int[] syncs = new int[Errors.values().length];
         final int[] beats = new int[Errors.values().length];
+        final int[] commits = new int[Errors.values().length];
+        final int[] leaves = new int[Errors.values().length];
         final GroupCoordinator coordinator;
         private int made;
 
         Game() {
             Metrics metrics = new Metrics();
             GroupMetadataManager manager = new GroupMetadataManager(0,
-                MetadataVersion.latestProduction(), Logs.config(), replicas(), clock, metrics);
+                MetadataVersion.latestProduction(), Logs.config(), Replicas.create(), clock, metrics);
             coordinator = new GroupCoordinator(0,
                 new GroupConfig(6000, 1_800_000, Integer.MAX_VALUE, 3000), Logs.config(), manager,
                 new DelayedOperationPurgatory<>("Heartbeat", timer, 0, 1000, false, true),
@@ -180,6 +185,8 @@ final class Coordinators {
                         Option.empty(), event.generation, this::beaten);
                     case "join_group" -> join(event);
                     case "sync_group" -> sync(event);
+                    case "offset_commit" -> commit(event);
+                    case "leave_group" -> leave(event);
                     default -> { } // advance; the two views are not what is measured
                 }
             }
@@ -217,6 +224,28 @@ final class Coordinators {
                 Option.empty(), Option.empty(), Option.empty(),
                 CollectionConverters.asScala(assignment), back, RequestLocal.NoCaching());
         }
+
+        private void commit(Event event) {
+            coordinator.handleCommitOffsets(event.group, id(event.member), Option.empty(),
+                event.generation, event.offsets, errors -> {
+                    errors.valuesIterator().foreach(error -> ++commits[error.ordinal()]);
+                    return BoxedUnit.UNIT;
+                }, RequestLocal.NoCaching());
+        }
+
+        private void leave(Event event) {
+            List<MemberIdentity> leaving = new ArrayList<>(event.leaving.length);
+            for (int member : event.leaving) {
+                leaving.add(new MemberIdentity().setMemberId(id(member)));
+            }
+            coordinator.handleLeaveGroup(event.group,
+                CollectionConverters.asScala(leaving).toList(), this::left);
+        }
+
+        private BoxedUnit left(LeaveGroupResult result) {
+            leaves[result.topLevelError().ordinal()]++;
+            return BoxedUnit.UNIT;
+        }
     }
 
     private static String counts(String op, int[] counts) {
@@ -235,8 +264,10 @@ final class Coordinators {
         long began = Rounds.now();
         game.play();
         double seconds = (Rounds.now() - began) * 1e-9;
-        String answer = "{" + String.join(", ", counts("join_group", game.joins),
-            counts("sync_group", game.syncs), counts("heartbeat", game.beats)) + "}";
+        String answer = Stream.of(counts("join_group", game.joins),
+            counts("sync_group", game.syncs), counts("heartbeat", game.beats),
+            counts("offset_commit", game.commits), counts("leave_group", game.leaves))
+            .filter(text -> !text.isEmpty()).collect(Collectors.joining(", ", "{", "}"));
         return new Rounds.Result(seconds, answer);
     }
 }

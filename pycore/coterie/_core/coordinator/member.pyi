@@ -1,0 +1,51 @@
+from collections.abc import Collection, Iterable
+from typing import final
+
+from coterie.values import MemberSummary
+
+_Protocols = Iterable[tuple[str, bytes]]
+
+@final
+class MemberMetadata:
+    """A member of a group, with Kafka's fields (``MemberMetadata.scala``).
+
+    ``protocols`` are (name, metadata) in order of preference. An argument of another type is an
+    ArgumentError, here and in every method.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    protocol_type: str | None
+    protocols: tuple[tuple[str, bytes], ...]
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    assignment: bytes
+    is_new: bool
+    def __init__(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocol_type: str | None,
+        protocols: _Protocols,
+        assignment: bytes = b"",
+    ) -> None: ...
+    @property
+    def is_static_member(self) -> bool: ...
+    @property
+    def is_awaiting_join(self) -> bool: ...
+    @property
+    def is_awaiting_sync(self) -> bool: ...
+    def matches(self, protocols: _Protocols) -> bool:
+        """Whether a list equals the member's: same names and bytes in the same places."""
+    def metadata(self, protocol: str) -> bytes:
+        """Return its metadata for a protocol; CoterieError if it does not support it."""
+    def vote(self, candidates: Collection[str]) -> str:
+        """Return the first of its names that is a candidate; CoterieError if none is."""
+    def summary(self, protocol: str | None = None) -> MemberSummary:
+        """Describe it; metadata and assignment only with a protocol."""

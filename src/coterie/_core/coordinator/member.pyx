@@ -1,0 +1,109 @@
+"""One member of a group, and a member id that was handed out. No timers, no clock.
+
+Source: MemberMetadata.scala; rules: coordinator.md, sections 2 and 5.
+"""
+cimport cython
+from libc.stdint cimport int32_t
+
+from coterie._core.checks cimport bytes_of, int32_of, pairs_of, text_of, text_or_none, texts_of
+from coterie._core.coordinator.runtime cimport NO_TIMER
+
+from coterie._core.coordinator.runtime import Thrown
+from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.values import MemberSummary
+
+
+@cython.final
+cdef class PendingId:
+    """A member id that was handed out; what its timer names."""
+
+    def __cinit__(self, str group_id, str member_id):
+        self.group_id = group_id
+        self.member_id = member_id
+        self.timer = NO_TIMER
+
+
+@cython.final
+@cython.no_gc                      # it names its group, and does not hold it: nothing leads back
+cdef class MemberMetadata:
+    """See ``group.pyi``."""
+
+    def __cinit__(self):
+        self.member_id = self.client_id = self.client_host = ""
+        self.protocols = ()
+        self.assignment = b""
+        self.timer = NO_TIMER
+
+    def __init__(self, member_id, group_instance_id, client_id, client_host,
+                 rebalance_timeout_ms, session_timeout_ms, protocol_type, protocols,
+                 assignment=b""):
+        if self.group_id is not None:
+            raise CoterieError(f"{self.member_id!r} is a member of {self.group_id!r} already")
+        self.member_id = text_of(member_id, "member_id")
+        self.group_instance_id = text_or_none(group_instance_id, "group_instance_id")
+        self.client_id = text_of(client_id, "client_id")
+        self.client_host = text_of(client_host, "client_host")
+        self.protocol_type = text_or_none(protocol_type, "protocol_type")
+        self.protocols = pairs_of(protocols, "protocols")
+        self.rebalance_timeout_ms = int32_of(rebalance_timeout_ms, "rebalance_timeout_ms")
+        self.session_timeout_ms = int32_of(session_timeout_ms, "session_timeout_ms")
+        self.assignment = bytes_of(assignment, "assignment")
+
+    @property
+    def is_static_member(self):
+        return self.group_instance_id is not None
+
+    @property
+    def is_awaiting_join(self):
+        return self.awaiting_join is not None
+
+    @property
+    def is_awaiting_sync(self):
+        return self.awaiting_sync is not None
+
+    def matches(self, protocols):
+        return self.protocols == pairs_of(protocols, "protocols")
+
+    def metadata(self, protocol):
+        return self.metadata_of(text_of(protocol, "protocol"))
+
+    cdef bytes metadata_of(self, str protocol):
+        for entry in self.protocols:
+            if (<tuple?>entry)[0] == protocol:
+                return (<tuple?>entry)[1]
+        raise Thrown(f"member {self.member_id} does not support protocol {protocol!r}")
+
+    def vote(self, candidates):
+        cdef tuple names = texts_of(candidates, "candidates")
+        for name, _ in self.protocols:
+            if name in names:
+                return name
+        raise CoterieError(f"member {self.member_id} supports none of the candidates")
+
+    def summary(self, protocol=None):
+        return MemberSummary(
+            self.member_id, self.group_instance_id, self.client_id, self.client_host,
+            b"" if protocol is None else self.metadata(protocol),
+            b"" if protocol is None else self.assignment)
+
+    def __repr__(self):
+        return f"MemberMetadata({self.member_id!r}, group_instance_id={self.group_instance_id!r})"
+
+
+cdef MemberMetadata new_member(str member_id, str instance, tuple protocols, str protocol_type,
+                               int32_t rebalance_ms, int32_t session_ms):
+    """A member, of values that were checked before."""
+    cdef MemberMetadata made = MemberMetadata.__new__(MemberMetadata)
+    made.member_id = member_id
+    made.group_instance_id = instance
+    made.protocols = protocols
+    made.protocol_type = protocol_type
+    made.rebalance_timeout_ms = rebalance_ms
+    made.session_timeout_ms = session_ms
+    return made
+
+
+cdef MemberMetadata a_member(object value):
+    if not isinstance(value, MemberMetadata):
+        raise ArgumentError(f"member must be a MemberMetadata, not {shown(value)}")
+    return <MemberMetadata?>value
