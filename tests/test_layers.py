@@ -13,7 +13,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "src/coterie/_core"
 MAY_IMPORT = {  # package -> prefixes of this project it may touch
-    "src/coterie/_core": {"coterie._core", "coterie.errors", "coterie.values", "coterie.events"},
+    "src/coterie/_core": {
+        "coterie._core",
+        "coterie.errors",
+        "coterie.values",
+        "coterie.events",
+        "coterie.responses",
+    },
     "pycore/coterie": {"coterie"},
     "spark_udfs/coterie_spark": {"coterie", "coterie_spark"},
 }

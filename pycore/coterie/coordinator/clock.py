@@ -8,7 +8,7 @@ from typing import Protocol
 from coterie.arguments import milliseconds, span
 from coterie.errors import ArgumentError, CoterieError
 
-__all__ = ["Clocked", "SharedClock"]
+__all__ = ["Clocked", "SharedClock", "run_until"]
 
 
 class Clocked(Protocol):
@@ -23,6 +23,16 @@ class Clocked(Protocol):
 
     def advance(self, now_ms: int) -> None:
         """Do what falls due up to this time, in order."""
+
+
+def run_until(clocked: Clocked, is_done: Callable[[], bool], limit_ms: int) -> None:
+    """Go from deadline to deadline until it is done, or to the limit."""
+    while not is_done():
+        deadline_ms = clocked.next_deadline_ms()
+        if deadline_ms is None or deadline_ms > limit_ms:
+            clocked.advance(max(limit_ms, clocked.now_ms))
+            return
+        clocked.advance(max(deadline_ms, clocked.now_ms))
 
 
 class SharedClock:

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from inspect import signature
 from typing import Any, TypeVar
 
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.trace import Trace
 from coterie.arguments import called, function, milliseconds, sequence, span, text, within
 from coterie.coordinator.batches import batch_row
-from coterie.coordinator.clock import SharedClock
+from coterie.coordinator.clock import SharedClock, run_until
 from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.outbox import Outbox
 from coterie.coordinator.pending import Pending, PendingAppend, TraceOutput
 from coterie.coordinator.recorder import Recorder
-from coterie.coordinator.requests import NUMBER, OPS, REQUESTS, compile_request, refuse_sugar
+from coterie.coordinator.requests import NUMBER, REQUESTS, arguments_of, compile_values
 from coterie.coordinator.sink import LogSink, sink_of
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.errors import ArgumentError, CoterieError, shown
@@ -30,7 +29,6 @@ from coterie.values import Batch, Error
 __all__ = ["GroupCoordinator"]
 
 T = TypeVar("T")
-_ELECTIONS = {"resign": 17, "begin_load": 18, "finish_load": 19}  # numbers of effects.pxd
 
 
 class GroupCoordinator:
@@ -152,13 +150,7 @@ class GroupCoordinator:
         """
         if not isinstance(pending, Pending):
             raise ArgumentError(f"pending must be what a request returned, not {shown(pending)}")
-        limit_ms = milliseconds(limit_ms, "limit_ms")
-        while pending.status == "waiting":
-            deadline_ms = self.next_deadline_ms()
-            if deadline_ms is None or deadline_ms > limit_ms:
-                self.advance(max(limit_ms, self.now_ms))
-                break
-            self.advance(max(deadline_ms, self.now_ms))
+        run_until(self, lambda: pending.status != "waiting", milliseconds(limit_ms, "limit_ms"))
         return pending.response
 
     @called
@@ -190,7 +182,11 @@ class GroupCoordinator:
         reason: str | None = None,
     ) -> Pending[Any]:
         """JoinGroup; ``protocols``: ordered mapping or pairs of name and metadata bytes."""
-        return self._ask("join_group", locals())
+        return self._ask(
+            "join_group", group_id, member_id, group_instance_id, protocol_type, protocols,
+            session_timeout_ms, rebalance_timeout_ms, client_id, client_host,
+            require_known_member_id, supports_skipping_assignment, reason
+        )  # fmt: skip
 
     @called
     def sync_group(
@@ -205,7 +201,10 @@ class GroupCoordinator:
         assignments: Any = (),
     ) -> Pending[Any]:
         """SyncGroup; ``assignments``: mapping from member id to bytes."""
-        return self._ask("sync_group", locals())
+        return self._ask(
+            "sync_group", group_id, generation_id, member_id, group_instance_id, protocol_type,
+            protocol_name, assignments
+        )  # fmt: skip
 
     @called
     def heartbeat(
@@ -217,12 +216,14 @@ class GroupCoordinator:
         group_instance_id: str | None = None,
     ) -> Any:
         """Heartbeat."""
-        return self._ask("heartbeat", locals()).response
+        return self._ask(
+            "heartbeat", group_id, generation_id, member_id, group_instance_id
+        ).response
 
     @called
     def leave_group(self, group_id: str | None = None, members: Any = ()) -> Any:
         """LeaveGroup; each member is an id or a pair of id and group instance id."""
-        return self._ask("leave_group", locals()).response
+        return self._ask("leave_group", group_id, members).response
 
     @called
     def offset_commit(
@@ -235,7 +236,9 @@ class GroupCoordinator:
         group_instance_id: str | None = None,
     ) -> Pending[Any]:
         """OffsetCommit; ``offsets``: ``{(topic, partition): int or OffsetAndMetadata}``."""
-        return self._ask("offset_commit", locals())
+        return self._ask(
+            "offset_commit", group_id, generation_id, member_id, group_instance_id, offsets
+        )
 
     @called
     def txn_offset_commit(
@@ -250,52 +253,55 @@ class GroupCoordinator:
         group_instance_id: str | None = None,
     ) -> Pending[Any]:
         """TxnOffsetCommit; seen by readers once :meth:`end_txn` commits."""
-        return self._ask("txn_offset_commit", locals())
+        return self._ask(
+            "txn_offset_commit", group_id, generation_id, member_id, group_instance_id, offsets,
+            producer_id, producer_epoch
+        )  # fmt: skip
 
     @called
     def end_txn(self, producer_id: int, *, committed: bool = False) -> None:
         """Let the producer's marker reach the groups; it is written to the log."""
-        self._ask("end_txn", locals())
+        self._ask("end_txn", producer_id, committed)
 
     @called
     def offset_fetch(
         self, group_id: str | None = None, topics: Any = None, *, require_stable: bool = False
     ) -> Any:
         """OffsetFetch; ``topics``: ``{topic: [partition]}``, None for all."""
-        return self._ask("offset_fetch", locals()).response
+        return self._ask("offset_fetch", group_id, topics, require_stable).response
 
     @called
     def offset_delete(self, group_id: str | None = None, partitions: Any = ()) -> Any:
         """OffsetDelete; ``partitions``: pairs of topic and partition."""
-        return self._ask("offset_delete", locals()).response
+        return self._ask("offset_delete", group_id, partitions).response
 
     @called
     def describe_group(self, group_id: str | None = None) -> Any:
         """DescribeGroups of one group."""
-        return self._ask("describe_group", locals()).response
+        return self._ask("describe_group", group_id).response
 
     @called
     def list_groups(self, states: Iterable[str] = ()) -> Any:
         """ListGroups; no states mean all."""
-        return self._ask("list_groups", locals()).response
+        return self._ask("list_groups", states).response
 
     @called
     def delete_groups(self, group_ids: Iterable[str] = ()) -> Any:
         """DeleteGroups."""
-        return self._ask("delete_groups", locals()).response
+        return self._ask("delete_groups", group_ids).response
 
     @called
     def delete_partitions(self, partitions: Any = ()) -> None:
         """Tell that these partitions were deleted from the cluster."""
-        self._ask("delete_partitions", locals())
+        self._ask("delete_partitions", partitions)
 
     def cleanup(self) -> None:
         """Retention runs now, over every group."""
-        self._ask("cleanup", {})
+        self._ask("cleanup")
 
     def failover(self) -> None:
         """Resign, be elected again and load the log, within this millisecond."""
-        self._ask("failover", {})
+        self._ask("failover")
 
     @called
     def resign(self, partition: int | None = None) -> None:
@@ -323,7 +329,7 @@ class GroupCoordinator:
     @called
     def fail_append(self, error: Error | str, count: int = 1) -> None:
         """Let the next ``count`` appends fail with this log error; replaces an earlier order."""
-        self._ask("fail_append", locals())
+        self._ask("fail_append", error, count)
 
     @called
     def handle(self, request: Mapping[str, Any]) -> Any:
@@ -331,15 +337,9 @@ class GroupCoordinator:
 
         ``at`` counts for ``advance`` alone, ``id`` not at all.
         """
-        if not isinstance(request, Mapping):
-            raise ArgumentError(f"request must be a mapping with an op, not {shown(request)}")
-        op = request.get("op")
+        op, given = arguments_of(request)
         if op == "advance":
             return self.advance(request.get("at", self.now_ms))
-        if not isinstance(op, str) or op not in _FIELDS:
-            raise ArgumentError(f"op {shown(op)} is none; the ops are {', '.join(OPS)}")
-        refuse_sugar(request)
-        given = {name: request[name] for name in _FIELDS[op] if request.get(name) is not None}
         return getattr(self, op)(**given)
 
     @called
@@ -435,11 +435,10 @@ class GroupCoordinator:
             self._drain()
         self._outbox.tell_failure(self._core)
 
-    def _ask(self, op: str, fields: dict[str, Any]) -> Pending[Any]:
+    def _ask(self, op: str, *values: Any) -> Pending[Any]:
+        """Ask for an operation; the values of all its fields, in the order of its table."""
         self._outbox.check()
-        fields.pop("self", None)
-        refuse_sugar(fields)
-        compiled = compile_request(op, fields)
+        compiled = compile_values(op, values)
         self._ids += op in REQUESTS
         pending: Pending[Any] = Pending(self._ids, op)
         try:
@@ -463,7 +462,7 @@ class GroupCoordinator:
         chosen = None if partition is None else (within(partition, "partition", 0, 2**31 - 1),)
         self._may_adopt = False
         try:
-            self._core.call(_ELECTIONS[op], 0, None, -1, None, None, chosen)
+            self._core.call(NUMBER[op], 0, None, -1, None, None, chosen)
         finally:
             self._drain()
         self._outbox.tell_failure(self._core)
@@ -486,9 +485,3 @@ class GroupCoordinator:
 
     def _drain(self) -> None:
         self._outbox.fill(self._core)
-
-
-# What a method takes is what its op has: a trace event may hold more.
-_FIELDS = {
-    op: (*signature(getattr(GroupCoordinator, op)).parameters,)[1:] for op in OPS if op != "advance"
-}

@@ -9,7 +9,7 @@ from typing import Any, Generic, SupportsIndex, TypeVar
 from coterie._core.coordinator.effects import Effects
 from coterie._core.coordinator.runtime import AppendOp
 from coterie.arguments import called, function, within
-from coterie.coordinator.requests import error_code
+from coterie.coordinator.fields import error_code
 from coterie.errors import ArgumentError, NotAnswered, shown
 from coterie.events import Response, Unanswered
 from coterie.values import Error

@@ -7,7 +7,6 @@ stands in an ``advance``, under ``left_out``, which those who run the trace pass
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -15,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.coordinator.config import DEFAULTS
-from coterie.coordinator.requests import OPS, REQUESTS, Compiled, MemberOf
+from coterie.coordinator.requests import NUMBER, REQUESTS, Compiled, show_request
 from coterie.traces.requestlog import MemberIds
-from coterie.values import Error
 from coterie.wholefile import written_beside
 
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Recording"]
 
 Event = dict[str, Any]
+_NAMES = {number: op for op, number in NUMBER.items()}
 # Ops that count although no partition is owned: they speak to the log, not to a group.
 _TO_THE_LOG = {"end_txn", "fail_append", "advance"}
 _LATE = "appends came back when the test said so; here each finishes at once"
@@ -126,7 +125,7 @@ class Recording:
             self._lose(_PLAYED)
             return
         for _, at_ms, op, request_id, *compiled in trace.requests():
-            self.ask(at_ms, OPS[op], request_id, compiled)  # type: ignore[arg-type]
+            self.ask(at_ms, _NAMES[op], request_id, compiled)  # type: ignore[arg-type]
 
     def write(self, path: Path, settings: Mapping[str, Any], now_ms: int) -> None:
         """Write a trace that ``coterie trace run`` takes; settings that are Kafka's stay unsaid.
@@ -157,104 +156,12 @@ class Recording:
 
     def _event(self, at_ms: int, op: str, request_id: int, compiled: Compiled) -> Event:
         event: Event = {"at": at_ms, "op": op} | ({"id": request_id} if op in REQUESTS else {})
-        group_id, generation_id, member_id, instance, details = compiled
-        given: Event = {"group_id": group_id, "group_instance_id": instance}
-        if generation_id != -1:
-            given["generation_id"] = generation_id
-        event |= {name: value for name, value in given.items() if value is not None}
-        if isinstance(member_id, MemberOf):
-            event["member_id_of"] = member_id.request_id
-        elif member_id:
-            event["member_id"] = member_id
-        if details is not None:
-            event |= _DETAILS[op](details)
-            if op.endswith("offset_commit") and any(row[4] is not None for row in details[0]):
-                self._lose(_STAMPED)
+        event |= show_request(op, compiled)
+        details = compiled[-1]
+        if (
+            op.endswith("offset_commit")
+            and details
+            and any(row[4] is not None for row in details[0])
+        ):
+            self._lose(_STAMPED)
         return self._ids.map(event) if self._custom_ids else event
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
-def _who(member_id: str) -> Event:
-    if isinstance(member_id, MemberOf):
-        return {"member_id_of": member_id.request_id}
-    return {"member_id": member_id}
-
-
-def _join(details: tuple[Any, ...]) -> Event:
-    names = ("protocol_type", "protocols", "session_timeout_ms", "rebalance_timeout_ms",
-             "client_id", "client_host", "require_known_member_id",
-             "supports_skipping_assignment")  # fmt: skip
-    event = dict(zip(names, details, strict=True))
-    event["protocols"] = [{"name": n, "metadata": _text(data)} for n, data in event["protocols"]]
-    return event
-
-
-def _sync(details: tuple[Any, ...]) -> Event:
-    protocol_type, protocol_name, plans = details
-    named = {"protocol_type": protocol_type, "protocol_name": protocol_name}
-    return {name: value for name, value in named.items() if value is not None} | {
-        "assignments": [
-            _who(member) | {"assignment": _text(data)} for member, data in plans.items()
-        ]
-    }
-
-
-def _leave(details: tuple[Any, ...]) -> Event:
-    return {
-        "members": [
-            _who(member) | ({} if instance is None else {"group_instance_id": instance})
-            for member, instance in details
-        ]
-    }
-
-
-def _commit(details: tuple[Any, ...]) -> Event:
-    offsets = []
-    for (topic, partition), offset, epoch, metadata, _, expire in details[0]:
-        entry = {"topic": topic, "partition": partition, "offset": offset}
-        rest = (("leader_epoch", epoch, -1), ("metadata", metadata, ""),
-                ("expire_timestamp", expire, -1))  # fmt: skip
-        offsets.append(entry | {name: value for name, value, absent in rest if value != absent})
-    return {"offsets": offsets}
-
-
-def _txn_commit(details: tuple[Any, ...]) -> Event:
-    return {"producer_id": details[1], "producer_epoch": details[2]} | _commit(details)
-
-
-def _fetch(details: tuple[Any, ...]) -> Event:
-    keys, stable = details
-    event: Event = {"require_stable": stable}
-    if keys is not None:
-        topics: dict[str, list[int]] = {}
-        for topic, partition in keys:
-            topics.setdefault(topic, []).append(partition)
-        event["topics"] = [{"topic": t, "partitions": numbers} for t, numbers in topics.items()]
-    return event
-
-
-def _partitions(keys: tuple[Any, ...]) -> Event:
-    return {"partitions": [{"topic": topic, "partition": number} for topic, number in keys]}
-
-
-def _fail_append(details: tuple[Any, ...]) -> Event:
-    return {"error": Error(details[0]).name, "count": details[1]}
-
-
-_DETAILS: dict[str, Callable[[tuple[Any, ...]], Event]] = {
-    "join_group": _join,
-    "sync_group": _sync,
-    "leave_group": _leave,
-    "offset_commit": _commit,
-    "txn_offset_commit": _txn_commit,
-    "end_txn": lambda details: {"producer_id": details[0], "committed": details[1]},
-    "offset_fetch": _fetch,
-    "offset_delete": _partitions,
-    "delete_partitions": _partitions,
-    "list_groups": lambda states: {"states": list(states)},
-    "delete_groups": lambda group_ids: {"group_ids": list(group_ids)},
-    "fail_append": _fail_append,
-}

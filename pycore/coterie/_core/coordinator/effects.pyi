@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 from typing import Any, final
 
-OPS: tuple[str, ...]
+OPS: dict[str, int]
 
 @final
 class Effects:

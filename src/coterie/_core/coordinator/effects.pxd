@@ -8,7 +8,7 @@ cdef enum Kind:
     APPEND = 2
     UNANSWERED = 3
 
-cdef enum Op:                      # the order of OPS in effects.pyx
+cdef enum Op:                      # a row of OPERATIONS in effects.pyx each
     ADVANCE = 0
     JOIN_GROUP = 1
     SYNC_GROUP = 2
@@ -46,7 +46,7 @@ cdef tuple STATE_NAMES
 
 cdef enum CauseCode:               # as events.Cause
     BY_JOIN = 0
-    BY_METADATA = 1
+    BY_METADATA_CHANGED = 1
     BY_LEADER_REJOIN = 2
     BY_LEAVE = 3
     BY_SESSION_TIMEOUT = 4
@@ -72,6 +72,7 @@ cdef class Effects:
     cdef readonly Py_ssize_t count
     cdef Py_ssize_t capacity
 
+    cdef object event(self, Py_ssize_t n)
     cpdef clear(self)
     cdef int push(self, int kind, int64_t at_ms, int64_t id, int op, int code,
                   object payload) except -1

@@ -8,20 +8,14 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
 
-from base64 import b64encode
-
 import coterie.events as events
+import coterie.responses as responses
 import coterie.values as values
 
-OPS = ("advance", "join_group", "sync_group", "heartbeat", "leave_group", "offset_commit",
-       "txn_offset_commit", "end_txn", "offset_fetch", "offset_delete", "describe_group",
-       "list_groups", "delete_groups", "delete_partitions", "cleanup", "failover",
-       "fail_append", "resign", "begin_load", "finish_load")
-WHY = ("replaced", "dropped")
 STATE_NAMES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
 cdef dict ERRORS = {int(error): error for error in values.Error}
-cdef tuple CAUSES = tuple(events.Cause)
+cdef dict CAUSES = {cause.value: cause for cause in events.Cause}
 
 
 @cython.final
@@ -74,49 +68,35 @@ cdef class Effects:
             self.rows[n].payload = NULL
             Py_XDECREF(payload)
 
+    cdef object event(self, Py_ssize_t n):
+        """A row as an event."""
+        cdef Effect* row = &self.rows[n]
+        payload = None if row.payload == NULL else <object>row.payload
+        if row.kind == RESPONSE:
+            name, response_of = <tuple>OPERATIONS[row.op]
+            return events.Response(row.at_ms, row.id, name,
+                                   response_of(ERRORS[row.code], payload))
+        if row.kind == TRANSITION:
+            return events.Transition(
+                row.at_ms, payload[0], STATE_NAMES[row.op >> 8], STATE_NAMES[row.op & 255],
+                row.id, CAUSES[row.code], payload[1])
+        if row.kind == APPEND:
+            return events.Append(row.at_ms, *payload)
+        return events.Unanswered(row.at_ms, row.id, (<tuple>OPERATIONS[row.op])[0], WHY[row.code])
+
     def events(self):
-        """Each row as an event of values.py."""
+        """Each row as an event of events.py."""
         cdef Py_ssize_t n
-        cdef Effect* row
-        cdef list out = []
-        for n in range(self.count):
-            row = &self.rows[n]
-            payload = None if row.payload == NULL else <object>row.payload
-            if row.kind == RESPONSE:
-                out.append(events.Response(row.at_ms, row.id, OPS[row.op],
-                                           response_of(row.op, row.code, payload)))
-            elif row.kind == TRANSITION:
-                out.append(events.Transition(
-                    row.at_ms, payload[0], STATE_NAMES[row.op >> 8], STATE_NAMES[row.op & 255],
-                    row.id, CAUSES[row.code], payload[1]))
-            elif row.kind == APPEND:
-                out.append(events.Append(row.at_ms, *payload))
-            else:
-                out.append(events.Unanswered(row.at_ms, row.id, OPS[row.op], WHY[row.code]))
-        return out
+        return [self.event(n) for n in range(self.count)]
 
     def lines(self):
         """Each row as the dict of a trace's output line; unanswered requests have none."""
         cdef Py_ssize_t n = 0
-        cdef Effect row
         while n < self.count:              # which a caller may clear between two lines
-            row = self.rows[n]
+            event = self.event(n) if self.rows[n].kind != UNANSWERED else None
             n += 1
-            payload = None if row.payload == NULL else <object>row.payload
-            if row.kind == RESPONSE:
-                line = {"at": row.at_ms, "event": "response", "id": row.id, "op": OPS[row.op],
-                        "error": ERRORS[row.code].name}
-                if row.op != HEARTBEAT:                   # which has no more fields
-                    line |= values.plain(response_of(row.op, row.code, payload))
-                yield line
-            elif row.kind == TRANSITION:
-                yield {"at": row.at_ms, "event": "transition", "group_id": payload[0],
-                       "from": STATE_NAMES[row.op >> 8], "to": STATE_NAMES[row.op & 255],
-                       "generation_id": row.id}
-            elif row.kind == APPEND:
-                yield {"at": row.at_ms, "event": "append", "group_id": payload[0],
-                       "key": b64encode(payload[1]).decode(),
-                       "value": None if payload[2] is None else b64encode(payload[2]).decode()}
+            if event is not None:
+                yield event.as_dict()
 
     def causes(self):
         """(at, group id, from, to, generation, cause, member id) of each transition."""
@@ -125,41 +105,28 @@ cdef class Effects:
                 for event in self.events() if isinstance(event, events.Transition)]
 
 
-cdef tuple partition_errors(payload):
-    return tuple([values.PartitionError(key[0], key[1], ERRORS[code]) for key, code in payload])
-
-
-cdef object response_of(int op, int code, payload):
-    """The response object of a row."""
-    error = ERRORS[code]
-    if op == JOIN_GROUP:
-        if payload is None or type(payload) is str:
-            return values.JoinGroupResponse(error, -1, None, None, "", payload or "", False, ())
-        members = tuple([values.JoinMember(*entry) for entry in payload[6]])
-        return values.JoinGroupResponse(error, *payload[:6], members)
-    if op == SYNC_GROUP:
-        return values.SyncGroupResponse(error, *(payload or (None, None, b"")))
-    if op == HEARTBEAT:
-        return values.HeartbeatResponse(error)
-    if op == LEAVE_GROUP:
-        return values.LeaveGroupResponse(error, tuple([
-            values.LeaveMember(member_id, instance, ERRORS[each])
-            for member_id, instance, each in payload or ()]))
-    if op == OFFSET_COMMIT:
-        return values.OffsetCommitResponse(error, partition_errors(payload or ()))
-    if op == TXN_OFFSET_COMMIT:
-        return values.TxnOffsetCommitResponse(error, partition_errors(payload or ()))
-    if op == OFFSET_FETCH:
-        return values.OffsetFetchResponse(error, tuple([
-            values.FetchedOffset(*entry[:5], ERRORS[entry[5]]) for entry in payload or ()]))
-    if op == OFFSET_DELETE:
-        return values.OffsetDeleteResponse(error, partition_errors(payload or ()))
-    if op == DESCRIBE_GROUP:
-        if payload is None:
-            return values.DescribeGroupResponse(error, "", "", "", ())
-        return values.DescribeGroupResponse(error, payload.state, payload.protocol_type,
-                                            payload.protocol_name, payload.members)
-    if op == LIST_GROUPS:
-        return values.ListGroupsResponse(error, payload or ())
-    return values.DeleteGroupsResponse(error, tuple([
-        values.DeletedGroup(group_id, ERRORS[each]) for group_id, each in payload or ()]))
+# Each operation: its name, and what makes its response of the error and a row's payload.
+cdef dict OPERATIONS = {
+    ADVANCE: ("advance", None),
+    JOIN_GROUP: ("join_group", responses.joined),
+    SYNC_GROUP: ("sync_group", responses.synced),
+    HEARTBEAT: ("heartbeat", responses.beaten),
+    LEAVE_GROUP: ("leave_group", responses.left),
+    OFFSET_COMMIT: ("offset_commit", responses.committed),
+    TXN_OFFSET_COMMIT: ("txn_offset_commit", responses.txn_committed),
+    END_TXN: ("end_txn", None),
+    OFFSET_FETCH: ("offset_fetch", responses.fetched),
+    OFFSET_DELETE: ("offset_delete", responses.offsets_deleted),
+    DESCRIBE_GROUP: ("describe_group", responses.described),
+    LIST_GROUPS: ("list_groups", responses.listed),
+    DELETE_GROUPS: ("delete_groups", responses.groups_deleted),
+    DELETE_PARTITIONS: ("delete_partitions", None),
+    CLEANUP: ("cleanup", None),
+    FAILOVER: ("failover", None),
+    FAIL_APPEND: ("fail_append", None),
+    RESIGN: ("resign", None),
+    BEGIN_LOAD: ("begin_load", None),
+    FINISH_LOAD: ("finish_load", None),
+}
+OPS = {name: number for number, (name, _) in OPERATIONS.items()}     # name -> number
+cdef dict WHY = {REPLACED: "replaced", DROPPED: "dropped"}

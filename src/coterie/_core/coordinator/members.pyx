@@ -15,7 +15,7 @@ from coterie._core.coordinator.codes cimport (
     INVALID_SESSION_TIMEOUT, MEMBER_ID_REQUIRED, NONE, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID,
     UNKNOWN_SERVER_ERROR, group_error)
 from coterie._core.coordinator.effects cimport (
-    BY_APPEND_FAILED, BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_LEAVE, BY_METADATA,
+    BY_APPEND_FAILED, BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_LEAVE, BY_METADATA_CHANGED,
     BY_STATIC_RETURN, COMPLETING_REBALANCE, DEAD, EMPTY, HEARTBEAT, LEAVE_GROUP,
     PREPARING_REBALANCE, REPLACED, STABLE)
 from coterie._core.coordinator.group cimport GroupMetadata, check_member
@@ -147,7 +147,7 @@ cdef class Members:
                 group.member_list() if leads else ()))
         self.park_join(group, member, request, details)
         return self.rebalances.prepare_rebalance(
-            group, BY_LEADER_REJOIN if same else BY_METADATA, member.member_id)
+            group, BY_LEADER_REJOIN if same else BY_METADATA_CHANGED, member.member_id)
 
     cdef int park_join(self, GroupMetadata group, MemberMetadata member, Request request,
                        tuple details) except -1:
