@@ -13,6 +13,7 @@ from coterie.cli.failures import say
 from coterie.cli.params import logs_argument
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import (
+    PIECE_BYTES,
     Listing,
     Segment,
     cut_points,
@@ -23,7 +24,6 @@ from coterie.log.folders import (
 from coterie.replay.engine import Progress
 from coterie.state.partial import ScanOptions
 
-PIECE_BYTES = 64 << 20
 FIELDS = ("file", "position", "base_offset", "kind", "offset", "detail")
 
 

@@ -19,8 +19,8 @@ from coterie._core.codec.checksum import partition_for
 from coterie.errors import CoterieError
 from coterie.insight.commits import COMMITTED
 from coterie.insight.facts import PartitionFacts
+from coterie.ordering import java_order
 from coterie.state.assignments import assignments
-from coterie.state.rows import java_order
 
 DIVERGENCE = "divergence"
 Row = dict[str, Any]

@@ -21,8 +21,8 @@ from coterie.insight.commits import COMMITTED, KIND, Array, Commits
 from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import by_key
-from coterie.log.assignment import consumer_assignment
-from coterie.state.rows import java_order
+from coterie.log.consumer_protocol import owned_partitions
+from coterie.ordering import java_order
 from coterie.times import MAX_MS
 
 NAME = "lag"
@@ -139,7 +139,7 @@ def assigned(facts: PartitionFacts) -> Iterator[Key]:
             continue
         for member in state["members"]:
             try:
-                held = consumer_assignment(member["assignment"])
+                held = owned_partitions(member["assignment"])
             except CorruptData:
                 continue
             for topic, partitions in held.items():

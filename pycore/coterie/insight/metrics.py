@@ -20,8 +20,8 @@ from coterie.insight.commits import COMMITTED
 from coterie.insight.endoffsets import EndOffsets
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.keys import by_key
-from coterie.log.assignment import consumer_assignment
-from coterie.state.rows import java_order
+from coterie.log.consumer_protocol import owned_partitions
+from coterie.ordering import java_order
 
 NAME = "metrics"
 FIELDS = {
@@ -163,7 +163,7 @@ def is_idle(member: Row) -> bool:
     if "current_assignment" in member:
         return not any(topic["partitions"] for topic in member["current_assignment"])
     try:
-        return not consumer_assignment(member["assignment"])
+        return not owned_partitions(member["assignment"])
     except CorruptData:
         return False
 

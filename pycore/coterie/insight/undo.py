@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.insight.facts import PartitionFacts
-from coterie.state.rows import head_rows, java_order, offset_rows, pending_by_group
+from coterie.ordering import java_order
+from coterie.state.rows import head_rows, pending_by_group, visible_offsets
 
 NAME = "undo"
 FIELDS = {
@@ -99,7 +100,7 @@ def difference(offset: int | None, latest: int | None) -> int | None:
 def offsets_by_key(fold: Any) -> dict[Key, dict[str, Any]]:
     """Return the offsets that readers see by (group, topic, partition)."""
     found = {}
-    for group, row in offset_rows(fold):
+    for group, row in visible_offsets(fold):
         assert row is not None  # all are wanted
         found[group, row["topic"], row["partition"]] = row
     return found

@@ -19,10 +19,10 @@ from coterie.insight.explain import commits_by_group
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.keys import by_key
 from coterie.insight.metrics import commits_by_key, head_of
+from coterie.ordering import java_order
 from coterie.report import ownership
 from coterie.report.sections import SECTIONS, Basis, exact, tables_of
 from coterie.report.spans import Counts, line_of, span_of
-from coterie.state.rows import java_order
 
 LINES = 40  # partitions in the chart of offsets: those with most commits
 PARTITIONS = 1_000  # in the table of offsets

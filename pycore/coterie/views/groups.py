@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from coterie.ordering import java_order
 from coterie.state.assignments import Assignment, assignments, by_topic
-from coterie.state.rows import java_order
 
 Row = dict[str, Any]
 KINDS = ("consumer", "share", "streams")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from coterie.arguments import whole
 from coterie.errors import CoterieError, FaultFound
 from coterie.log.folders import Listing, Segment, find_segments
+from coterie.ordering import partition_order
 from coterie.replay.engine import Read, Summary, summarize
 from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
@@ -134,7 +135,7 @@ def replay(
         A path leads to no log, a worker cannot read a segment, or a fault under ``stop``.
     """
     options = options_of(at, history, on_fault, groups)
-    products, summary = run(spark, paths, options)
+    products, summary = run(spark, listing_of_paths(spark, paths), options)
     return Replay(products, summary, table_names(options))
 
 
@@ -179,10 +180,9 @@ def time_ms(at: int | str | datetime | None) -> int | None:
 
 
 def run(
-    spark: SparkSession, paths: Paths, options: ScanOptions, form: str = "parquet"
+    spark: SparkSession, listing: Listing, options: ScanOptions, form: str = "parquet"
 ) -> tuple[DataFrame, Summary]:
     """Scan and merge a log; return its products (see ``coterie_spark.bulk.merging``), persisted."""
-    listing = listing_of_paths(spark, paths)
     cores = max(spark.sparkContext.defaultParallelism, 1)
     count = min(len(listing.partitions()), plan.TASKS_PER_CORE * cores)
     if is_url(listing.segments[0].path):
@@ -195,7 +195,7 @@ def run(
             scanning.scan_worker(tasks, options, reader()), scanning.STATE_DDL
         )
         count = min(count, len(tasks))
-    return settle(spark, merge(states, count, form), listing.passed_over)
+    return run_merge(spark, merge(states, count, form), listing.passed_over)
 
 
 def reader() -> scanning.Reader:
@@ -203,8 +203,10 @@ def reader() -> scanning.Reader:
     return partial(scanning.bytes_of, os.getcwd())
 
 
-def listing_of_paths(spark: SparkSession, paths: Paths) -> Listing:
-    """Return the segments that paths, or URLs, lead to."""
+def listing_of_paths(spark: SparkSession, paths: Listing | Paths) -> Listing:
+    """Return the segments that paths, or URLs, lead to; a listing as it is."""
+    if isinstance(paths, Listing):
+        return paths
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     names = [os.fspath(path) for path in given]
     if not names:
@@ -247,7 +249,7 @@ def merge(states: DataFrame, tasks: int, form: str) -> DataFrame:
     return merged.persist(StorageLevel.MEMORY_AND_DISK)
 
 
-def settle(
+def run_merge(
     spark: SparkSession,
     products: DataFrame,
     passed_over: tuple[str, ...] = (),
@@ -268,7 +270,7 @@ def settle(
         if errors:
             raise CoterieError(errors[0])
         told = [pickle.loads(bytes(row.body)) for row in rows]
-        told.sort(key=lambda one: -1 if one[0] is None else one[0])
+        told.sort(key=lambda one: partition_order(one[0]))
         for _, read, _, stopped in told:
             if stopped:
                 place = fault_line(read.faults[0])
