@@ -1,6 +1,7 @@
-"""An engine is one entry point: its name is taken by the command line as soon as it is installed."""
+"""An engine is one entry point: the command line takes its name as soon as it is installed."""
 
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -25,9 +26,7 @@ def engine(request, progress):
 def installed(monkeypatch):
     ASKED.clear()
     known = EntryPoints([EntryPoint("mine", "test_engines:engine", ENGINES)])
-    monkeypatch.setattr(
-        "importlib.metadata.entry_points", lambda **asked: known.select(**asked)
-    )
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **asked: known.select(**asked))
 
 
 def run(*options):
@@ -54,7 +53,10 @@ def test_an_engine_that_nobody_installed_is_wrong_usage(installed, tmp_path):
 
 def test_the_engines_of_this_project_are_its_entry_points():
     tomllib = pytest.importorskip("tomllib")
-    text = (golden_data.Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
     points = tomllib.loads(text)["project"]["entry-points"]
-    registered = {(group, name): at for group, named in points.items() for name, at in named.items()}
-    assert {key: at for key, at in registered.items() if key[0].startswith("coterie.")} == OWN
+    assert {
+        (group, name): at
+        for group in ("coterie.engines", "coterie.askers")
+        for name, at in points[group].items()
+    } == OWN
