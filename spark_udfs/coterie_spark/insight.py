@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 20_000
 Partitions = list[tuple[int | None, list[Segment]]]
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Frame = Callable[..., "DataFrame"]
 
 
@@ -39,7 +38,7 @@ def asked(spark: SparkSession, request: Request) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     log = log_of(request.log)
-    work = partial(row_batches, log, request, reader())
+    work = partial(row_batches, log, request, scanning.reader())
     schema = spark_schema(arrow_schema(find_question(request.question).FIELDS))
     return tasks(spark, log).mapInArrow(work, from_arrow_schema(schema))
 
@@ -53,7 +52,7 @@ def answer(request: Request, progress: Progress) -> Iterator[Part]:
         size = sum(segment.size for _, segments in log for segment in segments)
         progress.total(size)
         progress.stage("reading")
-        work = partial(part_batches, log, request, reader())
+        work = partial(part_batches, log, request, scanning.reader())
         frame = tasks(spark, log).mapInArrow(work, scanning.STATE_DDL)
         found = JobProgress(spark, size, progress).of(frame.collect)
     yield from parts_of(found)
@@ -81,11 +80,6 @@ def log_of(log: Log) -> Partitions:
 def tasks(spark: SparkSession, log: Partitions) -> DataFrame:
     """Return one row a partition of the topic, each in a task of its own."""
     return spark.range(0, len(log), 1, len(log))
-
-
-def reader() -> scanning.Reader:
-    """Return what reads segments by paths that start where this process is."""
-    return partial(scanning.bytes_of, os.getcwd())
 
 
 def facts_of(log: Partitions, request: Request, read: scanning.Reader, task: int) -> PartitionFacts:
@@ -131,7 +125,7 @@ def question(name: str) -> Frame:
 
     def ask(
         spark: SparkSession,
-        paths: Paths,
+        paths: scanning.Paths,
         *,
         groups: str | Iterable[str] | None = None,
         at: int | str | datetime | None = None,

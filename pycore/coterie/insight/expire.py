@@ -23,7 +23,7 @@ from coterie.insight import epochs
 from coterie.insight.commits import COMMITTED, Commits
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import by_key
-from coterie.ordering import java_order
+from coterie.ordering import key_order
 from coterie.state.rows import (
     head_rows,
     metadata_row,
@@ -313,4 +313,4 @@ def without_offsets(
 
 
 def _place(row: dict[str, Any]) -> tuple[bytes, bytes, int]:
-    return java_order(row["group_id"]), java_order(row["topic"] or ""), row["partition"] or 0
+    return key_order((row["group_id"], row["topic"] or "", row["partition"] or 0))

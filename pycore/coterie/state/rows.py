@@ -14,7 +14,7 @@ from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.producers import Committed
-from coterie.ordering import java_order
+from coterie.ordering import java_order, place_order
 from coterie.state.newer import newer_groups
 
 KEY_GROUP = 2
@@ -149,4 +149,4 @@ def group_rows(
 
 
 def _place(row: dict[str, Any]) -> tuple[bytes, int]:
-    return java_order(row["topic"]), row["partition"]
+    return place_order((row["topic"], row["partition"]))

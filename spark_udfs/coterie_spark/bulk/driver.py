@@ -15,7 +15,6 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from coterie.arguments import whole
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 class Replay(Mapping[str, "DataFrame"]):
@@ -103,7 +101,7 @@ def table_of(products: DataFrame, name: str) -> DataFrame:
 
 def replay(
     spark: SparkSession,
-    paths: Paths,
+    paths: scanning.Paths,
     at: int | str | datetime | None = None,
     history: bool = False,
     on_fault: str = "skip",
@@ -192,18 +190,13 @@ def run(
         tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
         states = numbers.mapInArrow(
-            scanning.scan_worker(tasks, options, reader()), scanning.STATE_DDL
+            scanning.scan_worker(tasks, options, scanning.reader()), scanning.STATE_DDL
         )
         count = min(count, len(tasks))
     return run_merge(spark, merge(states, count, form), listing.passed_over)
 
 
-def reader() -> scanning.Reader:
-    """Return what reads segments by paths that start where this process is."""
-    return partial(scanning.bytes_of, os.getcwd())
-
-
-def listing_of_paths(spark: SparkSession, paths: Listing | Paths) -> Listing:
+def listing_of_paths(spark: SparkSession, paths: Listing | scanning.Paths) -> Listing:
     """Return the segments that paths, or URLs, lead to; a listing as it is."""
     if isinstance(paths, Listing):
         return paths
@@ -229,7 +222,7 @@ def cut_on_workers(
         return {}
     chosen = [segments[index] for index in big]
     numbers = spark.range(0, len(big), 1, min(len(big), plan.TASKS_PER_CORE * cores))
-    work = scanning.cut_worker(chosen, max_bytes, reader())
+    work = scanning.cut_worker(chosen, max_bytes, scanning.reader())
     cuts: dict[int, list[plan.Cut]] = {}
     for row in numbers.mapInArrow(work, scanning.CUT_DDL).collect():
         if row.error is not None:
