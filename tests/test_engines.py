@@ -1,7 +1,9 @@
 """An engine is one entry point: the command line takes its name as soon as it is installed."""
 
+import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -25,7 +27,8 @@ def engine(request, progress):
 @pytest.fixture
 def installed(monkeypatch):
     ASKED.clear()
-    known = EntryPoints([EntryPoint("mine", "test_engines:engine", ENGINES)])
+    monkeypatch.setitem(sys.modules, "somebodys", SimpleNamespace(engine=engine))
+    known = EntryPoints([EntryPoint("mine", "somebodys:engine", ENGINES)])
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **asked: known.select(**asked))
 
 

@@ -91,7 +91,7 @@ key = struct.pack(">hh", 2, 1) + b"g"
 found = read_back(2, key, value)
 from coterie._core.coordinator.load import load
 (group,) = load([(0, -1, -1, False, False, [(key, value)])], 0).values()
-found["loaded"] = [group.generation_id, group.leader_id, list(group.static_members)]
+found["loaded"] = [group.generation_id, group.leader_id, sorted(group.all_static_members)]
 for member in found["data"]["members"]:
     for name in ("subscription", "assignment"):
         member[name] = member[name].hex()

@@ -214,11 +214,12 @@ def define(version, *, tuple key not None, tuple value not None, last, flexible)
     Done at import, for each row. What was made of an earlier row is kept, as whoever walks may
     hold it; a row that replaces one has its new fields after the old ones.
     """
-    cdef list layouts = [layout_of(value, v, v >= flexible) for v in range(last + 1)]
+    cdef list layouts
     cdef Py_ssize_t v
-    if not 0 <= version <= LAST_KEY or len(layouts) > MOST_VERSIONS:
-        raise ValueError(f"key version {version} with {len(layouts)} value versions: there is "
-                         f"room for {LAST_KEY} and {MOST_VERSIONS}")
+    if not 0 <= version <= LAST_KEY or not 0 <= last < MOST_VERSIONS:
+        raise ValueError(f"key version {version}, value versions up to {last}: there is room up "
+                         f"to {LAST_KEY} and {MOST_VERSIONS - 1}")
+    layouts = [layout_of(value, v, v >= flexible) for v in range(last + 1)]
     REPLACED.append(VALUES.get(version))
     KEYS[version] = layout_of(key, version, False)
     VALUES[version] = layouts

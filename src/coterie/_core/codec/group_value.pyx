@@ -8,8 +8,6 @@ from collections import namedtuple
 
 from coterie._core.codec.schema cimport group_fields
 
-from coterie.errors import CorruptData
-
 GroupValue = namedtuple(
     "GroupValue", "protocol_type generation protocol leader current_state_timestamp members",
     module=__name__)

@@ -6,7 +6,7 @@ knows a message by name but the members of a group, whose inner bytes are decode
 from binascii import b2a_base64
 
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t
 
 from coterie._core.checks cimport bytes_of, flag_of, int64_of
 from coterie._core.codec.cursor cimport (
@@ -77,7 +77,7 @@ cdef inline str text(const uint8_t* start, Py_ssize_t size):
 
 cdef object read_field(Reader r, Field field, bint flexible):
     cdef int8_t present
-    cdef int32_t i
+    cdef int32_t _i
     cdef Span span
     cdef list found
     cdef Status status
@@ -96,7 +96,7 @@ cdef object read_field(Reader r, Field field, bint flexible):
         return None
     if field.op == ARRAY:
         found = []
-        for i in range(span.size):
+        for _i in range(span.size):
             found.append(read_field(r, field.item, flexible))
         return found
     return object_of(field, &span)

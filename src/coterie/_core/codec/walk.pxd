@@ -95,7 +95,7 @@ cdef inline Status walk_field(Cursor* cur, const Step* step, bint flexible,
                               Span* out, Rows* rows) noexcept nogil:
     cdef Span inner[MOST_FIELDS]
     cdef int8_t present
-    cdef int32_t i
+    cdef int32_t _i
     cdef Status status
     if step.op == STRUCT:
         if step.nullable:
@@ -107,7 +107,7 @@ cdef inline Status walk_field(Cursor* cur, const Step* step, bint flexible,
         return walk(cur, step.inner, inner, NULL)
     status = take(cur, step, flexible, out)
     if status == OK and step.op == ARRAY:
-        for i in range(out.size):
+        for _i in range(out.size):
             status = walk(cur, step.inner, row_of(rows, step, inner), NULL)
             if status != OK:
                 break

@@ -79,3 +79,7 @@ cdef Status read_any_value(const uint8_t* value, int32_t size, Commit* out) noex
 
 # OK if Kafka's reader would take a group metadata value that is not null.
 cdef Status check_group_value(const uint8_t* value, int32_t size) noexcept nogil
+
+cdef bytes canonical(bytes name)
+
+cdef bytes commit_key(bytes group, bytes topic, int32_t partition)
