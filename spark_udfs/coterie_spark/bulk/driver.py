@@ -133,7 +133,7 @@ def replay(
         A path leads to no log, a worker cannot read a segment, or a fault under ``stop``.
     """
     options = options_of(at, history, on_fault, groups)
-    products, summary = run(spark, listing_of_paths(spark, paths), options)
+    products, summary = run(spark, paths, options)
     return Replay(products, summary, table_names(options))
 
 
@@ -178,9 +178,13 @@ def time_ms(at: int | str | datetime | None) -> int | None:
 
 
 def run(
-    spark: SparkSession, listing: Listing, options: ScanOptions, form: str = "parquet"
+    spark: SparkSession,
+    paths: Listing | scanning.Paths,
+    options: ScanOptions,
+    form: str = "parquet",
 ) -> tuple[DataFrame, Summary]:
     """Scan and merge a log; return its products (see ``coterie_spark.bulk.merging``), persisted."""
+    listing = listing_of_paths(spark, paths)
     cores = max(spark.sparkContext.defaultParallelism, 1)
     count = min(len(listing.partitions()), plan.TASKS_PER_CORE * cores)
     if is_url(listing.segments[0].path):
