@@ -234,7 +234,7 @@ CORE_GOOD = {
     "restore.fold": lambda: PartitionFold(history=True), "restore.state": lambda: dump(a_fold()),
     "max_bytes": 10, "subscriptions": [b""], "members": 1, "scan.data": RAW_LOG, "log_offset": 9,
     "timestamp": 0, "add.value": RAW_GROUP, "only": ["g"], "Coordinator.now_ms": 0,
-    "load.now_ms": 0,
+    "load.now_ms": 0, "read_group_value.value": RAW_GROUP,
     "events": [], "fresh": [], "key_type.version": 3, "write": lambda: lambda row: 0,
     "CallerLog.rows": lambda: lambda: (), "rows_of_partitions.rows": ROWS,
     "wanted": lambda: Wanted(4, 0, False, {}), "others": False, "exceptions": {},

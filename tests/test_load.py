@@ -4,10 +4,13 @@ import base64
 
 import pytest
 
-from coterie import GroupCoordinator
+import log_writer
+from coterie import GroupCoordinator, scan
 from coterie._core.coordinator.coordinator import Coordinator
+from coterie._core.coordinator.load import load
 from coterie.coordinator.batches import read_log
 from coterie.coordinator.config import coordinator_config
+from coterie.messages import encode_key, encode_value
 from golden_data import cases, json_of, segments
 
 
@@ -120,3 +123,25 @@ def test_a_segment_file_can_be_the_start_of_a_test(tmp_path):
     coordinator = GroupCoordinator(log=read_log(path))
     assert coordinator.log
     assert coordinator.list_groups().groups
+
+
+def test_a_member_id_that_comes_twice_is_one_member_to_a_load_and_to_a_replay():
+    """GroupMetadata.add puts members by their id; the first one led, as none is stored."""
+    members = [
+        {
+            **{"memberId": name, "groupInstanceId": None, "clientId": client, "clientHost": "/h"},
+            **{"rebalanceTimeout": 7, "sessionTimeout": 9, "subscription": b"", "assignment": b""},
+        }
+        for name, client in (("b", "one"), ("a", "two"), ("b", "three"))
+    ]
+    data = {"protocolType": "p", "generation": 1, "protocol": "x", "leader": None}
+    data |= {"currentStateTimestamp": 3, "members": members}
+    key = encode_key({"version": 2, "data": {"group": "g"}})
+    value = encode_value(2, {"version": 3, "data": data})
+    (loaded,) = load([(0, -1, -1, False, False, [(key, value)])], 0).values()
+    (row,) = scan(log_writer.batch(0, [(1000, key, value)]), partition=0).groups()
+    assert loaded.leader_id == row["leader"] == "b"
+    found = {m.member_id: m.client_id for m in loaded.all_members}
+    assert found == {"a": "two", "b": "three"}
+    assert {m["member_id"]: m["client_id"] for m in row["members"]} == found
+    assert len(row["members"]) == 2

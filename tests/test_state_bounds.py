@@ -7,8 +7,9 @@ import pytest
 
 from coterie import CoterieError, PartialState, ScanOptions, merge, scan
 from coterie._core.codec.encode import encode_value
+from coterie._core.fold.fold import Scanned
 from coterie.log.folders import find_segments, read_segment
-from coterie.log.trust import Piece, trusted_from
+from coterie.log.trust import trusted_from
 from coterie.replay import files
 from coterie.replay.engine import ReplayRequest, Silent, read_of, summarize
 from coterie.replay.local import replay
@@ -147,12 +148,12 @@ def test_records_of_an_unknown_version_are_counted_over_all_partitions():
 
 def test_a_fault_of_a_record_names_its_own_offset_not_its_batchs():
     (fault,) = scanned(commit(5), (6, b"\0", b"")).fold(0).faults
-    assert fault_line(("f", *fault[1:])).startswith("f: byte 0, offset 1: key: ")
+    assert fault_line(fault._replace(file="f")).startswith("f: byte 0, offset 1: key: ")
 
 
 def test_the_active_segment_begins_with_the_first_of_its_pieces():
     def piece(file, position, first, last, since_ms, until_ms):
-        return Piece(file, position, 10, 1, 1, first, last, until_ms, False, since_ms)
+        return Scanned(file, position, 10, 1, 1, first, last, until_ms, False, since_ms)
 
     active = [piece("9", 0, 9, 9, 300, 350), piece("9", 10, 10, 12, 360, 400)]
     assert trusted_from([piece("0", 0, 0, 4, 100, 200), *active]) == 300

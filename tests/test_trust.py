@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.log.trust import Piece, trusted_from
+from coterie._core.fold.fold import Scanned
+from coterie.log.trust import trusted_from
 
 KEYS = st.sampled_from("abc")
 STEPS = st.integers(0, 3)  # ms between one record and the next
@@ -36,7 +37,7 @@ def pieces(segments):
         offsets = [offset for offset, _, _ in segment] or [-1]
         times = [moment for _, moment, _ in segment] or [-1]
         gap = len(segment) > 0 and offsets[-1] - offsets[0] >= len(segment)
-        yield Piece(
+        yield Scanned(
             *(str(number), 0, 0, len(segment), len(segment)),
             *(offsets[0], offsets[-1], max(times), gap, times[0]),
         )
@@ -64,7 +65,7 @@ def test_a_log_that_lost_nothing_is_trusted_from_its_start(log):
 
 
 def piece(file, first, last, since_ms, until_ms, gap=False, position=0):
-    return Piece(file, position, 10, 1, 1, first, last, until_ms, gap, since_ms)
+    return Scanned(file, position, 10, 1, 1, first, last, until_ms, gap, since_ms)
 
 
 def test_a_gap_before_the_last_segment_is_trusted_from_that_segment_on():

@@ -18,7 +18,7 @@ from coterie.errors import CoterieError
 from coterie.insight.asking import Part, Request, find_question, part_of
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.fields import arrow_schema, arrow_table
-from coterie.log.folders import Segment, find_segments
+from coterie.log.folders import Listing, Log, Segment, find_segments
 from coterie.replay.engine import Progress
 from coterie_spark.bulk import scanning
 from coterie_spark.bulk.arrow import spark_schema, to_spark
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_AT_ONCE = 20_000
-Log = list[tuple[int | None, list[Segment]]]
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+Partitions = list[tuple[int | None, list[Segment]]]
 Frame = Callable[..., "DataFrame"]
 
 
@@ -38,24 +37,24 @@ def asked(spark: SparkSession, request: Request) -> DataFrame:
     """Return a question's rows as a DataFrame with the fields of its module."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    log = log_of(request.paths)
-    work = partial(row_batches, log, request, reader())
+    log = log_of(request.log)
+    work = partial(row_batches, log, request, scanning.reader())
     schema = spark_schema(arrow_schema(find_question(request.question).FIELDS))
     return tasks(spark, log).mapInArrow(work, from_arrow_schema(schema))
 
 
 def answer(request: Request, progress: Progress) -> Iterator[Part]:
     """Answer a question of the command line in a session of its own."""
-    from coterie_spark.bulk.engine import Told, session_of_command
+    from coterie_spark.bulk.engine import JobProgress, session_of_command
 
-    log = log_of(request.paths)
+    log = log_of(request.log)
     with session_of_command(request.master, progress) as spark:
         size = sum(segment.size for _, segments in log for segment in segments)
         progress.total(size)
         progress.stage("reading")
-        work = partial(part_batches, log, request, reader())
+        work = partial(part_batches, log, request, scanning.reader())
         frame = tasks(spark, log).mapInArrow(work, scanning.STATE_DDL)
-        found = Told(spark, size, progress).of(frame.collect)
+        found = JobProgress(spark, size, progress).of(frame.collect)
     yield from parts_of(found)
 
 
@@ -70,32 +69,27 @@ def parts_of(found: Iterable[Any]) -> Iterator[Part]:
         yield pickle.loads(b"".join(bodies))
 
 
-def log_of(paths: Iterable[str]) -> Log:
-    """Return the segments of each partition that paths lead to."""
-    for path in paths:
-        if is_url(path):
+def log_of(log: Log) -> Partitions:
+    """Return the segments of each partition of a log."""
+    for path in () if isinstance(log, Listing) else log:
+        if is_url(os.fspath(path)):
             raise CoterieError(f"{path}: questions read plain paths; copy the log to one")
-    return list(find_segments(paths).partitions().items())
+    return list(find_segments(log).partitions().items())
 
 
-def tasks(spark: SparkSession, log: Log) -> DataFrame:
+def tasks(spark: SparkSession, log: Partitions) -> DataFrame:
     """Return one row a partition of the topic, each in a task of its own."""
     return spark.range(0, len(log), 1, len(log))
 
 
-def reader() -> scanning.Reader:
-    """Return what reads segments by paths that start where this process is."""
-    return partial(scanning.bytes_of, os.getcwd())
-
-
-def facts_of(log: Log, request: Request, read: scanning.Reader, task: int) -> PartitionFacts:
+def facts_of(log: Partitions, request: Request, read: scanning.Reader, task: int) -> PartitionFacts:
     """Return the facts of the partition that is a task's."""
     number, segments = log[task]
     return PartitionFacts(number, segments, request.groups, request.at_ms, read)
 
 
 def row_batches(
-    log: Log, request: Request, read: scanning.Reader, batches: scanning.Batches
+    log: Partitions, request: Request, read: scanning.Reader, batches: scanning.Batches
 ) -> Iterator[pa.RecordBatch]:
     """Answer for the partitions whose number comes in column ``id``: rows in Spark's types."""
     question = find_question(request.question)
@@ -112,7 +106,7 @@ def row_batches(
 
 
 def part_batches(
-    log: Log, request: Request, read: scanning.Reader, batches: scanning.Batches
+    log: Partitions, request: Request, read: scanning.Reader, batches: scanning.Batches
 ) -> Iterator[pa.RecordBatch]:
     """Answer for the partitions whose number comes in column ``id``: parts as bytes."""
     question = find_question(request.question)
@@ -131,7 +125,7 @@ def question(name: str) -> Frame:
 
     def ask(
         spark: SparkSession,
-        paths: Paths,
+        paths: scanning.Paths,
         *,
         groups: str | Iterable[str] | None = None,
         at: int | str | datetime | None = None,
@@ -147,7 +141,7 @@ def question(name: str) -> Frame:
         request = Request(
             question=name,
             ask=ask_type(**parameters),
-            paths=tuple(os.fspath(path) for path in given),
+            log=tuple(os.fspath(path) for path in given),
             groups=None if wanted is None else frozenset(wanted),
             at_ms=at_ms,
         )

@@ -8,6 +8,7 @@ import pytest
 
 from coterie import PartialState, ScanOptions
 from coterie._core.codec.reader import LogReader
+from coterie._core.fold.fold import Scanned
 from coterie.log.folders import TOPIC, Segment
 from coterie_spark import frames, traces
 from coterie_spark.bulk import hadoop, merging, plan, scanning, writing
@@ -28,13 +29,13 @@ def segment(partition=0, size=100, compression=None, path="x.log"):
 
 
 def piece_row(file, position, size, *, batches=1, times=(5, 5), gap=False, offsets=(0, 0)):
-    return [file, position, size, batches, batches, *offsets, times[1], gap, times[0]]
+    return Scanned(file, position, size, batches, batches, *offsets, times[1], gap, times[0])
 
 
 def test_pieces_of_a_file_are_one_where_they_follow_one_another():
     rows = [piece_row("f", 0, 10), piece_row("f", 10, 5), piece_row("f", 20, 5)]
     found = merging.join_pieces([*rows, piece_row("g", 25, 5)])
-    assert [row[:3] for row in found] == [["f", 0, 15], ["f", 20, 5], ["g", 25, 5]]
+    assert [row[:3] for row in found] == [("f", 0, 15), ("f", 20, 5), ("g", 25, 5)]
 
 
 def test_joined_pieces_keep_the_newest_time_the_last_offset_and_a_gap():
@@ -131,8 +132,9 @@ def test_a_record_that_came_twice_is_applied_once_and_the_newest_is_known():
         run.add(offset, time, *commit(time, offset)[1:])
     list(run.finish())
     (told,) = run.fold.segments
-    assert told[:1] == [f"{TOPIC}-3"]
-    assert told[4:8] == [2, 5, 6, 900]
+    assert told.file == f"{TOPIC}-3"
+    assert (told.records, told.first_offset, told.last_offset) == (2, 5, 6)
+    assert told.max_timestamp == 900
     assert [event[2] for event in run.fold.history] == [5, 6]
 
 

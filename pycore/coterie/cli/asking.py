@@ -22,7 +22,7 @@ import click
 from coterie.cli.failures import say, say_faults
 from coterie.cli.nopandas import without_pandas
 from coterie.cli.outfile import whole_file
-from coterie.cli.params import group_option, logs_argument
+from coterie.cli.params import engine_options, group_option, logs_argument
 from coterie.cli.progress import TerminalProgress
 from coterie.insight import shapes
 from coterie.insight.asking import (
@@ -49,11 +49,23 @@ PLAIN_WIDTH = 1_000_000  # where nobody looks at a terminal, no line is broken
 FORMATS = ("table", "json", "csv", "parquet")
 
 
+class Logs:
+    """LOG..., listed at the first use and not again."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self.paths = paths
+
+    @functools.cached_property
+    def listing(self) -> Listing:
+        """The segments; raises what ``find_segments`` raises."""
+        return find_segments(self.paths)
+
+
 @dataclass(frozen=True)
 class Options:
     """What every question's command is given: see :func:`question_options`."""
 
-    logs: tuple[str, ...]
+    logs: Logs
     groups: tuple[str, ...]
     form: str
     out: str | None
@@ -83,14 +95,7 @@ def question_options(*, first: str | None = None) -> Callable[[Decorated], Decor
         ),
         click.option("-o", "--out", metavar="FILE", help="Write into FILE, whole or not at all."),
         click.option("--overwrite", is_flag=True, help="Replace FILE if it is there."),
-        click.option(
-            "--engine",
-            type=click.Choice(["local", "spark"]),
-            default="local",
-            show_default=True,
-            help="This process, or Spark with a task for each partition of the topic.",
-        ),
-        click.option("--master", metavar="URL", help="Spark's master; by default local[*]."),
+        engine_options("local", "This process, or Spark with a task for each partition."),
     ]
 
     def add(command: Decorated) -> Decorated:
@@ -98,6 +103,7 @@ def question_options(*, first: str | None = None) -> Callable[[Decorated], Decor
         def run(*args: Any, **given: Any) -> Any:
             taken = {field.name: given.pop(field.name) for field in fields_of(Options)}
             with without_pandas(taken["engine"] == "local"):
+                taken["logs"] = Logs(taken["logs"])
                 return command(*args, options=Options(**taken), **given)
 
         decorated: Any = run
@@ -149,8 +155,9 @@ def parts_of(name: str, ask: Any, options: Options, *, at_ms: int | None = None)
     """
     check(options)
     groups = frozenset(options.groups) or None
-    request = Request(name, ask, options.logs, groups, at_ms, options.master)
-    return told_parts(request, find_segments(request.paths), find_asker(options.engine))
+    listing = options.logs.listing
+    request = Request(name, ask, listing, groups, at_ms, options.master)
+    return told_parts(request, listing, find_asker(options.engine))
 
 
 def told_parts(request: Request, listing: Listing, answer: Asker) -> Iterator[Part]:
@@ -197,7 +204,7 @@ def check(options: Options) -> None:
 def show(fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | None = None) -> int:
     """Print rows, or write them into the file of ``--out``; return how many there are."""
     counted = Counted(rows)
-    with out_file(options.logs, options.out, options.overwrite) as path:
+    with out_file(options.logs.listing, options.out, options.overwrite) as path:
         if options.form == "parquet":
             assert path is not None  # `check` holds it
             write_parquet(fields, counted, path)
@@ -227,19 +234,19 @@ class Counted:
 
 
 def out_file(
-    logs: tuple[str, ...], out: str | None, overwrite: bool
+    listing: Listing, out: str | None, overwrite: bool
 ) -> contextlib.AbstractContextManager[Path | None]:
     """Give the file of ``--out`` to write, which is no segment; None for standard output."""
     if out is None:
         return contextlib.nullcontext()
-    keep = [segment.path for segment in find_segments(logs).segments]
+    keep = [segment.path for segment in listing.segments]
     return whole_file(out, overwrite=overwrite, keep=keep)
 
 
 @contextlib.contextmanager
-def text_out(logs: tuple[str, ...], out: str | None, overwrite: bool) -> Iterator[TextIO]:
+def text_out(listing: Listing, out: str | None, overwrite: bool) -> Iterator[TextIO]:
     """Give the file of ``--out``, or standard output, to write text to."""
-    with out_file(logs, out, overwrite) as path, text_of(path) as file:
+    with out_file(listing, out, overwrite) as path, text_of(path) as file:
         yield file
 
 

@@ -15,7 +15,6 @@ from coterie.cli.params import DURATION
 from coterie.insight import audit, shapes
 from coterie.insight.asking import Row
 from coterie.insight.divergence import Live, read_live
-from coterie.log.folders import find_segments
 from coterie.times import format_time
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ def command(
 def live_of(file: str, options: asking.Options) -> Live:
     """Read the live state; see whether the log has all partitions of the topic."""
     groups = read_live(file)
-    numbers = list(find_segments(options.logs).partitions())
+    numbers = list(options.logs.listing.partitions())
     whole = numbers == list(range(len(numbers)))
     return Live(groups, len(numbers) if whole else None)
 

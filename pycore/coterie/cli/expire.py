@@ -81,7 +81,7 @@ def command(
     asking.check(options)
     notes = []
     if now_ms is None:
-        now_ms = newest_ms(options.logs, options.engine, options.master)
+        now_ms = newest_ms(options.logs.listing, options.engine, options.master)
         notes.append(f"now is {format_time(now_ms)}, the log's newest record; --now sets another")
     if retention_ms is None:
         retention_ms = expire.Ask.retention_ms

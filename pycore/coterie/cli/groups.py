@@ -12,10 +12,10 @@ from coterie.cli.failures import say, say_faults
 from coterie.cli.params import at_option, group_option, logs_argument
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import find_segments, left_alone
+from coterie.ordering import java_order
 from coterie.replay.local import scan_state
 from coterie.state.assignments import assignments
 from coterie.state.partial import PartialState, ScanOptions
-from coterie.state.rows import java_order
 from coterie.views import groups as views
 from coterie.views import tabular
 
@@ -124,10 +124,11 @@ def _check(options: Options) -> str:
 
 def fold_logs(logs: tuple[str, ...], at_ms: int | None) -> PartialState:
     """Fold whole logs in this process; say what was left alone or out."""
-    for name in find_segments(logs).passed_over:
+    listing = find_segments(logs)
+    for name in listing.passed_over:
         say(f"coterie: {left_alone(name)}")
     with TerminalProgress() as progress:
-        state = scan_state(logs, ScanOptions(at_ms=at_ms), progress)
+        state = scan_state(listing, ScanOptions(at_ms=at_ms), progress)
     faults = sum(len(fold.faults) for fold in state.partitions.values())
     say_faults(faults)
     return state

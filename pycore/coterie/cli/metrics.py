@@ -85,7 +85,7 @@ def command(
         return
     parts = asking.parts_of(metrics.NAME, ask, options, at_ms=at_ms)
     rows = [row for part in parts for row in part.rows]
-    with asking.text_out(options.logs, options.out, options.overwrite) as out:
+    with asking.text_out(options.logs.listing, options.out, options.overwrite) as out:
         out.writelines(prometheus.text_lines(rows, names, granularity))
     if not rows:
         asking.say_no_group(at_ms)

@@ -6,11 +6,12 @@ from coterie.cli.failures import Failed
 from coterie.cli.progress import TerminalProgress
 from coterie.insight import extent
 from coterie.insight.asking import Request, find_asker
+from coterie.log.folders import Log
 
 
-def newest_ms(logs: tuple[str, ...], engine: str = "local", master: str | None = None) -> int:
+def newest_ms(log: Log, engine: str = "local", master: str | None = None) -> int:
     """Return the time of the newest record, of any group; Failed where none has a time."""
-    request = Request(extent.NAME, extent.Ask(), logs, master=master)
+    request = Request(extent.NAME, extent.Ask(), log, master=master)
     with TerminalProgress() as progress:
         times: list[int] = [
             row["newest_timestamp"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from coterie.replay.engine import ENGINE_NAMES, is_registered
 from coterie.times import parse_duration, parse_time
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -50,6 +51,34 @@ class Duration(IntType):
 
 TIME = Time()
 DURATION = Duration()
+
+
+class EngineName(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """The name of an engine: of this project's, or of one that is registered as an entry point."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Take a name of which there is an engine, or fail as wrong usage."""
+        if value in self.choices or not is_registered(value):
+            return super().convert(value, param, ctx)
+        return value
+
+
+def engine_options(default: str, text: str) -> Callable[[Decorated], Decorated]:
+    """``--engine`` and ``--master``."""
+
+    def add(command: Decorated) -> Decorated:
+        command = click.option(
+            "--master", metavar="URL", help="Spark's master; by default local[*]."
+        )(command)
+        return click.option(
+            "--engine",
+            type=EngineName(ENGINE_NAMES),
+            default=default,
+            show_default=True,
+            help=text,
+        )(command)
+
+    return add
 
 
 def logs_argument(command: Decorated) -> Decorated:

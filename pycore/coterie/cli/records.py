@@ -9,12 +9,12 @@ import click
 from coterie.cli.failures import say
 from coterie.cli.params import group_option, logs_argument
 from coterie.log.folders import find_segments, left_alone, read_segment
-from coterie.log.records import JsonLines, Told, segment_records
+from coterie.log.records import JsonLines, TellFault, segment_records
 
 LINES_AT_ONCE = 2_000
 
 
-def teller(path: str) -> Told:
+def teller(path: str) -> TellFault:
     """Return what prints a fault of the segment at ``path``."""
 
     def tell(

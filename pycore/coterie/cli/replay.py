@@ -10,7 +10,13 @@ import click
 from coterie.cli.failures import say
 from coterie.cli.nopandas import without_pandas
 from coterie.cli.outfolder import whole_folder
-from coterie.cli.params import at_option, group_option, logs_argument, on_fault_option
+from coterie.cli.params import (
+    at_option,
+    engine_options,
+    group_option,
+    logs_argument,
+    on_fault_option,
+)
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import find_segments, left_alone
 from coterie.replay.engine import ReplayRequest, Summary, find_engine, missing_module
@@ -25,14 +31,7 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # of Hadoop's file systems: Spark
 @click.command("replay")
 @logs_argument
 @click.option("--out", required=True, metavar="DIR", help="Folder to make, for the tables.")
-@click.option(
-    "--engine",
-    type=click.Choice(["spark", "local"]),
-    default="spark",
-    show_default=True,
-    help="Spark, or this process; both give the same rows.",
-)
-@click.option("--master", metavar="URL", help="Spark's master; by default local[*].")
+@engine_options("spark", "Spark, or this process; both give the same rows.")
 @at_option
 @click.option(
     "--format",
@@ -75,13 +74,13 @@ def command(
     try:
         with without_pandas(engine == "local"):
             replay = find_engine(engine)
-            if not any(URL.match(log) for log in logs):
-                find_segments(logs)  # says what is wrong with them before an engine starts
+            # Says what is wrong with the paths before an engine starts.
+            log = logs if any(URL.match(path) for path in logs) else find_segments(logs)
             with (
                 TerminalProgress() as progress,
                 whole_folder(out, overwrite=overwrite, keep=logs) as folder,
             ):
-                summary = replay(ReplayRequest(logs, folder, form, options, master), progress)
+                summary = replay(ReplayRequest(log, folder, form, options, master), progress)
     except ModuleNotFoundError as error:
         raise missing_module(error) from error
     for line in summary_lines(summary, at_ms, perf_counter() - began):

@@ -11,7 +11,7 @@ from coterie.cli.params import DURATION, TIME, at_option, group_option, logs_arg
 from coterie.cli.progress import TerminalProgress
 from coterie.insight.asking import missing_groups
 from coterie.insight.facts import read_facts
-from coterie.log.folders import find_segments
+from coterie.log.folders import Log, find_segments
 from coterie.report.gather import gather
 from coterie.report.page import render
 from coterie.report.sections import Basis
@@ -50,28 +50,28 @@ def command(
     An overview with search, and a page for each group: who owned which partitions when, commits
     and offsets over time, rebalances with their causes. FILE#group=ID opens a group.
     """
-    basis = Basis(now_of(logs, now_ms, at_ms), retention_ms)
     listing = find_segments(logs)
+    basis = Basis(now_of(listing, now_ms, at_ms), retention_ms)
     chosen = frozenset(groups) or None
     with TerminalProgress() as progress:
-        facts = read_facts(logs, groups=chosen, at_ms=at_ms, progress=progress)
+        facts = read_facts(listing, groups=chosen, at_ms=at_ms, progress=progress)
         whole = gather(facts, basis)
     missing = missing_groups(chosen, frozenset(whole.found), at_ms)
     if missing is not None:
         raise missing
     subtitle = "From " + ", ".join(logs)
-    with asking.text_out(logs, out, overwrite) as file:
+    with asking.text_out(listing, out, overwrite) as file:
         file.writelines(render(whole, title, subtitle, basis))
     asking.say_left_out(listing, whole.faults)
 
 
-def now_of(logs: tuple[str, ...], now_ms: int | None, at_ms: int | None) -> int:
+def now_of(log: Log, now_ms: int | None, at_ms: int | None) -> int:
     """Return when to judge expiry: as said, as of ``--at``, or the newest record's time."""
     if now_ms is not None:
         return now_ms
     if at_ms is not None:
         return at_ms
     try:
-        return newest_ms(logs)
+        return newest_ms(log)
     except Failed:  # no record has a time, so nothing of it expires
         return 0

@@ -79,7 +79,7 @@ def write_reset(rows: list[Row], at_ms: int, options: asking.Options) -> None:
     if not planned:
         raise Failed(f"no offset was committed at {format_time(at_ms)}: nothing to go back to")
     one = len(set(options.groups)) == 1
-    with asking.text_out(options.logs, options.out, options.overwrite) as out:
+    with asking.text_out(options.logs.listing, options.out, options.overwrite) as out:
         out.writelines(reset_lines(planned, with_group=not one))
     asking.show_table(draw(rows), sys.stderr)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
+from coterie._core.fold.fold import Fault
 from coterie.cli.failures import say
 from coterie.cli.params import logs_argument
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import (
+    PIECE_BYTES,
     Listing,
     Segment,
     cut_points,
@@ -22,9 +23,6 @@ from coterie.log.folders import (
 )
 from coterie.replay.engine import Progress
 from coterie.state.partial import ScanOptions
-
-PIECE_BYTES = 64 << 20
-FIELDS = ("file", "position", "base_offset", "kind", "offset", "detail")
 
 
 @click.command("verify")
@@ -40,7 +38,7 @@ def command(logs: tuple[str, ...]) -> None:
     with TerminalProgress() as progress:
         for fault in faults(listing, progress):
             progress.clear()
-            click.echo(json.dumps(dict(zip(FIELDS, fault, strict=True)), ensure_ascii=False))
+            click.echo(json.dumps(fault._asdict(), ensure_ascii=False))
             count += 1
     for name in listing.passed_over:
         say(f"coterie: {left_alone(name)}")
@@ -48,7 +46,7 @@ def command(logs: tuple[str, ...]) -> None:
         raise click.exceptions.Exit(1)
 
 
-def faults(listing: Listing, progress: Progress) -> Iterator[tuple[Any, ...]]:
+def faults(listing: Listing, progress: Progress) -> Iterator[Fault]:
     """Yield the faults of every segment, in order of partition, segment and place."""
     progress.total(sum(segment.size for segment in listing.segments))
     for segment in listing.segments:
@@ -56,7 +54,7 @@ def faults(listing: Listing, progress: Progress) -> Iterator[tuple[Any, ...]]:
         progress.advance(segment.size)
 
 
-def segment_faults(segment: Segment) -> Iterator[tuple[Any, ...]]:
+def segment_faults(segment: Segment) -> Iterator[Fault]:
     """Yield the faults of one segment; the state it leads to is thrown away."""
     data = memoryview(read_segment(segment))
     cuts = cut_points(data, PIECE_BYTES)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from coterie.arguments import whole
+from coterie.arguments import within
 from coterie.errors import ArgumentError, ConfigError, shown
 
 __all__ = ["DEFAULTS", "coordinator_config"]
@@ -70,13 +70,9 @@ def coordinator_config(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
         elif name in _NUMBERS:
             _, least, beyond = _NUMBERS[name]
             try:
-                value = whole(value, name)
+                value = within(value, name, least, beyond - 1)
             except ArgumentError as error:
                 raise ConfigError(str(error)) from None
-            if not least <= value < beyond:
-                raise ConfigError(
-                    f"{name} must be from {least} to {beyond - 1}, not {shown(value)}"
-                )
         else:
             raise ConfigError(f"{shown(name)} is no setting of the coordinator{_like(name)}")
         settings[name] = value

@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 from coterie.errors import CoterieError
 from coterie.insight.facts import PartitionFacts, read_facts
 from coterie.insight.fields import Fields
+from coterie.log.folders import Log
 from coterie.replay.engine import Progress, find_entry
 from coterie.times import format_time
 
@@ -43,8 +44,8 @@ class Request:
         Its name, that of a module of ``coterie.insight``.
     ask : object
         Its parameters, an ``Ask`` of the module.
-    paths : tuple of str
-        LOG..., as given.
+    log : Listing or tuple of str
+        LOG..., as listed or as given.
     groups : frozenset of str or None
         Only these groups; None: all.
     at_ms : int or None
@@ -55,7 +56,7 @@ class Request:
 
     question: str
     ask: Any
-    paths: tuple[str, ...]
+    log: Log
     groups: frozenset[str] | None = None
     at_ms: int | None = None
     master: str | None = None
@@ -115,7 +116,7 @@ def answer(request: Request, progress: Progress) -> Iterator[Part]:
     """Answer in this process, one partition after another."""
     question = find_question(request.question)
     for facts in read_facts(
-        request.paths, groups=request.groups, at_ms=request.at_ms, progress=progress
+        request.log, groups=request.groups, at_ms=request.at_ms, progress=progress
     ):
         yield part_of(facts, question, request.ask)
 

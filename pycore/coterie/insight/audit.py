@@ -17,8 +17,8 @@ from coterie.insight.commits import COMMITTED, Array, Commits
 from coterie.insight.divergence import Live, divergences
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.keys import by_key
+from coterie.ordering import java_order
 from coterie.state.newer import TYPE_OF
-from coterie.state.rows import java_order
 
 NAME = "audit"
 FIELDS = {

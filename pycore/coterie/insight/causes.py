@@ -12,8 +12,7 @@ from typing import Any
 
 from coterie.errors import CorruptData
 from coterie.insight.facts import Life
-from coterie.log.assignment import consumer_assignment
-from coterie.log.consumer_protocol import read_subscription
+from coterie.log.consumer_protocol import owned_partitions, read_subscription
 
 RECORDS = "records"
 CAUSE = {
@@ -161,7 +160,7 @@ def assigned(state: State) -> Partitions | None:
     found: Partitions = set()
     try:
         for member in state["members"]:
-            for topic, numbers in consumer_assignment(member["assignment"]).items():
+            for topic, numbers in owned_partitions(member["assignment"]).items():
                 found.update((topic, number) for number in numbers)
     except CorruptData:
         return None

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from coterie._core.fold.columns import BATCH_DTYPE, KIND_NAMES, decode_columns
-from coterie.log.folders import Segment, cut_points, read_segment
+from coterie.log.folders import PIECE_BYTES, Segment, cut_points, read_segment
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-PIECE_BYTES = 32 << 20  # decoded at once: the raw bytes of a piece are held twice
 KIND = {name: number for number, name in enumerate(KIND_NAMES)}
 OUTCOMES = ("committed", "aborted", "pending")
 COMMITTED, ABORTED, PENDING = range(3)
@@ -163,8 +162,8 @@ def in_time(timestamps: Array, at_ms: int) -> Array:
     return counting
 
 
-class Names:
-    """Names numbered in order of first sight, over all pieces."""
+class Numbering:
+    """Numbering numbered in order of first sight, over all pieces."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -202,8 +201,8 @@ class Reader:
         self.wanted = groups
         self.at_ms = at_ms
         self.bytes_of = read
-        self.names = {"group": Names(), "topic": Names()}
-        self.files = Names()
+        self.names = {"group": Numbering(), "topic": Numbering()}
+        self.files = Numbering()
         self.parts: list[dict[str, Array]] = []
         self.markers: list[tuple[Array, ...]] = []
         self.batch_count = 0

@@ -19,8 +19,8 @@ from coterie._core.codec.checksum import partition_for
 from coterie.errors import CoterieError
 from coterie.insight.commits import COMMITTED
 from coterie.insight.facts import PartitionFacts
+from coterie.ordering import java_order, place_order
 from coterie.state.assignments import assignments
-from coterie.state.rows import java_order
 
 DIVERGENCE = "divergence"
 Row = dict[str, Any]
@@ -199,7 +199,7 @@ def of_offsets(facts: PartitionFacts, row: Row, live: Row) -> Iterator[Row]:
         return
     ours = {(one["topic"], one["partition"]): one for one in row["offsets"]}
     theirs = {(one["topic"], one["partition"]): one for one in live["offsets"]}
-    for key in sorted(ours.keys() | theirs.keys(), key=lambda key: (java_order(key[0]), key[1])):
+    for key in sorted(ours.keys() | theirs.keys(), key=place_order):
         mine, told = ours.get(key), theirs.get(key)
         detail = _difference(mine, told)
         if detail is not None:

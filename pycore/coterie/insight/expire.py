@@ -23,13 +23,13 @@ from coterie.insight import epochs
 from coterie.insight.commits import COMMITTED, Commits
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import by_key
+from coterie.ordering import key_order
 from coterie.state.rows import (
     head_rows,
-    java_order,
     metadata_row,
-    offset_rows,
     pending_by_group,
     simple_row,
+    visible_offsets,
 )
 from coterie.times import MAX_MS
 
@@ -107,7 +107,7 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
 
     Groups stand as Java sorts them, then topics, then partitions.
     """
-    present = [(group, row) for group, row in offset_rows(facts.fold) if row is not None]
+    present = [(group, row) for group, row in visible_offsets(facts.fold) if row is not None]
     pending = pending_by_group(facts.fold)
     heads = head_rows(facts.fold, (*(group for group, _ in present), *pending))
     undecided = {
@@ -313,4 +313,4 @@ def without_offsets(
 
 
 def _place(row: dict[str, Any]) -> tuple[bytes, bytes, int]:
-    return java_order(row["group_id"]), java_order(row["topic"] or ""), row["partition"] or 0
+    return key_order((row["group_id"], row["topic"] or "", row["partition"] or 0))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.insight.facts import PartitionFacts
-from coterie.log.trust import pieces_of
 
 NAME = "extent"
 FIELDS = {
@@ -24,7 +23,7 @@ class Ask:
 
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row: the first batch's time and the newest record's; None without any."""
-    pieces = pieces_of(facts.fold.segments)
+    pieces = facts.fold.segments
     first = [piece.first_timestamp for piece in pieces if piece.first_timestamp >= 0]
     newest = [piece.max_timestamp for piece in pieces if piece.max_timestamp >= 0]
     yield {

@@ -7,22 +7,21 @@ folds, and the other way round.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.codec.text import decode_utf8
-from coterie._core.fold.generations import GENERATION_FIELDS
 from coterie.insight.commits import Commits, GroupRecord, ReadSegment, read_records
-from coterie.log.folders import Segment, find_segments, read_segment
+from coterie.log.folders import Log, Segment, find_segments, read_segment
 from coterie.log.trust import trusted_from
+from coterie.ordering import java_order
 from coterie.replay.engine import Progress, Silent
 from coterie.replay.local import scan_segment
 from coterie.state.newer import name_topics
 from coterie.state.partial import ScanOptions
-from coterie.state.rows import KEY_GROUP, group_rows, java_order, metadata_row
+from coterie.state.rows import KEY_GROUP, group_rows, metadata_row
 
 if TYPE_CHECKING:
     from coterie._core.fold.fold import PartitionFold
@@ -47,7 +46,7 @@ class Life:
     records : list of GroupRecord
         Whole, as they lie in the log; :meth:`state` decodes one.
     generations : list of dict
-        One row a record: the fields of ``coterie._core.fold.generations.GENERATION_FIELDS`` (what
+        One row a record: the fields of ``coterie._core.fold.generations.Generation`` (what
         changed since the one before), and ``file`` and ``position``, the evidence.
     clients : dict
         Every member id that a record names -> :class:`Client`.
@@ -157,8 +156,7 @@ class PartitionFacts:
         for raw, log in self.fold.groups.items():
             group = decode_utf8(raw)
             rows = [
-                dict(zip(GENERATION_FIELDS, row, strict=True))
-                | {"file": record.file, "position": record.position}
+                {**row._asdict(), "file": record.file, "position": record.position}
                 for row, record in zip(log.generations(), records[group], strict=True)
             ]
             lives[group] = Life(group, records[group], rows, _clients(rows, records[group]))
@@ -184,7 +182,7 @@ def _clients(rows: list[dict[str, Any]], records: list[GroupRecord]) -> dict[str
 
 
 def read_facts(
-    paths: Iterable[str | os.PathLike[str]],
+    log: Log,
     *,
     groups: Collection[str] | None = None,
     at_ms: int | None = None,
@@ -194,7 +192,7 @@ def read_facts(
 
     Parameters
     ----------
-    paths
+    log
         LOG..., see ``coterie.log.folders.find_segments``.
     groups
         Only these groups; None: all. All of a group lies in one partition.
@@ -207,8 +205,8 @@ def read_facts(
         A path leads to no log, or a segment cannot be read.
     """
     progress = progress or Silent()
-    listing = find_segments(paths)
-    progress.total(sum(segment.size for segment in listing.segments))
+    listing = find_segments(log)
+    progress.total(listing.size)
     only = None if groups is None else frozenset(groups)
     for number, segments in listing.partitions().items():
         yield PartitionFacts(number, segments, only, at_ms)

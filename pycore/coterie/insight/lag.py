@@ -21,8 +21,8 @@ from coterie.insight.commits import COMMITTED, KIND, Array, Commits
 from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import by_key
-from coterie.log.assignment import consumer_assignment
-from coterie.state.rows import java_order
+from coterie.log.consumer_protocol import owned_partitions
+from coterie.ordering import key_order
 from coterie.times import MAX_MS
 
 NAME = "lag"
@@ -81,7 +81,7 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     keys = {*events.spans, *assigned(facts)}
     if facts.groups is not None:
         keys = {key for key in keys if key[0] in facts.groups}
-    for key in sorted(keys, key=lambda key: (java_order(key[0]), java_order(key[1]), key[2])):
+    for key in sorted(keys, key=key_order):
         samples = ask.ends.samples.get(key[1:], NO_SAMPLE)
         at_ms = ask.at_ms if not ask.ends.timed else None
         times = [at_ms if sample.time_ms is None else sample.time_ms for sample in samples]
@@ -139,7 +139,7 @@ def assigned(facts: PartitionFacts) -> Iterator[Key]:
             continue
         for member in state["members"]:
             try:
-                held = consumer_assignment(member["assignment"])
+                held = owned_partitions(member["assignment"])
             except CorruptData:
                 continue
             for topic, partitions in held.items():

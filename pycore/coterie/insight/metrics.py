@@ -20,8 +20,8 @@ from coterie.insight.commits import COMMITTED
 from coterie.insight.endoffsets import EndOffsets
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.keys import by_key
-from coterie.log.assignment import consumer_assignment
-from coterie.state.rows import java_order
+from coterie.log.consumer_protocol import owned_partitions
+from coterie.ordering import java_order, key_order
 
 NAME = "metrics"
 FIELDS = {
@@ -104,7 +104,7 @@ def partitions_by_group(facts: PartitionFacts) -> dict[str, list[Row]]:
         for row in whole["offsets"]
     }
     found: dict[str, list[Row]] = {}
-    for key in sorted({*counted, *offsets}, key=_place):
+    for key in sorted({*counted, *offsets}, key=key_order):
         count, timestamp = counted.get(key, (0, None))
         now = offsets.get(key, {})
         row = {
@@ -163,7 +163,7 @@ def is_idle(member: Row) -> bool:
     if "current_assignment" in member:
         return not any(topic["partitions"] for topic in member["current_assignment"])
     try:
-        return not consumer_assignment(member["assignment"])
+        return not owned_partitions(member["assignment"])
     except CorruptData:
         return False
 
@@ -177,7 +177,3 @@ def rebalances(life: Life | None) -> int:
         for row in life.generations
         if not row["tombstone"]
     )
-
-
-def _place(key: Key) -> tuple[bytes, bytes, int]:
-    return java_order(key[0]), java_order(key[1]), key[2]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.insight.facts import PartitionFacts
-from coterie.state.rows import head_rows, java_order, offset_rows, pending_by_group
+from coterie.ordering import key_order
+from coterie.state.rows import head_rows, pending_by_group, visible_offsets
 
 NAME = "undo"
 FIELDS = {
@@ -59,7 +60,7 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
         for producer in producers
         for row in producer["offsets"]
     }
-    for key in sorted({*then, *latest}, key=_place):
+    for key in sorted({*then, *latest}, key=key_order):
         group, topic, partition = key
         before, now = then.get(key, {}), latest.get(key, {})
         offset, latest_offset = before.get("offset"), now.get("offset")
@@ -99,11 +100,7 @@ def difference(offset: int | None, latest: int | None) -> int | None:
 def offsets_by_key(fold: Any) -> dict[Key, dict[str, Any]]:
     """Return the offsets that readers see by (group, topic, partition)."""
     found = {}
-    for group, row in offset_rows(fold):
+    for group, row in visible_offsets(fold):
         assert row is not None  # all are wanted
         found[group, row["topic"], row["partition"]] = row
     return found
-
-
-def _place(key: Key) -> tuple[bytes, bytes, int]:
-    return java_order(key[0]), java_order(key[1]), key[2]

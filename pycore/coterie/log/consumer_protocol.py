@@ -1,6 +1,6 @@
 """The consumer protocol inside JoinGroup and SyncGroup: subscriptions and assignments as bytes.
 
-int16 version, then fields; each version extends the one before at its end. Source:
+Read by the tables of ``coterie._core.codec.fields``, all of it, as Kafka's own readers do. Source:
 ``ConsumerProtocol.java``; bytes: log-format.md, section 8.
 """
 
@@ -11,10 +11,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coterie._core.codec.schema import decode_assignment, decode_subscription
 from coterie.arguments import binary, integer, sequence, string, walked, within
 from coterie.errors import ArgumentError, CorruptData, shown
 
-__all__ = ["Subscription", "assignment", "read_assignment", "read_subscription", "subscription"]
+__all__ = [
+    "Subscription",
+    "assignment",
+    "owned_partitions",
+    "read_assignment",
+    "read_subscription",
+    "subscription",
+]
 
 LATEST = 3
 
@@ -103,54 +111,49 @@ def assignment(
     return struct.pack(">h", version) + _partitions(held) + _bytes(user_data)
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = binary(data, "data"), 0
-
-    def take(self, size: int) -> bytes:
-        if size < 0 or self.at + size > len(self.data):
-            raise CorruptData(f"{size} bytes at byte {self.at} of {len(self.data)}")
-        self.at += size
-        return self.data[self.at - size : self.at]
-
-    def number(self, size: int) -> int:
-        return int.from_bytes(self.take(size), "big", signed=True)
-
-    def text(self) -> str | None:
-        size = self.number(2)
-        return None if size < 0 else self.take(size).decode("utf-8", "replace")
-
-    def bytes(self) -> bytes | None:
-        size = self.number(4)
-        return None if size < 0 else self.take(size)
-
-    def partitions(self) -> dict[str, list[int]]:
-        held: dict[str, list[int]] = {}
-        for _ in range(self.number(4)):
-            topic = self.text() or ""
-            held.setdefault(topic, []).extend(self.number(4) for _ in range(self.number(4)))
-        return held
-
-
 def read_subscription(data: bytes) -> Subscription:
-    """Parse a subscription; versions above 3 are read as 3."""
-    reader = _Reader(data)
-    version = reader.number(2)
-    if version < 0:
-        raise CorruptData(f"version {version} of a subscription")
-    topics = tuple(reader.text() or "" for _ in range(reader.number(4)))
-    user_data = reader.bytes()
-    owned = reader.partitions() if version >= 1 else {}
-    generation_id = reader.number(4) if version >= 2 else -1
-    rack_id = reader.text() if version >= 3 else None
-    return Subscription(version, topics, user_data, owned, generation_id, rack_id or None)
+    """Parse a subscription; versions above 3 are read as 3.
+
+    Raises
+    ------
+    CorruptData
+        Kafka's reader refuses it, or there are no bytes at all.
+    """
+    read = decode_subscription(binary(data, "data"))
+    if read is None:
+        raise CorruptData("a subscription without bytes")
+    fields = read["data"]
+    return Subscription(
+        read["version"],
+        tuple(fields["topics"]),
+        fields["userData"],
+        _by_topic(fields.get("ownedPartitions", ())),
+        fields.get("generationId", -1),
+        fields.get("rackId") or None,
+    )
 
 
 def read_assignment(data: bytes) -> dict[str, list[int]]:
-    """Return the partitions of an assignment; no bytes at all mean that nothing is assigned."""
-    reader = _Reader(data)
-    if not reader.data:
-        return {}
-    if (version := reader.number(2)) < 0:
-        raise CorruptData(f"version {version} of an assignment")
-    return reader.partitions()
+    """Return the partitions of an assignment; no bytes at all mean that nothing is assigned.
+
+    Raises
+    ------
+    CorruptData
+        Kafka's reader refuses it.
+    """
+    read = decode_assignment(binary(data, "data"))
+    return {} if read is None else _by_topic(read["data"]["assignedPartitions"])
+
+
+def owned_partitions(data: bytes) -> dict[str, list[int]]:
+    """Return what an assignment gives: each partition once, in rising order, no empty topic."""
+    held = read_assignment(data)
+    return {topic: sorted(set(numbers)) for topic, numbers in held.items() if numbers}
+
+
+def _by_topic(partitions: Iterable[dict[str, Any]]) -> dict[str, list[int]]:
+    """Put the partitions of a topic that comes twice together."""
+    held: dict[str, list[int]] = {}
+    for one in partitions:
+        held.setdefault(one["topic"], []).extend(one["partitions"])
+    return held

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from coterie._core.codec.reader import LogReader, batch_boundaries
 from coterie.errors import LogError
+from coterie.ordering import partition_order
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -29,6 +30,7 @@ SEGMENT_FILE = re.compile(r"(.*)\.log(?:\.(zst|gz))?")
 OFFSET_NAME = re.compile(r"[0-9]{20}")
 ASIDE_FILE = (".swap", ".cleaned", ".deleted")
 MAP_FROM_BYTES = 64 << 20  # below, one read is as quick as a mapping and holds no file open
+PIECE_BYTES = 32 << 20  # of a segment, looked at in one go: its rows are in memory then
 ASK_FOR = f"give a folder of {TOPIC}-N folders, one such folder, or a segment (.log)"
 
 
@@ -82,9 +84,18 @@ class Listing:
             found.setdefault(segment.partition, []).append(segment)
         return found
 
+    @property
+    def size(self) -> int:
+        """Bytes of all segments, as they lie there."""
+        return sum(segment.size for segment in self.segments)
 
-def find_segments(paths: Iterable[str | os.PathLike[str]]) -> Listing:
-    """Return the segments that the paths lead to.
+
+Log = Listing | Iterable[str | os.PathLike[str]]
+"""LOG..., as given or as listed."""
+
+
+def find_segments(log: Log) -> Listing:
+    """Return the segments that paths lead to; a listing as it is, so that a log is listed once.
 
     A path is a folder that holds ``__consumer_offsets-N`` folders, one such folder, or a segment
     file. A file that two paths lead to counts once.
@@ -95,9 +106,11 @@ def find_segments(paths: Iterable[str | os.PathLike[str]]) -> Listing:
         A path leads nowhere, may not be read, or to nothing of the topic; or two folders hold
         the same partition.
     """
+    if isinstance(log, Listing):
+        return log
     found: dict[str, Segment] = {}
     aside: list[str] = []
-    for path in paths:
+    for path in log:
         for segment in _walk(os.fspath(path), aside):
             found.setdefault(os.path.realpath(segment.path), segment)
     return listing_of(found.values(), aside)
@@ -132,7 +145,7 @@ def left_alone(path: str) -> str:
 
 
 def _log_order(segment: Segment) -> tuple[int, int]:
-    number = -1 if segment.partition is None else segment.partition
+    number = partition_order(segment.partition)
     return number, -1 if segment.base_offset is None else segment.base_offset
 
 

@@ -31,7 +31,7 @@ CONTROL_TYPES = {
 PLAIN_KEY = 3  # version, type, data: nothing left over, no error
 PLAIN_VALUE = 2  # version, data
 TRANSACTION_MARKERS = ("ABORT", "COMMIT")
-Told = Callable[[int, int | None, str, int | None, str], None]
+TellFault = Callable[[int, int | None, str, int | None, str], None]
 
 
 def _base64(value: object) -> str:
@@ -103,7 +103,7 @@ def segment_records(
     partition: int | None,
     segment: str,
     groups: Container[str] | None = None,
-    tell: Told | None = None,
+    tell: TellFault | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the records of one segment, in log order.
 
@@ -147,7 +147,7 @@ def segment_records(
     _tell_faults(reader, told, tell)
 
 
-def _tell_faults(reader: LogReader, told: int, tell: Told | None) -> int:
+def _tell_faults(reader: LogReader, told: int, tell: TellFault | None) -> int:
     if tell is not None:
         for fault in reader.faults[told:]:
             tell(fault.position, fault.base_offset, fault.kind, None, fault.detail)
@@ -192,7 +192,7 @@ def _control(record: LogRecord) -> dict[str, Any]:
     return found
 
 
-def _decoded(batch: LogBatch, record: LogRecord, tell: Told | None) -> tuple[Any, Any]:
+def _decoded(batch: LogBatch, record: LogRecord, tell: TellFault | None) -> tuple[Any, Any]:
     """Return key and value as dicts; what cannot be read is told and keeps its bytes."""
     key, value = record.key, record.value
     key_row: Any = None

@@ -8,47 +8,22 @@ that it may lack commits that were current then. Source: LogCleaner, LogCleanerM
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-PIECE_FIELDS = (
-    *("file", "position", "bytes", "batches", "records", "first_offset", "last_offset"),
-    *("max_timestamp", "gap", "first_timestamp"),
-)
+if TYPE_CHECKING:
+    from coterie._core.fold.fold import Scanned
 
 
-class Piece(NamedTuple):
-    """What a fold says of a piece it scanned; times are ms, -1: none.
-
-    ``gap``: within it, offsets are missing. ``first_timestamp``: of its first batch.
-    """
-
-    file: str
-    position: int
-    bytes: int
-    batches: int
-    records: int
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    gap: bool
-    first_timestamp: int
-
-
-def pieces_of(segments: Iterable[Sequence[Any]]) -> list[Piece]:
-    """Name the fields of ``PartitionFold.segments``."""
-    return [Piece(*segment) for segment in segments]
-
-
-def trusted_from(segments: Iterable[Sequence[Any]]) -> int | None:
+def trusted_from(scanned: Iterable[Scanned]) -> int | None:
     """Return the time (epoch ms) from which a partition's state is whole; None: from its start.
 
     Parameters
     ----------
-    segments
+    scanned
         ``PartitionFold.segments`` of one partition, in log order.
     """
-    pieces = pieces_of(segments)
+    pieces = list(scanned)
     full = [piece for piece in pieces if piece.batches]
     if not full:
         return None

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from coterie._core.fold.fold import Fault, Scanned
 from coterie.errors import CoterieError, FaultFound
-from coterie.log.trust import pieces_of, trusted_from
+from coterie.log.folders import Log
+from coterie.log.trust import trusted_from
 from coterie.state.faults import fault_line
 from coterie.state.partial import PartialState, ScanOptions
 
@@ -25,6 +27,7 @@ OWN = {  # of pyproject.toml's entry points: to look through all that is install
     ("coterie.askers", "local"): "coterie.insight.asking:answer",
     ("coterie.askers", "spark"): "coterie_spark.insight:answer",
 }
+ENGINE_NAMES = tuple(name for group, name in OWN if group == ENGINES)
 NEEDS = {  # module that may be missing -> what to do
     "pyspark": "pip install 'coterie[spark]', or use --engine local",
     "pandas": "pip install 'coterie[spark]', or use --engine local",
@@ -41,8 +44,8 @@ class ReplayRequest:
 
     Attributes
     ----------
-    paths : tuple of str
-        LOG..., as given.
+    log : Listing or tuple of str
+        LOG..., listed; URLs as given, for an engine that can list them.
     out : Path
         A folder that exists and is empty, to be filled: ``NAME.parquet`` each, or ``groups.json``.
     format : str
@@ -53,7 +56,7 @@ class ReplayRequest:
         Spark's master URL; None: ``local[*]``.
     """
 
-    paths: tuple[str, ...]
+    log: Log
     out: Path
     format: str = "parquet"
     options: ScanOptions = field(default_factory=ScanOptions)
@@ -64,7 +67,7 @@ class ReplayRequest:
 class Summary:
     """What a replay read and found. Times are epoch ms.
 
-    ``faults`` are those of the folds: (file, position, base_offset, kind, offset, detail).
+    ``faults`` are those of the folds.
     ``trusted_from_ms`` has the partitions that were compacted: from when on their state is whole.
     """
 
@@ -73,7 +76,7 @@ class Summary:
     batches: int
     records: int
     groups: int
-    faults: tuple[tuple[Any, ...], ...]
+    faults: tuple[Fault, ...]
     unknown_versions: dict[int, int]
     partitions: int
     trusted_from_ms: dict[int | None, int]
@@ -113,6 +116,13 @@ def find_engine(name: str) -> Engine:
     """Return the engine of that name; see :func:`find_entry`."""
     engine: Engine = find_entry(ENGINES, name)
     return engine
+
+
+def is_registered(name: str) -> bool:
+    """Return whether an installed package brings an engine of that name."""
+    from importlib.metadata import entry_points
+
+    return bool(entry_points(group=ENGINES, name=name))
 
 
 def find_entry(group: str, name: str) -> Any:
@@ -158,11 +168,11 @@ def stop_at_fault(state: PartialState) -> None:
 
 
 class Read(NamedTuple):
-    """What was read of one partition: as its fold says, ``faults`` as rows of it."""
+    """What was read of one partition, as its fold says."""
 
-    segments: Sequence[Sequence[Any]]
+    segments: Sequence[Scanned]
     unknown: Mapping[int, int]
-    faults: Sequence[tuple[Any, ...]]
+    faults: Sequence[Fault]
 
 
 def read_of(state: PartialState) -> dict[int | None, Read]:
@@ -180,7 +190,7 @@ def summarize(
         for version, count in read.unknown.items():
             unknown[version] = unknown.get(version, 0) + count
     trust = {number: trusted_from(read.segments) for number, read in partitions.items()}
-    pieces = [piece for read in partitions.values() for piece in pieces_of(read.segments)]
+    pieces = [piece for read in partitions.values() for piece in read.segments]
     return Summary(
         files=len({piece.file for piece in pieces}),
         bytes=sum(piece.bytes for piece in pieces),

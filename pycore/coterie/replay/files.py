@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from coterie.replay.engine import ReplayRequest, missing_module
 from coterie.state.document import commit_lines, write_document
-from coterie.state.history import CommitHistory
+from coterie.state.history import CommitHistory, Decided
 from coterie.state.partial import PartialState, ScanOptions
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Tables:
         if table.num_rows:
             self.writers[name].write_table(table)
 
-    def put_commits(self, rows: list[tuple[Any, ...]]) -> None:
+    def put_commits(self, rows: list[Decided]) -> None:
         """Append decided commits."""
         from coterie.state.tables import commits_table
 
@@ -99,7 +99,7 @@ class Documents:
         if self.commits is not None:
             self.commits.close()
 
-    def put_commits(self, rows: list[tuple[Any, ...]]) -> None:
+    def put_commits(self, rows: list[Decided]) -> None:
         """Append decided commits."""
         if self.commits is not None:
             self.commits.writelines(commit_lines(rows))

@@ -10,7 +10,14 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from coterie.log.folders import Segment, cut_points, find_segments, read_segment
+from coterie.log.folders import (
+    PIECE_BYTES,
+    Log,
+    Segment,
+    cut_points,
+    find_segments,
+    read_segment,
+)
 from coterie.replay.engine import (
     Progress,
     ReplayRequest,
@@ -27,7 +34,6 @@ if TYPE_CHECKING:
     from coterie._core.fold.fold import PartitionFold
     from coterie.replay.files import Drain
 
-PIECE_BYTES = 32 << 20  # between two pieces an interruption is heard and progress is told
 HISTORY_PIECE_BYTES = 4 << 20  # the commits of a piece are Python objects until it is written
 
 
@@ -39,8 +45,8 @@ def replay(request: ReplayRequest, progress: Progress) -> Summary:
         Tables,
     )
 
-    listing = find_segments(request.paths)
-    progress.total(sum(segment.size for segment in listing.segments))
+    listing = find_segments(request.log)
+    progress.total(listing.size)
     state = PartialState(request.options)
     with Documents(request) if request.format == "json" else Tables(request) as files:
         for number, segments in listing.partitions().items():
@@ -56,10 +62,10 @@ def replay(request: ReplayRequest, progress: Progress) -> Summary:
     return summarize(read_of(state), groups, listing.passed_over)
 
 
-def scan_state(paths: tuple[str, ...], options: ScanOptions, progress: Progress) -> PartialState:
+def scan_state(log: Log, options: ScanOptions, progress: Progress) -> PartialState:
     """Return the state of a log, history in memory. For the commands that show it."""
-    listing = find_segments(paths)
-    progress.total(sum(segment.size for segment in listing.segments))
+    listing = find_segments(log)
+    progress.total(listing.size)
     state = PartialState(options)
     for segment in listing.segments:
         scan_segment(state.fold(segment.partition), segment)

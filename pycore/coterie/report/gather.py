@@ -19,10 +19,10 @@ from coterie.insight.explain import commits_by_group
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.keys import by_key
 from coterie.insight.metrics import commits_by_key, head_of
+from coterie.ordering import java_order, place_order
 from coterie.report import ownership
 from coterie.report.sections import SECTIONS, Basis, exact, tables_of
 from coterie.report.spans import Counts, line_of, span_of
-from coterie.state.rows import java_order
 
 LINES = 40  # partitions in the chart of offsets: those with most commits
 PARTITIONS = 1_000  # in the table of offsets
@@ -227,7 +227,7 @@ class GroupParts:
         """Return topic, partition, offset, metadata, commit time, commits of each partition."""
         counted = self.counted.get(group, {})
         now = {(one["topic"], one["partition"]): one for one in (row or {}).get("offsets", ())}
-        keys = sorted({*counted, *now}, key=lambda key: (java_order(key[0]), key[1]))
+        keys = sorted({*counted, *now}, key=place_order)
         rows = []
         for key in keys[:PARTITIONS]:
             count, last = counted.get(key, (0, None))
@@ -263,7 +263,7 @@ class GroupParts:
             topic = commits.topics[commits.topic[run[0]]]
             named = {"topic": topic, "partition": int(commits.partition[run[0]])}
             drawn.append(named | line | {"commits": len(run)})
-        drawn.sort(key=lambda line: (java_order(line["topic"]), line["partition"]))
+        drawn.sort(key=lambda line: place_order((line["topic"], line["partition"])))
         return {"span_ms": span_ms, "lines": drawn, "left_out": len(runs) - len(drawn)}
 
 

@@ -14,7 +14,7 @@ from coterie.errors import CorruptData
 from coterie.insight.commits import GroupRecord
 from coterie.insight.epochs import decoded, is_readable
 from coterie.insight.facts import Life
-from coterie.log.assignment import consumer_assignment
+from coterie.log.consumer_protocol import owned_partitions
 from coterie.state.newer import PROTOCOLS
 
 GENERATIONS = 400  # the last ones are kept
@@ -100,7 +100,7 @@ def classic_bars(life: Life, end_ms: int) -> Iterator[Bar]:
 def assigned_of(data: bytes) -> Assigned | None:
     """Return an assignment; None where the bytes are none."""
     try:
-        return consumer_assignment(data)
+        return owned_partitions(data)
     except CorruptData:
         return None
 

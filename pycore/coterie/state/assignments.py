@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coterie.errors import CorruptData
-from coterie.log.assignment import consumer_assignment
+from coterie.log.consumer_protocol import owned_partitions
 
 Row = dict[str, Any]
 Assignment = dict[str, list[int]]
@@ -21,7 +21,7 @@ def assignments(group: Row) -> dict[str, tuple[Assignment, str | None]]:
             found[member["member_id"]] = ({}, None)
         else:
             try:
-                found[member["member_id"]] = (consumer_assignment(member["assignment"]), None)
+                found[member["member_id"]] = (owned_partitions(member["assignment"]), None)
             except CorruptData as error:
                 found[member["member_id"]] = ({}, str(error))
     return found

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from coterie.log.trust import pieces_of
 from coterie.state.faults import fault_line
-from coterie.state.history import COMMIT_FIELDS, commit_rows
+from coterie.state.history import COMMIT_FIELDS, Decided, commit_rows
 from coterie.state.partial import PartialState
 
 
@@ -35,7 +34,7 @@ def write_document(state: PartialState, path: Path) -> int:
     return count
 
 
-def commit_lines(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+def commit_lines(rows: Iterable[Decided]) -> Iterator[str]:
     """Yield rows of ``CommitHistory`` as JSON objects, a line each; timestamps in epoch ms."""
     for row in commit_rows(rows):
         yield _json(dict(zip(COMMIT_FIELDS, row, strict=True))) + "\n"
@@ -62,11 +61,11 @@ def partition_rows(state: PartialState) -> Iterator[dict[str, Any]]:
     """Yield what was read of each partition; ``messages`` are its faults."""
     for number in state.numbers():
         fold = state.partitions[number]
-        full = [piece for piece in pieces_of(fold.segments) if piece.batches]
+        full = [piece for piece in fold.segments if piece.batches]
         yield {
             "partition": number,
             "log_start_offset": full[0].first_offset if full else 0,
             "log_end_offset": full[-1].last_offset + 1 if full else 0,
-            "bytes": sum(piece[2] for piece in fold.segments),
+            "bytes": sum(piece.bytes for piece in fold.segments),
             "messages": [fault_line(fault) for fault in fold.faults],
         }

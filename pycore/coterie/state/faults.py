@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from coterie._core.fold.fold import Fault
 
 
-def fault_line(fault: tuple[Any, ...]) -> str:
+def fault_line(fault: Fault) -> str:
     """Return a fault in words: where, what."""
-    file, position, base_offset, kind, offset, detail = fault
-    where = file if position is None else f"{file}: byte {position}"
-    if offset is not None:
-        where += f", offset {offset}"
-    elif base_offset is not None:
-        where += f", base offset {base_offset}"
-    return f"{where}: {kind}: {detail}"
+    where = fault.file if fault.position is None else f"{fault.file}: byte {fault.position}"
+    if fault.offset is not None:
+        where += f", offset {fault.offset}"
+    elif fault.base_offset is not None:
+        where += f", base offset {fault.base_offset}"
+    return f"{where}: {fault.kind}: {fault.detail}"

@@ -8,10 +8,11 @@ memory holds what is undecided, not the log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
+from coterie._core.fold.fold import CommitEvent, MarkerEvent
 from coterie.state.schemas import SCHEMAS
 from coterie.texts import key_columns, to_text
 
@@ -27,6 +28,14 @@ TOMBSTONE = (None,) * 5
 Row = tuple[Any, ...]
 
 
+class Decided(NamedTuple):
+    """A commit and what became of it, for :func:`commits_table` and :func:`commit_rows`."""
+
+    number: int | None
+    commit: CommitEvent
+    outcome: str
+
+
 class CommitHistory:
     """Decides the commits of one partition of the topic.
 
@@ -38,36 +47,32 @@ class CommitHistory:
 
     def __init__(self, number: int | None) -> None:
         self.number = number
-        self.undecided: dict[int, list[Row]] = {}
+        self.undecided: dict[int, list[CommitEvent]] = {}
 
-    def feed(self, events: Iterable[Row]) -> list[Row]:
-        """Take what a fold noted (``PartitionFold.history``); return what is decided by it.
-
-        Each is (partition, commit as the fold noted it, outcome), for :func:`commits_table` and
-        :func:`commit_rows`.
-        """
+    def feed(self, events: Iterable[CommitEvent | MarkerEvent]) -> list[Decided]:
+        """Take what a fold noted (``PartitionFold.history``); return what is decided by it."""
         number = self.number
-        decided: list[Row] = []
+        decided: list[Decided] = []
         for event in events:
-            if event[0] == "marker":
-                _, producer_id, committed = event
-                outcome = "committed" if committed else "aborted"
-                waited = self.undecided.pop(producer_id, ())
-                decided += [(number, commit, outcome) for commit in waited]
-            elif event[4] is None:
-                decided.append((number, event, "committed"))
+            if isinstance(event, MarkerEvent):
+                outcome = "committed" if event.committed else "aborted"
+                waited = self.undecided.pop(event.producer_id, ())
+                decided += [Decided(number, commit, outcome) for commit in waited]
+            elif event.producer_id is None:
+                decided.append(Decided(number, event, "committed"))
             else:
-                self.undecided.setdefault(event[4], []).append(event)
+                self.undecided.setdefault(event.producer_id, []).append(event)
         return decided
 
-    def finish(self) -> list[Row]:
+    def finish(self) -> list[Decided]:
         """Return the commits that no marker decided, in order of the log."""
-        left = sorted((row for rows in self.undecided.values() for row in rows), key=lambda r: r[2])
+        left = [commit for waited in self.undecided.values() for commit in waited]
+        left.sort(key=lambda commit: commit.log_offset)
         self.undecided = {}
-        return [(self.number, commit, "pending") for commit in left]
+        return [Decided(self.number, commit, "pending") for commit in left]
 
 
-def commit_rows(decided: Iterable[Row]) -> Iterator[Row]:
+def commit_rows(decided: Iterable[Decided]) -> Iterator[Row]:
     """Yield each decided commit in the order of ``COMMIT_FIELDS``, timestamps in epoch ms."""
     for number, (_, key, log_offset, timestamp, producer_id, value), outcome in decided:
         group, topic, partition = partial.split_key(key)
@@ -81,7 +86,7 @@ def commit_rows(decided: Iterable[Row]) -> Iterator[Row]:
         )
 
 
-def commits_table(decided: Sequence[Row]) -> pa.Table:
+def commits_table(decided: Sequence[Decided]) -> pa.Table:
     """Return decided commits as the table ``commits``, column by column."""
     import pyarrow as pa
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from coterie._core.codec.schema import decode_key, decode_value
+from coterie.ordering import java_order
 
 Row = dict[str, Any]
 Records = Mapping[bytes, tuple["bytes | None", int, int]]
@@ -78,7 +79,7 @@ class GroupRecords:
         own = self.by_member.get(protocol.member, {})
         current = self.by_member.get(protocol.current, {})
         alive = {member for member, value in {**current, **own}.items() if value is not None}
-        return sorted(alive, key=_java_order)
+        return sorted(alive, key=java_order)
 
     def of_member(self, version: int, member_id: str) -> Row:
         """Return the member's value under that key version, empty where there is none."""
@@ -132,7 +133,7 @@ def _row(name: str, group: GroupRecords) -> Row:
         "protocol": _assignor(members) if name == "consumer" else None,
         "leader": None,
         "current_state_timestamp": None,
-        "subscribed_topics": sorted(topics, key=_java_order),
+        "subscribed_topics": sorted(topics, key=java_order),
         "members": members,
         "group_epoch": group_epoch,
         "target_assignment_epoch": target_epoch,
@@ -313,7 +314,3 @@ def _settled(
             if topic_id not in names:
                 left[topic_id] = left.get(topic_id, free) & free
     yield from ((topic_id, min(free)) for topic_id, free in left.items() if len(free) == 1)
-
-
-def _java_order(text: str) -> bytes:
-    return text.encode("utf-16-be", "surrogatepass")

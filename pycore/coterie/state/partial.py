@@ -15,6 +15,7 @@ from coterie._core.fold import partial
 from coterie._core.fold.fold import ON_FAULT, PartitionFold
 from coterie.arguments import integer, sequence, string, walked, within
 from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.ordering import java_order, partition_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,7 +154,7 @@ class PartialState:
             raise ArgumentError(f"offsets_of must hold group ids, not {shown(offsets_of)}")
         rows = [row for number, fold in self.live() for row in group_rows(number, fold, offsets_of)]
         name_topics(rows)
-        return sorted(rows, key=lambda row: row["group_id"].encode("utf-16-be", "surrogatepass"))
+        return sorted(rows, key=lambda row: java_order(row["group_id"]))
 
     def to_arrow(self) -> dict[str, pa.Table]:
         """Return the tables of ``coterie replay``, by name. Needs the extra ``arrow``."""
@@ -172,7 +173,7 @@ class PartialState:
     def _folds(self) -> list[tuple[int | None, PartitionFold]]:
         """Return the partitions in order; a caller may have written to them."""
         held = [(_partition(number), _fold(fold)) for number, fold in self.partitions.items()]
-        return sorted(held, key=lambda one: -1 if one[0] is None else one[0])
+        return sorted(held, key=lambda one: partition_order(one[0]))
 
 
 def _group_ids(values: Any, name: str) -> frozenset[str]:

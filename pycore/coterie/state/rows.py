@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
-from coterie._core.codec.schema import decode_value
+from coterie._core.codec.group_value import read_group_value
 from coterie._core.codec.subscription import consumer_topics
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
 from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.producers import Committed
+from coterie.ordering import java_order, place_order
 from coterie.state.newer import newer_groups
 
 KEY_GROUP = 2
 
 
-def offset_rows(
+def visible_offsets(
     fold: PartitionFold, wanted: Container[str] | None = None
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
     """Yield (group id, offset) for every offset that readers see, in order of first sight.
@@ -34,18 +36,18 @@ def offset_rows(
             yield group, None
 
 
-def offset_row(topic: str, partition: int, values: tuple[Any, ...]) -> dict[str, Any]:
-    """Return one offset; ``values`` as a producer's pending ones are kept."""
-    position, offset, committed, expires, epoch, metadata = values
+def offset_row(topic: str, partition: int, committed: Committed) -> dict[str, Any]:
+    """Return one offset as a row."""
+    expires = committed.expire_timestamp
     return {
         "topic": topic,
         "partition": partition,
-        "offset": offset,
-        "leader_epoch": epoch,
-        "metadata": decode_utf8(metadata),
-        "commit_timestamp": committed,
+        "offset": committed.offset,
+        "leader_epoch": committed.leader_epoch,
+        "metadata": decode_utf8(committed.metadata),
+        "commit_timestamp": committed.commit_timestamp,
         "expire_timestamp": None if expires == -1 else expires,
-        "appended_batch_offset": position,
+        "appended_batch_offset": committed.batch_offset,
     }
 
 
@@ -61,43 +63,23 @@ def pending_rows(fold: PartitionFold) -> Iterator[tuple[str, int, dict[str, Any]
 
 def metadata_row(value: bytes) -> dict[str, Any]:
     """Return a group's own fields from its last metadata record, as a load takes them."""
-    data = decode_value(KEY_GROUP, value)["data"]
-    members = [
-        {
-            "member_id": member["memberId"],
-            "group_instance_id": member.get("groupInstanceId"),
-            "client_id": member["clientId"],
-            "client_host": member["clientHost"],
-            "session_timeout_ms": member["sessionTimeout"],
-            "rebalance_timeout_ms": member.get("rebalanceTimeout", member["sessionTimeout"]),
-            "subscription": member["subscription"],
-            "assignment": member["assignment"],
-        }
-        for member in data["members"]
-    ]
-    timestamp = data.get("currentStateTimestamp", -1)
-    protocol_type = data["protocolType"] or None
-    leader = data["leader"]
-    if leader is None and members:
-        leader = members[0]["member_id"]
+    group = read_group_value(value)
+    # An id that comes twice is one member, the later one: Kafka keeps them by id.
+    members = list({member.member_id: member._asdict() for member in group.members}.values())
+    timestamp = group.current_state_timestamp
     topics = None
-    if protocol_type == "consumer":
-        topics = consumer_topics([m["subscription"] for m in members], data["protocol"])
+    if group.protocol_type == "consumer":
+        topics = consumer_topics([m["subscription"] for m in members], group.protocol)
     return {
         "state": "Stable" if members else "Empty",
-        "protocol_type": protocol_type,
-        "generation": data["generation"],
-        "protocol": data["protocol"],
-        "leader": leader,
+        "protocol_type": group.protocol_type,
+        "generation": group.generation,
+        "protocol": group.protocol,
+        "leader": group.leader,
         "current_state_timestamp": None if timestamp == -1 else timestamp,
         "subscribed_topics": None if topics is None else sorted(topics, key=java_order),
         "members": sorted(members, key=lambda m: java_order(m["member_id"])),
     }
-
-
-def java_order(text: str) -> bytes:
-    """Sort key of Java's String.compareTo: by UTF-16 code units."""
-    return text.encode("utf-16-be", "surrogatepass")
 
 
 def simple_row() -> dict[str, Any]:
@@ -119,10 +101,10 @@ def head_rows(fold: PartitionFold, named: Iterable[str]) -> dict[str, dict[str, 
     found: dict[str, dict[str, Any]] = {}
     classic: dict[str, int] = {}
     for raw, log in fold.groups.items():
-        if log.last[2] is not None:
+        if log.last.value is not None:
             name = decode_utf8(raw)
-            found[name] = {"type": "classic", **metadata_row(log.last[2])}
-            classic[name] = log.last[0]
+            found[name] = {"type": "classic", **metadata_row(log.last.value)}
+            classic[name] = log.last.log_offset
     found.update(newer_groups(fold.newer, classic))
     for name in named:
         if name not in found:
@@ -150,7 +132,7 @@ def group_rows(
     """Return every group of a partition, in no order. See ``PartialState.groups``."""
     offsets: dict[str, list[dict[str, Any]]] = {}
     pending = pending_by_group(fold)
-    for group, row in offset_rows(fold, offsets_of):
+    for group, row in visible_offsets(fold, offsets_of):
         found = offsets.setdefault(group, [])
         if row is not None:
             found.append(row)
@@ -167,4 +149,4 @@ def group_rows(
 
 
 def _place(row: dict[str, Any]) -> tuple[bytes, int]:
-    return java_order(row["topic"]), row["partition"]
+    return place_order((row["topic"], row["partition"]))

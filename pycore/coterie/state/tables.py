@@ -14,7 +14,6 @@ import numpy as np
 
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
-from coterie._core.fold.generations import GENERATION_FIELDS
 from coterie.state.history import CommitHistory, commits_table
 from coterie.state.newer import name_topics
 from coterie.state.rows import head_rows, pending_by_group
@@ -24,7 +23,7 @@ from coterie.texts import slices, to_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from coterie._core.fold.fold import PartitionFold
+    from coterie._core.fold.fold import Fault, PartitionFold
 
 ROWS_A_CHUNK = 1 << 18  # so that no chunk's text comes near the 2 GiB that Arrow's string holds
 Tables = dict[str, "pa.Table"]
@@ -127,7 +126,7 @@ def _offsets_chunk(columns: dict[str, Any], start: int, end: int) -> pa.Table:
         "topic": to_text(pieces.take(pa.array(each + 2))),
         "metadata": to_text(metadata),
         "expire_timestamp": pa.array(expires, mask=expires == -1),
-        "appended_batch_offset": pa.array(part["position"]),
+        "appended_batch_offset": pa.array(part["batch_offset"]),
     }
     for name in ("partition", "offset", "leader_epoch", "commit_timestamp"):
         arrays[name] = pa.array(part[name])
@@ -144,9 +143,10 @@ def generations_table(
     rows = []
     for group in sorted(fold.groups):
         name, log = decode_utf8(group), fold.groups[group]
-        for change in log.changes if group in begun else log.generations():
-            row = dict(zip(GENERATION_FIELDS, change, strict=True))
-            rows.append({"group_id": name, "offsets_partition": number, **row})
+        rows += [
+            {"group_id": name, "offsets_partition": number, **change._asdict()}
+            for change in (log.changes if group in begun else log.generations())
+        ]
     for row in rows:
         row["replaced"] = [
             {"group_instance_id": instance, "old_member_id": old, "new_member_id": new}
@@ -155,12 +155,9 @@ def generations_table(
     return _from_rows("generations", rows)
 
 
-def faults_table(number: int | None, faults: Iterable[tuple[Any, ...]]) -> pa.Table:
+def faults_table(number: int | None, faults: Iterable[Fault]) -> pa.Table:
     """Return the table ``faults`` of a partition's faults, as a fold lists them."""
-    names = ("file", "position", "base_offset", "kind", "offset", "detail")
-    rows = [
-        {**dict(zip(names, fault, strict=True)), "offsets_partition": number} for fault in faults
-    ]
+    rows = [{**fault._asdict(), "offsets_partition": number} for fault in faults]
     return _from_rows("faults", rows)
 
 

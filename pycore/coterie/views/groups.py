@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from coterie.ordering import java_order, place_order
 from coterie.state.assignments import Assignment, assignments, by_topic
-from coterie.state.rows import java_order
 
 Row = dict[str, Any]
 KINDS = ("consumer", "share", "streams")
@@ -51,7 +51,7 @@ def offset_rows(group: Row) -> list[Row]:
         for place in _places(assigned[member["member_id"]][0]):
             held.add(place)
             rows.append(_offset_row(group, place, committed.get(place), member))
-    rest = sorted(committed.keys() - held, key=lambda place: (java_order(place[0]), place[1]))
+    rest = sorted(committed.keys() - held, key=place_order)
     rows += [_offset_row(group, place, committed[place], None) for place in rest]
     return rows
 
@@ -190,7 +190,7 @@ def streams_offset_rows(group: Row) -> list[Row]:
         for task in member["current_tasks"]["activeTasks"]:
             topics = sources.get(task["subtopologyId"], ())
             places |= {(topic, number) for topic in topics for number in task["partitions"]}
-    ordered = sorted(places, key=lambda place: (java_order(place[0]), place[1]))
+    ordered = sorted(places, key=place_order)
     rows = []
     for place in ordered:
         row = _offset_row(group, place, committed.get(place), None)

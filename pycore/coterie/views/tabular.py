@@ -13,8 +13,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from coterie.ordering import java_order
 from coterie.state.assignments import Assignment
-from coterie.state.rows import java_order
 from coterie.views.groups import Row
 
 MISSING = "-"

@@ -15,12 +15,12 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from coterie.arguments import whole
 from coterie.errors import CoterieError, FaultFound
 from coterie.log.folders import Listing, Segment, find_segments
+from coterie.ordering import partition_order
 from coterie.replay.engine import Read, Summary, summarize
 from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 class Replay(Mapping[str, "DataFrame"]):
@@ -102,7 +101,7 @@ def table_of(products: DataFrame, name: str) -> DataFrame:
 
 def replay(
     spark: SparkSession,
-    paths: Paths,
+    paths: scanning.Paths,
     at: int | str | datetime | None = None,
     history: bool = False,
     on_fault: str = "skip",
@@ -179,7 +178,10 @@ def time_ms(at: int | str | datetime | None) -> int | None:
 
 
 def run(
-    spark: SparkSession, paths: Paths, options: ScanOptions, form: str = "parquet"
+    spark: SparkSession,
+    paths: Listing | scanning.Paths,
+    options: ScanOptions,
+    form: str = "parquet",
 ) -> tuple[DataFrame, Summary]:
     """Scan and merge a log; return its products (see ``coterie_spark.bulk.merging``), persisted."""
     listing = listing_of_paths(spark, paths)
@@ -192,19 +194,16 @@ def run(
         tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
         states = numbers.mapInArrow(
-            scanning.scan_worker(tasks, options, reader()), scanning.STATE_DDL
+            scanning.scan_worker(tasks, options, scanning.reader()), scanning.STATE_DDL
         )
         count = min(count, len(tasks))
-    return settle(spark, merge(states, count, form), listing.passed_over)
+    return run_merge(spark, merge(states, count, form), listing.passed_over)
 
 
-def reader() -> scanning.Reader:
-    """Return what reads segments by paths that start where this process is."""
-    return partial(scanning.bytes_of, os.getcwd())
-
-
-def listing_of_paths(spark: SparkSession, paths: Paths) -> Listing:
-    """Return the segments that paths, or URLs, lead to."""
+def listing_of_paths(spark: SparkSession, paths: Listing | scanning.Paths) -> Listing:
+    """Return the segments that paths, or URLs, lead to; a listing as it is."""
+    if isinstance(paths, Listing):
+        return paths
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     names = [os.fspath(path) for path in given]
     if not names:
@@ -227,7 +226,7 @@ def cut_on_workers(
         return {}
     chosen = [segments[index] for index in big]
     numbers = spark.range(0, len(big), 1, min(len(big), plan.TASKS_PER_CORE * cores))
-    work = scanning.cut_worker(chosen, max_bytes, reader())
+    work = scanning.cut_worker(chosen, max_bytes, scanning.reader())
     cuts: dict[int, list[plan.Cut]] = {}
     for row in numbers.mapInArrow(work, scanning.CUT_DDL).collect():
         if row.error is not None:
@@ -247,7 +246,7 @@ def merge(states: DataFrame, tasks: int, form: str) -> DataFrame:
     return merged.persist(StorageLevel.MEMORY_AND_DISK)
 
 
-def settle(
+def run_merge(
     spark: SparkSession,
     products: DataFrame,
     passed_over: tuple[str, ...] = (),
@@ -268,7 +267,7 @@ def settle(
         if errors:
             raise CoterieError(errors[0])
         told = [pickle.loads(bytes(row.body)) for row in rows]
-        told.sort(key=lambda one: -1 if one[0] is None else one[0])
+        told.sort(key=lambda one: partition_order(one[0]))
         for _, read, _, stopped in told:
             if stopped:
                 place = fault_line(read.faults[0])

@@ -67,12 +67,11 @@ def session_of_command(master: str | None, progress: Progress) -> Iterator[Spark
 
 def replay_in(spark: SparkSession, request: ReplayRequest, progress: Progress) -> Summary:
     """Replay in a session."""
-    listing = listing_of_paths(spark, request.paths)
-    size = sum(segment.size for segment in listing.segments)
-    progress.total(size)
+    listing = listing_of_paths(spark, request.log)
+    progress.total(listing.size)
     progress.stage("reading")
-    told = Told(spark, size, progress)
-    products, summary = told.of(lambda: run(spark, request.paths, request.options, request.format))
+    told = JobProgress(spark, listing.size, progress)
+    products, summary = told.of(lambda: run(spark, listing, request.options, request.format))
     progress.stage("writing")
     if request.format == "json":
         return with_changes(summary, groups=write_json(products, request))
@@ -113,7 +112,7 @@ def write_json(products: DataFrame, request: ReplayRequest) -> int:
     return write_document(state, request.out / "groups.json")
 
 
-class Told:
+class JobProgress:
     """Runs jobs in another thread, so that progress is told and an interruption is heard."""
 
     def __init__(self, spark: SparkSession, size_bytes: int, progress: Progress) -> None:

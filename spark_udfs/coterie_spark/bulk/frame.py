@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from coterie._core.fold.fold import Scanned
 from coterie._core.fold.intake import take
 from coterie.errors import CoterieError
 from coterie.log.folders import TOPIC
 from coterie.state.partial import PartialState, ScanOptions
 from coterie_spark.bulk import plan, scanning
-from coterie_spark.bulk.driver import Replay, merge, options_of, settle, table_names
+from coterie_spark.bulk.driver import Replay, merge, options_of, run_merge, table_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +90,7 @@ def replay_frame(
     in_order = in_order.sortWithinPartitions("partition", "offset")
     states = in_order.mapInArrow(rows_worker(options), scanning.STATE_DDL)
     products = merge(states, plan.TASKS_PER_CORE * cores, "parquet")
-    products, summary = settle(spark, products, rows_per_batch=ROWS_PER_BATCH)
+    products, summary = run_merge(spark, products, rows_per_batch=ROWS_PER_BATCH)
     replayed = Replay(products, summary, table_names(options), NOTES)
     replayed.leave_open("groups", "pending_transactional_offsets")
     if history:
@@ -141,8 +142,19 @@ class Run:
         """Yield the state as rows, its faults and its size under the name of the partition."""
         partition, number = self.place
         name = f"{TOPIC}-{partition}"
-        faults: list[Any] = self.fold.faults
-        faults[:] = [(name, None, *fault[2:]) for fault in faults]
-        read: list[Any] = [name, self.first, self.bytes, 0, self.count, self.first, self.last]
-        self.fold.segments.append([*read, self.max_ms, False, self.first_ms])
+        faults = self.fold.faults
+        faults[:] = [fault._replace(file=name, position=None) for fault in faults]
+        read = Scanned(
+            file=name,
+            position=self.first,
+            bytes=self.bytes,
+            batches=0,
+            records=self.count,
+            first_offset=self.first,
+            last_offset=self.last,
+            max_timestamp=self.max_ms,
+            gap=False,
+            first_timestamp=self.first_ms,
+        )
+        self.fold.segments.append(read)
         yield from scanning.state_batches(partition, number, self.state)

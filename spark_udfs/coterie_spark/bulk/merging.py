@@ -9,12 +9,13 @@ partition. So the shuffled states are merged once, whatever is then asked of the
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
+from coterie._core.fold.fold import Scanned
 from coterie.replay.engine import Read
 from coterie.state.document import commit_lines
-from coterie.state.history import CommitHistory
+from coterie.state.history import CommitHistory, Decided
 from coterie.state.partial import PartialState
 from coterie_spark.bulk.arrow import to_spark
 from coterie_spark.bulk.scanning import CHUNK_BYTES, Batches, Worker, rows_of
@@ -110,7 +111,7 @@ class Merging:
         part = self.parts[name] = self.parts.get(name, -1) + 1
         return product(self.partition, name, part, body)
 
-    def put_commits(self, rows: list[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
+    def put_commits(self, rows: list[Decided]) -> Iterator[pa.RecordBatch]:
         """Yield decided commits."""
         from coterie.state.tables import commits_table
 
@@ -139,21 +140,32 @@ def product(partition: int | None, name: str, part: int, body: bytes | pa.Buffer
     return rows_of(pa.schema(kinds), (partition, name, part, memoryview(body)))
 
 
-def join_pieces(segments: list[list[Any]]) -> list[list[Any]]:
-    """Return ``PartitionFold.segments`` with neighbouring pieces of one file as one row."""
-    joined: list[list[Any]] = []
-    for row in segments:
+def join_pieces(pieces: Iterable[Scanned]) -> list[Scanned]:
+    """Return ``PartitionFold.segments`` with neighbouring pieces of one file as one."""
+    joined: list[Scanned] = []
+    for piece in pieces:
         before = joined[-1] if joined else None
-        if before is None or before[0] != row[0] or before[1] + before[2] != row[1]:
-            joined.append(list(row))
-            continue
-        if not before[3]:  # no batch so far
-            before[5], before[9] = row[5], row[9]
-        for count in (2, 3, 4):  # bytes, batches, records
-            before[count] += row[count]
-        before[6], before[7] = max(before[6], row[6]), max(before[7], row[7])
-        before[8] = before[8] or row[8]
+        if before and (before.file, before.position + before.bytes) == (piece.file, piece.position):
+            joined[-1] = _join(before, piece)
+        else:
+            joined.append(piece)
     return joined
+
+
+def _join(before: Scanned, piece: Scanned) -> Scanned:
+    first = before if before.batches else piece  # of a piece without a batch nothing is known
+    return Scanned(
+        file=before.file,
+        position=before.position,
+        bytes=before.bytes + piece.bytes,
+        batches=before.batches + piece.batches,
+        records=before.records + piece.records,
+        first_offset=first.first_offset,
+        last_offset=max(before.last_offset, piece.last_offset),
+        max_timestamp=max(before.max_timestamp, piece.max_timestamp),
+        gap=before.gap or piece.gap,
+        first_timestamp=first.first_timestamp,
+    )
 
 
 def table_worker(schema: pa.Schema) -> Worker:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coterie.errors import CoterieError, LogError
@@ -27,6 +28,7 @@ CHUNK_BYTES = 4 << 20
 STATE_DDL = "partition int, number long, chunk int, last boolean, error string, body binary"
 CUT_DDL = "segment int, start long, stop long, expected long, error string"
 
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Batches = Iterable["pa.RecordBatch"]
 Worker = Callable[[Batches], Iterator["pa.RecordBatch"]]
 Reader = Callable[["Segment"], memoryview]
@@ -109,6 +111,11 @@ def bytes_of(folder: str, segment: Segment) -> memoryview:
         return memoryview(read_segment(absolute))
     except LogError as error:
         raise LogError(f"{error} (workers read plain paths by their absolute names)") from None
+
+
+def reader() -> Reader:
+    """Return what reads segments by paths that start where this process is."""
+    return partial(bytes_of, os.getcwd())
 
 
 def no_bytes(segment: Segment) -> memoryview:

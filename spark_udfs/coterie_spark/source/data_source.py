@@ -23,16 +23,15 @@ from pyspark.sql.types import StructType
 
 from coterie.errors import CoterieError
 from coterie.log.folders import Segment, cut_points, find_segments, read_segment
+from coterie_spark.bulk.plan import PIECE_BYTES
 from coterie_spark.source.decoded import NAMES, RECORDS_DDL, record_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PIECE_BYTES = 128 << 20
-
 
 @dataclass
-class Piece(InputPartition):
+class SegmentRange(InputPartition):
     """Whole batches of one segment; ``end`` None: to its end."""
 
     segment: Segment
@@ -101,14 +100,14 @@ class ConsumerOffsetsReader(DataSourceReader):
         pieces: list[InputPartition] = []
         for segment in find_segments(self.paths).segments:
             if self.wanted is None or segment.partition in self.wanted:
-                pieces.extend(pieces_of(segment))
+                pieces.extend(ranges_of(segment))
         return pieces
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one piece, as Arrow."""
         import pyarrow.compute as pc
 
-        assert isinstance(partition, Piece)
+        assert isinstance(partition, SegmentRange)
         segment = partition.segment
         data = memoryview(read_segment(segment))[partition.start : partition.end]
         names = self.names if self.group is None else (*self.names, "group_id")
@@ -124,12 +123,12 @@ class ConsumerOffsetsReader(DataSourceReader):
             yield batch.select(list(self.names))
 
 
-def pieces_of(segment: Segment) -> list[Piece]:
+def ranges_of(segment: Segment) -> list[SegmentRange]:
     """Cut a large segment at batch boundaries."""
     if segment.compression is not None or segment.size <= PIECE_BYTES:
-        return [Piece(segment)]
+        return [SegmentRange(segment)]
     points = cut_points(memoryview(read_segment(segment)), PIECE_BYTES)
-    return [Piece(segment, start, end) for start, end in itertools.pairwise(points)]
+    return [SegmentRange(segment, start, end) for start, end in itertools.pairwise(points)]
 
 
 def register(spark: Any) -> None:

@@ -119,24 +119,21 @@ class Rows:
         """Return one column of the data source."""
         if name in GROUP_FIELDS or name == "members":
             return self.pa.array(self.group_field(name), kind)
-        return getattr(self, f"_of_{name}", self.plain(name))(kind)
+        make = MADE.get(name)
+        return self.plain(name, kind) if make is None else make(self, kind)
 
-    def plain(self, name: str) -> Callable[[pa.DataType], pa.Array]:
-        """Return how a number of an offset commit, or of the batch, comes out: as it is."""
-
-        def make(kind: pa.DataType) -> pa.Array:
-            if name in ("log_offset", "key_version"):
-                return self.pa.array(self.rows(name), kind)
-            if name.startswith("is_"):
-                return self.pa.array(self.batch[name[3:]].astype(bool), kind)
-            if name in ("producer_id", "producer_epoch"):
-                return self.pa.array(self.batch[name], kind)
-            missing = self.kind != OFFSET
-            if name == "partition":
-                missing = self.kind > OFFSET_TOMBSTONE
-            return self.pa.array(self.rows(name), kind, mask=missing)
-
-        return make
+    def plain(self, name: str, kind: pa.DataType) -> pa.Array:
+        """Return a number of an offset commit, or of the batch, as it is."""
+        if name in ("log_offset", "key_version"):
+            return self.pa.array(self.rows(name), kind)
+        if name.startswith("is_"):
+            return self.pa.array(self.batch[name[3:]].astype(bool), kind)
+        if name in ("producer_id", "producer_epoch"):
+            return self.pa.array(self.batch[name], kind)
+        missing = self.kind != OFFSET
+        if name == "partition":
+            missing = self.kind > OFFSET_TOMBSTONE
+        return self.pa.array(self.rows(name), kind, mask=missing)
 
     def _of_offsets_partition(self, kind: pa.DataType) -> pa.Array:
         return self.pa.array([self.partition] * (self.end - self.start), kind)
@@ -230,6 +227,26 @@ class Rows:
         if name == "members":
             return [None if v is None else len(v["members"]) for v in self.values]
         return [None if v is None else v[GROUP_FIELDS[name]] for v in self.values]
+
+
+MADE: dict[str, Callable[[Rows, pa.DataType], pa.Array]] = {
+    "offsets_partition": Rows._of_offsets_partition,
+    "segment": Rows._of_segment,
+    "batch_position": Rows._of_batch_position,
+    "timestamp": Rows._of_timestamp,
+    "commit_timestamp": Rows._of_commit_timestamp,
+    "expire_timestamp": Rows._of_expire_timestamp,
+    "timestamp_type": Rows._of_timestamp_type,
+    "type": Rows._of_type,
+    "marker": Rows._of_marker,
+    "group_id": Rows._of_group_id,
+    "topic": Rows._of_topic,
+    "metadata": Rows._of_metadata,
+    "key": Rows._of_key,
+    "value": Rows._of_value,
+    "tombstone": Rows._of_tombstone,
+}
+"""How each column is made that is not plain."""
 
 
 def group_value(value: bytes | None) -> dict[str, Any] | None:

@@ -1,10 +1,57 @@
 from collections.abc import Collection
-from typing import Any, Final, final
+from typing import Final, Literal, NamedTuple, final
 
 from typing_extensions import Buffer, Self
 
 from coterie._core.fold.generations import GroupLog
 from coterie._core.fold.producers import Producer
+
+class Fault(NamedTuple):
+    """What could not be taken, and where."""
+
+    file: str
+    position: int | None
+    """Of the batch, in bytes; None where the records did not come from a file."""
+    base_offset: int | None
+    kind: str
+    offset: int | None
+    detail: str
+
+class Scanned(NamedTuple):
+    """What a fold says of a piece of a file that it scanned; times are ms, -1: none."""
+
+    file: str
+    position: int
+    bytes: int
+    batches: int
+    records: int
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    gap: bool
+    """Within it, offsets are missing."""
+    first_timestamp: int
+    """Of its first batch."""
+
+class CommitEvent(NamedTuple):
+    """A commit of the history; ``producer_id`` where it is of a transaction.
+
+    ``value``: (offset, leader epoch, metadata, commit timestamp, expire timestamp), or None.
+    """
+
+    what: Literal["commit"]
+    key: bytes
+    log_offset: int
+    timestamp: int
+    producer_id: int | None
+    value: tuple[int, int, bytes, int, int] | None
+
+class MarkerEvent(NamedTuple):
+    """The end of a transaction in the history."""
+
+    what: Literal["marker"]
+    producer_id: int
+    committed: bool
 
 ON_FAULT: Final[dict[str, int]]
 
@@ -47,14 +94,11 @@ class PartitionFold:
     """Records of key versions 3 to 23: key -> (value or None, log offset, timestamp)."""
     unknown: dict[int, int]
     """Records of unknown key versions, counted by version."""
-    faults: list[tuple[str, int, int | None, str, int | None, str]]
-    """(file, position of the batch, base offset or None, kind, record offset or None, detail)."""
-    segments: list[list[Any]]
-    """[file, position, bytes, batches, records, first offset, last offset, max timestamp, gap]."""
-    history: list[tuple[Any, ...]] | None
-    """("commit", key, log offset, timestamp, producer id or None, value or None), where value is
-    (offset, leader epoch, metadata, commit timestamp, expire timestamp), and
-    ("marker", producer id, committed), in log order."""
+    faults: list[Fault]
+    segments: list[Scanned]
+    """What was scanned, in log order."""
+    history: list[CommitEvent | MarkerEvent] | None
+    """In log order."""
 
     def __new__(
         cls,

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.producers import Committed
 
 def absorb(fold: PartitionFold, later: PartitionFold) -> None:
     """Let ``later``, scanned from what follows in the log, follow on ``fold``.
@@ -15,21 +16,15 @@ def offset_columns(fold: PartitionFold) -> dict[str, Any]:
     Returns
     -------
     dict of ndarray
-        ``offset``, ``commit_timestamp`` (ms), ``expire_timestamp`` (ms, -1: none), ``position``
-        (offset of the first record of the batch that holds it), all int64 of shape (n,);
+        ``offset``, ``commit_timestamp`` (ms), ``expire_timestamp`` (ms, -1: none),
+        ``batch_offset`` (of the first record of the batch that holds it), all int64 of shape (n,);
         ``leader_epoch`` (-1: none) and ``partition``, int32; ``keys`` and ``metadata``, uint8,
         end to end, with ``metadata_end`` int64 of shape (n,) and ``bounds`` int64 of shape
         (n, 4): start and end of the group's and of the topic's name in ``keys``.
     """
 
-def offset_entries(
-    fold: PartitionFold,
-) -> Iterator[tuple[bytes, tuple[int, int, int, int, int, bytes]]]:
-    """Give what :func:`offset_columns` gives, one by one: the key, and the value.
-
-    The value is as one in ``Producer.pending``: position, offset, commit timestamp, expire
-    timestamp, leader epoch, metadata.
-    """
+def offset_entries(fold: PartitionFold) -> Iterator[tuple[bytes, Committed]]:
+    """Give what :func:`offset_columns` gives, one by one: the key, and the value."""
 
 def split_key(key: bytes) -> tuple[bytes, bytes, int]:
     """(group, topic, partition) of an offset key as the fold keeps it."""

@@ -7,8 +7,9 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64
 
 from coterie._core.checks cimport bytes_of, dict_of, int64_or_none, items_of, text_of, within
-from coterie._core.codec.fields cimport (
-    ARRAY, BYTES, INT8, INT16, INT32, INT64, STRING, STRUCT, UUID, Field, Layout)
+from coterie._core.codec.fields cimport Field, Layout
+from coterie._core.codec.walk cimport (
+    ARRAY, BYTES, INT8, INT16, INT32, INT64, STRING, STRUCT, UUID)
 
 from coterie._core.codec.fields import ASSIGNMENTS, KEYS, SUBSCRIPTIONS, VALUES
 from coterie.errors import CoterieError, shown
@@ -192,7 +193,8 @@ cdef bytes encode_protocol(object given, str name, list layouts):
         return b""
     cdef dict message = dict_of(given, name)
     version = version_of(message, 32768)
-    return write_message(version, <Layout?>layouts[min(version, 3)], message)
+    return write_message(
+        version, <Layout?>layouts[min(version, len(layouts) - 1)], message)
 
 
 def encode_subscription(subscription):

@@ -1,20 +1,20 @@
 """Keys, values and the consumer protocol, from bytes to plain dicts. See schema.pyi.
 
-One interpreter over the tables of ``fields``; nothing here knows a message by name but the
-members of a group, whose inner bytes are decoded too. Recursion is as deep as a table. No count
-or length is used before it was held against the bytes that are left.
+One interpreter over the tables of ``fields``, which takes each field as ``walk`` does; nothing here
+knows a message by name but the members of a group, whose inner bytes are decoded too.
 """
 from binascii import b2a_base64
 
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t
 
 from coterie._core.checks cimport bytes_of, flag_of, int64_of
 from coterie._core.codec.cursor cimport (
-    OK, OVERLONG, TRUNCATED, Cursor, Status, read_bytes32, read_compact, read_i8, read_i16,
-    read_i32, read_i64, read_span, read_string16, read_uvarint, remaining)
-from coterie._core.codec.fields cimport (
-    ARRAY, BYTES, INT8, INT32, INT64, STRING, STRUCT, UINT16, UUID, Field, Layout)
+    BEYOND, NEGATIVE, OK, OVERLONG, Cursor, Status, load_i16, read_i8, read_i16, read_span,
+    read_uvarint, remaining)
+from coterie._core.codec.fields cimport Field, Layout
+from coterie._core.codec.walk cimport (
+    ARRAY, BYTES, STRING, STRUCT, UINT16, UUID, Span, number_at, take)
 
 from coterie._core.codec.fields import ASSIGNMENTS, KEYS, SUBSCRIPTIONS, TYPES, VALUES
 from coterie._core.codec.text import decode_utf8
@@ -43,12 +43,14 @@ cdef class Reader:
         cdef Py_ssize_t at = self.cur.at - self.start
         return CorruptData(f"{what} at byte {at}", kind=self.kind, position=at)
 
-    cdef object failed(self, Field field, Status status):
-        cdef str why = "null where none is allowed"
-        if status == TRUNCATED:
-            why = f"{remaining(&self.cur)} bytes left, it needs more"
+    cdef object failed(self, Field field, Status status, int32_t count):
+        cdef str why = f"{remaining(&self.cur)} bytes left, it needs more"
+        if status == NEGATIVE:
+            why = "null where none is allowed"
         elif status == OVERLONG:
             why = "a varint without an end"
+        elif status == BEYOND and field.op == ARRAY:
+            why = f"{count} elements, {remaining(&self.cur)} bytes left"
         return self.corrupt(f"{field.name}: {why}")
 
     cdef object left_over(self):
@@ -73,116 +75,49 @@ cdef inline str text(const uint8_t* start, Py_ssize_t size):
         return decode_utf8(start[:size])
 
 
-cdef object read_string(Reader r, Field field, bint flexible):
-    cdef const uint8_t* start
-    cdef int32_t size
-    cdef Status status = (read_compact(&r.cur, &start, &size) if flexible
-                          else read_string16(&r.cur, &start, &size))
-    if status != OK:
-        raise r.failed(field, status)
-    if size >= 0:
-        return text(start, size)
-    if not field.nullable:
-        raise r.corrupt(f"{field.name}: null where none is allowed")
-    return None
-
-
-cdef object read_bytes(Reader r, Field field, bint flexible):
-    cdef const uint8_t* start
-    cdef int32_t size
-    cdef Status status = (read_compact(&r.cur, &start, &size) if flexible
-                          else read_bytes32(&r.cur, &start, &size))
-    if status != OK:
-        raise r.failed(field, status)
-    if size >= 0:
-        return start[:size]
-    if not field.nullable:
-        raise r.corrupt(f"{field.name}: null where none is allowed")
-    return None
-
-
-cdef object read_array(Reader r, Field field, bint flexible):
-    cdef uint32_t raw
-    cdef int32_t count
-    cdef Status status
-    cdef list found
-    if flexible:
-        status = read_uvarint(&r.cur, &raw)
-        count = <int32_t> (raw - 1)
-    else:
-        status = read_i32(&r.cur, &count)
-    if status != OK:
-        raise r.failed(field, status)
-    if count < 0:
-        raise r.corrupt(f"{field.name}: null where none is allowed")
-    if count > remaining(&r.cur):
-        # Every element takes a byte at least.
-        raise r.corrupt(f"{field.name}: {count} elements, {remaining(&r.cur)} bytes left")
-    found = []
-    while count > 0:
-        found.append(read_field(r, field.item, flexible))
-        count -= 1
-    return found
-
-
-cdef object read_number(Reader r, Field field):
-    cdef int8_t i8
-    cdef int16_t i16
-    cdef int32_t i32
-    cdef int64_t i64
-    cdef Status status
-    cdef object found = None
-    if field.op == INT64:
-        status = read_i64(&r.cur, &i64)
-        if status == OK:
-            found = i64
-    elif field.op == INT32:
-        status = read_i32(&r.cur, &i32)
-        if status == OK:
-            found = i32
-    elif field.op == INT8:
-        status = read_i8(&r.cur, &i8)
-        if status == OK:
-            found = i8
-    else:
-        status = read_i16(&r.cur, &i16)
-        if status == OK:
-            found = <uint16_t> i16 if field.op == UINT16 else i16
-    if status != OK:
-        raise r.failed(field, status)
-    return found
-
-
-cdef object read_uuid(Reader r, Field field):
-    """As Kafka prints it: base64 for URLs, without padding."""
-    cdef const uint8_t* start
-    cdef Status status = read_span(&r.cur, 16, &start)
-    if status != OK:
-        raise r.failed(field, status)
-    cdef bytes printed = b2a_base64(start[:16], newline=False)
-    return printed[:22].replace(b"+", b"-").replace(b"/", b"_").decode("ascii")
-
-
 cdef object read_field(Reader r, Field field, bint flexible):
     cdef int8_t present
+    cdef int32_t _i
+    cdef Span span
+    cdef list found
     cdef Status status
-    if field.op <= INT64:
-        return read_number(r, field)
-    if field.op == STRING:
-        return read_string(r, field, flexible)
-    if field.op == BYTES:
-        return read_bytes(r, field, flexible)
+    if field.op == STRUCT:
+        if field.nullable:
+            status = read_i8(&r.cur, &present)
+            if status != OK:
+                raise r.failed(field, status, 0)
+            if present < 0:
+                return None
+        return read_struct(r, field.layout)
+    status = take(&r.cur, &field.step, flexible, &span)
+    if status != OK:
+        raise r.failed(field, status, span.size)
+    if span.at == NULL:
+        return None
     if field.op == ARRAY:
-        return read_array(r, field, flexible)
+        found = []
+        for _i in range(span.size):
+            found.append(read_field(r, field.item, flexible))
+        return found
+    return object_of(field, &span)
+
+
+cdef object object_of(Field field, const Span* span):
+    if field.op == STRING:
+        return text(span.at, span.size)
+    if field.op == BYTES:
+        return span.at[:span.size]
     if field.op == UUID:
-        return read_uuid(r, field)
-    if field.nullable:
-        status = read_i8(&r.cur, &present)
-        if status != OK:
-            raise r.failed(field, status)
-        if present < 0:
-            return None
-    return read_struct(r, field.layout)
+        return uuid_text(span.at[:16])
+    if field.op == UINT16:
+        return <uint16_t>load_i16(span.at)
+    return number_at(span, 0)
+
+
+cdef str uuid_text(bytes raw):
+    """As Kafka prints it: base64 for URLs, without padding."""
+    cdef bytes printed = b2a_base64(raw, newline=False)
+    return printed[:22].replace(b"+", b"-").replace(b"/", b"_").decode("ascii")
 
 
 cdef dict read_struct(Reader r, Layout layout):
@@ -220,8 +155,8 @@ cdef int read_tagged(Reader r, Layout layout, dict found) except -1:
                 found.setdefault("tagged_fields", {})[tag] = start[:size]
         count -= 1
     if status != OK:
-        raise r.corrupt("tagged fields: the bytes end inside them" if status == TRUNCATED
-                        else "tagged fields: a varint without an end")
+        raise r.corrupt("tagged fields: a varint without an end" if status == OVERLONG
+                        else "tagged fields: the bytes end inside them")
     return 0
 
 
@@ -335,7 +270,7 @@ cdef dict decode_protocol(bytes data, list layouts):
     if version < 0:
         raise CorruptData(f"{UNKNOWN} {version} of the consumer protocol", kind="value")
     cdef dict found = {"version": version,
-                       "data": read_struct(r, <Layout?>layouts[min(version, 3)])}
+                       "data": read_struct(r, <Layout?>layouts[min(version, len(layouts) - 1)])}
     if remaining(&r.cur):
         found["trailing_bytes"] = r.left_over()
     return found

@@ -2,18 +2,18 @@
 
 Sources: GroupMetadata.computeSubscribedTopics, ConsumerProtocol.java.
 """
-from libc.stdint cimport int64_t
+from libc.stdint cimport int16_t
+from libc.stdlib cimport free
 
+from coterie._core.codec.cursor cimport OK, TRUNCATED, Cursor, Status, read_i16
+from coterie._core.codec.fields cimport Layout, plan_of, slot_of
+from coterie._core.codec.walk cimport MOST_FIELDS, Plan, Rows, Span, walk
+
+from coterie._core.codec.fields import SUBSCRIPTION, SUBSCRIPTIONS
 from coterie._core.codec.text import decode_utf8
 
-
-cdef inline int64_t number(const unsigned char* data, int size) noexcept nogil:
-    """A big-endian signed number of so many bytes, which the caller knows to be there."""
-    cdef int64_t value = -1 if data[0] & 0x80 else 0
-    cdef int n
-    for n in range(size):
-        value = value * 256 + data[n]
-    return value
+cdef const Plan* VERSION_0 = plan_of(<Layout?>SUBSCRIPTIONS[0])
+cdef int TOPICS = slot_of(SUBSCRIPTION, "topics")
 
 
 cdef Readable read_topics(bytes metadata, set topics) except *:
@@ -22,26 +22,26 @@ cdef Readable read_topics(bytes metadata, set topics) except *:
     A buffer that ends within a number is too short, which Kafka catches; a string or an array
     longer than the rest, or null, is what it does not.
     """
-    cdef const unsigned char* data = metadata
-    cdef int64_t size = len(metadata), at = 6, count, length, _n
-    if size < 6 or data[0] & 0x80:
+    cdef Span fields[MOST_FIELDS]
+    cdef Rows rows = [TOPICS, 0, 0, 0, False, NULL]
+    cdef int16_t version
+    cdef Cursor cur
+    cdef Status status
+    cdef int i
+    cur.at, cur.end = <const unsigned char*>metadata, <const unsigned char*>metadata + len(metadata)
+    if read_i16(&cur, &version) != OK or version < 0:
         return TOO_SHORT
-    count = number(data + 2, 4)
-    if not 0 <= count <= size - at:
-        return UNREADABLE
-    for _n in range(count):
-        if at + 2 > size:
-            return TOO_SHORT
-        length = number(data + at, 2)
-        at += 2
-        if not 0 <= length <= size - at:
-            return UNREADABLE
-        topics.add(decode_utf8(metadata[at:at + length]))
-        at += length
-    # userData: nullable bytes, present in every version.
-    if at + 4 > size:
-        return TOO_SHORT
-    return READ if number(data + at, 4) <= size - at - 4 else UNREADABLE
+    status = walk(&cur, VERSION_0, fields, &rows)
+    try:
+        if rows.failed:
+            raise MemoryError
+        if status != OK:
+            return TOO_SHORT if status == TRUNCATED else UNREADABLE
+        for i in range(rows.count):
+            topics.add(decode_utf8(rows.spans[i].at[:rows.spans[i].size]))
+        return READ
+    finally:
+        free(rows.spans)
 
 
 def consumer_topics(subscriptions not None, str protocol):

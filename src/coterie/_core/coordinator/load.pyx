@@ -12,45 +12,41 @@ from coterie._core.coordinator.group cimport GroupMetadata
 from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.coordinator.partitions cimport LOADING, partition_of
 from coterie._core.structures.offsets cimport make_offset
-from coterie._core.codec.schema cimport group_fields
 
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.intake import take as take_batch
 from coterie._core.fold.partial import key_at, offset_columns, split_key
+from coterie._core.codec.group_value import read_group_value
 from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData
 
 
 cdef GroupMetadata read_group(str group_id, bytes value):
-    cdef dict fields = group_fields(value), each
-    cdef GroupMetadata group = GroupMetadata(group_id, fields.get("currentStateTimestamp", -1))
+    fields = read_group_value(value)
+    cdef GroupMetadata group = GroupMetadata(group_id, fields.current_state_timestamp)
     cdef MemberMetadata member
-    cdef str protocol_type = fields["protocolType"] or None
-    group.generation_id = fields["generation"]
-    group.protocol_name = fields["protocol"]
-    for each in fields["members"]:
-        member = read_member(each, protocol_type, group.protocol_name)
+    group.generation_id = fields.generation
+    group.protocol_name = fields.protocol
+    for each in fields.members:
+        member = read_member(each, fields.protocol_type, group.protocol_name)
         if member.group_instance_id is not None and (
                 member.group_instance_id in group.static_members):
             raise CorruptData(f"group instance id {member.group_instance_id!r} twice")
         group.remove_member(member.member_id)
         group.add_member(member, None)
-    group.protocol_type = protocol_type
-    # Without a stored leader the first member leads, which add_member has seen to.
-    if fields["leader"] is not None or not group.members:
-        group.leader_id = fields["leader"]
+    group.protocol_type = fields.protocol_type
+    group.leader_id = fields.leader
     group.state = STABLE if group.members else EMPTY
     group.find_subscribed_topics()
     return group
 
 
-cdef MemberMetadata read_member(dict fields, str protocol_type, str protocol_name):
-    session_ms = fields["sessionTimeout"]
+cdef MemberMetadata read_member(fields, str protocol_type, str protocol_name):
     cdef MemberMetadata member = MemberMetadata(
-        fields["memberId"], fields.get("groupInstanceId"), fields["clientId"],
-        fields["clientHost"], fields.get("rebalanceTimeout", session_ms), session_ms,
-        protocol_type, (), fields["assignment"])
-    member.protocols = ((protocol_name, fields["subscription"]),)     # the name may be null
+        fields.member_id, fields.group_instance_id, fields.client_id, fields.client_host,
+        fields.rebalance_timeout_ms, fields.session_timeout_ms, protocol_type, (),
+        fields.assignment)
+    member.protocols = ((protocol_name, fields.subscription),)        # the name may be null
     return member
 
 
@@ -65,8 +61,8 @@ def load(log, int64_t now_ms):
         take_batch(fold, rows, producer_id=producer_id, transactional=transactional,
                    control=control)
         if fold.failed:
-            _, _, _, kind, _, detail = fold.faults[len(fold.faults) - 1]
-            raise CorruptData(f"{detail}, in the batch at {base_offset}", kind=kind)
+            fault = fold.faults[len(fold.faults) - 1]
+            raise CorruptData(f"{fault.detail}, in the batch at {base_offset}", kind=fault.kind)
     return _assemble(fold, now_ms)
 
 
@@ -133,16 +129,16 @@ cdef dict _assemble(fold, int64_t now_ms):
     cdef dict groups = {}
     cdef Py_ssize_t start = 0, end
     for name, metadata in fold.groups.items():
-        if metadata.last[2] is not None:
+        if metadata.last.value is not None:
             group_id = decode_utf8(name)
-            groups[group_id] = read_group(group_id, metadata.last[2])
+            groups[group_id] = read_group(group_id, metadata.last.value)
     columns = offset_columns(fold)
     keys, texts = columns["keys"].tobytes(), columns["metadata"].tobytes()
     for bounds, partition, offset, epoch, end, commit_ms, expire_ms, position in zip(
             columns["bounds"].tolist(), columns["partition"].tolist(), columns["offset"].tolist(),
             columns["leader_epoch"].tolist(), columns["metadata_end"].tolist(),
             columns["commit_timestamp"].tolist(), columns["expire_timestamp"].tolist(),
-            columns["position"].tolist()):
+            columns["batch_offset"].tolist()):
         group_id, topic = decode_utf8(keys[bounds[0]:bounds[1]]), decode_utf8(
             keys[bounds[2]:bounds[3]])
         group_of(groups, group_id, now_ms).offsets.set_offset((topic, partition), make_offset(
@@ -152,9 +148,9 @@ cdef dict _assemble(fold, int64_t now_ms):
         for index, values in producer.pending.items():
             if values is None:
                 continue
-            position, offset, commit_ms, expire_ms, epoch, text = values
             name, topic_name, partition = split_key(key_at(fold, index))
             undecided = group_of(groups, decode_utf8(name), now_ms).offsets.waiting_txn
-            undecided.setdefault(producer_id, {})[decode_utf8(topic_name), partition] = (
-                make_offset(offset, epoch, decode_utf8(text), commit_ms, expire_ms, position))
+            undecided.setdefault(producer_id, {})[decode_utf8(topic_name), partition] = make_offset(
+                values.offset, values.leader_epoch, decode_utf8(values.metadata),
+                values.commit_timestamp, values.expire_timestamp, values.batch_offset)
     return {group_id: groups[group_id] for group_id in sorted(groups)}

@@ -39,8 +39,8 @@ cdef class PartitionFold:
     cdef readonly dict groups            # group id as UTF-8 -> GroupLog
     cdef readonly dict newer             # whole key -> (value or None, log offset, timestamp)
     cdef readonly dict unknown           # unknown key version -> count
-    cdef readonly list faults            # (file, position, base_offset, kind, offset, detail)
-    cdef readonly list segments          # one list a piece: see trust.PIECE_FIELDS
+    cdef readonly list faults            # of Fault
+    cdef readonly list segments          # of Scanned
     cdef readonly object history         # list of commit rows, or None
     cdef str file                        # of the piece at hand
     cdef int64_t base_position           # of the piece's first byte in the file
@@ -64,13 +64,16 @@ cdef class PartitionFold:
     cdef int reserve_parsed(self, Py_ssize_t count) except -1
     cdef void classify(self, Record* record, Parsed* out) noexcept nogil
     cdef int apply_all(self, const Batch* batch) except -1
-    cdef int apply_plain(self, Parsed* parsed, int64_t position) except -1 nogil
+    cdef int apply_plain(self, Parsed* parsed, int64_t batch_offset) except -1 nogil
     cdef int apply_other(self, const Batch* batch, Record* record, Parsed* parsed,
-                         int64_t position) except -1
-    cdef int apply_pending(self, const Batch* batch, Parsed* parsed, int64_t position) except -1
+                         int64_t batch_offset) except -1
+    cdef int apply_pending(self, const Batch* batch, Parsed* parsed,
+                           int64_t batch_offset) except -1
     cdef int apply_marker(self, const Batch* batch) except -1
     cdef int apply_group(self, const Batch* batch, Record* record) except -1
     cdef int apply_newer(self, const Batch* batch, Record* record) except -1
     cdef int note_history(self, const Batch* batch, Record* record, Parsed* parsed) except -1
     cdef int64_t intern(self, const Commit* commit, uint64_t hash) except -1
     cdef int seal(self) except -1
+
+cdef int put_committed(PartitionFold fold, object pending, object but, int64_t seq) except -1

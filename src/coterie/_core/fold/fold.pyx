@@ -6,6 +6,8 @@ transactions, faults and what is compressed take the road through `Records`, in 
 the rest.
 Source of the rules: GroupMetadataManager.doLoadGroupsAndOffsets, LogSegment.recover.
 """
+from collections import namedtuple
+
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -19,9 +21,10 @@ from coterie._core.codec.batch cimport (
     frame_as_loader, frame_batch, frame_to_fault, in_time, plausible_base, read_marker,
     unread_magic_holds)
 from coterie._core.fold.commit cimport (
-    KEY_GROUP, KEY_OFFSET_MAX, Commit, check_group_value, is_newer_key, read_commit_key,
+    KEY_GROUP, KEY_OFFSET_MAX, Commit, canonical, commit_key, is_newer_key, read_commit_key,
     read_commit_value)
 from coterie._core.codec.cursor cimport OK, load_i16, wrap_add
+from coterie._core.fold.generations cimport GroupView, note
 from coterie._core.fold.keytable cimport (
     Entry, Value, coterie_is_ascii, coterie_keyhash, own_metadata, prefetch_entry,
     prefetch_slot, remove_plain, set_if_newer, set_plain, table_free, table_init, table_intern)
@@ -32,10 +35,19 @@ from coterie._core.fold.waiting cimport (
 
 from coterie._core.codec.batch import KINDS
 from coterie._core.fold.generations import GroupLog
-from coterie._core.fold.producers import Producer
+from coterie._core.fold.producers import Committed, Producer
 from coterie._core.codec.schema import decode_key, decode_value
-from coterie._core.codec.text import decode_utf8
 from coterie.errors import ArgumentError, CorruptData
+
+Fault = namedtuple(
+    "Fault", "file position base_offset kind offset detail", module=__name__)
+Scanned = namedtuple(
+    "Scanned", "file position bytes batches records first_offset last_offset max_timestamp gap "
+    "first_timestamp", module=__name__)
+CommitEvent = namedtuple(
+    "CommitEvent", "what key log_offset timestamp producer_id value", module=__name__)
+MarkerEvent = namedtuple("MarkerEvent", "what producer_id committed", module=__name__)
+cdef object make = tuple.__new__     # what a named tuple's own maker calls: a third of its time
 
 ON_FAULT = {"skip": SKIP, "recover": RECOVER, "load": LOAD, "stop": STOP}
 
@@ -123,10 +135,10 @@ cdef class PartitionFold:
                 self.run(&data[0], data.shape[0])
         finally:
             self.seal()
-        self.segments.append([
+        self.segments.append(Scanned(
             file, position, self.byte_count, self.batch_count, self.record_count,
             self.first_offset, self.last_offset, self.max_timestamp, bool(self.gap),
-            self.first_timestamp])
+            self.first_timestamp))
         return 0
 
     cdef int seal(self) except -1:
@@ -203,8 +215,8 @@ cdef class PartitionFold:
         base = None
         if plausible_base(kind, batch.base_offset, self.expected_offset):
             base = batch.base_offset
-        self.faults.append((self.file, self.base_position + batch.position, base, KINDS[kind],
-                            offset, detail))
+        self.faults.append(Fault(self.file, self.base_position + batch.position, base, KINDS[kind],
+                                 offset, detail))
         if self.on_fault == STOP:
             self.stopped = True
         elif self.on_fault == LOAD or (self.on_fault == RECOVER and not self.cut):
@@ -286,7 +298,7 @@ cdef class PartitionFold:
     cdef int apply_all(self, const Batch* batch) except -1:
         """Every record of a data batch, in order."""
         cdef Py_ssize_t i, count = self.records.count
-        cdef int64_t position = self.records.items[0].offset
+        cdef int64_t batch_offset = self.records.items[0].offset
         cdef Parsed* parsed
         cdef bint plain = not batch.transactional and self.only is None and self.history is None
         self.reserve_parsed(count)
@@ -301,15 +313,15 @@ cdef class PartitionFold:
                     prefetch_entry(&self.table, parsed[i].hash)
             for i in range(count):
                 if plain and parsed[i].kind == PLAIN_COMMIT:
-                    self.apply_plain(&parsed[i], position)
+                    self.apply_plain(&parsed[i], batch_offset)
                 elif parsed[i].kind != LEFT_OUT:
                     with gil:
-                        self.apply_other(batch, &self.records.items[i], &parsed[i], position)
+                        self.apply_other(batch, &self.records.items[i], &parsed[i], batch_offset)
                         if self.failed or self.stopped:
                             break
         return 0
 
-    cdef int apply_plain(self, Parsed* parsed, int64_t position) except -1 nogil:
+    cdef int apply_plain(self, Parsed* parsed, int64_t batch_offset) except -1 nogil:
         cdef Commit* commit = &parsed.commit
         cdef Entry* entry
         cdef Value value
@@ -321,7 +333,7 @@ cdef class PartitionFold:
         if commit.tombstone:
             remove_plain(entry, self.seq)
             return 0
-        to_value(commit, position, &value)
+        to_value(commit, batch_offset, &value)
         set_plain(entry, &value, self.seq)
         if self.records.inflated and own_metadata(entry) != 0:
             with gil:
@@ -329,7 +341,7 @@ cdef class PartitionFold:
         return 0
 
     cdef int apply_other(self, const Batch* batch, Record* record, Parsed* parsed,
-                         int64_t position) except -1:
+                         int64_t batch_offset) except -1:
         cdef bytes group, topic
         cdef Commit* commit = &parsed.commit
         if parsed.kind == FAULTY:
@@ -346,15 +358,15 @@ cdef class PartitionFold:
             return 0
         if parsed.kind == ODD_COMMIT:
             topic = canonical(commit.topic[:commit.topic_size])
-            key = offset_key(group, topic, commit.partition)
+            key = commit_key(group, topic, commit.partition)
             commit.key = key
             commit.key_size = <int32_t>len(key)
             parsed.hash = coterie_keyhash(commit.key, commit.key_size)
         if self.history is not None:
             self.note_history(batch, record, parsed)
         if batch.transactional:
-            return self.apply_pending(batch, parsed, position)
-        return self.apply_plain(parsed, position)
+            return self.apply_pending(batch, parsed, batch_offset)
+        return self.apply_plain(parsed, batch_offset)
 
     cdef int64_t intern(self, const Commit* commit, uint64_t hash) except -1:
         cdef int64_t index = table_intern(&self.table, hash, commit.key, commit.key_size)
@@ -362,24 +374,22 @@ cdef class PartitionFold:
             raise MemoryError
         return index
 
-    cdef int apply_pending(self, const Batch* batch, Parsed* parsed, int64_t position) except -1:
+    cdef int apply_pending(self, const Batch* batch, Parsed* parsed,
+                           int64_t batch_offset) except -1:
         cdef Commit* commit = &parsed.commit
         cdef int64_t index = self.intern(commit, parsed.hash)
         producer = self.producers.get(batch.producer_id)
         if producer is None:
             producer = self.producers[batch.producer_id] = Producer()
-        producer.pending[index] = None if commit.tombstone else (
-            position, commit.offset, commit.commit_timestamp, commit.expire_timestamp,
-            commit.leader_epoch, commit.metadata[:commit.metadata_size])
+        producer.pending[index] = None if commit.tombstone else make(Committed, (
+            batch_offset, commit.offset, commit.commit_timestamp, commit.expire_timestamp,
+            commit.leader_epoch, commit.metadata[:commit.metadata_size]))
         return 0
 
     cdef int apply_marker(self, const Batch* batch) except -1:
         """The end of a transaction: a COMMIT puts what was pending, any type forgets it."""
         cdef Record* record = &self.records.items[0]
         cdef int kind = -1
-        cdef Value value
-        cdef Entry* entry
-        cdef bytes _metadata      # keeps alive what `value` points into
         if not in_time(record, self.until_ms):
             return 0
         if read_marker(record, &kind) != NO_FAULT or (
@@ -390,40 +400,33 @@ cdef class PartitionFold:
         if producer is None:
             producer = self.producers[batch.producer_id] = Producer()
         if kind == MARKER_COMMIT:
-            for index, pending in producer.pending.items():
-                if pending is None:
-                    continue
-                _metadata = unpack_value(pending, &value)
-                entry = self.entry_at(index)
-                if set_if_newer(entry, &value, self.seq) and own_metadata(entry) != 0:
-                    raise MemoryError
+            put_committed(self, producer.pending, (), self.seq)
         if producer.first_seq < 0:
             producer.first_seq = self.seq
             producer.first_committed = kind == MARKER_COMMIT
             producer.before = frozenset(producer.pending)
         producer.pending = {}
         if self.history is not None:
-            self.history.append(("marker", batch.producer_id, kind == MARKER_COMMIT))
+            self.history.append(MarkerEvent("marker", batch.producer_id, kind == MARKER_COMMIT))
         return 0
 
     cdef int apply_group(self, const Batch* batch, Record* record) except -1:
         cdef bytes group
-        cdef bytes value = None
+        cdef GroupView view
         cdef int32_t size = load_i16(record.key + 2) if record.key_size >= 4 else -1
         if size < 0 or size > record.key_size - 4:
             return self.fault_at(FAULT_KEY, batch, record.offset, "a group key cut short")
         group = canonical(record.key[4:4 + size])
-        if record.value_size >= 0:
-            if check_group_value(record.value, record.value_size) != OK:
-                return self.fault_at(FAULT_VALUE, batch, record.offset, detail_of(record))
-            value = record.value[:record.value_size]
+        try:
+            view = GroupView(None if record.value_size < 0 else record.value[:record.value_size])
+        except CorruptData:
+            return self.fault_at(FAULT_VALUE, batch, record.offset, detail_of(record))
         if self.only is not None and group not in self.only:
             return 0
         log = self.groups.get(group)
         if log is None:
             log = self.groups[group] = GroupLog()
-        log.add(record.offset, record.timestamp, value)
-        return 0
+        return note(log, record.offset, record.timestamp, view)
 
     cdef int apply_newer(self, const Batch* batch, Record* record) except -1:
         """Key versions 3 to 23: the classic loader skips them; others want their last value."""
@@ -454,22 +457,26 @@ cdef class PartitionFold:
         if not commit.tombstone:
             value = (commit.offset, commit.leader_epoch, commit.metadata[:commit.metadata_size],
                      commit.commit_timestamp, commit.expire_timestamp)
-        self.history.append((
+        self.history.append(make(CommitEvent, (
             "commit", commit.key[:commit.key_size], record.offset, record.timestamp,
-            batch.producer_id if batch.transactional else None, value))
+            batch.producer_id if batch.transactional else None, value)))
         return 0
 
 
-cdef bytes canonical(bytes name):
-    """The name as Java reads it, as UTF-8 again: two broken names may be one to Kafka."""
-    cdef bytes text = decode_utf8(name).encode("utf-8")
-    return text if len(text) <= 0xFFFF else name        # or it would not fit a key any more
-
-
-cdef bytes offset_key(bytes group, bytes topic, int32_t partition):
-    """An offset key's bytes after the version; the lengths may use all of their 16 bits."""
-    return (len(group).to_bytes(2, "big") + group + len(topic).to_bytes(2, "big") + topic
-            + partition.to_bytes(4, "big", signed=True))
+cdef int put_committed(PartitionFold fold, object pending, object but, int64_t seq) except -1:
+    """A COMMIT: what was pending counts as of its marker, where no later value stands. `but`: the
+    keys that it leaves alone."""
+    cdef Value value
+    cdef Entry* entry
+    cdef bytes _metadata      # keeps alive what `value` points into
+    for index, committed in pending.items():
+        if committed is None or index in but:
+            continue
+        _metadata = unpack_value(committed, &value)
+        entry = fold.entry_at(index)
+        if set_if_newer(entry, &value, seq) and own_metadata(entry) != 0:
+            raise MemoryError
+    return 0
 
 
 cdef str detail_of(const Record* record):

@@ -5,42 +5,40 @@ the pieces before and after, and of those between only what changed. Two values 
 their bytes; only what differs becomes Python objects, so that a rebalance of a large group in
 which nobody came or went costs a walk and no more.
 """
+from collections import namedtuple
+
 cimport cython
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int32_t
+from libc.stdlib cimport free
 from libc.string cimport memcmp
 
-from coterie._core.codec.cursor cimport (
-    OK, Cursor, Status, read_bytes32, read_compact, read_i16, read_i32, read_i64, read_string16,
-    read_uvarint, skip_tags)
+from coterie._core.codec.cursor cimport OK, Status
+from coterie._core.codec.fields cimport slot_of, versions_of
+from coterie._core.codec.walk cimport MOST_FIELDS, Span, Versions, number_at, walk_value
+from coterie._core.fold.commit cimport KEY_GROUP
 
+from coterie._core.codec.fields import GROUP_METADATA, MEMBER
 from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData, shown
 
-GENERATION_FIELDS = (
-    "log_offset", "timestamp", "tombstone", "protocol_type", "generation", "protocol", "leader",
-    "current_state_timestamp", "member_count", "joined", "left", "replaced",
-    "subscription_changed", "leader_changed", "protocol_changed", "previous_generation",
-    "since_previous_ms")
+MetadataRecord = namedtuple("MetadataRecord", "log_offset timestamp value", module=__name__)
+Generation = namedtuple(
+    "Generation",
+    "log_offset timestamp tombstone protocol_type generation protocol leader "
+    "current_state_timestamp member_count joined left replaced subscription_changed "
+    "leader_changed protocol_changed previous_generation since_previous_ms", module=__name__)
+cdef object make = tuple.__new__     # what a named tuple's own maker calls: a third of its time
 
-cdef struct Span:
-    const uint8_t* at            # NULL: null
-    int32_t size
-
-cdef struct MemberSpan:
-    Span member_id
-    Span instance_id
-    Span subscription
-
-
-cdef inline Status read_text(Cursor* cur, bint compact, Span* out) noexcept nogil:
-    return (read_compact(cur, &out.at, &out.size) if compact
-            else read_string16(cur, &out.at, &out.size))
-
-
-cdef inline Status read_blob(Cursor* cur, bint compact, Span* out) noexcept nogil:
-    return (read_compact(cur, &out.at, &out.size) if compact
-            else read_bytes32(cur, &out.at, &out.size))
+cdef const Versions* VALUES = versions_of(KEY_GROUP)
+cdef int PROTOCOL_TYPE = slot_of(GROUP_METADATA, "protocolType")
+cdef int GENERATION = slot_of(GROUP_METADATA, "generation")
+cdef int PROTOCOL = slot_of(GROUP_METADATA, "protocol")
+cdef int LEADER = slot_of(GROUP_METADATA, "leader")
+cdef int STATE_TIMESTAMP = slot_of(GROUP_METADATA, "currentStateTimestamp")
+cdef int MEMBERS = slot_of(GROUP_METADATA, "members")
+cdef int MEMBER_ID = slot_of(MEMBER, "memberId")
+cdef int INSTANCE_ID = slot_of(MEMBER, "groupInstanceId")
+cdef int SUBSCRIPTION = slot_of(MEMBER, "subscription")
 
 
 cdef inline bint same(const Span* one, const Span* other) noexcept nogil:
@@ -56,101 +54,42 @@ cdef inline object text_of(const Span* span):
 @cython.final
 cdef class GroupView:
     """The spans of one group metadata value, which it keeps alive; of a tombstone, none."""
-    cdef bytes value
-    cdef Span protocol_type, protocol, leader
-    cdef int32_t generation, count
-    cdef int64_t state_timestamp
-    cdef MemberSpan* members
 
     def __cinit__(self, bytes value):
-        cdef Cursor cur
+        cdef Span fields[MOST_FIELDS]
+        cdef Status status
         self.value = value
         self.state_timestamp = -1
         if value is None:
             return
-        cur.at = value
-        cur.end = cur.at + len(value)
-        if self.parse(&cur) != OK:
+        self.members.slot = MEMBERS
+        status = walk_value(value, len(value), VALUES, fields, &self.members)
+        if self.members.failed:
+            raise MemoryError
+        if status != OK:
             raise CorruptData("a group metadata value that cannot be read", kind="value")
+        self.protocol_type, self.protocol = fields[PROTOCOL_TYPE], fields[PROTOCOL]
+        self.leader = fields[LEADER]
+        self.generation = <int32_t>number_at(&fields[GENERATION], -1)
+        self.state_timestamp = number_at(&fields[STATE_TIMESTAMP], -1)
 
     def __dealloc__(self):
-        free(self.members)
+        free(self.members.spans)
 
-    cdef Status parse(self, Cursor* cur) except *:
-        """As `check_group_value`, which the value has passed; every read is checked again."""
-        cdef int16_t version
-        cdef uint32_t raw
-        cdef int32_t count = 0, i
-        cdef bint compact
-        cdef Status status = read_i16(cur, &version)
-        if status != OK:
-            return status
-        compact = version == 4
-        status = read_text(cur, compact, &self.protocol_type)
-        if status == OK:
-            status = read_i32(cur, &self.generation)
-        if status == OK:
-            status = read_text(cur, compact, &self.protocol)
-        if status == OK:
-            status = read_text(cur, compact, &self.leader)
-        if status == OK and version >= 2:
-            status = read_i64(cur, &self.state_timestamp)
-        if status != OK:
-            return status
-        if compact:
-            status = read_uvarint(cur, &raw)
-            count = <int32_t>(raw - 1)
-        else:
-            status = read_i32(cur, &count)
-        if status != OK or count < 0 or count > cur.end - cur.at:
-            return Status.TRUNCATED
-        self.members = <MemberSpan*>malloc((count + 1) * sizeof(MemberSpan))
-        if self.members == NULL:
-            raise MemoryError
-        for i in range(count):
-            status = read_member(cur, version, &self.members[i])
-            if status != OK:
-                return status
-        self.count = count
-        return OK
+    cdef inline const Span* member(self, int32_t number) noexcept:
+        """The fields of a member, by slot."""
+        return &self.members.spans[<Py_ssize_t>number * self.members.width]
 
     cdef dict by_id(self):
         cdef int32_t i
-        cdef MemberSpan* member
+        cdef const Span* member
         cdef dict found = {}
-        for i in range(self.count):
-            member = &self.members[i]
-            found[text_of(&member.member_id)] = (
-                text_of(&member.instance_id) or None,
-                member.subscription.at[:member.subscription.size])
+        for i in range(self.members.count):
+            member = self.member(i)
+            found[text_of(&member[MEMBER_ID])] = (
+                text_of(&member[INSTANCE_ID]) or None,
+                member[SUBSCRIPTION].at[:member[SUBSCRIPTION].size])
         return found
-
-
-cdef Status read_member(Cursor* cur, int version, MemberSpan* out) noexcept nogil:
-    cdef bint compact = version == 4
-    cdef Span other
-    cdef int32_t number
-    cdef Status status = read_text(cur, compact, &out.member_id)
-    out.instance_id.at = NULL
-    if status == OK and version >= 3:
-        status = read_text(cur, compact, &out.instance_id)
-    if status == OK:
-        status = read_text(cur, compact, &other)                   # client id
-    if status == OK:
-        status = read_text(cur, compact, &other)                   # client host
-    if status == OK and version >= 1:
-        status = read_i32(cur, &number)                            # rebalance timeout
-    if status == OK:
-        status = read_i32(cur, &number)                            # session timeout
-    if status == OK:
-        status = read_blob(cur, compact, &out.subscription)
-    if status == OK:
-        status = read_blob(cur, compact, &other)                   # assignment
-    if status == OK and compact:
-        status = skip_tags(cur)
-    if status == OK and (out.member_id.at == NULL or out.subscription.at == NULL):
-        return Status.NEGATIVE
-    return status
 
 
 class GroupLog:
@@ -170,16 +109,10 @@ class GroupLog:
         self._view = None
 
     def add(self, log_offset, timestamp, bytes value):
-        record = (log_offset, timestamp, value)
-        view = GroupView(value)
-        if self.first is None:
-            self.first = record
-        else:
-            self.changes.append(change(self.last, self._last_view(), record, view))
-        self.last, self._view = record, view
+        note(self, log_offset, timestamp, GroupView(value))
 
     def _last_view(self):
-        return GroupView(self.last[2]) if self._view is None else self._view
+        return GroupView(self.last.value) if self._view is None else self._view
 
     def copy(self):
         twin = GroupLog()
@@ -189,24 +122,42 @@ class GroupLog:
     def absorb(self, later):
         if not isinstance(later, GroupLog):
             raise TypeError(f"later must be a GroupLog, not {shown(later)}")
-        self.changes.append(
-            change(self.last, self._last_view(), later.first, GroupView(later.first[2])))
+        first = later.first
+        self.changes.append(change(self.last.timestamp, self._last_view(), first.log_offset,
+                                   first.timestamp, GroupView(first.value)))
         self.changes.extend(later.changes)
         self.last, self._view = later.last, None
 
     def generations(self):
-        return [change(None, None, self.first, GroupView(self.first[2])), *self.changes]
+        first = self.first
+        return [change(-1, None, first.log_offset, first.timestamp, GroupView(first.value)),
+                *self.changes]
+
+
+cdef int note(object log, object log_offset, object timestamp, GroupView view) except -1:
+    """Take the next record of a GroupLog."""
+    cdef object record = make(MetadataRecord, (log_offset, timestamp, view.value))
+    if log.first is None:
+        log.first = record
+    else:
+        log.changes.append(
+            change(log.last.timestamp, log._last_view(), log_offset, timestamp, view))
+    log.last, log._view = record, view
+    return 0
 
 
 cdef bint same_members(GroupView before, GroupView after) noexcept:
     """The same ids, instance ids and subscriptions in the same order."""
+    cdef const Span* old
+    cdef const Span* new
     cdef int32_t i
-    if before.count != after.count:
+    if before.members.count != after.members.count:
         return False
-    for i in range(after.count):
-        if not (same(&before.members[i].member_id, &after.members[i].member_id)
-                and same(&before.members[i].instance_id, &after.members[i].instance_id)
-                and same(&before.members[i].subscription, &after.members[i].subscription)):
+    for i in range(after.members.count):
+        old, new = before.member(i), after.member(i)
+        if not (same(&old[MEMBER_ID], &new[MEMBER_ID])
+                and same(&old[INSTANCE_ID], &new[INSTANCE_ID])
+                and same(&old[SUBSCRIPTION], &new[SUBSCRIPTION])):
             return False
     return True
 
@@ -231,23 +182,24 @@ cdef tuple compare_members(dict old, dict new):
     return joined, left, replaced, changed
 
 
-cdef tuple change(tuple previous, GroupView before, tuple record, GroupView after):
-    """One row of ``generations``, as the tuple of ``GENERATION_FIELDS``."""
-    cdef bint first = previous is None or previous[2] is None
-    cdef bint gone = record[2] is None
+cdef object change(object before_ms, GroupView before, object log_offset, object after_ms,
+                   GroupView after):
+    """What a record changed since the one before: a Generation."""
+    cdef bint first = before is None or before.value is None
+    cdef bint gone = after.value is None
     cdef tuple members
     if before is not None and same_members(before, after):
         members = ([], [], [], [])
     else:
         members = compare_members({} if before is None else before.by_id(), after.by_id())
     since = None
-    if previous is not None and previous[1] >= 0 and record[1] >= 0:
-        since = record[1] - previous[1]
-    return (
-        record[0], None if record[1] < 0 else record[1], gone,
+    if before is not None and before_ms >= 0 and after_ms >= 0:
+        since = after_ms - before_ms
+    return make(Generation, (
+        log_offset, None if after_ms < 0 else after_ms, gone,
         text_of(&after.protocol_type), None if gone else after.generation,
         text_of(&after.protocol), text_of(&after.leader),
-        None if after.state_timestamp < 0 else after.state_timestamp, after.count, *members,
+        None if after.state_timestamp < 0 else after.state_timestamp, after.members.count, *members,
         not first and not same(&before.leader, &after.leader),
         not first and not same(&before.protocol, &after.protocol),
-        None if first else before.generation, since)
+        None if first else before.generation, since))

@@ -26,7 +26,7 @@ cdef enum:
     NO_INDEX = -1
 
 cdef struct Value:
-    int64_t position             # P: offset of the first record of the batch that holds it
+    int64_t batch_offset         # offset of the first record of the batch that holds it
     int64_t offset
     int64_t commit_timestamp     # ms
     int64_t expire_timestamp     # ms, -1: none
@@ -223,12 +223,12 @@ cdef inline bint set_if_newer(Entry* entry, const Value* value, int64_t seq) noe
     """What a COMMIT marker at `seq` does with a pending value; tells whether it won.
 
     Also right for a marker that is put in afterwards, before what the entry already saw: then the
-    value wins unless something unconditional came later, and of equal positions the first stays.
+    value wins unless something unconditional came later, and of equal offsets the first stays.
     """
     if entry.base_seq > seq:
         return False
-    if entry.present and (entry.value.position > value.position or (
-            entry.value.position == value.position and entry.won_seq <= seq)):
+    if entry.present and (entry.value.batch_offset > value.batch_offset or (
+            entry.value.batch_offset == value.batch_offset and entry.won_seq <= seq)):
         return False
     put(entry, value, seq)
     return True

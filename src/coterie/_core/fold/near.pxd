@@ -20,22 +20,22 @@ cdef enum:
     PLACES_A_KEY = 8             # on average and at most: 32 bytes
     PARTITIONS_MAX = 4096        # a partition from here on is looked for in the table
 
-cdef struct Names:               # a group and a topic, met last at this hash
+cdef struct Pair:                # a group and a topic, met last at this hash
     uint64_t at                  # in the arena of `names`
     int32_t size                 # 0: nothing yet
     uint32_t number
 
-cdef struct Span:                # where the partitions of a group and topic begin, and how many
+cdef struct Range:               # where the partitions of a group and topic begin, and how many
     uint32_t first
     uint32_t count
 
 cdef struct Near:
     Table names
-    Span* spans                  # by number
-    uint32_t span_capacity
+    Range* ranges                  # by number
+    uint32_t range_capacity
     uint32_t* places             # index in the table + 1; 0: not known
     uint64_t place_count, place_capacity
-    Names recent[RECENT]
+    Pair recent[RECENT]
 
 
 cdef inline int near_init(Near* near) except -1:
@@ -45,11 +45,11 @@ cdef inline int near_init(Near* near) except -1:
 
 cdef inline void near_free(Near* near) noexcept:
     table_free(&near.names)
-    free(near.spans)
+    free(near.ranges)
     free(near.places)
 
 
-cdef inline Names* met_last(Near* near, const uint8_t* key, int32_t size) noexcept nogil:
+cdef inline Pair* met_last(Near* near, const uint8_t* key, int32_t size) noexcept nogil:
     cdef uint64_t middle, last
     memcpy(&middle, key + ((size - 8) >> 1), 8)
     memcpy(&last, key + size - 8, 8)
@@ -60,7 +60,7 @@ cdef inline Names* met_last(Near* near, const uint8_t* key, int32_t size) noexce
 cdef inline int64_t near_names(Near* near, const uint8_t* key, int32_t size) noexcept nogil:
     """The number of the names that a key begins with (after its version), if they were met of
     late; -1: `near_meet` them."""
-    cdef const Names* names
+    cdef const Pair* names
     if size < NAMES_MIN:
         return -1
     names = met_last(near, key, size)
@@ -72,21 +72,21 @@ cdef inline int64_t near_names(Near* near, const uint8_t* key, int32_t size) noe
 cdef inline int64_t near_meet(Near* near, const uint8_t* key, int32_t size) noexcept nogil:
     """The number of names that may take part; -1: too short, or no memory, and they do not."""
     cdef int64_t number
-    cdef Names* names
+    cdef Pair* names
     cdef void* grown
     if size < NAMES_MIN:
         return -1
     number = table_intern(&near.names, coterie_keyhash(key, size), key, size)
     if number < 0:
         return -1
-    if near.names.capacity > near.span_capacity:
-        grown = realloc(near.spans, near.names.capacity * sizeof(Span))
+    if near.names.capacity > near.range_capacity:
+        grown = realloc(near.ranges, near.names.capacity * sizeof(Range))
         if grown == NULL:
             return -1
-        near.spans = <Span*>grown
-        memset(near.spans + near.span_capacity, 0,
-               (near.names.capacity - near.span_capacity) * sizeof(Span))
-        near.span_capacity = near.names.capacity
+        near.ranges = <Range*>grown
+        memset(near.ranges + near.range_capacity, 0,
+               (near.names.capacity - near.range_capacity) * sizeof(Range))
+        near.range_capacity = near.names.capacity
     names = met_last(near, key, size)
     names.at = near.names.entries[number].key_at
     names.size, names.number = size, <uint32_t>number
@@ -95,15 +95,15 @@ cdef inline int64_t near_meet(Near* near, const uint8_t* key, int32_t size) noex
 
 cdef inline int64_t near_place(const Near* near, int64_t number, int32_t partition) noexcept nogil:
     """Where the table has the key, or -1: not known."""
-    cdef const Span* span = &near.spans[number]
-    if <uint32_t>partition >= span.count:
+    cdef const Range* range_ = &near.ranges[number]
+    if <uint32_t>partition >= range_.count:
         return -1
-    return <int64_t>near.places[span.first + <uint32_t>partition] - 1
+    return <int64_t>near.places[range_.first + <uint32_t>partition] - 1
 
 
 cdef inline bint near_widen(Near* near, uint32_t number, uint32_t count) noexcept nogil:
     """Room for `count` partitions of these names; what they had before is left lying."""
-    cdef Span* span = &near.spans[number]
+    cdef Range* range_ = &near.ranges[number]
     cdef uint64_t want = near.place_count + count
     cdef void* grown
     if want >> 32:
@@ -115,11 +115,11 @@ cdef inline bint near_widen(Near* near, uint32_t number, uint32_t count) noexcep
         near.places = <uint32_t*>grown
         near.place_capacity = 2 * want
     memset(near.places + near.place_count, 0, count * sizeof(uint32_t))
-    if span.count:
-        memcpy(near.places + near.place_count, near.places + span.first,
-               span.count * sizeof(uint32_t))
-    span.first = <uint32_t>near.place_count
-    span.count = count
+    if range_.count:
+        memcpy(near.places + near.place_count, near.places + range_.first,
+               range_.count * sizeof(uint32_t))
+    range_.first = <uint32_t>near.place_count
+    range_.count = count
     near.place_count = want
     return True
 
@@ -131,11 +131,11 @@ cdef inline void near_learn(Near* near, int64_t number, int32_t partition, int64
     cdef uint32_t count = 4
     if <uint32_t>partition >= PARTITIONS_MAX:
         return
-    if <uint32_t>partition >= near.spans[number].count:
+    if <uint32_t>partition >= near.ranges[number].count:
         while count <= <uint32_t>partition:
             count *= 2
         if near.place_count + count > <uint64_t>keys * PLACES_A_KEY + PARTITIONS_MAX:
             return
         if not near_widen(near, <uint32_t>number, count):
             return
-    near.places[near.spans[number].first + <uint32_t>partition] = <uint32_t>index + 1
+    near.places[near.ranges[number].first + <uint32_t>partition] = <uint32_t>index + 1

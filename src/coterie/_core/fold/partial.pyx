@@ -8,14 +8,12 @@ from libc.string cimport memcpy
 
 from coterie._core.checks cimport begin_change, begin_read, end_use
 from coterie._core.codec.cursor cimport load_i32
-from coterie._core.fold.fold cimport PartitionFold
+from coterie._core.fold.fold cimport PartitionFold, put_committed
 from coterie._core.fold.keytable cimport (
-    Entry, Table, Value, coterie_keyhash, own_metadata, put, remove_plain, set_if_newer,
+    Entry, Table, coterie_keyhash, own_metadata, put, remove_plain, set_if_newer,
     table_intern)
 
-from coterie._core.fold.producers cimport unpack_value
-
-from coterie._core.fold.producers import Producer
+from coterie._core.fold.producers import Committed, Producer
 from coterie.errors import CorruptData, CoterieError
 
 cdef enum:
@@ -23,7 +21,7 @@ cdef enum:
 
 cdef str IN_USE = "this partial state"
 
-NUMBERS = ("position", "offset", "commit_timestamp", "expire_timestamp", "base_seq", "won_seq")
+NUMBERS = ("batch_offset", "offset", "commit_timestamp", "expire_timestamp", "base_seq", "won_seq")
 
 
 cdef uint32_t find(PartitionFold fold, const uint8_t* key, uint32_t size) except? 0xFFFFFFFF:
@@ -46,25 +44,6 @@ cdef int compose(PartitionFold fold, uint32_t index, const Entry* later, int64_t
         set_if_newer(entry, &later.value, later.won_seq + shift)
     if own_metadata(entry) != 0:
         raise MemoryError
-    return 0
-
-
-cdef int settle(PartitionFold fold, object left_open, object producer, list index_of,
-                int64_t shift) except -1:
-    """Decide what the earlier piece left open by the later one's first marker."""
-    cdef Value value
-    cdef Entry* entry
-    cdef bytes _metadata      # keeps alive what `value` points into
-    before = {index_of[index] for index in producer.before}
-    if not producer.first_committed:
-        return 0
-    for index, pending in left_open.items():
-        if pending is None or index in before:
-            continue
-        _metadata = unpack_value(pending, &value)
-        entry = fold.entry_at(index)
-        if set_if_newer(entry, &value, producer.first_seq + shift) and own_metadata(entry) != 0:
-            raise MemoryError
     return 0
 
 
@@ -101,7 +80,10 @@ cdef int follow(PartitionFold fold, PartitionFold later) except -1:
         if theirs.first_seq < 0:
             ours.pending.update(pending)
             continue
-        settle(fold, ours.pending, theirs, index_of, shift)
+        if theirs.first_committed:
+            # The later piece's first marker decides what the earlier one left open.
+            put_committed(fold, ours.pending, {index_of[index] for index in theirs.before},
+                          theirs.first_seq + shift)
         if ours.first_seq < 0:
             ours.first_seq = theirs.first_seq + shift
             ours.first_committed = theirs.first_committed
@@ -152,7 +134,7 @@ cdef dict read_columns(PartitionFold fold, bint everything):
     key_ends, metadata_ends = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     keys = np.empty(key_bytes, dtype=np.uint8)
     metadata = np.empty(metadata_bytes, dtype=np.uint8)
-    cdef int64_t[::1] position = numbers["position"], offset = numbers["offset"]
+    cdef int64_t[::1] batch_offset = numbers["batch_offset"], offset = numbers["offset"]
     cdef int64_t[::1] committed = numbers["commit_timestamp"]
     cdef int64_t[::1] expires = numbers["expire_timestamp"]
     cdef int64_t[::1] base_seq = numbers["base_seq"], won_seq = numbers["won_seq"]
@@ -172,7 +154,7 @@ cdef dict read_columns(PartitionFold fold, bint everything):
             metadata_at += entry.value.metadata_size
         flag[row] = PRESENT if entry.present else 0
         base_seq[row], won_seq[row] = entry.base_seq, entry.won_seq
-        position[row], offset[row] = entry.value.position, entry.value.offset
+        batch_offset[row], offset[row] = entry.value.batch_offset, entry.value.offset
         committed[row] = entry.value.commit_timestamp
         expires[row] = entry.value.expire_timestamp
         epoch[row] = entry.value.leader_epoch
@@ -227,8 +209,8 @@ cdef tuple entry_at(PartitionFold fold, uint32_t i):
         if i >= fold.table.count:
             return None
         entry = &fold.table.entries[i]
-        return key_at(fold, i), None if not entry.present else (
-            entry.value.position, entry.value.offset, entry.value.commit_timestamp,
+        return key_at(fold, i), None if not entry.present else Committed(
+            entry.value.batch_offset, entry.value.offset, entry.value.commit_timestamp,
             entry.value.expire_timestamp, entry.value.leader_epoch,
             (<const char*>entry.value.metadata)[:entry.value.metadata_size])
     finally:
@@ -285,7 +267,7 @@ cdef int enter_columns(PartitionFold fold, dict columns) except -1:
     cdef int64_t key_start = 0, start = 0
     cdef const uint8_t[::1] keys = columns["keys"], metadata = columns["metadata"]
     cdef const int64_t[::1] key_end = columns["key_end"], end = columns["metadata_end"]
-    cdef const int64_t[::1] position = columns["position"], offset = columns["offset"]
+    cdef const int64_t[::1] batch_offset = columns["batch_offset"], offset = columns["offset"]
     cdef const int64_t[::1] committed = columns["commit_timestamp"]
     cdef const int64_t[::1] expires = columns["expire_timestamp"]
     cdef const int64_t[::1] base_seq = columns["base_seq"], won_seq = columns["won_seq"]
@@ -299,7 +281,7 @@ cdef int enter_columns(PartitionFold fold, dict columns) except -1:
         entry = &fold.table.entries[i]
         entry.present = (flag[i] & PRESENT) != 0
         entry.base_seq, entry.won_seq = base_seq[i], won_seq[i]
-        entry.value.position, entry.value.offset = position[i], offset[i]
+        entry.value.batch_offset, entry.value.offset = batch_offset[i], offset[i]
         entry.value.commit_timestamp, entry.value.expire_timestamp = committed[i], expires[i]
         entry.value.leader_epoch = epoch[i]
         entry.value.metadata_size = <int32_t>(end[i] - start)

@@ -3,6 +3,8 @@
 Few among millions of records: Python objects. Source: GroupMetadataManager, whose loader holds a
 producer's offsets back until its marker.
 """
+from collections import namedtuple
+
 from libc.stdint cimport int32_t
 
 from coterie._core.fold.keytable cimport Value
@@ -20,14 +22,16 @@ class Producer:
         self.pending = {}
 
 
-cdef bytes unpack_value(tuple pending, Value* out):
+Committed = namedtuple(
+    "Committed",
+    "batch_offset offset commit_timestamp expire_timestamp leader_epoch metadata", module=__name__)
+
+
+cdef bytes unpack_value(object pending, Value* out):
     """The metadata is borrowed from the bytes that are returned: hold them until it is copied."""
-    cdef bytes metadata = pending[5]
-    out.position = pending[0]
-    out.offset = pending[1]
-    out.commit_timestamp = pending[2]
-    out.expire_timestamp = pending[3]
-    out.leader_epoch = pending[4]
+    cdef bytes metadata
+    (out.batch_offset, out.offset, out.commit_timestamp, out.expire_timestamp, out.leader_epoch,
+     metadata) = pending
     out.metadata = metadata
     out.metadata_size = <int32_t>len(metadata)
     return metadata

@@ -55,7 +55,7 @@ cdef inline void queue_free(Queue* queue) noexcept:
 
 
 cdef inline bint wait(Queue* queue, const Table* table, Near* near, const Record* record,
-                      int64_t position, int64_t seq) noexcept nogil:
+                      int64_t batch_offset, int64_t seq) noexcept nogil:
     """Let one record wait; False: it is none that may, and nothing happened."""
     cdef Waiting* item = &queue.items[queue.count]
     cdef Commit commit
@@ -86,7 +86,7 @@ cdef inline bint wait(Queue* queue, const Table* table, Near* near, const Record
     if not item.tombstone:
         if read_commit_value(record.value, record.value_size, &commit) != OK:
             return False
-        to_value(&commit, position, &item.value)
+        to_value(&commit, batch_offset, &item.value)
     queue.count += 1
     return True
 
@@ -99,7 +99,7 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, const
     of the time -1 have none, and count.
     """
     cdef Py_ssize_t before = queue.count
-    cdef int64_t position = 0
+    cdef int64_t batch_offset = 0
     cdef int32_t i
     cdef Cursor cur
     cdef Record record
@@ -111,9 +111,9 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, const
         if record_v2(&cur, batch, &record) != OK:
             break
         if i == 0:
-            position = record.offset
+            batch_offset = record.offset
         if record.timestamp <= until_ms and not wait(
-                queue, table, near, &record, position, seq):
+                queue, table, near, &record, batch_offset, seq):
             break
     else:
         if cur.at == cur.end:
@@ -153,9 +153,9 @@ cdef inline int queue_apply(Queue* queue, Table* table, Near* near) noexcept nog
     return 0
 
 
-cdef inline void to_value(const Commit* commit, int64_t position, Value* out) noexcept nogil:
+cdef inline void to_value(const Commit* commit, int64_t batch_offset, Value* out) noexcept nogil:
     """What the table keeps of a commit; the metadata is borrowed."""
-    out.position = position
+    out.batch_offset = batch_offset
     out.offset = commit.offset
     out.commit_timestamp = commit.commit_timestamp
     out.expire_timestamp = commit.expire_timestamp

@@ -2,13 +2,13 @@
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport qsort, realloc
 
-from coterie._core.structures.slots cimport SLOTS, Entry, Node, live
+from coterie._core.structures.slots cimport SLOTS, TimerRef, Node, live
 
 cdef enum:
     SMALL = 24                     # up to here insertion beats a general sort
 
 cdef union Whose:
-    Entry entry
+    TimerRef entry
     int64_t key                    # once the timer is released
 
 cdef struct Due:
@@ -75,7 +75,7 @@ cdef inline void keys_by_firing(
 
 
 cdef inline bint push(
-    DueQueue* queue, int64_t deadline_ms, uint64_t seq, Entry entry
+    DueQueue* queue, int64_t deadline_ms, uint64_t seq, TimerRef entry
 ) noexcept nogil:
     """False: no memory."""
     cdef Due* due = queue.items

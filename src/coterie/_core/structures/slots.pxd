@@ -29,12 +29,12 @@ cdef struct Node:                  # 32 bytes: two to a cache line
     uint32_t generation            # odd while armed; a handle carries it, so it hits no other timer
     uint32_t filing                # number of the entry that is good; older entries are stale
 
-cdef struct Entry:
+cdef struct TimerRef:
     int32_t node
     uint32_t filing
 
 cdef struct Slot:
-    Entry* items
+    TimerRef* items
     int32_t count
     int32_t capacity
 
@@ -44,7 +44,7 @@ cdef struct Slots:                 # level by level
     Slot at[LEVELS * SLOTS]
 
 
-cdef inline bint live(const Node* node, Entry entry) noexcept nogil:
+cdef inline bint live(const Node* node, TimerRef entry) noexcept nogil:
     return node.generation & 1 and node.filing == entry.filing
 
 
@@ -94,7 +94,7 @@ cdef inline int first_slot(
 
 cdef inline bint grow(Slot* slot) noexcept nogil:
     cdef int32_t capacity = 2 * slot.capacity + 8
-    cdef Entry* larger = <Entry*>realloc(slot.items, capacity * sizeof(Entry))
+    cdef TimerRef* larger = <TimerRef*>realloc(slot.items, capacity * sizeof(TimerRef))
     if larger == NULL:
         return False
     slot.items = larger
@@ -102,7 +102,7 @@ cdef inline bint grow(Slot* slot) noexcept nogil:
     return True
 
 
-cdef inline bint enter(Slots* slots, int index, Entry entry) noexcept nogil:
+cdef inline bint enter(Slots* slots, int index, TimerRef entry) noexcept nogil:
     """Put an entry last into a slot; False: no memory."""
     cdef Slot* slot = &slots.at[index]
     if slot.count == slot.capacity and not grow(slot):

@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from coterie._core.structures.due cimport Due, DueQueue
-from coterie._core.structures.slots cimport Entry, Node, Slots
+from coterie._core.structures.slots cimport TimerRef, Node, Slots
 
 
 cdef class TimerWheel:
@@ -33,8 +33,8 @@ cdef class TimerWheel:
 
     cdef int64_t find(self, int64_t handle) noexcept
     cdef int file(self, int32_t i) except -1
-    cdef int put(self, int index, Entry entry) except -1
-    cdef int put_due(self, Entry entry) except -1
+    cdef int put(self, int index, TimerRef entry) except -1
+    cdef int put_due(self, TimerRef entry) except -1
     cdef void release(self, int64_t i) noexcept
     cdef int reserve(self, int64_t count) except -1
     cdef int open(self, int index) except -1

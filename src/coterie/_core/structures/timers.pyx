@@ -19,7 +19,7 @@ from coterie._core.structures.arguments cimport column_of
 from coterie._core.checks cimport int64_of
 from coterie._core.structures.due cimport Due, drop_stale_due, keys_by_firing, next_due, push
 from coterie._core.structures.slots cimport (
-    LEVELS, NO_NODE, SLOTS, WORDS, Entry, Node, Slot, coterie_ctz64, coterie_prefetch,
+    LEVELS, NO_NODE, SLOTS, WORDS, TimerRef, Node, Slot, coterie_ctz64, coterie_prefetch,
     drop_stale, enter, first_slot, live, release_node, slot_of, start_of, take, vacate
 )
 
@@ -168,7 +168,7 @@ cdef class TimerWheel:
     cdef int64_t pop_due(self) except -2:
         """Take the first of those that are due; its node, or NO_NODE."""
         cdef Due* due = next_due(&self.due)
-        cdef Entry entry
+        cdef TimerRef entry
         while due != NULL:
             entry = due.what.entry
             self.due.head += 1
@@ -183,7 +183,7 @@ cdef class TimerWheel:
 
     cdef int64_t fire_slot(self, int index, int64_t* keys) except -1:
         """Open the slot that the clock stands at; how many fired of it, if all it held may."""
-        cdef const Entry* items = self.slots.at[index].items
+        cdef const TimerRef* items = self.slots.at[index].items
         cdef int32_t n, count = self.slots.at[index].count
         cdef int64_t clock_ms = self.clock_ms, free_head = self.free_head
         cdef uint64_t last = 0
@@ -406,7 +406,7 @@ cdef class TimerWheel:
 
     cdef inline int file(self, int32_t i) except -1:
         cdef Node* node = &self.nodes[i]
-        cdef Entry entry
+        cdef TimerRef entry
         node.filing += 1
         entry.node = i
         entry.filing = node.filing
@@ -414,12 +414,12 @@ cdef class TimerWheel:
             return self.put_due(entry)
         return self.put(slot_of(self.clock_ms, node.deadline_ms), entry)
 
-    cdef inline int put(self, int index, Entry entry) except -1:
+    cdef inline int put(self, int index, TimerRef entry) except -1:
         if not enter(&self.slots, index, entry):
             raise MemoryError
         return 0
 
-    cdef int put_due(self, Entry entry) except -1:
+    cdef int put_due(self, TimerRef entry) except -1:
         cdef Node* node = &self.nodes[entry.node]
         if not push(&self.due, node.deadline_ms, node.seq, entry):
             raise MemoryError

@@ -1,0 +1,50 @@
+"""Values of offset commits and groups by the tables of ``fields``; names and keys as Java has them.
+
+See commit.pxd.
+"""
+from libc.stdint cimport int32_t, uint8_t
+
+from coterie._core.codec.cursor cimport OK, Status
+from coterie._core.codec.fields cimport slot_of, versions_of
+from coterie._core.codec.walk cimport MOST_FIELDS, Span, Versions, number_at, walk_value
+
+from coterie._core.codec.fields import OFFSET_COMMIT
+from coterie._core.codec.text import decode_utf8
+
+cdef const Versions* COMMITS = versions_of(KEY_OFFSET_MAX)
+cdef const Versions* GROUPS = versions_of(KEY_GROUP)
+cdef int OFFSET = slot_of(OFFSET_COMMIT, "offset")
+cdef int LEADER_EPOCH = slot_of(OFFSET_COMMIT, "leaderEpoch")
+cdef int METADATA = slot_of(OFFSET_COMMIT, "metadata")
+cdef int COMMIT_TIMESTAMP = slot_of(OFFSET_COMMIT, "commitTimestamp")
+cdef int EXPIRE_TIMESTAMP = slot_of(OFFSET_COMMIT, "expireTimestamp")
+
+
+cdef Status read_any_value(const uint8_t* value, int32_t size, Commit* out) noexcept nogil:
+    cdef Span spans[MOST_FIELDS]
+    cdef Status status = walk_value(value, size, COMMITS, spans, NULL)
+    if status != OK:
+        return status
+    out.offset = number_at(&spans[OFFSET], -1)
+    out.leader_epoch = <int32_t>number_at(&spans[LEADER_EPOCH], -1)
+    out.metadata, out.metadata_size = spans[METADATA].at, spans[METADATA].size
+    out.commit_timestamp = number_at(&spans[COMMIT_TIMESTAMP], -1)
+    out.expire_timestamp = number_at(&spans[EXPIRE_TIMESTAMP], -1)
+    return OK
+
+
+cdef Status check_group_value(const uint8_t* value, int32_t size) noexcept nogil:
+    cdef Span spans[MOST_FIELDS]
+    return walk_value(value, size, GROUPS, spans, NULL)
+
+
+cdef bytes canonical(bytes name):
+    """The name as Java reads it, as UTF-8 again: two broken names may be one to Kafka."""
+    cdef bytes text = decode_utf8(name).encode("utf-8")
+    return text if len(text) <= 0xFFFF else name        # or it would not fit a key any more
+
+
+cdef bytes commit_key(bytes group, bytes topic, int32_t partition):
+    """An offset key's bytes after the version; the lengths may use all of their 16 bits."""
+    return (len(group).to_bytes(2, "big") + group + len(topic).to_bytes(2, "big") + topic
+            + partition.to_bytes(4, "big", signed=True))
