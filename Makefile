@@ -75,8 +75,11 @@ replay: build
 	@$(VENV)/bin/coterie replay $(LOG) --out $(OUT) --overwrite
 	@$(PY) tools/show_tables.py $(OUT)
 
+# Compiled tests are kept in build/, whatever the environment says: each worker would rewrite all
+# asserts again, which takes as long as a hundred tests.
+KEEPING := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(abspath build/pycache)
 test: build dev
-	@$(PY) -m pytest $(PARALLEL) $(PYTEST)
+	@$(KEEPING) $(PY) -m pytest $(PARALLEL) $(PYTEST)
 
 lint: dev
 	@$(VENV)/bin/ruff check .

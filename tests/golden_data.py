@@ -12,6 +12,7 @@ import gzip
 import json
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,15 @@ def lines_of(case: str, name: str) -> Iterator[Any]:
             yield json.loads(line)
 
 
+@lru_cache(maxsize=2)  # the tests of one case follow one another, and some models read it often
+def all_records(case: str) -> tuple[dict[str, Any], ...]:
+    """Kafka's own decode of every record of a case; shared, so nobody may change one."""
+    return tuple(lines_of(case, "records.jsonl.gz"))
+
+
 def records(case: str) -> Iterator[dict[str, Any]]:
     """Give Kafka's own decode of every record of a case, in its order."""
-    return lines_of(case, "records.jsonl.gz")
+    return iter(all_records(case))
 
 
 def live(case: str, name: str) -> str:

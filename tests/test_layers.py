@@ -1,6 +1,7 @@
 """Who may import whom. The architecture, as a test."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -72,17 +73,23 @@ def sources(folder, *kinds):
     return sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in kinds)
 
 
+@functools.cache  # most files are asked for again and again
+def import_nodes(path):
+    """The imports of a Python file, wherever they are."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(path):
     """Names of the modules that a file imports, ``from coterie._core cimport x`` as the module."""
-    text = path.read_text(encoding="utf-8")
     if path.suffix in {".py", ".pyi"}:
-        for node in ast.walk(ast.parse(text)):
+        for node in import_nodes(path):
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
+            else:
                 yield node.module
     else:
-        for module, name in CYTHON_IMPORT.findall(text):
+        for module, name in CYTHON_IMPORT.findall(path.read_text(encoding="utf-8")):
             yield f"{module}.{name}" if module == "coterie._core" else module or name
 
 
@@ -111,7 +118,7 @@ def imported(path, known):
     """Modules that a file imports, wherever it does: ``from package import module``, too."""
     names = set(imports(path))
     if path.suffix == ".py":
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in import_nodes(path):
             if isinstance(node, ast.ImportFrom):
                 within = {f"{node.module}.{alias.name}" for alias in node.names} & known.keys()
                 names = (names - {node.module} if within else names) | within

@@ -58,6 +58,11 @@ class Browser:
     def script(self, code, *arguments):
         return self.driver.execute_script(code, *arguments)
 
+    def script_that_ends(self, code, *arguments):
+        """Run a script that calls its last argument with what it gives."""
+        self.driver.set_script_timeout(HANG_S)
+        return self.driver.execute_async_script(code, *arguments)
+
     def wait(self, code, *arguments):
         """Wait until a script gives something true, and return it."""
         from selenium.webdriver.support.wait import WebDriverWait

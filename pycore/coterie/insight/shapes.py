@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MISSING = "-"
 ROW_END = "\r\n"  # what the csv module writes; it quotes a cell with either, so a lone CR too
+ENCODE = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder for each call
 NUMBERS = ("int32", "int64", "double")
 Row = dict[str, Any]
 
@@ -25,7 +26,7 @@ def json_lines(rows: Iterable[Row]) -> Iterator[str]:
     """Yield a JSON array, one row a line; what is not known is null."""
     before = "["
     for row in rows:
-        yield before + "\n" + json.dumps(row, ensure_ascii=False)
+        yield before + "\n" + ENCODE(row)
         before = ","
     yield ("[" if before == "[" else "") + "\n]\n"
 
@@ -33,11 +34,11 @@ def json_lines(rows: Iterable[Row]) -> Iterator[str]:
 def csv_lines(fields: Fields, rows: Iterable[Row]) -> Iterator[str]:
     """Yield CSV under one heading; what is not known is empty, lists and structs are JSON."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(fields), lineterminator=ROW_END)
-    writer.writeheader()
+    writer = csv.writer(out, lineterminator=ROW_END)
+    writer.writerow(fields)
     for row in rows:
         yield taken(out)
-        writer.writerow({name: csv_cell(row[name]) for name in fields})
+        writer.writerow([csv_cell(row[name]) for name in fields])
     yield taken(out)
 
 
@@ -51,9 +52,7 @@ def taken(out: io.StringIO) -> str:
 
 def csv_cell(value: Any) -> Any:
     """Return a value as CSV has it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+    return ENCODE(value) if isinstance(value, bool | list | dict) else value
 
 
 def table(fields: Fields, rows: Iterable[Row], title: str | None = None) -> Table:
