@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from coterie._core.codec.group_value import read_group_value
 from coterie._core.codec.schema import decode_key, decode_value
 from coterie.values import plain
 
@@ -119,8 +120,8 @@ def _decoded(key: bytes, value: bytes | None) -> dict[str, Any]:
     found = {"key": {"version": version} | told["data"], "value": None}
     if value is None:
         return found
-    data = decode_value(version, value)["data"]
     if version < 2:
+        data = decode_value(version, value)["data"]
         found["value"] = {
             "offset": data["offset"],
             "leader_epoch": data.get("leaderEpoch", -1),
@@ -129,24 +130,13 @@ def _decoded(key: bytes, value: bytes | None) -> dict[str, Any]:
             "expire_timestamp": data.get("expireTimestamp", -1),
         }
         return found
+    group = read_group_value(value)
     found["value"] = {
-        "protocol_type": data["protocolType"] or None,
-        "generation_id": data["generation"],
-        "protocol_name": data["protocol"],
-        "leader": data["leader"],
-        "current_state_timestamp": data["currentStateTimestamp"],
-        "members": [
-            {
-                "member_id": member["memberId"],
-                "group_instance_id": member["groupInstanceId"],
-                "client_id": member["clientId"],
-                "client_host": member["clientHost"],
-                "rebalance_timeout_ms": member["rebalanceTimeout"],
-                "session_timeout_ms": member["sessionTimeout"],
-                "subscription": member["subscription"],
-                "assignment": member["assignment"],
-            }
-            for member in data["members"]
-        ],
+        "protocol_type": group.protocol_type,
+        "generation_id": group.generation,
+        "protocol_name": group.protocol,
+        "leader": group.leader,
+        "current_state_timestamp": group.current_state_timestamp,
+        "members": [member._asdict() for member in group.members],
     }
     return found
