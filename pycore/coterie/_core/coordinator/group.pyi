@@ -29,35 +29,42 @@ class GroupMetadata:
     def current_state(self) -> str:
         """Empty, PreparingRebalance, CompletingRebalance, Stable or Dead."""
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """How many members there are."""
     @property
     def supported_protocols(self) -> dict[str, int]:
         """How many list entries name each protocol."""
     @property
-    def all_members(self) -> list[MemberMetadata]: ...
+    def all_members(self) -> list[MemberMetadata]:
+        """The members, in the order in which they were added."""
     @property
     def all_static_members(self) -> dict[str, str]:
         """Member ids by group instance id."""
     @property
     def pending_member_ids(self) -> list[str]:
-        """Ids that were handed out and have not joined."""
+        """Ids that were handed out to clients that have not joined yet."""
     @property
     def pending_sync_members(self) -> list[str]:
         """Members of the generation that have not synced."""
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The largest of the members; never below 0."""
+        """The longest rebalance timeout of a member, in ms; 0 without members."""
     @property
-    def has_all_members_joined(self) -> bool: ...
+    def has_all_members_joined(self) -> bool:
+        """Whether every member has joined, and no member id is pending."""
     @property
     def can_rebalance(self) -> bool:
         """Whether the state may be followed by PreparingRebalance."""
-    def is_in(self, state: str) -> bool: ...
+    def is_in(self, state: str) -> bool:
+        """Whether the group is in this state, named as :attr:`current_state` names it."""
     def transition_to(self, state: str, now_ms: int) -> None:
         """Change the state; CoterieError where Kafka does not allow the step."""
-    def has(self, member_id: str) -> bool: ...
-    def is_leader(self, member_id: str) -> bool: ...
-    def member(self, member_id: str) -> MemberMetadata | None: ...
+    def has(self, member_id: str) -> bool:
+        """Whether there is a member with this id."""
+    def is_leader(self, member_id: str) -> bool:
+        """Whether this member leads the group."""
+    def member(self, member_id: str) -> MemberMetadata | None:
+        """Return the member with this id; None if there is none."""
     def add(self, member: MemberMetadata) -> None:
         """Add a member; the first one leads and gives the protocol type.
 
@@ -90,5 +97,7 @@ class GroupMetadata:
         """Compute ``subscribed_topics`` anew."""
     def current_member_metadata(self) -> list[tuple[str, str | None, bytes]]:
         """Return what a leader is told: id, instance id, metadata of every member."""
-    def overview(self) -> GroupOverview: ...
-    def summary(self) -> GroupSummary: ...
+    def overview(self) -> GroupOverview:
+        """Return what ListGroups says of the group."""
+    def summary(self) -> GroupSummary:
+        """Return what DescribeGroups says of the group."""

@@ -36,11 +36,14 @@ class MemberMetadata:
         assignment: bytes = b"",
     ) -> None: ...
     @property
-    def is_static_member(self) -> bool: ...
+    def is_static_member(self) -> bool:
+        """Whether it has a group instance id."""
     @property
-    def is_awaiting_join(self) -> bool: ...
+    def is_awaiting_join(self) -> bool:
+        """Whether its JoinGroup waits for an answer."""
     @property
-    def is_awaiting_sync(self) -> bool: ...
+    def is_awaiting_sync(self) -> bool:
+        """Whether its SyncGroup waits for an answer."""
     def matches(self, protocols: _Protocols) -> bool:
         """Whether a list equals the member's: same names and bytes in the same places."""
     def metadata(self, protocol: str) -> bytes:

@@ -32,7 +32,7 @@ class Offset:
 class OffsetMap:
     """One group's offsets: commits, transactions, expiry.
 
-    Keys are (topic, partition); a value may be an :class:`Offset`, an ``OffsetAndMetadata`` or an
+    Keys are (topic, partition); a value may be an ``Offset``, an ``OffsetAndMetadata`` or an
     int. Log positions decide between plain and transactional commits, and equal positions do not
     replace. A key, value or time of another type is an ArgumentError. One thread at a time.
     Source: ``GroupMetadata.scala``; method names are Kafka's.
@@ -42,9 +42,12 @@ class OffsetMap:
     received_txn: bool
     count: int
 
-    def __len__(self) -> int: ...
-    def __contains__(self, key: _Key, /) -> bool: ...
-    def __getitem__(self, key: _Key, /) -> Offset: ...
+    def __len__(self) -> int:
+        """How many offsets readers see."""
+    def __contains__(self, key: _Key, /) -> bool:
+        """Whether readers see an offset of this (topic, partition)."""
+    def __getitem__(self, key: _Key, /) -> Offset:
+        """Return the offset that readers see; KeyError if there is none."""
     @property
     def pending(self) -> Mapping[_Key, Offset]:
         """Plain commits whose append has not finished, as they are now; read-only."""

@@ -27,11 +27,9 @@ cdef tuple CAUSES = tuple(events.Cause)
 @cython.final
 @cython.no_gc                      # a payload is texts, numbers and bytes: nothing leads back here
 cdef class Effects:
-    """An append-only sequence of what happened.
-
-    Payloads are kept where the garbage collector does not look: it would go through all of them
-    again and again while a long trace is played.
-    """
+    """See ``effects.pyi``."""
+    # Payloads are kept where the garbage collector does not look: it would go through all of them
+    # again and again while a long trace is played.
 
     def __dealloc__(self):
         self.clear()
@@ -65,7 +63,7 @@ cdef class Effects:
         return 0
 
     cpdef clear(self):
-        """Forget every row."""
+        """See ``effects.pyi``."""
         cdef Py_ssize_t n, count = self.count
         cdef PyObject* payload
         self.count = 0
@@ -75,7 +73,7 @@ cdef class Effects:
             Py_XDECREF(payload)
 
     def events(self):
-        """Each row as an event of values.py."""
+        """See ``effects.pyi``."""
         cdef Py_ssize_t n
         cdef Effect* row
         cdef list out = []
@@ -96,7 +94,7 @@ cdef class Effects:
         return out
 
     def lines(self):
-        """Each row as the dict of a trace's output line; unanswered requests have none."""
+        """See ``effects.pyi``."""
         cdef Py_ssize_t n = 0
         cdef Effect row
         while n < self.count:              # which a caller may clear between two lines

@@ -255,6 +255,7 @@ cdef class GroupMetadata:
         return READ_BEFORE.get(first)
 
     def find_subscribed_topics(self):
+        """See ``group.pyi``."""
         self.subscribe()
 
     cdef tuple member_list(self):
@@ -271,63 +272,79 @@ cdef class GroupMetadata:
 
     @property
     def current_state(self):
+        """See ``group.pyi``."""
         return STATE_NAMES[self.state]
 
     @property
     def size(self):
+        """See ``group.pyi``."""
         return len(self.members)
 
     @property
     def supported_protocols(self):
+        """See ``group.pyi``."""
         return self.counts.as_dict()
 
     @property
     def all_members(self):
+        """See ``group.pyi``."""
         return list(self.members.values())
 
     @property
     def all_static_members(self):
+        """See ``group.pyi``."""
         return dict(self.static_members)
 
     @property
     def pending_member_ids(self):
+        """See ``group.pyi``."""
         return list(self.pending_members)
 
     @property
     def pending_sync_members(self):
+        """See ``group.pyi``."""
         return list(self.pending_sync)
 
     @property
     def rebalance_timeout_ms(self):
+        """See ``group.pyi``."""
         return self.rebalance_timeout()
 
     @property
     def has_all_members_joined(self):
+        """See ``group.pyi``."""
         return (len(self.members) == self.num_members_awaiting_join
                 and not self.pending_members)
 
     @property
     def can_rebalance(self):
+        """See ``group.pyi``."""
         return self.can_go_to(PREPARING_REBALANCE)
 
     def is_in(self, state):
+        """See ``group.pyi``."""
         return STATE_NAMES[self.state] == text_of(state, "state")
 
     def transition_to(self, state, now_ms):
+        """See ``group.pyi``."""
         if text_of(state, "state") not in STATE_NAMES:
             raise CoterieError(f"{state!r} is no state of a group: {', '.join(STATE_NAMES)}")
         self.enter(STATE_NAMES.index(state), int64_of(now_ms, "now_ms"))
 
     def has(self, member_id):
+        """See ``group.pyi``."""
         return text_of(member_id, "member_id") in self.members
 
     def is_leader(self, member_id):
+        """See ``group.pyi``."""
         return self.leader_id == text_of(member_id, "member_id")
 
     def member(self, member_id):
+        """See ``group.pyi``."""
         return self.get(text_of(member_id, "member_id"))
 
     def add(self, member):
+        """See ``group.pyi``."""
         cdef MemberMetadata new = a_member(member)
         if new.member_id in self.members:
             raise CoterieError(f"{new.member_id!r} is a member of {self.group_id!r} already")
@@ -336,9 +353,11 @@ cdef class GroupMetadata:
         self.add_member(new, None)
 
     def remove(self, member_id):
+        """See ``group.pyi``."""
         self.remove_member(text_of(member_id, "member_id"))
 
     def update_member(self, member, protocols, rebalance_timeout_ms, session_timeout_ms):
+        """See ``group.pyi``."""
         cdef MemberMetadata known = a_member(member)
         cdef tuple names = pairs_of(protocols, "protocols")
         if self.get(known.member_id) is not known:
@@ -348,6 +367,7 @@ cdef class GroupMetadata:
                            known.awaiting_join)
 
     def replace_static_member(self, group_instance_id, old_member_id, new_member_id):
+        """See ``group.pyi``."""
         cdef str instance = text_of(group_instance_id, "group_instance_id")
         cdef str old_id = text_of(old_member_id, "old_member_id")
         cdef str new_id = text_of(new_member_id, "new_member_id")
@@ -360,27 +380,34 @@ cdef class GroupMetadata:
         return member
 
     def supports_protocols(self, protocol_type, names):
+        """See ``group.pyi``."""
         return self.supports(text_or_none(protocol_type, "protocol_type"),
                              tuple([(name,) for name in texts_of(names, "names")]))
 
     def candidate_protocols(self):
+        """See ``group.pyi``."""
         return self.counts.candidates(len(self.members))
 
     def select_protocol(self):
+        """See ``group.pyi``."""
         if not self.members:
             raise CoterieError("a group without members selects no protocol")
         return self.vote()
 
     def init_next_generation(self, now_ms):
+        """See ``group.pyi``."""
         self.next_generation(int64_of(now_ms, "now_ms"))
 
     def current_member_metadata(self):
+        """See ``group.pyi``."""
         return list(self.member_list())
 
     def overview(self):
+        """See ``group.pyi``."""
         return GroupOverview(self.group_id, self.protocol_type or "", STATE_NAMES[self.state])
 
     def summary(self):
+        """See ``group.pyi``."""
         cdef str protocol = self.protocol_name if self.state == STABLE else None
         return GroupSummary(
             STATE_NAMES[self.state], self.protocol_type or "", protocol or "",

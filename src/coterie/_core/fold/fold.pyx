@@ -88,6 +88,7 @@ cdef class PartitionFold:
 
     @property
     def key_count(self):
+        """See ``fold.pyi``."""
         return self.table.count
 
     cdef Entry* entry_at(self, object index) except NULL:

@@ -170,6 +170,7 @@ class GroupLog:
         self._view = None
 
     def add(self, log_offset, timestamp, bytes value):
+        """See ``generations.pyi``."""
         record = (log_offset, timestamp, value)
         view = GroupView(value)
         if self.first is None:
@@ -182,11 +183,13 @@ class GroupLog:
         return GroupView(self.last[2]) if self._view is None else self._view
 
     def copy(self):
+        """See ``generations.pyi``."""
         twin = GroupLog()
         twin.__setstate__((self.first, self.last, list(self.changes)))
         return twin
 
     def absorb(self, later):
+        """See ``generations.pyi``."""
         if not isinstance(later, GroupLog):
             raise TypeError(f"later must be a GroupLog, not {shown(later)}")
         self.changes.append(
@@ -195,6 +198,7 @@ class GroupLog:
         self.last, self._view = later.last, None
 
     def generations(self):
+        """See ``generations.pyi``."""
         return [change(None, None, self.first, GroupView(self.first[2])), *self.changes]
 
 
