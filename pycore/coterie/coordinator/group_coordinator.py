@@ -56,8 +56,10 @@ class GroupCoordinator:
         A :class:`~coterie.coordinator.sink.LogSink` that takes the records and is read by each
         load, the first one now; the coordinator then keeps no log. In place of ``log``.
 
-    None of them may ask the coordinator for anything. One thread at a time: share it under a lock
-    of your own.
+    Notes
+    -----
+    No function that is handed in may call the coordinator. One thread at a time: share it under a
+    lock of your own.
     """
 
     @called
