@@ -61,7 +61,7 @@ def test_every_public_compiled_name_has_a_docstring(found):
 
 def test_help_shows_what_the_stub_says():
     assert "An advance costs what fires" in inspect.getdoc(coterie.TimerWheel)
-    assert "int64 (n,): when each was committed." in coterie.expired.__doc__
+    assert "by Kafka's rule since 2.1" in coterie.expired.__doc__
 
 
 STUB = 'class A:\n    """Of A.\n\n    More.\n    """\n    def f(self):\n        """Of f."""\n'

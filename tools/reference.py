@@ -1,7 +1,7 @@
 """What `make docs` adds to griffe, which reads docstrings and stubs for mkdocstrings.
 
-Roles (as ``:meth:`` before a name) become links, which have to lead somewhere. Of the functions that
-a stub overloads, the one with the docstring is shown; ``__new__`` says what a class takes.
+Roles (as ``:meth:`` before a name) become links, which have to lead somewhere. If a stub overloads
+a function, the overload with the docstring is shown; ``__new__`` says what a class takes.
 """
 
 import re

@@ -81,8 +81,8 @@ def question_options(*, first: str | None = None) -> Callable[[Decorated], Decor
             show_default=True,
             help="For people, or as data (times in epoch ms); parquet goes into a file.",
         ),
-        click.option("-o", "--out", metavar="FILE", help="Write into FILE, whole or not at all."),
-        click.option("--overwrite", is_flag=True, help="Replace FILE if it is there."),
+        click.option("-o", "--out", metavar="FILE", help="Write to FILE, complete or not at all."),
+        click.option("--overwrite", is_flag=True, help="Replace FILE if it exists."),
         click.option(
             "--engine",
             type=click.Choice(["local", "spark"]),

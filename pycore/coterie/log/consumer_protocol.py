@@ -70,7 +70,7 @@ def subscription(
     generation_id: int = -1,
     rack_id: str | None = None,
 ) -> bytes:
-    """Return the bytes of a subscription; topics and owned partitions are sorted, as Java does."""
+    """Return the bytes of a subscription; topics and owned partitions are sorted, as in Java."""
     version = within(version, "version", 0, LATEST)
     if isinstance(topics, Mapping):
         topics = topics.keys()
@@ -147,7 +147,7 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_assignment(data: bytes) -> dict[str, list[int]]:
-    """Return the partitions of an assignment; no bytes at all mean that nothing is assigned."""
+    """Return the partitions of an assignment by topic; no bytes mean that nothing is assigned."""
     reader = _Reader(data)
     if not reader.data:
         return {}

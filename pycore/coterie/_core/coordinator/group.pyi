@@ -11,8 +11,8 @@ class GroupMetadata:
     """A group: its state, its members, its offsets (``GroupMetadata.scala``).
 
     Members are visited in the order in which they were added; a static member that gets a new id
-    is added anew, at the end. Times are ms. No timers: those are the coordinator's. One thread at
-    a time.
+    moves to the end. Times are ms. A group has no timers: those belong to the coordinator. One
+    thread at a time.
     """
 
     group_id: str
@@ -33,7 +33,7 @@ class GroupMetadata:
         """How many members there are."""
     @property
     def supported_protocols(self) -> dict[str, int]:
-        """How many list entries name each protocol."""
+        """For each protocol, how many entries of the members' lists name it."""
     @property
     def all_members(self) -> list[MemberMetadata]:
         """The members, in the order in which they were added."""
@@ -58,7 +58,7 @@ class GroupMetadata:
     def is_in(self, state: str) -> bool:
         """Whether the group is in this state, named as :attr:`current_state` names it."""
     def transition_to(self, state: str, now_ms: int) -> None:
-        """Change the state; CoterieError where Kafka does not allow the step."""
+        """Change the state at a time (ms); CoterieError if Kafka does not allow the step."""
     def has(self, member_id: str) -> bool:
         """Whether there is a member with this id."""
     def is_leader(self, member_id: str) -> bool:
@@ -68,11 +68,13 @@ class GroupMetadata:
     def add(self, member: MemberMetadata) -> None:
         """Add a member; the first one leads and gives the protocol type.
 
-        Raises CoterieError where its id or its group instance id is taken, and of a member that
-        another group has.
+        Raises
+        ------
+        CoterieError
+            Its id or its group instance id is taken, or it belongs to another group.
         """
     def remove(self, member_id: str) -> None:
-        """Remove a member; the first one left leads if it did. An unknown id is no error."""
+        """Remove a member; if it led, the first remaining one leads. An unknown id is ignored."""
     def update_member(
         self,
         member: MemberMetadata,
@@ -86,17 +88,17 @@ class GroupMetadata:
     ) -> MemberMetadata:
         """Give a static member a new id; it keeps its assignment, client id and host."""
     def supports_protocols(self, protocol_type: str | None, names: Iterable[str]) -> bool:
-        """Whether a member with these could join."""
+        """Whether a member with this protocol type and these protocol names could join."""
     def candidate_protocols(self) -> set[str]:
-        """Names that all members support."""
+        """Return the protocol names that all members support."""
     def select_protocol(self) -> str:
         """Return the winner of the vote; CoterieError without members or candidates."""
     def init_next_generation(self, now_ms: int) -> None:
-        """Raise the generation; CompletingRebalance with members, else Empty."""
+        """Begin the next generation: CompletingRebalance with members, or else Empty."""
     def find_subscribed_topics(self) -> None:
-        """Compute ``subscribed_topics`` anew."""
+        """Compute ``subscribed_topics`` again from the members' subscriptions."""
     def current_member_metadata(self) -> list[tuple[str, str | None, bytes]]:
-        """Return what a leader is told: id, instance id, metadata of every member."""
+        """Return what a leader is told: (id, instance id or None, metadata) of every member."""
     def overview(self) -> GroupOverview:
         """Return what ListGroups says of the group."""
     def summary(self) -> GroupSummary:

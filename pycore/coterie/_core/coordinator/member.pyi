@@ -45,9 +45,9 @@ class MemberMetadata:
     def is_awaiting_sync(self) -> bool:
         """Whether its SyncGroup waits for an answer."""
     def matches(self, protocols: _Protocols) -> bool:
-        """Whether a list equals the member's: same names and bytes in the same places."""
+        """Whether these are the member's protocols: the same names and bytes in the same order."""
     def metadata(self, protocol: str) -> bytes:
-        """Return its metadata for a protocol; CoterieError if it does not support it."""
+        """Return its metadata for a protocol; CoterieError if it does not support the protocol."""
     def vote(self, candidates: Collection[str]) -> str:
         """Return the first of its names that is a candidate; CoterieError if none is."""
     def summary(self, protocol: str | None = None) -> MemberSummary:
