@@ -4,6 +4,7 @@
 #   make test          every test
 #   make lint types    ruff and cython-lint; mypy strict and stubtest
 #   make sanitize      the codec's tests under the address and undefined-behaviour sanitizers
+#   make docs          the pages of docs/ and the reference of the API, in build/docs
 #   make bench fuzz    benchmarks beside their peers; the fuzz target (FUZZ_SECONDS=120)
 #   make bench-full    benchmarks in all sizes
 #   make wheel clean   sdist and wheel in dist/; remove all that was made here
@@ -31,10 +32,11 @@ FUZZ_SEED ?=
 READS_BYTES := $(wildcard tests/bytes tests/bulk tests/test_codec*.py tests/test_batch*.py \
                tests/test_columns*.py tests/test_fold*.py tests/test_fuzz*.py tests/test_intake*.py)
 
-COMPILED := CMakeLists.txt pyproject.toml $(shell find src -name '*.py[xd]' -o -name '*.h')
+COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py \
+            $(shell find src pycore/coterie/_core -name '*.p[xy][xdi]' -o -name '*.h')
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
-.PHONY: all env build dev replay test lint types sanitize bench bench-full fuzz wheel clean \
+.PHONY: all env build dev replay test lint types docs sanitize bench bench-full fuzz wheel clean \
         test-pythons test-lowest faults chart-library FORCE
 all: build
 
@@ -89,6 +91,18 @@ lint: dev
 types: build dev
 	@$(VENV)/bin/mypy
 	@$(PY) -m mypy.stubtest --ignore-missing-stub coterie._core
+
+# ---- the documentation: it links to where the pages lie, and every link has to lead somewhere ----
+$(VENV)/.docs: $(VENV)/.dev
+	@echo "coterie: installing what the documentation is made with (once)"
+	@$(PIP) install --group docs
+	@touch $@
+docs: $(VENV)/.docs
+	@mkdir -p build/pages
+	@for page in README.md CONTRIBUTING.md CHANGELOG.md docs benchmarks; do \
+	    ln -sfn ../../$$page build/pages/$$page; done
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build 2>&1 | sed "/^INFO /d"  # --quiet counts no warning
+	@echo "coterie: open build/docs/index.html"
 
 # ---- the same tests over a build that stops at the first bad read ------------------------------
 sanitize: build dev

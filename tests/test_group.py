@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie import CoterieError, GroupMetadata, MemberMetadata
+from coterie import CoterieError, GroupMetadata, MemberMetadata, testing
 
 STATES = ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
 VALID = {
@@ -157,3 +157,29 @@ def test_a_member_votes_and_matches_in_order():
         one.vote({"x"})
     with pytest.raises(CoterieError):
         one.metadata("x")
+
+
+def test_members_are_read_in_order_and_the_first_that_is_too_short_ends_it():
+    """The vote of a list that names a protocol twice may win one that another member has not."""
+    group = GroupMetadata("g")
+    for name, protocols in (("a", ["range", "rr", "range"]), ("b", ["rr"])):
+        pairs = [(protocol, b"") for protocol in protocols]
+        group.add(MemberMetadata(name, None, "c", "/h", 1, 1, "consumer", pairs))
+    group.transition_to("PreparingRebalance", 0)
+    group.init_next_generation(1)
+    assert (group.current_state, group.protocol_name) == ("CompletingRebalance", "range")
+    assert group.subscribed_topics is None
+
+
+def test_topics_are_those_of_all_members_however_often_their_metadata_was_read():
+    """Each group is made twice: what was read once is not read again."""
+    first, second = testing.subscription(["t", "u"]), testing.subscription(["u", "v"])
+    for held in ([first], [first, first], [first, second, first], [second], []) * 2:
+        group = GroupMetadata("g")
+        for n, metadata in enumerate(held):
+            pairs = [("range", metadata)]
+            group.add(MemberMetadata(f"m{n}", None, "c", "/h", 1, 1, "consumer", pairs))
+        group.transition_to("PreparingRebalance", 0)
+        group.init_next_generation(0)
+        topics = {topic for one in held for topic in testing.read_subscription(one).topics}
+        assert group.subscribed_topics == (topics if held else None)

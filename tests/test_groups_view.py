@@ -16,7 +16,7 @@ import pytest
 from commandline import COTERIE, coterie
 from coterie.cli import run
 from coterie.cli.groups import VIEW_NAMES
-from coterie.messages import encode_assignment
+from coterie.testing import assignment
 from coterie.views.groups import offset_rows
 from golden_data import LOGS, cases, live, log, records, wide
 
@@ -154,14 +154,11 @@ def test_members_of_as_many_partitions_stand_as_java_sorts_their_ids():
     """By UTF-16 code units: what lies beyond the basic plane stands before U+FFFF."""
     ids = ["m", "\U00010000", "\uffff"]
 
-    def assigned(number):
-        return {"assignedPartitions": [{"topic": "t", "partitions": [number]}], "userData": None}
-
     members = [
         {
             **dict.fromkeys(("client_id", "client_host", "group_instance_id")),
             "member_id": member_id,
-            "assignment": encode_assignment({"version": 0, "data": assigned(number)}),
+            "assignment": assignment({"t": [number]}, 0),
         }
         for number, member_id in enumerate(ids)
     ]

@@ -214,3 +214,15 @@ def test_what_is_no_partition_is_refused(partition):
         with pytest.raises(ArgumentError, match="partition must be"):
             call(partition)
     assert {error_of(coordinator, group_id) for group_id in GROUPS} == {Error.NONE}
+
+
+def test_nothing_is_loading_once_each_partition_was_loaded_by_itself():
+    coordinator = GroupCoordinator(CONFIG)
+    coordinator.resign()
+    coordinator.begin_load()
+    for partition in range(COUNT):
+        assert coordinator.list_groups().error == Error.COORDINATOR_LOAD_IN_PROGRESS
+        coordinator.finish_load(partition)
+    assert coordinator.list_groups().error == Error.NONE
+    with pytest.raises(CoterieError, match="no load is under way"):
+        coordinator.finish_load()

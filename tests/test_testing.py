@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie import CorruptData, Error, GroupCoordinator, NotAnswered, aio, run_trace
+from coterie import (
+    CorruptData,
+    Error,
+    GroupCoordinator,
+    NotAnswered,
+    aio,
+    messages,
+    run_trace,
+    testing,
+)
 from coterie.testing import (
     Member,
     assignment,
@@ -115,6 +124,11 @@ def test_an_assignment_reads_back_and_every_cut_is_refused(partitions, version):
         with pytest.raises(CorruptData):
             read_assignment(data[:cut])
     assert read_assignment(b"") == {}
+
+
+def test_subscriptions_and_assignments_have_one_public_home():
+    assert {"subscription", "assignment"} < set(testing.__all__)
+    assert not [name for name in messages.__all__ if name.endswith(("subscription", "assignment"))]
 
 
 def test_the_documented_bytes_are_written():

@@ -53,7 +53,13 @@ def test_however_a_replay_ends_imports_are_as_they_were(args, status, tmp_path):
 def test_an_answer_that_is_never_read_to_its_end_leaves_nothing():
     """Rows come as they are asked for, and whoever asks may stop."""
     options = asking.Options(
-        asking.Logs((LOG,)), (), form="table", out=None, overwrite=False, engine="local", master=None
+        asking.Logs((LOG,)),
+        (),
+        form="table",
+        out=None,
+        overwrite=False,
+        engine="local",
+        master=None,
     )
     before = list(sys.meta_path)
     parts = asking.parts_of("undo", undo.Ask(1796133900000), options)

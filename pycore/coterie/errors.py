@@ -1,7 +1,7 @@
-"""Exceptions: what the *caller* got wrong, or what the *bytes* did.
+"""Exceptions: for wrong arguments, and for bytes that are wrong.
 
-A Kafka protocol error (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, ...) is no exception here. It is
-an answer the coordinator is meant to give, so it travels as a value.
+A Kafka protocol error (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, ...) is not an exception here. It is
+an answer that the coordinator is meant to give, so it is a value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class CoterieError(Exception):
 
 
 class ArgumentError(CoterieError, ValueError):
-    """An argument that the call cannot take: which, what it was, and what is wanted."""
+    """An argument is wrong: the message says which, what it was, and what is wanted."""
 
 
 class CorruptData(CoterieError, ValueError):
@@ -36,15 +36,15 @@ class CorruptData(CoterieError, ValueError):
 
 
 class LogError(CoterieError):
-    """A log cannot be found or read: one line that says what, where, and what to do."""
+    """A log cannot be found or read: the message says what, where, and what to do."""
 
 
 class FaultFound(LogError):
-    """A fault of the log where none may be passed over (``on_fault="stop"``)."""
+    """The log has a fault, and ``on_fault="stop"`` does not allow one."""
 
 
 class TraceError(CoterieError, ValueError):
-    """A trace says something that a coordinator cannot be asked.
+    """A trace has a line that cannot be run.
 
     Attributes
     ----------
@@ -58,11 +58,11 @@ class TraceError(CoterieError, ValueError):
 
 
 class ConfigError(CoterieError, ValueError):
-    """A setting that does not exist, or a value that it cannot have."""
+    """A setting does not exist, or cannot have this value."""
 
 
 class NotAnswered(CoterieError):
-    """The response of a request that has none (yet)."""
+    """The request has no response, or none yet."""
 
 
 def shown(value: Any, size: int = 60) -> str:

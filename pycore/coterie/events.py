@@ -1,4 +1,4 @@
-"""What happens in a coordinator, in order: events, and the lines of a trace that they are.
+"""What happens in a coordinator, in order: events, and their lines in a trace's output.
 
 Frozen, comparable, printable. Times are int milliseconds.
 """
@@ -17,7 +17,7 @@ __all__ = ["Append", "Cause", "Response", "Transition", "Unanswered"]
 
 
 class Cause(Enum):
-    """What made a group change its state (no field of a trace line)."""
+    """What made a group change its state; the lines of a trace do not have it."""
 
     JOIN = 0
     METADATA_CHANGED = 1
@@ -47,7 +47,7 @@ class Transition:
     member_id: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the line of a trace's output; it has neither cause nor member."""
+        """Return its line in a trace's output, which has neither cause nor member."""
         return {
             "at": self.at,
             "event": "transition",
@@ -69,7 +69,7 @@ class Append:
     base_offset: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the line of a trace's output; it has no offset."""
+        """Return its line in a trace's output, which has no offset."""
         return {
             "at": self.at,
             "event": "append",
@@ -93,7 +93,7 @@ class Response:
     response: Any
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the line of a trace's output."""
+        """Return its line in a trace's output."""
         head = {"at": self.at, "event": "response", "id": self.id, "op": self.op}
         fields: dict[str, Any] = plain(self.response)
         return head | fields
@@ -109,7 +109,7 @@ class Unanswered:
     why: str
 
     def as_dict(self) -> dict[str, Any]:
-        """No line of a trace's output (such requests have none), but its shape."""
+        """Return a dict like the others'; a trace's output has no line for such a request."""
         return {"at": self.at, "event": "unanswered", "id": self.id, "op": self.op, "why": self.why}
 
 

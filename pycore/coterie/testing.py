@@ -1,8 +1,8 @@
 """For tests of code that lives in a consumer group: a scripted client, and its bytes.
 
-A :class:`Member` does what a consumer does, on the coordinator's virtual clock and only when
-told: it joins, assigns if it leads, heartbeats when due, rejoins when it must, calls back as a
-consumer's rebalance listener is called. It never sleeps and knows no network.
+A :class:`Member` does what a consumer does, on the coordinator's virtual clock and only when it is
+told to: it joins, assigns partitions if it leads, heartbeats when due, rejoins when it must, and
+calls back as a consumer calls its rebalance listener. It never sleeps and uses no network.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ class Member:
     Parameters
     ----------
     coordinator
-        What it talks to; its clock is the member's.
+        The coordinator that it talks to; the member uses its clock.
     group_id, client_id, topics
         As a consumer has them. ``topics`` may be a mapping from topic to its partition count,
-        which is what the member assigns if it leads; a plain list counts one partition a topic.
+        which is what the member assigns if it leads; in a plain list each topic has one partition.
     assignor
         ``"range"``, ``"roundrobin"`` or several in order of preference.
     group_instance_id
@@ -104,11 +104,11 @@ class Member:
     Attributes
     ----------
     generation_id, member_id : int, str
-        As the coordinator last told; -1 and "" before.
+        As in the coordinator's last answer; -1 and "" before.
     assignment : dict
-        ``{topic: [partition]}`` that it holds.
+        The partitions that it owns, ``{topic: [partition]}``.
     events : list
-        ``(at, what, detail)`` of what it did and was told, in order.
+        What it did and was told, in order: ``(at, what, detail)``, at in ms.
     """
 
     def __init__(
@@ -157,11 +157,11 @@ class Member:
 
     @property
     def stable(self) -> bool:
-        """Whether it is a member with an assignment, and no rebalance is known to it."""
+        """Whether it has synced, and knows of no rebalance since."""
         return not (self.needs_join or self.joining or self.syncing or self.crashed)
 
     def join(self) -> Pending[Any]:
-        """Send JoinGroup; where the coordinator hands out an id first, at once again with it."""
+        """Send JoinGroup; if the answer is MEMBER_ID_REQUIRED, again with the id from it."""
         self._alive()
         for _ in range(2):
             pending = self.coordinator.join_group(
@@ -184,7 +184,7 @@ class Member:
         return pending
 
     def sync(self) -> Pending[Any]:
-        """Send SyncGroup for the generation that the join answered; a leader assigns."""
+        """Send SyncGroup for the generation of the join's answer; a leader assigns partitions."""
         self._alive()
         if self.joining is None or not self.joining.done:
             raise CoterieError(f"{self!r} has no answer to its join to sync with")
@@ -234,7 +234,7 @@ class Member:
         )
 
     def leave(self) -> Any:
-        """Leave the group and forget the id."""
+        """Leave the group and forget the member id."""
         self._alive()
         answer = self.coordinator.leave_group(
             self.group_id, [(self.member_id, self.group_instance_id)]
@@ -246,7 +246,7 @@ class Member:
         return answer
 
     def crash(self) -> None:
-        """Stop for good, without a word; its session ends by itself."""
+        """Stop for good, without a LeaveGroup; the session ends by its timeout."""
         self._log("crash", self.member_id)
         self.crashed = True
 

@@ -20,16 +20,16 @@ from coterie.cli.failures import Terminated, status_of
 COMMANDS = {  # and what each is for, in a line: to list them, none is imported
     "replay": "A log as tables: groups, members, offsets, generations, faults.",
     "groups": "kafka-consumer-groups' own views, from a log.",
-    "explain": "A group's life: each generation with its cause.",
+    "explain": "The life of a group: each generation with its cause.",
     "undo": "Where a group was: the file that puts its offsets back.",
     "expire": "Which offsets are gone or go next, when, and by which rule.",
     "growth": "Who fills the topic, and what compaction would free.",
     "audit": "What looks wrong, with the record that shows it; exit 1 if any.",
-    "lag": "Lag by partition and over time, where end offsets are given.",
+    "lag": "Lag by partition and over time, given end offsets.",
     "metrics": "Offsets, commits, members as Prometheus text.",
     "report": "One self-contained HTML page about the groups.",
-    "records": "The records of a log, decoded, one JSON object a line.",
-    "verify": "Every fault of a log, one JSON object a line; exit 1 if any.",
+    "records": "The records of a log, decoded, one JSON object per line.",
+    "verify": "Every fault of a log, one JSON object per line; exit 1 if any.",
     "trace": "Run, compare and make traces of a group coordinator.",
 }
 

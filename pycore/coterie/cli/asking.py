@@ -93,9 +93,11 @@ def question_options(*, first: str | None = None) -> Callable[[Decorated], Decor
             show_default=True,
             help="For people, or as data (times in epoch ms); parquet goes into a file.",
         ),
-        click.option("-o", "--out", metavar="FILE", help="Write into FILE, whole or not at all."),
-        click.option("--overwrite", is_flag=True, help="Replace FILE if it is there."),
-        engine_options("local", "This process, or Spark with a task for each partition."),
+        click.option("-o", "--out", metavar="FILE", help="Write to FILE, complete or not at all."),
+        click.option("--overwrite", is_flag=True, help="Replace FILE if it exists."),
+        engine_options(
+            "local", "This process, or Spark with a task for each partition of the topic."
+        ),
     ]
 
     def add(command: Decorated) -> Decorated:

@@ -33,7 +33,7 @@ DEFAULT = audit.Ask()
     "--only",
     multiple=True,
     type=click.Choice(list(audit.KINDS)),
-    help="Look for this alone; repeatable.",
+    help="Look only for this; repeatable.",
 )
 @click.option(
     "--except",
@@ -47,35 +47,35 @@ DEFAULT = audit.Ask()
     type=click.IntRange(min=1),
     default=DEFAULT.rewind_by,
     show_default=True,
-    help="A rewind goes back by so many offsets at least.",
+    help="Report a commit that goes back by at least so many offsets.",
 )
 @click.option(
     "--no-progress",
     type=click.IntRange(min=2),
     default=DEFAULT.no_progress,
     show_default=True,
-    help="So many commits of one offset, one after another.",
+    help="Report so many commits of the same offset in a row.",
 )
 @click.option(
     "--metadata-bytes",
     type=click.IntRange(min=0),
     default=DEFAULT.metadata_bytes,
     show_default=True,
-    help="Metadata above this is large.",
+    help="Report metadata larger than this.",
 )
 @click.option(
     "--takeovers",
     type=click.IntRange(min=2),
     default=DEFAULT.takeovers,
     show_default=True,
-    help="A static id that is taken over so often within --window is fought over.",
+    help="Report a static id that changes hands so often within --window.",
 )
 @click.option("--window", "window_ms", type=DURATION, default="10m", show_default=True)
 @click.option(
     "--live",
     "live_file",
     metavar="FILE",
-    help="JSON of what the Admin client tells: compare with the log (docs/audit.md).",
+    help="JSON of what the Admin client returns, to compare with the log (docs/audit.md).",
 )
 def command(
     only: tuple[str, ...],

@@ -53,17 +53,17 @@ GROUP_FIELDS = {
     "what_if_ms",
     type=DURATION,
     multiple=True,
-    help="Also tell what would be gone under this retention; repeatable.",
+    help="Also show what would be gone with this retention; repeatable.",
 )
 @click.option(
     "--within",
     "within_ms",
     type=DURATION,
-    help="Only what is overdue or goes within DURATION of now.",
+    help="Only what is overdue or expires within DURATION.",
 )
 @click.option("--status", multiple=True, type=click.Choice(expire.STATUSES), help="Only these.")
 @click.option("--idle", is_flag=True, help="Only groups without members.")
-@click.option("--offsets", "by_offset", is_flag=True, help="In the table, a line an offset.")
+@click.option("--offsets", "by_offset", is_flag=True, help="In the table, a line for each offset.")
 def command(
     now_ms: int | None,
     retention_ms: int | None,

@@ -58,7 +58,7 @@ def zone_of(ctx: click.Context, param: click.Parameter, value: str) -> str:
     "server_logs",
     metavar="FILE",
     multiple=True,
-    help="The coordinator's own log (.gz or not): true reasons, evictions, times; repeatable.",
+    help="The broker's server log (.gz or not): reasons, evictions, times; repeatable.",
 )
 @click.option(
     "--request-log",

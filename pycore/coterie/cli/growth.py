@@ -41,7 +41,7 @@ COLUMNS = {
     type=click.Choice(["group", "topic", "group-topic"]),
     default="group",
     show_default=True,
-    help="What a line of the table is; data has a row a group and topic.",
+    help="What a line of the table is; data has a row for each group and topic.",
 )
 @click.option("--top", type=click.IntRange(min=0), default=20, show_default=True, help="0: all.")
 @click.option(
@@ -50,7 +50,7 @@ COLUMNS = {
     type=DURATION,
     default="1s",
     show_default=True,
-    help="Too often is: commits of a partition that lie closer than this, on average.",
+    help="Commits of a partition are too often if the average time between two is below this.",
 )
 @click.option("--too-often", is_flag=True, help="Only groups that commit too often.")
 @click.option(

@@ -36,7 +36,7 @@ SHOWN = ("group_id", "topic", "partition", "time", "offset", "end_offset", "lag"
     "--at",
     "at_ms",
     type=TIME,
-    help="When end offsets without a time were so; by default at the end of the log.",
+    help="The time of end offsets that have none; by default the end of the log.",
 )
 @click.option("--latest", is_flag=True, help="Only the last sample of each partition.")
 def command(file: str, at_ms: int | None, latest: bool, options: asking.Options) -> None:

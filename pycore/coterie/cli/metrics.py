@@ -42,7 +42,7 @@ def pattern_option(flag: str, told: str) -> Callable[[Any], Any]:
     "--end-offsets",
     "file",
     metavar="FILE",
-    help="End offsets of topics, as `coterie lag` takes them: the lag too, as of the last sample.",
+    help="End offsets of topics, as for `coterie lag`: adds the lag, as of the last sample.",
 )
 @click.option(
     "--names",
@@ -50,14 +50,14 @@ def pattern_option(flag: str, told: str) -> Callable[[Any], Any]:
     multiple=True,
     default=("kafka_exporter", "braedon"),
     show_default=True,
-    help="Whose names to give; repeatable.",
+    help="The exporter whose names to use; repeatable.",
 )
 @click.option(
     "--granularity",
     type=click.Choice(prometheus.GRANULARITIES),
     default=prometheus.PARTITION,
     show_default=True,
-    help="topic: no family of single partitions; commits by topic.",
+    help="topic: no families of single partitions; commits by topic.",
 )
 def command(
     at_ms: int | None,

@@ -30,7 +30,7 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # of Hadoop's file systems: Spark
 
 @click.command("replay")
 @logs_argument
-@click.option("--out", required=True, metavar="DIR", help="Folder to make, for the tables.")
+@click.option("--out", required=True, metavar="DIR", help="Folder to create for the tables.")
 @engine_options("spark", "Spark, or this process; both give the same rows.")
 @at_option
 @click.option(
@@ -39,9 +39,11 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # of Hadoop's file systems: Spark
     type=click.Choice(["parquet", "json"]),
     default="parquet",
     show_default=True,
-    help="A Parquet file a table, or all groups in groups.json.",
+    help="A Parquet file for each table, or all groups in groups.json.",
 )
-@click.option("--history", is_flag=True, help="The table commits too: every commit in the log.")
+@click.option(
+    "--history", is_flag=True, help="Also write the table commits: every commit in the log."
+)
 @on_fault_option
 @group_option
 @click.option("--overwrite", is_flag=True, help="Replace DIR if it is not empty.")

@@ -21,7 +21,7 @@ from coterie.report.sections import Basis
 @logs_argument
 @group_option
 @click.option("-o", "--out", metavar="FILE", required=True, help="The page to write.")
-@click.option("--overwrite", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @at_option
 @click.option(
     "--now", "now_ms", type=TIME, help="Judge expiry as of TIME; by default the newest record's."

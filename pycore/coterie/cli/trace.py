@@ -66,9 +66,7 @@ def refuse_loss(out: str, targets: Iterable[Path], *, overwrite: bool, keep: Ite
         outfile.refuse_loss(str(target), Path(os.path.realpath(target)), overwrite, keep)
 
 
-overwrite_option = click.option(
-    "--overwrite", is_flag=True, help="Replace outputs that are there already."
-)
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
 
 
 @command.command("run")
@@ -127,7 +125,7 @@ def compared(expected: Path, actual: Path) -> Iterator[tuple[str, Path, Path | N
 @click.argument("actual", type=click.Path(exists=True, path_type=Path))
 @click.option("--all", "show_all", is_flag=True, help="Every difference, not each trace's first.")
 @click.option(
-    "--responses", is_flag=True, help="Responses alone, whenever they came (a broker's log)."
+    "--responses", is_flag=True, help="Compare only responses, at whatever time (a broker's log)."
 )
 def diff_command(expected: Path, actual: Path, show_all: bool, responses: bool) -> None:
     """Compare outputs: two files, or two folders. Exit 1 if they differ."""

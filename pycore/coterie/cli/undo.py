@@ -34,12 +34,12 @@ RESET = "reset"
 @click.option(
     "--against-latest",
     is_flag=True,
-    help="Only compare: print what differs from the latest, exit 1 where anything does.",
+    help="Only compare: print what differs from the latest; exit 1 if anything does.",
 )
 @click.option(
     "--without-deleted",
     is_flag=True,
-    help="Leave out partitions that the group has no offset of any more, as of a deleted topic.",
+    help="Leave out partitions for which the group has no offset now, as of a deleted topic.",
 )
 def command(
     at_ms: int,

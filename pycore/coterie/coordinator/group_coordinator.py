@@ -38,24 +38,26 @@ class GroupCoordinator:
     ----------
     config
         Kafka's settings by their names, and ``coterie.cleanup``, ``coterie.behaviour``.
-        None: the defaults; :meth:`play` then takes the trace's own as long as nothing was asked.
+        None: the defaults; :meth:`play` then takes the trace's own, if no request came before.
     now_ms
-        Where the clock starts.
+        The virtual time at which the clock starts, in ms.
     member_ids
         ``member_ids(prefix) -> str``; default ``PREFIX-N``, N counted from 1 in eight digits.
     log
-        Batches that are loaded first.
+        Batches to load first.
     appends
-        ``"immediate"``: an append finishes within the call. ``"deferred"``: when its
+        ``"immediate"``: an append finishes within the call. ``"deferred"``: it finishes when its
         :class:`PendingAppend` in :attr:`appends` is completed.
     on_event
         Called with each event, in order.
     log_sink
-        A :class:`~coterie.coordinator.sink.LogSink` that takes the records and is read by each
-        load, the first one now; the coordinator then keeps no log. In place of ``log``.
+        A :class:`~coterie.coordinator.sink.LogSink`: the records go to it, and each load reads
+        it, the first one now. The coordinator then keeps no log. Not together with ``log``.
 
-    None of them may ask the coordinator for anything. One thread at a time: share it under a lock
-    of your own.
+    Notes
+    -----
+    No function that is handed in may call the coordinator. One thread at a time: share it under a
+    lock of your own.
     """
 
     @called
@@ -112,14 +114,14 @@ class GroupCoordinator:
         return self._config
 
     def next_deadline_ms(self) -> int | None:
-        """When the earliest armed timer is due; None without timers."""
+        """Return the earliest deadline of an armed timer, in ms; None without timers."""
         return self._core.next_deadline_ms()
 
     @called
     def advance(self, now_ms: int) -> None:
-        """Move the clock, firing what falls due, in order; ArgumentError if time goes back.
+        """Move the clock and fire what is due, in order; ArgumentError if time goes back.
 
-        Interrupted, it stands at the deadline of the timer that fired last; the next goes on there.
+        If it is interrupted, the clock stays at the deadline of the timer that fired last.
         """
         self._outbox.check()
         now_ms = milliseconds(now_ms, "now_ms")
@@ -135,18 +137,18 @@ class GroupCoordinator:
 
     @called
     def advance_by(self, ms: int) -> None:
-        """Move the clock by so many ms, as :meth:`advance` does."""
+        """Move the clock by ``ms`` milliseconds, as :meth:`advance` does."""
         self.advance(self.now_ms + span(ms))
 
     @called
     def run_until(self, pending: Pending[T], *, limit_ms: int) -> T:
-        """Go from deadline to deadline until the request is answered; its response.
+        """Move the clock from deadline to deadline until the answer is there, and return it.
 
         Raises
         ------
         NotAnswered
-            It is not answered by the time ``limit_ms``, where the clock then stands, or never
-            will be.
+            There is no answer by the time ``limit_ms``, at which the clock then stands, or there
+            never will be.
         """
         if not isinstance(pending, Pending):
             raise ArgumentError(f"pending must be what a request returned, not {shown(pending)}")
@@ -155,7 +157,7 @@ class GroupCoordinator:
 
     @called
     def live_by(self, clock: SharedClock) -> None:
-        """Share a clock with others, from now on: whoever is advanced, all of them are."""
+        """Share a clock with other coordinators: to advance one of them advances all."""
         if not isinstance(clock, SharedClock):
             raise ArgumentError(f"clock must be a SharedClock, not {shown(clock)}")
         moved = partial(self._record, "advance")
@@ -181,7 +183,7 @@ class GroupCoordinator:
         supports_skipping_assignment: bool = False,
         reason: str | None = None,
     ) -> Pending[Any]:
-        """JoinGroup; ``protocols``: ordered mapping or pairs of name and metadata bytes."""
+        """Send JoinGroup; ``protocols``: ordered mapping or pairs of name and metadata bytes."""
         return self._ask(
             "join_group", group_id, member_id, group_instance_id, protocol_type, protocols,
             session_timeout_ms, rebalance_timeout_ms, client_id, client_host,
@@ -200,7 +202,7 @@ class GroupCoordinator:
         protocol_name: str | None = None,
         assignments: Any = (),
     ) -> Pending[Any]:
-        """SyncGroup; ``assignments``: mapping from member id to bytes."""
+        """Send SyncGroup; ``assignments``: mapping from member id to bytes."""
         return self._ask(
             "sync_group", group_id, generation_id, member_id, group_instance_id, protocol_type,
             protocol_name, assignments
@@ -215,14 +217,14 @@ class GroupCoordinator:
         *,
         group_instance_id: str | None = None,
     ) -> Any:
-        """Heartbeat."""
+        """Send Heartbeat."""
         return self._ask(
             "heartbeat", group_id, generation_id, member_id, group_instance_id
         ).response
 
     @called
     def leave_group(self, group_id: str | None = None, members: Any = ()) -> Any:
-        """LeaveGroup; each member is an id or a pair of id and group instance id."""
+        """Send LeaveGroup; each member is an id or a pair of id and group instance id."""
         return self._ask("leave_group", group_id, members).response
 
     @called
@@ -235,7 +237,7 @@ class GroupCoordinator:
         member_id: str = "",
         group_instance_id: str | None = None,
     ) -> Pending[Any]:
-        """OffsetCommit; ``offsets``: ``{(topic, partition): int or OffsetAndMetadata}``."""
+        """Send OffsetCommit; ``offsets``: ``{(topic, partition): int or OffsetAndMetadata}``."""
         return self._ask(
             "offset_commit", group_id, generation_id, member_id, group_instance_id, offsets
         )
@@ -252,7 +254,7 @@ class GroupCoordinator:
         member_id: str = "",
         group_instance_id: str | None = None,
     ) -> Pending[Any]:
-        """TxnOffsetCommit; seen by readers once :meth:`end_txn` commits."""
+        """Send TxnOffsetCommit; readers see the offsets once :meth:`end_txn` commits."""
         return self._ask(
             "txn_offset_commit", group_id, generation_id, member_id, group_instance_id, offsets,
             producer_id, producer_epoch
@@ -260,43 +262,43 @@ class GroupCoordinator:
 
     @called
     def end_txn(self, producer_id: int, *, committed: bool = False) -> None:
-        """Let the producer's marker reach the groups; it is written to the log."""
+        """Write the marker that ends a producer's transaction, and apply it to the groups."""
         self._ask("end_txn", producer_id, committed)
 
     @called
     def offset_fetch(
         self, group_id: str | None = None, topics: Any = None, *, require_stable: bool = False
     ) -> Any:
-        """OffsetFetch; ``topics``: ``{topic: [partition]}``, None for all."""
+        """Send OffsetFetch; ``topics``: ``{topic: [partition]}``, None for all."""
         return self._ask("offset_fetch", group_id, topics, require_stable).response
 
     @called
     def offset_delete(self, group_id: str | None = None, partitions: Any = ()) -> Any:
-        """OffsetDelete; ``partitions``: pairs of topic and partition."""
+        """Send OffsetDelete; ``partitions``: pairs of topic and partition."""
         return self._ask("offset_delete", group_id, partitions).response
 
     @called
     def describe_group(self, group_id: str | None = None) -> Any:
-        """DescribeGroups of one group."""
+        """Send DescribeGroups for one group."""
         return self._ask("describe_group", group_id).response
 
     @called
     def list_groups(self, states: Iterable[str] = ()) -> Any:
-        """ListGroups; no states mean all."""
+        """Send ListGroups for groups in these states; none: in any state."""
         return self._ask("list_groups", states).response
 
     @called
     def delete_groups(self, group_ids: Iterable[str] = ()) -> Any:
-        """DeleteGroups."""
+        """Send DeleteGroups."""
         return self._ask("delete_groups", group_ids).response
 
     @called
     def delete_partitions(self, partitions: Any = ()) -> None:
-        """Tell that these partitions were deleted from the cluster."""
+        """Say that these partitions, pairs of topic and number, were deleted from the cluster."""
         self._ask("delete_partitions", partitions)
 
     def cleanup(self) -> None:
-        """Retention runs now, over every group."""
+        """Apply retention to every group now."""
         self._ask("cleanup")
 
     def failover(self) -> None:
@@ -307,8 +309,8 @@ class GroupCoordinator:
     def resign(self, partition: int | None = None) -> None:
         """Give up a partition of the offsets topic (None: all), with its groups; the log stays.
 
-        Who waits is told. A group's partition is ``coterie.messages.partition_for(group_id, n)``,
-        n by ``offsets.topic.num.partitions``.
+        Requests that wait are answered NOT_COORDINATOR. The partition of a group is
+        ``coterie.messages.partition_for(group_id, n)``, n: ``offsets.topic.num.partitions``.
         """
         self._elect("resign", partition)
 
@@ -316,26 +318,26 @@ class GroupCoordinator:
     def begin_load(self, partition: int | None = None) -> None:
         """Be elected; until :meth:`finish_load` requests get COORDINATOR_LOAD_IN_PROGRESS.
 
-        As in Kafka an election is ignored while the partition is owned or loading: after
-        :meth:`resign` alone does it begin a load (GroupMetadataManager.addLoadingPartition).
+        As in Kafka, an election is ignored while the partition is owned or loading: a load
+        begins only after :meth:`resign` (GroupMetadataManager.addLoadingPartition).
         """
         self._elect("begin_load", partition)
 
     @called
     def finish_load(self, partition: int | None = None) -> None:
-        """Load the log and own the partition again; CoterieError where no load is under way."""
+        """Load the log and own the partition again; CoterieError if no load is under way."""
         self._elect("finish_load", partition)
 
     @called
     def fail_append(self, error: Error | str, count: int = 1) -> None:
-        """Let the next ``count`` appends fail with this log error; replaces an earlier order."""
+        """Let the next ``count`` appends fail with this error; replaces an earlier call."""
         self._ask("fail_append", error, count)
 
     @called
     def handle(self, request: Mapping[str, Any]) -> Any:
-        """Handle a trace event given as a dict; returns what the method of that op returns.
+        """Handle a trace event given as a dict; return what the method of that op returns.
 
-        ``at`` counts for ``advance`` alone, ``id`` not at all.
+        ``at`` is used only for ``advance``; ``id`` is ignored.
         """
         op, given = arguments_of(request)
         if op == "advance":
@@ -346,9 +348,9 @@ class GroupCoordinator:
     def play(self, trace: Trace) -> TraceOutput:
         """Run a compiled trace from :func:`coterie.load_trace`: the fast path.
 
-        Its events are in the output alone, not in :attr:`events`, and so is the answer to a request
-        that waited before. Raises TraceError with the line of the trace; what happened up to there
-        is then in :attr:`events`, as after any call.
+        Its events are only in the output, not in :attr:`events`, and so is the answer to a request
+        that waited before. A wrong event is a TraceError with its line; what happened before it is
+        then in :attr:`events`, as after any call.
         """
         self._outbox.check()
         if not isinstance(trace, Trace):
@@ -383,12 +385,12 @@ class GroupCoordinator:
         return self._outbox.events
 
     def take_events(self) -> list[Any]:
-        """:attr:`events`, and a fresh list from now on."""
+        """Return :attr:`events` and begin a new list."""
         return self._outbox.take()
 
     @property
     def appends(self) -> deque[PendingAppend]:
-        """Appends that have not come back, oldest first."""
+        """Appends that have not finished, oldest first."""
         return self._outbox.appends
 
     @property
@@ -398,12 +400,12 @@ class GroupCoordinator:
 
     @property
     def load_error(self) -> str | None:
-        """Why the last load left the partition empty; None where it did not."""
+        """Why the last load left the partition empty; None if it did not."""
         return self._core.load_error
 
     @called
     def snapshot(self, group_id: str) -> GroupSnapshot | None:
-        """Return a frozen view of a group, None if there is none. Never touches its state."""
+        """Return a frozen view of a group, None if there is none; nothing changes."""
         return snapshot_of(self._core, text(group_id, "group_id"))
 
     # Inside

@@ -1,4 +1,4 @@
-"""What a caller holds while the coordinator is not done: answers, appends, a trace's output."""
+"""What a coordinator hands out: answers and appends that may have to wait, a trace's output."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Pending(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether the response is there."""
+        """Whether the request has been answered."""
         return self.status == "answered"
 
     @property
     def response(self) -> T:
-        """The response; NotAnswered while there is none."""
+        """The response; NotAnswered if there is none."""
         if self._response is None:
             raise NotAnswered(f"{self.op} (request {self.id}) is {self.status}")
         return self._response
@@ -67,7 +67,10 @@ class Pending(Generic[T]):
 
 
 class PendingAppend:
-    """An append that has not come back (only with ``appends="deferred"``)."""
+    """An append that has not finished.
+
+    There are such with ``appends="deferred"``, and if a ``log_sink`` finishes an append later.
+    """
 
     __slots__ = ("_come_back", "_op", "_taken")
 
@@ -79,7 +82,7 @@ class PendingAppend:
 
     @property
     def group_id(self) -> str:
-        """The group whose partition is written."""
+        """The group whose records these are."""
         return self._op.group_id
 
     @property
@@ -114,9 +117,10 @@ class PendingAppend:
 
     @called
     def complete(self, error: Error = Error.NONE, *, base_offset: int | None = None) -> None:
-        """Let the append come back, with a log-level error or at an offset (default: the end).
+        """Finish the append, with a log-level error or at an offset (default: the end of the log).
 
-        Once each, in any order. The checks at completion run now; so do the Append events.
+        Appends may be finished in any order, each once. What depends on it happens within this
+        call: the checks, the answers, the Append events.
         """
         if base_offset is not None:
             within(base_offset, "base_offset", 0, 2**62 - 1)

@@ -29,8 +29,8 @@ class LogSink(Protocol):
         -------
         int or None
             The offset of its first record. None: it comes back later, by
-            :meth:`PendingAppend.complete`, with its offset or an error. A marker of a transaction
-            (``control``) needs no answer. An exception fails the append, as Kafka's
+            :meth:`coterie.PendingAppend.complete`, with its offset or an error. The marker of a
+            transaction (``control``) needs no answer. An exception fails the append, as Kafka's
             KAFKA_STORAGE_ERROR does.
         """
 

@@ -78,7 +78,7 @@ def subscription(
     generation_id: int = -1,
     rack_id: str | None = None,
 ) -> bytes:
-    """Return the bytes of a subscription; topics and owned partitions are sorted, as Java does."""
+    """Return the bytes of a subscription; topics and owned partitions are sorted, as in Java."""
     version = within(version, "version", 0, LATEST)
     if isinstance(topics, Mapping):
         topics = topics.keys()
@@ -134,7 +134,7 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_assignment(data: bytes) -> dict[str, list[int]]:
-    """Return the partitions of an assignment; no bytes at all mean that nothing is assigned.
+    """Return the partitions of an assignment; no bytes mean that nothing is assigned.
 
     Raises
     ------

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScanOptions:
-    """What a scan does with faults and how far it goes; partial states merge only if alike.
+    """What a scan does with faults, and what it keeps; partial states merge only if these agree.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class ScanOptions:
 
 @dataclass
 class PartialState:
-    """What a piece of log says, in a form that composes: see :func:`merge`.
+    """What a piece of a log says, in a form that can be merged: see :func:`merge`.
 
     Any number of threads may read it or merge it into others; one at a time may change it.
 
@@ -88,19 +88,20 @@ class PartialState:
         self._folds()
 
     def fold(self, partition: int | None) -> PartitionFold:
-        """Return the fold of a partition, a new one at its first call."""
+        """Return the fold of a partition; the first call makes it."""
         number = _partition(partition)
         if number not in self.partitions:
             self.partitions[number] = self.options.new_fold()
         return _fold(self.partitions[number])
 
     def absorb(self, later: PartialState) -> None:
-        """Let ``later``, scanned from what follows in the log, follow on this state.
+        """Merge ``later``, scanned from what comes next in the log, into this state.
 
         Raises
         ------
         CoterieError
-            The two were scanned with other options, or are one, or are in use by another thread.
+            The two were scanned with different options, are the same object, or are in use by
+            another thread.
         """
         if not isinstance(later, PartialState):
             raise ArgumentError(f"later must be a coterie.PartialState, not {shown(later)}")
@@ -139,11 +140,11 @@ class PartialState:
             partial.restore(self.fold(number), dumped)
 
     def groups(self, *, offsets_of: Container[str] | None = None) -> list[dict[str, Any]]:
-        """Every group, sorted by id, in the schema of ``groups.json`` (bytes stay bytes).
+        """Return every group, sorted by id, in the schema of ``groups.json`` (bytes stay bytes).
 
-        A group is there if it has metadata, an offset or a pending transactional offset. Of a
-        partition that Kafka's loader refuses (``on_fault="load"``) there is none. Offsets are by
-        far the most: ``offsets_of`` leaves those of other groups out.
+        A group is there if it has metadata, an offset or a pending transactional offset. A
+        partition that Kafka's loader refuses (``on_fault="load"``) has no groups. Most of the
+        result are offsets: ``offsets_of`` keeps only those of some groups.
         """
         from coterie.state.newer import name_topics
         from coterie.state.rows import group_rows
@@ -207,9 +208,9 @@ def scan(
     partition
         Number of the partition of ``__consumer_offsets``; None: not known.
     file, position
-        Where the bytes come from: they only name the places of faults.
+        Where the bytes come from; used only to say where faults are.
     options
-        How to scan; by default all of it, faults skipped.
+        How to scan; by default everything, with faults skipped.
 
     Notes
     -----
@@ -219,7 +220,7 @@ def scan(
     Raises
     ------
     ArgumentError
-        ``data`` is not bytes in a row, or another argument is none that a scan can take.
+        ``data`` is not a contiguous buffer of bytes, or another argument is wrong.
     """
     state = PartialState(ScanOptions() if options is None else options)
     state.fold(partition).scan(data, file=file, position=position)
@@ -234,7 +235,7 @@ def merge(partials: Iterable[PartialState]) -> PartialState:
     Raises
     ------
     CoterieError
-        These are no partial states, or they were scanned with different options.
+        Something is not a partial state, or they were scanned with different options.
     """
     merged: PartialState | None = None
     for state in walked(partials, "partials"):

@@ -28,8 +28,8 @@ def load_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Trace:
     Parameters
     ----------
     lines
-        The lines of a trace, the header first: text, bytes or parsed objects. Empty lines count
-        as lines and are passed over.
+        The lines of a trace, the header first: text, bytes or parsed objects. Empty lines are
+        skipped, but counted.
 
     Returns
     -------
@@ -39,9 +39,9 @@ def load_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Trace:
     Raises
     ------
     TraceError
-        What is wrong, with the line. It is a ValueError, too.
+        A line is wrong; the message says what and where. It is a ValueError, too.
     ArgumentError
-        No lines: one text, for instance, or a path.
+        ``lines`` are no lines, but one text, for instance, or a path.
     """
     trace: Trace | None = None
     ids: set[int] = set()
@@ -65,12 +65,12 @@ def load_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Trace:
 
 
 def run_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Run a trace under its own settings; yield what the coordinator did, one dict an event.
+    """Run a trace with its own settings; yield what the coordinator did, a dict for each event.
 
     Raises
     ------
     TraceError
-        As :func:`load_trace`; also where a member's metadata makes Kafka's code throw.
+        As :func:`load_trace`; also if a member's metadata makes Kafka's code throw.
     """
     trace = load_trace(lines)
     core = Coordinator(coordinator_config(trace.header.get("config")))

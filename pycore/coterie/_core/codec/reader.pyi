@@ -46,7 +46,7 @@ class LogBatch(NamedTuple):
     records: list[LogRecord]
 
 class BatchFault(NamedTuple):
-    """A place that was stepped over: ``kind`` as ``coterie verify`` prints it."""
+    """A part of a segment that was skipped: ``kind`` as ``coterie verify`` prints it."""
 
     position: int
     base_offset: int | None
@@ -57,18 +57,18 @@ class BatchFault(NamedTuple):
 class LogReader:
     """Iterate over the whole batches of a segment's bytes, in order.
 
-    What does not hold is stepped over as ``--on-fault skip`` does and noted in ``faults``, in
-    order of position: a batch with a wrong checksum, an unknown magic or codec, or records that
-    do not add up is left out whole; a wrong length ends the segment. Iteration never raises.
+    What cannot be read is skipped as by ``--on-fault skip`` and noted in ``faults``, in order of
+    position. A batch with a wrong checksum, an unknown magic or codec, or broken records is left
+    out whole; a wrong length ends the segment. None of these raises.
 
-    One thread at a time: a call that comes while another is under way is a CoterieError.
+    One thread at a time: a call during another one is a CoterieError.
 
     Parameters
     ----------
     data
         The bytes of a segment, from its first byte. Borrowed until the reader goes.
     check_crc
-        False reads batches whatever their checksum says, as Kafka's file iterator does.
+        False does not check checksums, as Kafka's file iterator does not.
 
     Notes
     -----

@@ -49,9 +49,9 @@ def decode_value(key_version: int | None, value: bytes, *, tags: bool = True) ->
     dict or None
         None for a tombstone. ``version`` and ``data``; ``trailing_bytes`` and ``raw`` where bytes
         are left over. In a group of protocol type ``consumer`` each member also has
-        ``subscription_decoded`` and ``assignment_decoded``: what ``decode_subscription`` and
-        ``decode_assignment`` give, or ``{"error": ...}``, which is no fault of the record. Under
-        a key version that is not known: ``version``, ``raw``, ``error``.
+        ``subscription_decoded`` and ``assignment_decoded``: their ``version`` and ``data``, or
+        ``{"error": ...}``, which is no fault of the record; no bytes give None. Under a key
+        version that is not known: ``version``, ``raw``, ``error``.
 
     Raises
     ------

@@ -33,7 +33,8 @@ class Coordinator:
         sink: MemoryLog | CallerLog | None = None,
     ) -> Self: ...
     @property
-    def now_ms(self) -> int: ...
+    def now_ms(self) -> int:
+        """The virtual time, in ms."""
     def availability_of(self, partition: int) -> str:
         """Whether a partition of the offsets topic is owned, resigned or loading."""
     @property
@@ -49,10 +50,11 @@ class Coordinator:
         instance: str | None,
         details: tuple[Any, ...] | None,
     ) -> None:
-        """Handle one request now, then what falls due at once."""
+        """Handle one request now, then what is due at once: whole, whatever signal comes."""
     def advance(self, now_ms: int) -> None:
         """Move the clock; fire what falls due."""
-    def next_deadline_ms(self) -> int | None: ...
+    def next_deadline_ms(self) -> int | None:
+        """Return the earliest deadline of a timer; None without timers."""
     def complete(self, op: AppendOp, error: int, base_offset: int) -> None:
         """Let a deferred append come back; offset -1: the end of the log."""
     def import_log(self, batches: Iterable[tuple[Any, ...]]) -> None:
@@ -60,18 +62,21 @@ class Coordinator:
     def batches(self) -> list[tuple[Any, ...]]:
         """Return the rows of the log's batches."""
     def take_failure(self) -> BaseException | None:
-        """Return what the caller's log raised since the last taking."""
+        """Return what the caller's log raised since the last call, or None."""
     def play(self, trace: Trace) -> Effects:
-        """Run a trace; TraceError with its line."""
+        """Run every event of a trace, then what is due at the time of the last one.
+
+        An event that cannot be run is a TraceError with its line.
+        """
     def group(self, group_id: str) -> GroupMetadata | None:
         """Return a group by its id."""
     def all_groups(self) -> list[GroupMetadata]:
         """Return every group that is there."""
     def take_effects(self) -> Effects:
-        """Return the rows so far, and begin new ones."""
+        """Return what was done since the last call, as rows; the next rows go into new ones."""
     def take_events(self, events: list[Any], fresh: deque[Any]) -> None:
-        """Put the events of the rows so far behind both, or behind neither; begin new rows."""
+        """Append what was done since the last call to both, or, interrupted, to neither."""
     def take_appends(self, fresh: deque[AppendOp]) -> None:
-        """Put the deferred appends behind others that were begun since the last taking."""
+        """Append the deferred appends that were begun since the last call."""
     def timers_of(self, group: GroupMetadata) -> list[tuple[str, str | None, int]]:
-        """(kind, member id, deadline) of each armed timer of a group."""
+        """Return (kind, member id or None, deadline) of each armed timer of a group."""

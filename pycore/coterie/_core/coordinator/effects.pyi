@@ -9,8 +9,9 @@ class Effects:
 
     count: int
     def __len__(self) -> int: ...
-    def clear(self) -> None: ...
+    def clear(self) -> None:
+        """Forget every row."""
     def events(self) -> list[Any]:
-        """Return each row as an event of :mod:`coterie.values`."""
+        """Return each row as an event of :mod:`coterie.events`."""
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield each row as the dict of a trace's output line, unanswered requests left out."""

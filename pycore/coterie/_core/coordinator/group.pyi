@@ -11,8 +11,8 @@ class GroupMetadata:
     """A group: its state, its members, its offsets (``GroupMetadata.scala``).
 
     Members are visited in the order in which they were added; a static member that gets a new id
-    is added anew, at the end. Times are ms. No timers: those are the coordinator's. One thread at
-    a time.
+    moves to the end. Times are ms. A group has no timers: those belong to the coordinator. One
+    thread at a time.
     """
 
     group_id: str
@@ -29,43 +29,52 @@ class GroupMetadata:
     def current_state(self) -> str:
         """Empty, PreparingRebalance, CompletingRebalance, Stable or Dead."""
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """How many members there are."""
     @property
     def supported_protocols(self) -> dict[str, int]:
-        """How many list entries name each protocol."""
+        """For each protocol, how many entries of the members' lists name it."""
     @property
-    def all_members(self) -> list[MemberMetadata]: ...
+    def all_members(self) -> list[MemberMetadata]:
+        """The members, in the order in which they were added."""
     @property
     def all_static_members(self) -> dict[str, str]:
         """Member ids by group instance id."""
     @property
     def pending_member_ids(self) -> list[str]:
-        """Ids that were handed out and have not joined."""
+        """Ids that were handed out to clients that have not joined yet."""
     @property
     def pending_sync_members(self) -> list[str]:
         """Members of the generation that have not synced."""
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The largest of the members; never below 0."""
+        """The longest rebalance timeout of a member, in ms; 0 without members."""
     @property
-    def has_all_members_joined(self) -> bool: ...
+    def has_all_members_joined(self) -> bool:
+        """Whether every member has joined, and no member id is pending."""
     @property
     def can_rebalance(self) -> bool:
         """Whether the state may be followed by PreparingRebalance."""
-    def is_in(self, state: str) -> bool: ...
+    def is_in(self, state: str) -> bool:
+        """Whether the group is in this state, named as :attr:`current_state` names it."""
     def transition_to(self, state: str, now_ms: int) -> None:
-        """Change the state; CoterieError where Kafka does not allow the step."""
-    def has(self, member_id: str) -> bool: ...
-    def is_leader(self, member_id: str) -> bool: ...
-    def member(self, member_id: str) -> MemberMetadata | None: ...
+        """Change the state at a time (ms); CoterieError if Kafka does not allow the step."""
+    def has(self, member_id: str) -> bool:
+        """Whether there is a member with this id."""
+    def is_leader(self, member_id: str) -> bool:
+        """Whether this member leads the group."""
+    def member(self, member_id: str) -> MemberMetadata | None:
+        """Return the member with this id; None if there is none."""
     def add(self, member: MemberMetadata) -> None:
         """Add a member; the first one leads and gives the protocol type.
 
-        Raises CoterieError where its id or its group instance id is taken, and of a member that
-        another group has.
+        Raises
+        ------
+        CoterieError
+            Its id or its group instance id is taken, or it belongs to another group.
         """
     def remove(self, member_id: str) -> None:
-        """Remove a member; the first one left leads if it did. An unknown id is no error."""
+        """Remove a member; if it led, the first remaining one leads. An unknown id is ignored."""
     def update_member(
         self,
         member: MemberMetadata,
@@ -79,16 +88,18 @@ class GroupMetadata:
     ) -> MemberMetadata:
         """Give a static member a new id; it keeps its assignment, client id and host."""
     def supports_protocols(self, protocol_type: str | None, names: Iterable[str]) -> bool:
-        """Whether a member with these could join."""
+        """Whether a member with this protocol type and these protocol names could join."""
     def candidate_protocols(self) -> set[str]:
-        """Names that all members support."""
+        """Return the protocol names that all members support."""
     def select_protocol(self) -> str:
         """Return the winner of the vote; CoterieError without members or candidates."""
     def init_next_generation(self, now_ms: int) -> None:
-        """Raise the generation; CompletingRebalance with members, else Empty."""
+        """Begin the next generation: CompletingRebalance with members, or else Empty."""
     def find_subscribed_topics(self) -> None:
-        """Compute ``subscribed_topics`` anew."""
+        """Compute ``subscribed_topics`` again from the members' subscriptions."""
     def current_member_metadata(self) -> list[tuple[str, str | None, bytes]]:
-        """Return what a leader is told: id, instance id, metadata of every member."""
-    def overview(self) -> GroupOverview: ...
-    def summary(self) -> GroupSummary: ...
+        """Return what a leader is told: (id, instance id or None, metadata) of every member."""
+    def overview(self) -> GroupOverview:
+        """Return what ListGroups says of the group."""
+    def summary(self) -> GroupSummary:
+        """Return what DescribeGroups says of the group."""

@@ -36,15 +36,18 @@ class MemberMetadata:
         assignment: bytes = b"",
     ) -> None: ...
     @property
-    def is_static_member(self) -> bool: ...
+    def is_static_member(self) -> bool:
+        """Whether it has a group instance id."""
     @property
-    def is_awaiting_join(self) -> bool: ...
+    def is_awaiting_join(self) -> bool:
+        """Whether its JoinGroup waits for an answer."""
     @property
-    def is_awaiting_sync(self) -> bool: ...
+    def is_awaiting_sync(self) -> bool:
+        """Whether its SyncGroup waits for an answer."""
     def matches(self, protocols: _Protocols) -> bool:
-        """Whether a list equals the member's: same names and bytes in the same places."""
+        """Whether these are the member's protocols: the same names and bytes in the same order."""
     def metadata(self, protocol: str) -> bytes:
-        """Return its metadata for a protocol; CoterieError if it does not support it."""
+        """Return its metadata for a protocol; CoterieError if it does not support the protocol."""
     def vote(self, candidates: Collection[str]) -> str:
         """Return the first of its names that is a candidate; CoterieError if none is."""
     def summary(self, protocol: str | None = None) -> MemberSummary:

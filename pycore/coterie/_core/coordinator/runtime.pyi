@@ -10,7 +10,10 @@ class Garbage(Thrown):
 
 @final
 class AppendOp:
-    """An append and what waits for it; see :class:`coterie.PendingAppend`."""
+    """An append and what waits for it: nothing, unless a part derives its own.
+
+    See :class:`coterie.PendingAppend`.
+    """
 
     kind: str
     group_id: str

@@ -12,7 +12,10 @@ class MemoryLog:
 
 @final
 class CallerLog:
-    """A log of the caller's: what appends a batch, and what reads them all, as rows."""
+    """A log of the caller's: what appends a batch, and what reads them all, as rows.
+
+    What either raises fails the append, and is kept in ``failure``.
+    """
 
     failure: BaseException | None
     def __new__(

@@ -32,30 +32,33 @@ class Offset:
 class OffsetMap:
     """One group's offsets: commits, transactions, expiry.
 
-    Keys are (topic, partition); a value may be an :class:`Offset`, an ``OffsetAndMetadata`` or an
-    int. Log positions decide between plain and transactional commits, and equal positions do not
-    replace. A key, value or time of another type is an ArgumentError. One thread at a time.
-    Source: ``GroupMetadata.scala``; method names are Kafka's.
+    Keys are (topic, partition); a value is an ``Offset``, an ``OffsetAndMetadata`` or an int. Of a
+    plain and a transactional commit the one with the higher log position is shown; at the same
+    position the one shown stays. A key, value or time of another type is an ArgumentError. One
+    thread at a time. Source: ``GroupMetadata.scala``; method names are Kafka's.
     """
 
     received_plain: bool
     received_txn: bool
     count: int
 
-    def __len__(self) -> int: ...
-    def __contains__(self, key: _Key, /) -> bool: ...
-    def __getitem__(self, key: _Key, /) -> Offset: ...
+    def __len__(self) -> int:
+        """How many offsets readers see."""
+    def __contains__(self, key: _Key, /) -> bool:
+        """Whether readers see an offset of this (topic, partition)."""
+    def __getitem__(self, key: _Key, /) -> Offset:
+        """Return the offset that readers see; KeyError if there is none."""
     @property
     def pending(self) -> Mapping[_Key, Offset]:
-        """Plain commits whose append has not finished, as they are now; read-only."""
+        """Plain commits whose append has not finished: a read-only copy."""
     @property
     def pending_txn(self) -> Mapping[int, Mapping[_Key, Offset]]:
-        """Transactional commits that no marker has decided, by producer id; read-only."""
+        """Transactional commits without a marker, by producer id: a read-only copy."""
     @property
     def has_offsets(self) -> bool:
-        """Whether anything keeps the group: an offset, a pending one, a producer's entry."""
+        """Whether the group must be kept: for an offset, a pending one, or a producer's entry."""
     def items(self) -> list[tuple[_Key, Offset]]:
-        """Return what readers see."""
+        """Return the keys and offsets that readers see."""
     def commit(
         self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int], position: int
     ) -> None:
@@ -63,38 +66,44 @@ class OffsetMap:
     def prepare_offset_commit(
         self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int]
     ) -> None:
-        """Note a plain commit that is being appended: pending until it comes back."""
+        """Note a plain commit whose append has begun: it is pending until that finishes."""
     def on_offset_commit_append(
         self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int], position: int
     ) -> None:
-        """Show what came back, where it is still pending and no later offset is shown."""
+        """Finish an append at a log position: show what is still pending and not superseded."""
     def fail_pending_offset_write(
         self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int]
     ) -> None:
-        """Forget what failed, unless a later commit is pending."""
+        """Forget a plain commit whose append failed, unless a later commit is pending."""
     def prepare_txn_offset_commit(
         self, producer_id: int, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int]
     ) -> None:
-        """Note a transactional commit that is being appended."""
+        """Note a transactional commit whose append has begun."""
     def on_txn_offset_commit_append(
         self,
         producer_id: int,
         offsets: Mapping[_Key, Offset | OffsetAndMetadata | int],
         position: int,
     ) -> None:
-        """Give what came back its position."""
+        """Finish the append of a transactional commit: note its log position."""
     def fail_pending_txn_offset_commit(
         self, producer_id: int, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int]
     ) -> None:
-        """Forget the partitions of what failed, whatever was pending for them."""
+        """Forget all that is pending for the partitions of a commit whose append failed."""
     def complete_pending_txn_offset_commit(self, producer_id: int, is_commit: bool) -> None:
-        """Decide by the marker; CoterieError where an append had not come back before it."""
+        """Apply a transaction's marker; CoterieError if one of its appends has not finished."""
     def fetch(self, topic: str, partition: int, *, require_stable: bool = False) -> Offset | None:
-        """Return the offset that a reader sees; CoterieError if it must be stable and is not."""
+        """Return the offset that readers see, or None.
+
+        Raises
+        ------
+        CoterieError
+            ``require_stable``, and a commit of the partition is pending.
+        """
     def is_pending(self, topic: str, partition: int) -> bool:
-        """Whether some commit of the partition is undecided."""
+        """Whether a commit of the partition is pending, plain or transactional."""
     def remove(self, keys: Iterable[_Key]) -> list[_Key]:
-        """Remove partitions by name, pending commits too; those that were shown."""
+        """Remove partitions, with their pending commits; return those that readers saw."""
     def expire(
         self,
         now_ms: int,
@@ -103,14 +112,16 @@ class OffsetMap:
         base_ms: int | None = None,
         keep: Collection[str] | None = None,
     ) -> list[_Key]:
-        """Take out what has expired, in no order that counts.
+        """Remove the offsets that have expired; return their keys, in no defined order.
 
         Parameters
         ----------
+        now_ms, retention_ms
+            The time at which to judge, and the retention, in ms.
         base_ms
-            Since when retention runs for all of them; None: each since its own commit.
+            When retention starts for all offsets; None: for each at its own commit.
         keep
-            Topics that do not expire.
+            Topics whose offsets do not expire.
         """
 
 def expiry_rule(
@@ -146,27 +157,33 @@ def expired(
     base_ms: npt.ArrayLike | None = None,
     keep: Any = None,
 ) -> npt.NDArray[np.bool_]:
-    """Which offsets have expired: Kafka's rule since 2.1 over columns.
+    """Say which offsets have expired, by Kafka's rule since 2.1, for whole columns.
 
     Parameters
     ----------
     commit_ms
-        int64 (n,): when each was committed.
+        int64 (n,): when each offset was committed.
     expire_ms
-        int64 (n,) or one value: its own expiry, -1: none. It alone decides then
-        (``now_ms >= expire_ms``).
+        int64 (n,) or one value: the offset's own expiry time, -1: none; None: none at all. If
+        there is one, it alone decides (``now_ms >= expire_ms``).
+    now_ms, retention_ms
+        The time at which to judge, and the retention, in ms.
     base_ms
-        int64 (n,) or one value: since when retention runs (``now_ms - base >= retention_ms``);
-        None: since the commit.
+        int64 (n,) or one value: when retention starts (``now_ms - base_ms >= retention_ms``);
+        None: at the commit.
     keep
-        bool (n,): never expired (topics subscribed to, pending commits).
+        bool (n,): True for an offset that never expires (a subscribed topic, a pending commit).
 
     Returns
     -------
-    bool (n,)
+    ndarray of bool, shape (n,)
 
     Raises
     ------
     ArgumentError
-        Columns of other lengths or types.
+        A column has another length or type.
+
+    Notes
+    -----
+    Source: ``GroupMetadata.scala``, removeExpiredOffsets.
     """

@@ -18,10 +18,11 @@ class TimerWheel:
     Notes
     -----
     Arming, re-arming and cancelling are O(1). An advance costs what fires, however far it goes.
-    A handle names one timer: it stays good until the timer fires or is cancelled, and never
-    names another one afterwards. One thread at a time; without a lock calls come one after
-    another, in no order that counts. Source: ``SystemTimer.java``, ``TimingWheel.java``; the order
-    of timers with one deadline is that of arming, where Kafka's depends on the wheel's levels.
+    A handle is valid until its timer fires or is cancelled, and never names another timer
+    afterwards. In every method, a number that is not an integer of 64 bits is an ArgumentError.
+    One thread at a time: without a lock calls run one after another, in an undefined order.
+    Source: ``SystemTimer.java``, ``TimingWheel.java``; timers with the same deadline fire in the
+    order of arming, while in Kafka their order depends on the wheel's levels.
     """
 
     def __new__(cls, now_ms: int = 0) -> Self: ...
@@ -31,19 +32,25 @@ class TimerWheel:
     def now_ms(self) -> int:
         """The virtual time, in ms: where the last :meth:`advance` went."""
     def add(self, deadline_ms: int, key: int) -> int:
-        """Arm a timer; return its handle. A deadline in the past fires at the next advance.
+        """Arm a timer for a deadline (ms) and return its handle.
 
-        Here as in every method a number that is no integer of 64 bits is an ArgumentError.
+        ``key`` is any int64; :meth:`advance` returns it. A deadline in the past fires at the next
+        advance.
         """
     def rearm(self, handle: int, deadline_ms: int) -> bool:
-        """Arm the timer anew: it fires at the new deadline, after those armed before.
+        """Give an armed timer a new deadline (ms), as if it was armed now; return True.
 
-        False, and no effect, where the timer has fired or was cancelled.
+        False, without an effect, if the timer has fired or was cancelled.
         """
     def cancel(self, handle: int) -> bool:
-        """Drop the timer; False where it has fired or was cancelled already."""
+        """Cancel a timer and return True; False if it has fired or was cancelled before."""
     def add_many(self, deadlines_ms: _Column, keys: _Column) -> npt.NDArray[np.int64]:
-        """Arm timers in order of the columns (int64, one length); return their handles.
+        """Arm timers, in order, and return their handles, int64 of shape (n,).
+
+        Parameters
+        ----------
+        deadlines_ms, keys
+            int64 of shape (n,).
 
         Raises
         ------
@@ -51,16 +58,16 @@ class TimerWheel:
             The columns differ in length, or are not one-dimensional columns of integers.
         """
     def rearm_many(self, handles: _Column, deadlines_ms: _Column) -> npt.NDArray[np.bool_]:
-        """:meth:`rearm` for each pair, in order; which of them were armed."""
+        """Call :meth:`rearm` for each pair, in order; return the answers, bool of shape (n,)."""
     def cancel_many(self, handles: _Column) -> npt.NDArray[np.bool_]:
-        """:meth:`cancel` for each, in order; which of them were armed."""
+        """Call :meth:`cancel` for each handle, in order; return the answers, bool of shape (n,)."""
     def next_deadline_ms(self) -> int | None:
         """Return the earliest deadline of an armed timer, exactly; None without timers."""
     def advance(self, now_ms: int) -> npt.NDArray[np.int64]:
-        """Move the clock to ``now_ms``; the keys of timers due by then, int64.
+        """Move the clock to ``now_ms``; return the keys of the timers due by then, int64 (n,).
 
-        In order of deadline, then of arming. Those whose deadline had passed when they were
-        armed come first.
+        They are in order of deadline, then of arming. Timers whose deadline had already passed
+        when they were armed come first.
 
         Raises
         ------

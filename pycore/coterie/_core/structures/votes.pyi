@@ -18,7 +18,8 @@ class ProtocolCounts:
         """Take a member's list out; CoterieError if it was not counted."""
     def candidates(self, members: int) -> set[str]:
         """Names that are counted as often as there are members."""
-    def __getitem__(self, name: str, /) -> int: ...
+    def __getitem__(self, name: str, /) -> int:
+        """How often a name is counted; 0 if it is not."""
     def as_dict(self) -> dict[str, int]:
         """Return all counts."""
 
@@ -28,43 +29,46 @@ def select_protocol(protocols: Iterable[Iterable[str]]) -> str:
     Parameters
     ----------
     protocols
-        Each member's names in order of preference, in member order.
+        For each member its protocol names in order of preference; members in order of joining.
 
     Raises
     ------
     CoterieError
-        No members, or no name that all of them have; ArgumentError, if these are no names.
+        There are no members, or there is no name that all of them have.
+    ArgumentError
+        Something else than names.
 
     Notes
     -----
-    Each member votes for the first of its names that all members have; most votes win, of equals
-    the one voted for first. Source: ``GroupMetadata.selectProtocol``.
+    Each member votes for the first of its names that all members have. The name with the most
+    votes wins; in a tie, the one voted for first. Source: ``GroupMetadata.selectProtocol``.
     """
 
 def select_protocols(
     names: npt.ArrayLike, member_start: npt.ArrayLike, group_start: npt.ArrayLike
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Votes of many groups at once.
+    """Select the protocols of many groups at once, as :func:`select_protocol` does for one.
 
     Parameters
     ----------
     names
-        int32 ids of protocol names, all members' lists one after another.
+        int32: ids of protocol names, the lists of all members one after another.
     member_start
-        int64 (members + 1,): where each member's list starts in ``names``; it ends with their
-        count.
+        int64 (members + 1,): where each member's list starts in ``names``; the last entry is the
+        length of ``names``.
     group_start
-        int64 (groups + 1,): where each group's members start in ``member_start``.
+        int64 (groups + 1,): where each group's members start in ``member_start``; the last entry
+        is the number of members.
 
     Returns
     -------
     winner, votes
-        int32 (groups,): the winning id and its votes; -1 and 0 for a group without members or
-        with a member that has no candidate.
+        int32 (groups,): the winning id and its number of votes; -1 and 0 for a group without
+        members, or with a member that has none of the common names.
 
     Raises
     ------
     ArgumentError
-        Starts that fall or do not end where they must; ids that are no integers, negative or
-        not below 2**26.
+        Starts decrease or do not end where they must; ids are not integers, negative, or not
+        below 2**26.
     """

@@ -18,6 +18,7 @@ cdef inline const uint8_t* start(const uint8_t[::1] data) noexcept:
 
 
 def crc32c(data):
+    """See ``checksum.pyi``."""
     cdef const uint8_t[::1] view = buffer_of(data, "data")
     cdef const uint8_t* at = start(view)
     cdef uint32_t result
@@ -33,6 +34,7 @@ def _crc32c_soft(data):
 
 
 def crc32(data):
+    """See ``checksum.pyi``."""
     cdef const uint8_t[::1] view = buffer_of(data, "data")
     cdef const uint8_t* at = start(view)
     cdef uint32_t result
@@ -42,6 +44,7 @@ def crc32(data):
 
 
 def xxh32(data, uint32_t seed=0):
+    """See ``checksum.pyi``."""
     cdef const uint8_t[::1] view = buffer_of(data, "data")
     cdef const uint8_t* at = start(view)
     cdef uint32_t result
@@ -51,11 +54,13 @@ def xxh32(data, uint32_t seed=0):
 
 
 def java_hash(str text not None):
+    """See ``checksum.pyi``."""
     cdef bytes raw = text.encode("utf-8", "surrogatepass")
     return coterie_java_hash(raw, len(raw))
 
 
 def partition_for(group_id, partitions=50):
+    """See ``checksum.pyi``."""
     cdef int32_t count = int32_of(partitions, "partitions")
     if count <= 0:
         raise ArgumentError(f"a topic has at least one partition, not {count}")

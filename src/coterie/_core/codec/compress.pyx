@@ -53,6 +53,7 @@ cdef int check_codec(int codec, int magic) except -1:
 
 
 def decompress(int codec, data, int magic=2, Py_ssize_t max_size=MAX_SIZE):
+    """See ``compress.pyi``."""
     check_codec(codec, magic)
     if not 0 <= max_size <= MAX_SIZE:
         raise ArgumentError(f"max_size must be from 0 to {MAX_SIZE}, not {max_size}")
@@ -72,6 +73,7 @@ def decompress(int codec, data, int magic=2, Py_ssize_t max_size=MAX_SIZE):
 
 
 def compress(int codec, data, int magic=2):
+    """See ``compress.pyi``."""
     check_codec(codec, magic)
     cdef bytes raw = bytes(buffer_of(data, "data"))
     if codec == 1:

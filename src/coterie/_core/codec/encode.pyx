@@ -167,6 +167,7 @@ cdef bytes write_message(object version, Layout layout, dict message):
 
 
 def encode_key(key):
+    """See ``encode.pyi``."""
     cdef dict message = dict_of(key, "key")
     if "raw" in message:
         return bytes_of(message["raw"], "raw")
@@ -177,6 +178,7 @@ def encode_key(key):
 
 
 def encode_value(key_version, value):
+    """See ``encode.pyi``."""
     cdef object of_key = int64_or_none(key_version, "key_version")
     if value is None:
         return None
@@ -198,8 +200,10 @@ cdef bytes encode_protocol(object given, str name, list layouts):
 
 
 def encode_subscription(subscription):
+    """See ``encode.pyi``."""
     return encode_protocol(subscription, "subscription", SUBSCRIPTIONS)
 
 
 def encode_assignment(assignment):
+    """See ``encode.pyi``."""
     return encode_protocol(assignment, "assignment", ASSIGNMENTS)

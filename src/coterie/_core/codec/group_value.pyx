@@ -11,10 +11,12 @@ from coterie._core.codec.schema cimport group_fields
 GroupValue = namedtuple(
     "GroupValue", "protocol_type generation protocol leader current_state_timestamp members",
     module=__name__)
+GroupValue.__doc__ = """See ``group_value.pyi``."""
 MemberValue = namedtuple(
     "MemberValue",
     "member_id group_instance_id client_id client_host session_timeout_ms rebalance_timeout_ms "
     "subscription assignment", module=__name__)
+MemberValue.__doc__ = """See ``group_value.pyi``."""
 
 
 def read_group_value(bytes value not None):

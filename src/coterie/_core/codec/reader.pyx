@@ -24,6 +24,9 @@ LogBatch = namedtuple(
     " base_timestamp max_timestamp delete_horizon producer_id producer_epoch base_sequence"
     " is_transactional is_control records")
 BatchFault = namedtuple("BatchFault", "position base_offset kind detail")
+LogRecord.__doc__ = """See ``reader.pyi``."""
+LogBatch.__doc__ = """See ``reader.pyi``."""
+BatchFault.__doc__ = """See ``reader.pyi``."""
 
 
 cdef tuple headers_of(const Record* record):

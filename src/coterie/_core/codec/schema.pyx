@@ -189,10 +189,12 @@ cdef int16_t read_version(Reader r) except? -32768:
 
 
 def key_type(int version):
+    """See ``schema.pyi``."""
     return TYPE_NAMES.get(version)
 
 
 def decode_key(key):
+    """See ``schema.pyi``."""
     cdef Reader r = new_reader(bytes_of(key, "key"), "key")
     cdef object version = read_version(r)
     cdef Layout layout = KEY_LAYOUTS.get(version)
@@ -203,6 +205,7 @@ def decode_key(key):
 
 
 def decode_value(key_version, value, *, tags=True):
+    """See ``schema.pyi``."""
     if key_version is not None and type(key_version) is not int:
         key_version = int64_of(key_version, "key_version")
     if value is None:
@@ -277,8 +280,10 @@ cdef dict decode_protocol(bytes data, list layouts):
 
 
 def decode_subscription(data):
+    """See ``schema.pyi``."""
     return decode_protocol(bytes_of(data, "data"), SUBSCRIPTION_LAYOUTS)
 
 
 def decode_assignment(data):
+    """See ``schema.pyi``."""
     return decode_protocol(bytes_of(data, "data"), ASSIGNMENT_LAYOUTS)

@@ -52,6 +52,7 @@ cdef class Coordinator:
 
     @property
     def now_ms(self):
+        """See ``coordinator.pyi``."""
         return self.runtime.wheel.clock_ms
 
     @property
@@ -72,6 +73,7 @@ cdef class Coordinator:
 
     @property
     def open_transactions(self):
+        """See ``coordinator.pyi``."""
         return {producer: list(groups) for producer, groups in self.offsets.open_groups.items()}
 
     @property
@@ -136,7 +138,7 @@ cdef class Coordinator:
 
     def call(self, int op, int64_t id, str group_id, int32_t generation_id, str member_id,
              str instance, tuple details):
-        """Handle one request now, then what is due at once: whole, whatever signal comes."""
+        """See ``coordinator.pyi``."""
         begin_change(&self.users, THE_COORDINATOR)
         try:
             self.dispatch(op, id, group_id, generation_id, member_id, instance, details)
@@ -145,6 +147,7 @@ cdef class Coordinator:
             end_use(&self.users)
 
     def advance(self, int64_t now_ms):
+        """See ``coordinator.pyi``."""
         begin_change(&self.users, THE_COORDINATOR)
         try:
             self.runtime.advance_to(now_ms, True)
@@ -152,12 +155,15 @@ cdef class Coordinator:
             end_use(&self.users)
 
     def availability_of(self, int32_t partition):
+        """See ``coordinator.pyi``."""
         return STATES[self.runtime.partitions.state_of(partition)]
 
     def next_deadline_ms(self):
+        """See ``coordinator.pyi``."""
         return self.runtime.wheel.next_deadline_ms()
 
     def complete(self, AppendOp op not None, int error, int64_t base_offset):
+        """See ``coordinator.pyi``."""
         if op.runtime is not self.runtime:
             raise CoterieError("this append is none of this coordinator's")
         begin_change(&self.users, THE_COORDINATOR)
@@ -171,7 +177,7 @@ cdef class Coordinator:
             end_use(&self.users)
 
     def import_log(self, batches):
-        """Put batches into the log and load all that it has."""
+        """See ``coordinator.pyi``."""
         begin_change(&self.users, THE_COORDINATOR)
         try:
             for base_offset, producer_id, epoch, transactional, control, records in batches:
@@ -182,16 +188,16 @@ cdef class Coordinator:
             end_use(&self.users)
 
     def batches(self):
-        """The rows of the log's batches."""
+        """See ``coordinator.pyi``."""
         return list(self.runtime.sink.read())
 
     def take_failure(self):
-        """What the caller's log raised since the last taking, or None."""
+        """See ``coordinator.pyi``."""
         failure, self.runtime.sink.failure = self.runtime.sink.failure, None
         return failure
 
     def play(self, Trace trace not None):
-        """Run every event, then what is due at the last one's time."""
+        """See ``coordinator.pyi``."""
         begin_change(&self.users, THE_COORDINATOR)
         self.runtime.strict = True
         try:
@@ -245,19 +251,21 @@ cdef class Coordinator:
             desugar(objects[event.details], self.told))
 
     def group(self, str group_id not None):
+        """See ``coordinator.pyi``."""
         return self.runtime.groups.get(group_id)
 
     def all_groups(self):
+        """See ``coordinator.pyi``."""
         return list(self.runtime.groups.values())
 
     def take_effects(self):
-        """What was done since the last taking, as rows; the next rows go into new ones."""
+        """See ``coordinator.pyi``."""
         cdef Effects taken = self.runtime.effects
         self.runtime.effects = Effects()
         return taken
 
     def take_events(self, list events not None, fresh not None):
-        """Put what was done since the last taking behind both, or, interrupted, behind neither."""
+        """See ``coordinator.pyi``."""
         cdef list taken = self.runtime.effects.events()
         cdef Effects empty = Effects()
         if not isinstance(fresh, MutableSequence):
@@ -267,12 +275,12 @@ cdef class Coordinator:
         self.runtime.effects = empty
 
     def take_appends(self, fresh not None):
-        """Put the deferred appends that were begun since the last taking behind others."""
+        """See ``coordinator.pyi``."""
         if not isinstance(fresh, MutableSequence):
             raise TypeError(f"fresh must be a deque, not {shown(fresh)}")
         fresh.extend(self.runtime.appends)
         self.runtime.appends.clear()
 
     def timers_of(self, GroupMetadata group not None):
-        """(kind, member id or None, deadline) of each armed timer of a group."""
+        """See ``coordinator.pyi``."""
         return self.rebalances.timers_of(group)

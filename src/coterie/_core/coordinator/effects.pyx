@@ -21,11 +21,9 @@ cdef dict CAUSES = {cause.value: cause for cause in events.Cause}
 @cython.final
 @cython.no_gc                      # a payload is texts, numbers and bytes: nothing leads back here
 cdef class Effects:
-    """An append-only sequence of what happened.
-
-    Payloads are kept where the garbage collector does not look: it would go through all of them
-    again and again while a long trace is played.
-    """
+    """See ``effects.pyi``."""
+    # Payloads are kept where the garbage collector does not look: it would go through all of them
+    # again and again while a long trace is played.
 
     def __dealloc__(self):
         self.clear()
@@ -59,7 +57,7 @@ cdef class Effects:
         return 0
 
     cpdef clear(self):
-        """Forget every row."""
+        """See ``effects.pyi``."""
         cdef Py_ssize_t n, count = self.count
         cdef PyObject* payload
         self.count = 0
@@ -85,12 +83,12 @@ cdef class Effects:
         return events.Unanswered(row.at_ms, row.id, (<tuple>OPERATIONS[row.op])[0], WHY[row.code])
 
     def events(self):
-        """Each row as an event of events.py."""
+        """See ``effects.pyi``."""
         cdef Py_ssize_t n
         return [self.event(n) for n in range(self.count)]
 
     def lines(self):
-        """Each row as the dict of a trace's output line; unanswered requests have none."""
+        """See ``effects.pyi``."""
         cdef Py_ssize_t n = 0
         while n < self.count:              # which a caller may clear between two lines
             event = self.event(n) if self.rows[n].kind != UNANSWERED else None

@@ -53,7 +53,6 @@ cdef class GroupMetadata:
     cdef int64_t rebalance_timeout(self) noexcept
     cdef int next_generation(self, int64_t now_ms) except -1
     cdef Readable subscribe(self) except *
-    cdef object topics_known(self)
     cdef tuple member_list(self)
 
 cdef GroupMetadata new_group(str group_id, int64_t now_ms)

@@ -24,13 +24,21 @@ from coterie.values import GroupOverview, GroupSummary
 
 
 cdef enum:
-    FEW = 16                       # members of a group that is looked through twice
     SHORT = 4096                   # bytes of metadata
     MANY = 1024
 
 # Metadata -> topics, of what was read last: groups come and go, and ask for the same topics.
 cdef dict READ_BEFORE = {}
 cdef frozenset NO_TOPICS = frozenset()
+
+
+cdef int remember(bytes metadata, object topics) except -1:
+    if len(metadata) <= SHORT:
+        if len(READ_BEFORE) >= MANY:
+            READ_BEFORE.clear()
+        READ_BEFORE[metadata] = topics
+    return 0
+
 
 # Groups hold members, and members hold texts, numbers and requests: no reference leads back to a
 # group. So neither takes part in the collection of cycles, nor do the dicts that hold them.
@@ -214,47 +222,37 @@ cdef class GroupMetadata:
 
     cdef Readable subscribe(self) except *:
         """Compute `subscribed_topics` anew; metadata that cannot be read makes them unknown."""
-        cdef set topics = set()
+        cdef set topics = None
         cdef bytes last = None, metadata
         cdef Readable read = READ
+        cdef object found = NO_TOPICS, known
         self.subscribed_topics = None
         if self.protocol_type != "consumer" or (self.members and self.protocol_name is None):
-            return READ
-        known = self.topics_known()
-        if known is not None:
-            self.subscribed_topics = known
             return READ
         for value in self.members.values():
             metadata = (<MemberMetadata>value).metadata_of(self.protocol_name)
             if metadata is last:
                 continue
+            known = READ_BEFORE.get(metadata)
+            if known is None:
+                known = set()
+                read = read_topics(metadata, known)
+                if read != READ:
+                    return read
+                known = frozenset(known)
+                remember(metadata, known)
+            if last is None:
+                found = known
+            else:
+                if topics is None:
+                    topics = set(found)
+                topics |= known
             last = metadata
-            read = read_topics(metadata, topics)
-            if read != READ:
-                return read
-        self.subscribed_topics = frozenset(topics)
-        if len(self.members) == 1 and len(last) <= SHORT:
-            if len(READ_BEFORE) >= MANY:
-                READ_BEFORE.clear()
-            READ_BEFORE[last] = self.subscribed_topics
+        self.subscribed_topics = found if topics is None else frozenset(topics)
         return READ
 
-    cdef object topics_known(self):
-        """The topics, if all members send the same metadata and it has been read before."""
-        cdef bytes first = None, metadata
-        if not self.members:
-            return NO_TOPICS
-        if len(self.members) > FEW:
-            return None
-        for value in self.members.values():
-            metadata = (<MemberMetadata>value).metadata_of(self.protocol_name)
-            if first is None:
-                first = metadata
-            elif metadata is not first:
-                return None
-        return READ_BEFORE.get(first)
-
     def find_subscribed_topics(self):
+        """See ``group.pyi``."""
         self.subscribe()
 
     cdef tuple member_list(self):
@@ -271,63 +269,79 @@ cdef class GroupMetadata:
 
     @property
     def current_state(self):
+        """See ``group.pyi``."""
         return STATE_NAMES[self.state]
 
     @property
     def size(self):
+        """See ``group.pyi``."""
         return len(self.members)
 
     @property
     def supported_protocols(self):
+        """See ``group.pyi``."""
         return self.counts.as_dict()
 
     @property
     def all_members(self):
+        """See ``group.pyi``."""
         return list(self.members.values())
 
     @property
     def all_static_members(self):
+        """See ``group.pyi``."""
         return dict(self.static_members)
 
     @property
     def pending_member_ids(self):
+        """See ``group.pyi``."""
         return list(self.pending_members)
 
     @property
     def pending_sync_members(self):
+        """See ``group.pyi``."""
         return list(self.pending_sync)
 
     @property
     def rebalance_timeout_ms(self):
+        """See ``group.pyi``."""
         return self.rebalance_timeout()
 
     @property
     def has_all_members_joined(self):
+        """See ``group.pyi``."""
         return (len(self.members) == self.num_members_awaiting_join
                 and not self.pending_members)
 
     @property
     def can_rebalance(self):
+        """See ``group.pyi``."""
         return self.can_go_to(PREPARING_REBALANCE)
 
     def is_in(self, state):
+        """See ``group.pyi``."""
         return STATE_NAMES[self.state] == text_of(state, "state")
 
     def transition_to(self, state, now_ms):
+        """See ``group.pyi``."""
         if text_of(state, "state") not in STATE_NAMES:
             raise CoterieError(f"{state!r} is no state of a group: {', '.join(STATE_NAMES)}")
         self.enter(STATE_NAMES.index(state), int64_of(now_ms, "now_ms"))
 
     def has(self, member_id):
+        """See ``group.pyi``."""
         return text_of(member_id, "member_id") in self.members
 
     def is_leader(self, member_id):
+        """See ``group.pyi``."""
         return self.leader_id == text_of(member_id, "member_id")
 
     def member(self, member_id):
+        """See ``group.pyi``."""
         return self.get(text_of(member_id, "member_id"))
 
     def add(self, member):
+        """See ``group.pyi``."""
         cdef MemberMetadata new = a_member(member)
         if new.member_id in self.members:
             raise CoterieError(f"{new.member_id!r} is a member of {self.group_id!r} already")
@@ -336,9 +350,11 @@ cdef class GroupMetadata:
         self.add_member(new, None)
 
     def remove(self, member_id):
+        """See ``group.pyi``."""
         self.remove_member(text_of(member_id, "member_id"))
 
     def update_member(self, member, protocols, rebalance_timeout_ms, session_timeout_ms):
+        """See ``group.pyi``."""
         cdef MemberMetadata known = a_member(member)
         cdef tuple names = pairs_of(protocols, "protocols")
         if self.get(known.member_id) is not known:
@@ -348,6 +364,7 @@ cdef class GroupMetadata:
                            known.awaiting_join)
 
     def replace_static_member(self, group_instance_id, old_member_id, new_member_id):
+        """See ``group.pyi``."""
         cdef str instance = text_of(group_instance_id, "group_instance_id")
         cdef str old_id = text_of(old_member_id, "old_member_id")
         cdef str new_id = text_of(new_member_id, "new_member_id")
@@ -360,27 +377,34 @@ cdef class GroupMetadata:
         return member
 
     def supports_protocols(self, protocol_type, names):
+        """See ``group.pyi``."""
         return self.supports(text_or_none(protocol_type, "protocol_type"),
                              tuple([(name,) for name in texts_of(names, "names")]))
 
     def candidate_protocols(self):
+        """See ``group.pyi``."""
         return self.counts.candidates(len(self.members))
 
     def select_protocol(self):
+        """See ``group.pyi``."""
         if not self.members:
             raise CoterieError("a group without members selects no protocol")
         return self.vote()
 
     def init_next_generation(self, now_ms):
+        """See ``group.pyi``."""
         self.next_generation(int64_of(now_ms, "now_ms"))
 
     def current_member_metadata(self):
+        """See ``group.pyi``."""
         return list(self.member_list())
 
     def overview(self):
+        """See ``group.pyi``."""
         return GroupOverview(self.group_id, self.protocol_type or "", STATE_NAMES[self.state])
 
     def summary(self):
+        """See ``group.pyi``."""
         cdef str protocol = self.protocol_name if self.state == STABLE else None
         return GroupSummary(
             STATE_NAMES[self.state], self.protocol_type or "", protocol or "",

@@ -51,10 +51,7 @@ cdef MemberMetadata read_member(fields, str protocol_type, str protocol_name):
 
 
 def load(log, int64_t now_ms):
-    """The groups of a log: {group id: GroupMetadata}, by id.
-
-    Raises CorruptData at the record that stops the load.
-    """
+    """See ``load.pyi``."""
     fold = PartitionFold(on_fault="load")
     for base_offset, producer_id, _, transactional, control, records in log:
         rows = [(base_offset + i, -1, key, value) for i, (key, value) in enumerate(records)]

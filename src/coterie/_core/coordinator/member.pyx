@@ -26,7 +26,7 @@ cdef class PendingId:
 @cython.final
 @cython.no_gc                      # it names its group, and does not hold it: nothing leads back
 cdef class MemberMetadata:
-    """See ``group.pyi``."""
+    """See ``member.pyi``."""
 
     def __cinit__(self):
         self.member_id = self.client_id = self.client_host = ""
@@ -51,20 +51,25 @@ cdef class MemberMetadata:
 
     @property
     def is_static_member(self):
+        """See ``member.pyi``."""
         return self.group_instance_id is not None
 
     @property
     def is_awaiting_join(self):
+        """See ``member.pyi``."""
         return self.awaiting_join is not None
 
     @property
     def is_awaiting_sync(self):
+        """See ``member.pyi``."""
         return self.awaiting_sync is not None
 
     def matches(self, protocols):
+        """See ``member.pyi``."""
         return self.protocols == pairs_of(protocols, "protocols")
 
     def metadata(self, protocol):
+        """See ``member.pyi``."""
         return self.metadata_of(text_of(protocol, "protocol"))
 
     cdef bytes metadata_of(self, str protocol):
@@ -74,6 +79,7 @@ cdef class MemberMetadata:
         raise Thrown(f"member {self.member_id} does not support protocol {protocol!r}")
 
     def vote(self, candidates):
+        """See ``member.pyi``."""
         cdef tuple names = texts_of(candidates, "candidates")
         for name, _ in self.protocols:
             if name in names:
@@ -81,6 +87,7 @@ cdef class MemberMetadata:
         raise CoterieError(f"member {self.member_id} supports none of the candidates")
 
     def summary(self, protocol=None):
+        """See ``member.pyi``."""
         return MemberSummary(
             self.member_id, self.group_instance_id, self.client_id, self.client_host,
             b"" if protocol is None else self.metadata(protocol),

@@ -56,7 +56,8 @@ cdef class Partitions:
         """Whether this partition is; of -1, whether any is."""
         if partition >= 0:
             return self.state_of(partition) == LOADING
-        return self.others == LOADING or LOADING in self.exceptions.values()
+        return LOADING in self.exceptions.values() or (
+            self.others == LOADING and <int32_t>len(self.exceptions) < self.count)
 
     cdef int change(self, int32_t partition, int before, int after) except -1:
         """Let a partition, or with -1 each of them, go from one state to another."""

@@ -20,11 +20,11 @@ from coterie.errors import ArgumentError, CoterieError
 
 
 class Thrown(CoterieError):
-    """Kafka's code throws here. What was done before stays done, as there."""
+    """See ``runtime.pyi``."""
 
 
 class Garbage(Thrown):
-    """It throws at a member's metadata, which cannot be read: no sound trace has such."""
+    """See ``runtime.pyi``."""
 
 
 cdef int64_t LATEST_MS = <int64_t>1 << 60      # a deadline from here still fits an int64
@@ -61,7 +61,7 @@ cdef class Part:
 
 
 cdef class AppendOp:
-    """An append and what waits for it: nothing, unless a part derives its own."""
+    """See ``runtime.pyi``."""
 
     cdef int came_back(self, int error, int64_t position) except -1:
         """It is in the log at this offset, or has failed."""

@@ -44,7 +44,7 @@ cdef class Written:
 
 @cython.final
 cdef class MemoryLog(Sink):
-    """A log in memory, ordered by offset."""
+    """See ``sink.pyi``."""
 
     def __cinit__(self):
         self.batches = []
@@ -98,7 +98,7 @@ cdef class MemoryLog(Sink):
 
 @cython.final
 cdef class CallerLog(Sink):
-    """A log of the caller's, by two functions. What they raise fails the append, and is kept."""
+    """See ``sink.pyi``."""
 
     def __cinit__(self, write, rows):
         self.write = write

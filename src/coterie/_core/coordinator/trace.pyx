@@ -15,7 +15,7 @@ cdef extern from "Python.h":
 
 @cython.final
 cdef class Trace:
-    """Events in rows. Built by ``coterie.load_trace``; see ``coordinator.pyi``."""
+    """See ``trace.pyi``."""
 
     def __cinit__(self, dict header not None):
         self.header = header
@@ -43,6 +43,7 @@ cdef class Trace:
 
     def add(self, int line, int64_t at_ms, int op, int64_t id, str group_id,
             int32_t generation_id, member_id, str instance, tuple details):
+        """See ``trace.pyi``."""
         cdef Event* events
         cdef Py_ssize_t capacity
         if self.count == self.capacity:
@@ -69,7 +70,7 @@ cdef class Trace:
         self.last_id = max(self.last_id, id)
 
     def requests(self):
-        """(line, at, op, id, group, generation, member, instance, details) of each event."""
+        """See ``trace.pyi``."""
         cdef Py_ssize_t n
         cdef Event event
         for n in range(self.count):

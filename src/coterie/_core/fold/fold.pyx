@@ -41,12 +41,16 @@ from coterie.errors import ArgumentError, CorruptData
 
 Fault = namedtuple(
     "Fault", "file position base_offset kind offset detail", module=__name__)
+Fault.__doc__ = """See ``fold.pyi``."""
 Scanned = namedtuple(
     "Scanned", "file position bytes batches records first_offset last_offset max_timestamp gap "
     "first_timestamp", module=__name__)
+Scanned.__doc__ = """See ``fold.pyi``."""
 CommitEvent = namedtuple(
     "CommitEvent", "what key log_offset timestamp producer_id value", module=__name__)
+CommitEvent.__doc__ = """See ``fold.pyi``."""
 MarkerEvent = namedtuple("MarkerEvent", "what producer_id committed", module=__name__)
+MarkerEvent.__doc__ = """See ``fold.pyi``."""
 cdef object make = tuple.__new__     # what a named tuple's own maker calls: a third of its time
 
 ON_FAULT = {"skip": SKIP, "recover": RECOVER, "load": LOAD, "stop": STOP}
@@ -100,6 +104,7 @@ cdef class PartitionFold:
 
     @property
     def key_count(self):
+        """See ``fold.pyi``."""
         return self.table.count
 
     cdef Entry* entry_at(self, object index) except NULL:

@@ -22,11 +22,13 @@ from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData, shown
 
 MetadataRecord = namedtuple("MetadataRecord", "log_offset timestamp value", module=__name__)
+MetadataRecord.__doc__ = """See ``generations.pyi``."""
 Generation = namedtuple(
     "Generation",
     "log_offset timestamp tombstone protocol_type generation protocol leader "
     "current_state_timestamp member_count joined left replaced subscription_changed "
     "leader_changed protocol_changed previous_generation since_previous_ms", module=__name__)
+Generation.__doc__ = """See ``generations.pyi``."""
 cdef object make = tuple.__new__     # what a named tuple's own maker calls: a third of its time
 
 cdef const Versions* VALUES = versions_of(KEY_GROUP)
@@ -109,17 +111,20 @@ class GroupLog:
         self._view = None
 
     def add(self, log_offset, timestamp, bytes value):
+        """See ``generations.pyi``."""
         note(self, log_offset, timestamp, GroupView(value))
 
     def _last_view(self):
         return GroupView(self.last.value) if self._view is None else self._view
 
     def copy(self):
+        """See ``generations.pyi``."""
         twin = GroupLog()
         twin.__setstate__((self.first, self.last, list(self.changes)))
         return twin
 
     def absorb(self, later):
+        """See ``generations.pyi``."""
         if not isinstance(later, GroupLog):
             raise TypeError(f"later must be a GroupLog, not {shown(later)}")
         first = later.first
@@ -129,6 +134,7 @@ class GroupLog:
         self.last, self._view = later.last, None
 
     def generations(self):
+        """See ``generations.pyi``."""
         first = self.first
         return [change(-1, None, first.log_offset, first.timestamp, GroupView(first.value)),
                 *self.changes]

@@ -25,6 +25,7 @@ class Producer:
 Committed = namedtuple(
     "Committed",
     "batch_offset offset commit_timestamp expire_timestamp leader_epoch metadata", module=__name__)
+Committed.__doc__ = """See ``producers.pyi``."""
 
 
 cdef bytes unpack_value(object pending, Value* out):

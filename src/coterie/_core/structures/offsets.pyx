@@ -81,6 +81,7 @@ cdef Offset make_offset(int64_t offset, int32_t leader_epoch, str metadata,
 
 cpdef str expiry_rule(str protocol_type, bint empty, bint stable, int64_t since_ms,
                       bint topics_known):
+    """See ``offsets.pyi``."""
     if protocol_type is None:
         return "standalone"
     if empty:
@@ -110,20 +111,25 @@ cdef class OffsetMap:
 
     @property
     def pending(self):
+        """See ``offsets.pyi``."""
         return MappingProxyType(dict(self.waiting))
 
     @property
     def pending_txn(self):
+        """See ``offsets.pyi``."""
         return MappingProxyType({producer: MappingProxyType(dict(undecided))
                                  for producer, undecided in self.waiting_txn.items()})
 
     def __len__(self):
+        """See ``offsets.pyi``."""
         return self.count
 
     def __contains__(self, key):
+        """See ``offsets.pyi``."""
         return self.find(_key(key)) is not None
 
     def __getitem__(self, key):
+        """See ``offsets.pyi``."""
         found = self.find(_key(key))
         if found is None:
             raise KeyError(key)
@@ -131,6 +137,7 @@ cdef class OffsetMap:
 
     @property
     def has_offsets(self):
+        """See ``offsets.pyi``."""
         return self.has_any()
 
     cdef bint has_any(self) noexcept:
@@ -295,55 +302,68 @@ cdef class OffsetMap:
     # The same by name, for callers in Python. Kafka's names: GroupMetadata.scala.
 
     def prepare_offset_commit(self, offsets):
+        """See ``offsets.pyi``."""
         self.prepare(_entries(offsets))
 
     def on_offset_commit_append(self, offsets, position):
+        """See ``offsets.pyi``."""
         self.appended(_entries(offsets), int64_of(position, "position"))
 
     def fail_pending_offset_write(self, offsets):
+        """See ``offsets.pyi``."""
         self.failed(_entries(offsets))
 
     def prepare_txn_offset_commit(self, producer_id, offsets):
+        """See ``offsets.pyi``."""
         self.prepare_txn(int64_of(producer_id, "producer_id"), _entries(offsets))
 
     def on_txn_offset_commit_append(self, producer_id, offsets, position):
+        """See ``offsets.pyi``."""
         self.appended_txn(int64_of(producer_id, "producer_id"), _entries(offsets),
                           int64_of(position, "position"))
 
     def fail_pending_txn_offset_commit(self, producer_id, offsets):
+        """See ``offsets.pyi``."""
         self.failed_txn(int64_of(producer_id, "producer_id"), _entries(offsets))
 
     def complete_pending_txn_offset_commit(self, producer_id, is_commit):
+        """See ``offsets.pyi``."""
         if not self.complete_txn(int64_of(producer_id, "producer_id"),
                                  flag_of(is_commit, "is_commit")):
             raise CoterieError(f"producer {producer_id}: the marker came before the append of "
                                "its offsets finished")
 
     def commit(self, offsets, position):
+        """See ``offsets.pyi``."""
         cdef int64_t appended_at = int64_of(position, "position")
         entries = _entries(offsets)
         self.prepare(entries)
         self.appended(entries, appended_at)
 
     def fetch(self, topic, partition, *, require_stable=False):
+        """See ``offsets.pyi``."""
         key = _key((topic, partition))
         if flag_of(require_stable, "require_stable") and self.unstable(key):
             raise CoterieError(f"{topic}-{partition} is unstable: a commit of it is undecided")
         return self.find(key)
 
     def is_pending(self, topic, partition):
+        """See ``offsets.pyi``."""
         return self.unstable(_key((topic, partition)))
 
     def remove(self, keys):
+        """See ``offsets.pyi``."""
         return self.drop([_key(key) for key in items_of(keys, "keys")])
 
     def expire(self, now_ms, retention_ms, *, base_ms=None, keep=None):
+        """See ``offsets.pyi``."""
         return self.expire_all(
             int64_of(now_ms, "now_ms"), int64_of(retention_ms, "retention_ms"),
             base_ms is not None, 0 if base_ms is None else int64_of(base_ms, "base_ms"),
             None if keep is None else frozenset(texts_of(keep, "keep")))
 
     def items(self):
+        """See ``offsets.pyi``."""
         return [(key, self.find(key)) for key in self.keys()]
 
 
@@ -385,6 +405,7 @@ def _times(values, str name, Py_ssize_t count):
 
 
 def expired(commit_ms, expire_ms, now_ms, retention_ms, base_ms=None, keep=None):
+    """See ``offsets.pyi``."""
     cdef int64_t now = int64_of(now_ms, "now_ms")
     cdef int64_t retention = int64_of(retention_ms, "retention_ms")
     commits = _times(commit_ms, "commit_ms", -1)

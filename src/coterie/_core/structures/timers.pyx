@@ -63,22 +63,28 @@ cdef class TimerWheel:
         free(self.due.items)
 
     def __len__(self):
+        """See ``timers.pyi``."""
         return self.size
 
     @property
     def now_ms(self):
+        """See ``timers.pyi``."""
         return self.clock_ms
 
     def add(self, deadline_ms, key):
+        """See ``timers.pyi``."""
         return self.arm(int64_of(deadline_ms, "deadline_ms"), int64_of(key, "key"))
 
     def rearm(self, handle, deadline_ms):
+        """See ``timers.pyi``."""
         return self.move(int64_of(handle, "handle"), int64_of(deadline_ms, "deadline_ms"))
 
     def cancel(self, handle):
+        """See ``timers.pyi``."""
         return self.drop(int64_of(handle, "handle"))
 
     def add_many(self, deadlines_ms, keys):
+        """See ``timers.pyi``."""
         cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", cnp.NPY_INT64)
         cdef const int64_t[::1] names = column_of(keys, "keys", cnp.NPY_INT64)
         cdef Py_ssize_t n, count = deadlines.shape[0]
@@ -92,6 +98,7 @@ cdef class TimerWheel:
         return handles
 
     def rearm_many(self, handles, deadlines_ms):
+        """See ``timers.pyi``."""
         cdef const int64_t[::1] which = column_of(handles, "handles", cnp.NPY_INT64)
         cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", cnp.NPY_INT64)
         cdef Py_ssize_t n, count = which.shape[0]
@@ -107,6 +114,7 @@ cdef class TimerWheel:
         return armed
 
     def cancel_many(self, handles):
+        """See ``timers.pyi``."""
         cdef const int64_t[::1] which = column_of(handles, "handles", cnp.NPY_INT64)
         cdef Py_ssize_t n, count = which.shape[0]
         armed = np.empty(count, dtype=np.bool_)
@@ -116,10 +124,12 @@ cdef class TimerWheel:
         return armed
 
     def next_deadline_ms(self):
+        """See ``timers.pyi``."""
         cdef int64_t deadline_ms = 0
         return deadline_ms if self.earliest(&deadline_ms) else None
 
     def advance(self, now_ms):
+        """See ``timers.pyi``."""
         return self.fire_until(int64_of(now_ms, "now_ms"))
 
     cdef object fire_until(self, int64_t now_ms):

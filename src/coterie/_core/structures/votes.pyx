@@ -68,9 +68,11 @@ cdef class ProtocolCounts:
         return None
 
     def add(self, names):
+        """See ``votes.pyi``."""
         self.count_in(tuple([(name,) for name in _names_of(names)]))
 
     def remove(self, names):
+        """See ``votes.pyi``."""
         cdef list given = _names_of(names)
         for name in set(given):
             if self.counts.get(name, 0) < given.count(name):
@@ -78,12 +80,15 @@ cdef class ProtocolCounts:
         self.count_out(tuple([(name,) for name in given]))
 
     def candidates(self, Py_ssize_t members):
+        """See ``votes.pyi``."""
         return {name for name, count in self.counts.items() if count == members}
 
     def __getitem__(self, str name):
+        """See ``votes.pyi``."""
         return self.counts.get(name, 0)
 
     def as_dict(self):
+        """See ``votes.pyi``."""
         return dict(self.counts)
 
 
@@ -128,6 +133,7 @@ cdef str most_voted(dict votes, bint as_kafka):
 
 
 def select_protocol(protocols):
+    """See ``votes.pyi``."""
     cdef ProtocolCounts counts = ProtocolCounts()
     cdef list lists = [tuple([(name,) for name in _names_of(names)])
                        for names in items_of(protocols, "protocols")]
@@ -285,6 +291,7 @@ cdef int tally_each(groups, const int32_t* names, int64_t width, const int64_t* 
 
 
 def select_protocols(names, member_start, group_start):
+    """See ``votes.pyi``."""
     cdef object held = (column_of(names, "names", cnp.NPY_INT32),
                         column_of(member_start, "member_start", cnp.NPY_INT64),
                         column_of(group_start, "group_start", cnp.NPY_INT64))

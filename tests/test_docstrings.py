@@ -1,0 +1,88 @@
+"""What compiled modules say at run time is what their stubs say: ``tools/stub_docs.py``."""
+
+import ast
+import importlib
+import importlib.util
+import inspect
+from pathlib import Path
+
+import pytest
+
+import coterie
+import coterie.messages
+
+ROOT = Path(__file__).parents[1]
+PYCORE = ROOT / "pycore"
+STUBS = sorted((PYCORE / "coterie/_core").rglob("*.pyi"))
+SPEC = importlib.util.spec_from_file_location("stub_docs", ROOT / "tools/stub_docs.py")
+stub_docs = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(stub_docs)
+
+
+def module_of(stub):
+    return ".".join(stub.relative_to(PYCORE).with_suffix("").parts)
+
+
+def said_at_run_time(stub):
+    """The docstring of everything that the stub documents, by its name."""
+    module = importlib.import_module(module_of(stub))
+    said = {}
+    for name in stub_docs.documented(ast.parse(stub.read_text(encoding="utf-8"))):
+        found = module
+        for part in name.split("."):
+            found = getattr(found, part)
+        said[name] = found.__doc__
+    return said
+
+
+@pytest.mark.parametrize("stub", STUBS, ids=module_of)
+def test_a_docstring_at_run_time_is_the_stubs(stub):
+    expected = stub_docs.documented(ast.parse(stub.read_text(encoding="utf-8")))
+    assert said_at_run_time(stub) == expected
+
+
+def compiled_names():
+    """The public names that are compiled, and their public methods and properties."""
+    for home in (coterie, coterie.messages):
+        for name in home.__all__:
+            found = getattr(home, name)
+            if getattr(found, "__module__", "").startswith("coterie._core"):
+                yield pytest.param(found, id=name)
+                for each, member in vars(found).items() if inspect.isclass(found) else ():
+                    is_field = inspect.isgetsetdescriptor(member) and member.__doc__ is None
+                    if not each.startswith("_") and (callable(member) or not is_field):
+                        yield pytest.param(member, id=f"{name}.{each}")
+
+
+@pytest.mark.parametrize("found", list(compiled_names()))
+def test_every_public_compiled_name_has_a_docstring(found):
+    assert found.__doc__
+
+
+def test_help_shows_what_the_stub_says():
+    assert "An advance costs what fires" in inspect.getdoc(coterie.TimerWheel)
+    assert "by Kafka's rule since 2.1" in coterie.expired.__doc__
+
+
+STUB = 'class A:\n    """Of A.\n\n    More.\n    """\n    def f(self):\n        """Of f."""\n'
+MODULE = 'cdef class A:\n    """See ``m.pyi``."""\n    def f(self):\n        """See ``m.pyi``."""\n'
+
+
+def test_a_filled_module_has_the_same_lines_as_its_source():
+    filled = stub_docs.filled(MODULE, STUB, "m.pyi").splitlines()
+    assert filled[::2] == MODULE.splitlines()[::2]
+    assert filled[1::2] == [r"    'Of A.\n\nMore.'", "        'Of f.'"]
+
+
+@pytest.mark.parametrize(
+    ("module", "named"),
+    [
+        (MODULE.replace("m.pyi", "other.pyi", 1), "line 2: m.pyi has no docstring of A"),
+        (MODULE.replace("def f", "def g"), "line 4: m.pyi has no docstring of A.g"),
+        ("cdef class A:\n    pass\n", "A: .* is missing"),
+        (MODULE.replace("class A", "class B"), "A: .* is missing"),
+    ],
+)
+def test_a_marker_and_a_docstring_that_do_not_meet_stop_the_build(module, named):
+    with pytest.raises(SystemExit, match=named):
+        stub_docs.filled(module, STUB, "m.pyi")
