@@ -9,8 +9,8 @@ import struct
 import pytest
 
 from coterie import CorruptData
+from coterie._core.codec.schema import decode_assignment, decode_subscription
 from coterie.log.consumer_protocol import owned_partitions, read_assignment, read_subscription
-from coterie.messages import decode_assignment, decode_subscription
 from log_writer import text
 
 NULL = b"\xff\xff\xff\xff"
