@@ -50,7 +50,6 @@ ASKED = [
     Line("expiry in OffsetMap", "expiry, group", 1_000_000, "kafka", 10),
     Line("heartbeats", "coordinator, many-heartbeats", 0, "kafka", 3),
     Line("the big group", "coordinator, big-group", 0, "kafka", 3),
-    Line("many small groups", "coordinator, many small groups", 0, "kafka", 1),
     Line("fold of the wide log", "fold", 1_182_263, "kafka", 12),
     Line("decoding it to columns", "decode", 1_182_263, "kafka", 80),
     Line("decoding it to columns", "decode", 1_182_263, "kafka-python", 200),

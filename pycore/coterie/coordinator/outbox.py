@@ -15,6 +15,8 @@ from coterie.events import Response, Unanswered
 
 __all__ = ["Outbox"]
 
+_ANSWERS = (Response, Unanswered)
+
 
 class Outbox:
     """Events in order, whoever waits for an answer, and appends that have not come back.
@@ -70,7 +72,7 @@ class Outbox:
             self._begun.popleft()
         core.take_events(self.events, self._fresh)
         for event in self._fresh:
-            if isinstance(event, Response | Unanswered) and event.id in self.waiting:
+            if isinstance(event, _ANSWERS) and event.id in self.waiting:
                 self.waiting[event.id]._settle(event)
                 del self.waiting[event.id]
         if self._on_event is None:

@@ -22,6 +22,7 @@ REQUESTS = frozenset(op for op, operation in OPERATIONS.items() if operation.is_
 # group id, generation, member id, instance id, details
 Compiled = tuple[str | None, int, str | None, str | None, tuple[Any, ...] | None]
 _NOBODY = (None, -1, None, None)
+_NAMES = {op: [field.name for field in each.fields] for op, each in OPERATIONS.items()}
 
 
 def compile_request(op: Any, fields: Fields) -> Compiled:
@@ -48,7 +49,7 @@ def compile_request(op: Any, fields: Fields) -> Compiled:
 
 def compile_values(op: str, values: tuple[Any, ...]) -> Compiled:
     """Check the values of all fields of an op, in the order of its table."""
-    fields = dict(zip([field.name for field in OPERATIONS[op].fields], values, strict=True))
+    fields = dict(zip(_NAMES[op], values, strict=True))
     refuse_sugar(fields)
     return compile_request(op, fields)
 
@@ -73,8 +74,7 @@ def arguments_of(request: Any) -> tuple[str, dict[str, Any]]:
         raise ArgumentError(f"op {shown(op)} is none; the ops are {', '.join(OPS)}")
     if op != "advance":  # which has no member
         refuse_sugar(request)
-    names = [field.name for field in OPERATIONS[op].fields]
-    return op, {name: request[name] for name in names if request.get(name) is not None}
+    return op, {name: request[name] for name in _NAMES[op] if request.get(name) is not None}
 
 
 def has_sugar(fields: Fields) -> bool:
