@@ -157,11 +157,7 @@ class Recording:
     def _event(self, at_ms: int, op: str, request_id: int, compiled: Compiled) -> Event:
         event: Event = {"at": at_ms, "op": op} | ({"id": request_id} if op in REQUESTS else {})
         event |= show_request(op, compiled)
-        details = compiled[-1]
-        if (
-            op.endswith("offset_commit")
-            and details
-            and any(row[4] is not None for row in details[0])
-        ):
+        details = compiled[-1] or ()
+        if op.endswith("offset_commit") and any(row[4] is not None for row in details[0]):
             self._lose(_STAMPED)
         return self._ids.map(event) if self._custom_ids else event

@@ -67,8 +67,9 @@ cdef class Effects:
             Py_XDECREF(payload)
 
     cdef object event(self, Py_ssize_t n):
-        """A row as an event."""
-        cdef Effect* row = &self.rows[n]
+        """A row as an event. A copy of it: what makes the event may run a finalizer, which may ask
+        the coordinator for more, and then the rows lie elsewhere."""
+        cdef Effect row = self.rows[n]
         payload = None if row.payload == NULL else <object>row.payload
         if row.kind == RESPONSE:
             name, response_of = <tuple>OPERATIONS[row.op]
