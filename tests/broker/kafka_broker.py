@@ -18,6 +18,8 @@ import pytest
 
 PROJECT = Path(__file__).parent
 HANG_S = 1800  # only what never comes takes that long, however busy the machine
+VERSION = "3.9.1"
+CLUSTER = "Y290ZXJpZS10ZXN0LTAwMQ"
 SETTINGS = """\
 process.roles=broker,controller
 node.id=1
@@ -34,22 +36,31 @@ transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
 LOGGING = """\
-log4j.rootLogger=INFO, stdout
+log4j.rootLogger=INFO, stdout, server
+log4j.logger.kafka.request.logger={requests}, requests
+log4j.additivity.kafka.request.logger=false
 log4j.appender.stdout=org.apache.log4j.ConsoleAppender
-log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
-log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
+log4j.appender.server=org.apache.log4j.FileAppender
+log4j.appender.server.File={folder}/server.log
+log4j.appender.requests=org.apache.log4j.FileAppender
+log4j.appender.requests.File={folder}/kafka-request.log
+"""
+APPENDER = """\
+log4j.appender.{name}.layout=org.apache.log4j.PatternLayout
+log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 
 
 @functools.cache
-def classpath():
-    """The jars of the project, or a skip that says what is missing."""
+def classpath(version=VERSION):
+    """The jars of a version of Kafka, or a skip that says what is missing."""
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             pytest.skip(f"no broker: {tool} is not installed")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "classpath"
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={file}"]
+        goal.append(f"-Dkafka.version={version}")
         told = subprocess.run(
             ["mvn", "-q", "-B", *goal], cwd=PROJECT, capture_output=True, text=True, check=False
         )
@@ -58,8 +69,9 @@ def classpath():
         return file.read_text()
 
 
-def java(main, *arguments, options=()):
-    return ["java", "-Xmx512m", *options, "-cp", classpath(), main, *map(str, arguments)]
+def java(main, *arguments, options=(), version=VERSION):
+    fixed = ["-Xmx400m", "-Duser.timezone=UTC", *options, "-cp", classpath(version)]
+    return ["java", *fixed, main, *map(str, arguments)]
 
 
 def free_ports(count):
@@ -71,56 +83,81 @@ def free_ports(count):
 
 
 class Broker:
-    """A running broker: ``address`` for clients, ``logs`` the folder of its partitions."""
+    """A broker in a folder: ``address`` for clients, ``logs`` the folder of its partitions.
 
-    def __init__(self, address, logs):
-        self.address = address
-        self.logs = logs
+    ``settings`` are lines of its properties, the last one of a name counts; ``request_log`` writes
+    each request into ``kafka-request.log`` beside ``server.log``, both in the folder, in UTC.
+    """
+
+    def __init__(self, folder, *, version=VERSION, settings="", request_log=False):
+        port, controller = free_ports(2)
+        self.folder, self.version, self.logs = folder, version, folder / "logs"
+        self.address = f"127.0.0.1:{port}"
+        self._settings, self._logging = folder / "server.properties", folder / "log4j"
+        told = SETTINGS.format(port=port, controller=controller, logs=self.logs)
+        self._settings.write_text(told + settings)
+        level = "DEBUG" if request_log else "WARN"
+        appenders = [APPENDER.format(name=name) for name in ("stdout", "server", "requests")]
+        self._logging.write_text(LOGGING.format(folder=folder, requests=level) + "".join(appenders))
+        told = self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", self._settings)
+        assert "Formatting" in told, told
+
+    def start(self):
+        """Start it, the first time or again, and return when it says that it has."""
+        options = [f"-Dlog4j.configuration={self._logging.as_uri()}"]
+        command = java("kafka.Kafka", self._settings, options=options, version=self.version)
+        environment = {**os.environ, "LOG_DIR": str(self.folder)}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        )
+        late = threading.Timer(HANG_S, self.process.kill)
+        late.start()
+        said = []
+        for line in self.process.stdout:
+            said.append(line)
+            if "Kafka Server started" in line:
+                break
+        late.cancel()
+        if not said or "Kafka Server started" not in said[-1]:
+            pytest.fail(f"the broker did not start: {''.join(said[-20:])}")
+        # Whoever does not read what it says would stop it when the pipe is full.
+        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+
+    def stop(self):
+        """Stop it as an operator does."""
+        self.process.terminate()
+        try:
+            self.process.wait(HANG_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self):
+        """Give it no time to say goodbye."""
+        self.process.kill()
+        self.process.wait()
 
     def groups_tool(self, *arguments):
         """Run kafka-consumer-groups; it gives 0 whatever happens, so its words count."""
         main = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-        command = java(main, "--bootstrap-server", self.address, *arguments)
+        return self._run(main, "--bootstrap-server", self.address, *arguments)
+
+    def end_offsets_tool(self, *arguments):
+        """Run kafka-get-offsets: a line ``topic:partition:offset`` for each partition."""
+        main = "org.apache.kafka.tools.GetOffsetShell"
+        return self._run(main, "--bootstrap-server", self.address, *arguments)
+
+    def _run(self, main, *arguments):
+        command = java(main, *arguments, version=self.version)
         told = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
         return told.stdout
 
 
 @contextmanager
-def running_broker(folder):
-    """A fresh broker in ``folder``, stopped at the end."""
-    port, controller = free_ports(2)
-    logs, settings, logging = folder / "logs", folder / "server.properties", folder / "log4j"
-    settings.write_text(SETTINGS.format(port=port, controller=controller, logs=logs))
-    logging.write_text(LOGGING)
-    cluster = "Y290ZXJpZS10ZXN0LTAwMQ"
-    made = java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", settings)
-    subprocess.run(made, check=True, capture_output=True, timeout=HANG_S)
-    command = java("kafka.Kafka", settings, options=[f"-Dlog4j.configuration={logging.as_uri()}"])
-    environment = {**os.environ, "LOG_DIR": str(folder)}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    )
-    late = threading.Timer(HANG_S, process.kill)
-    late.start()
+def running_broker(folder, **options):
+    """A fresh broker in ``folder``, stopped at the end; ``options`` as of ``Broker``."""
+    broker = Broker(folder, **options)
     try:
-        said = []
-        for line in process.stdout:
-            said.append(line)
-            if "Kafka Server started" in line:
-                break
-        else:
-            pytest.fail(f"the broker did not start: {''.join(said[-20:])}")
-        late.cancel()
-        # Whoever does not read what it says would stop it when the pipe is full.
-        reading = threading.Thread(target=process.stdout.read, daemon=True)
-        reading.start()
-        yield Broker(f"127.0.0.1:{port}", logs)
+        broker.start()
+        yield broker
     finally:
-        late.cancel()
-        process.terminate()
-        try:
-            process.wait(HANG_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
+        broker.stop()

@@ -1,0 +1,199 @@
+"""Consumers as processes of their own, so that one can be killed; and what each of them saw.
+
+``Member`` is the driver's side. The process reads orders from its standard input, a line each
+(``commit``, ``quiet``, ``go on``, ``leave``), and tells on its standard output, as JSON lines with
+the clock's ms, what happened: partitions assigned and revoked, offsets committed, its end.
+"""
+
+import json
+import queue
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+DEFAULTS = {
+    "instance": None,
+    "host": None,  # an address of this machine to connect from: 127.0.0.2
+    "commit_s": 0.5,
+    "records": 20,  # at most so many in a poll, of which there are ten a second
+    "session_s": 10.0,
+    "reconnect_s": 1.0,
+}
+
+
+def now_ms():
+    return int(time.time() * 1000)
+
+
+class Member:
+    """A consumer that runs: ``seen`` is all that it has told so far."""
+
+    def __init__(self, address, name, group, topics, **options):
+        self.name = name
+        what = {**DEFAULTS, **options, "name": name, "group": group, "topics": topics}
+        self.what = what
+        self.seen = []
+        self._news = threading.Condition()
+        self._ended = False
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, address, json.dumps(what)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self):
+        for line in self.process.stdout:
+            with self._news:
+                self.seen.append(json.loads(line))
+                self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+    def tell(self, order):
+        self.process.stdin.write(order + "\n")
+        self.process.stdin.flush()
+
+    def await_(self, event, since=0, timeout_s=60):
+        """Return the first event of this name after so many that were seen."""
+        with self._news:
+            self._news.wait_for(lambda: self._find(event, since) or self._ended, timeout_s)
+        found = self._find(event, since)
+        assert found, f"{self.name}: no {event}: {self.seen[-3:]}"
+        return found
+
+    def _find(self, event, since):
+        return next((told for told in self.seen[since:] if told["event"] == event), None)
+
+    def order(self, order, answer):
+        """Give an order and wait for the event that answers it."""
+        since = len(self.seen)
+        self.tell(order)
+        return self.await_(answer, since)
+
+    def leave(self):
+        """Close it in order: it leaves its group, if it is no static member."""
+        self.order("leave", "left")
+        self.process.wait()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def tell(event, **details):
+    sys.stdout.write(json.dumps({"at_ms": now_ms(), "event": event, **details}) + "\n")
+    sys.stdout.flush()
+
+
+def connect_from(host):
+    """Let every connection of this process come from an address of the machine."""
+
+    class Bound(socket.socket):
+        def connect_ex(self, address):
+            self.bind((host, 0))
+            return super().connect_ex(address)
+
+        def connect(self, address):
+            self.bind((host, 0))
+            return super().connect(address)
+
+    socket.socket = Bound
+
+
+def spelled(places):
+    return sorted(f"{place.topic}-{place.partition}" for place in places)
+
+
+def consumer_of(address, what):
+    import kafka
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+    class Listener(kafka.ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned):
+            tell("assigned", partitions=spelled(assigned))
+
+        def on_partitions_revoked(self, revoked):
+            tell("revoked", partitions=spelled(revoked))
+
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=address,
+        client_id=what["name"],
+        group_id=what["group"],
+        group_instance_id=what["instance"],
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        max_poll_records=what["records"],
+        session_timeout_ms=int(what["session_s"] * 1000),
+        heartbeat_interval_ms=int(what["session_s"] * 300),
+        fetch_max_wait_ms=100,
+        reconnect_backoff_ms=int(what["reconnect_s"] * 500),
+        reconnect_backoff_max_ms=int(what["reconnect_s"] * 1000),
+        partition_assignment_strategy=[RangePartitionAssignor],
+    )
+    consumer.subscribe(what["topics"], listener=Listener())
+    return consumer
+
+
+def commit(consumer):
+    from kafka.errors import KafkaError
+
+    before_ms = now_ms()
+    places = sorted(consumer.assignment())
+    try:
+        if places:
+            consumer.commit(timeout_ms=5000)
+    except KafkaError as error:
+        tell("commit refused", error=type(error).__name__)
+        return
+    offsets = {f"{place.topic}-{place.partition}": consumer.position(place) for place in places}
+    tell("committed", since_ms=before_ms, offsets=offsets)
+
+
+def consume(consumer, what, orders):
+    """Poll ten times a second and commit in between, until an order or an error ends it."""
+    quiet, due_s = False, time.monotonic()
+    while True:
+        consumer.poll(timeout_ms=50)
+        if not quiet and what["commit_s"] and time.monotonic() >= due_s and consumer.assignment():
+            commit(consumer)
+            due_s = time.monotonic() + what["commit_s"]
+        order = None if orders.empty() else orders.get()
+        if order in ("quiet", "go on"):
+            quiet = order == "quiet"
+            tell(order)
+        elif order == "commit":
+            commit(consumer)
+        elif order == "leave":
+            return
+        time.sleep(0.05)
+
+
+def main(address, what):
+    if what["host"]:
+        connect_from(what["host"])
+    orders = queue.Queue()
+
+    def listen():
+        for line in sys.stdin:
+            orders.put(line.strip())
+
+    threading.Thread(target=listen, daemon=True).start()
+    tell("started")
+    consumer = consumer_of(address, what)
+    try:
+        consume(consumer, what, orders)
+    except Exception as error:  # fenced, say: whoever started it reads why
+        tell("failed", error=type(error).__name__)
+        consumer.close(autocommit=False)
+        return
+    consumer.close(autocommit=False)
+    tell("left")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))
