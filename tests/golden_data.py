@@ -20,6 +20,7 @@ import pytest
 
 GOLDEN = Path(__file__).with_name("golden")
 LOGS = GOLDEN / "logs"
+INCIDENTS = GOLDEN / "incidents"
 SHARED = Path(os.environ.get("COTERIE_SHARED") or Path(__file__).parents[2] / "shared")
 NOT_A_LOG = {"corrupt"}  # a folder of cases, not a case
 
@@ -86,3 +87,27 @@ def records(case: str) -> Iterator[dict[str, Any]]:
 def live(case: str, name: str) -> str:
     """Text that Kafka's tool printed for a case, ``live/NAME``."""
     return (log(case) / "live" / name).read_text(encoding="utf-8")
+
+
+def incidents() -> list[str]:
+    """Names of the incidents that were recorded on a broker."""
+    return sorted(p.name for p in INCIDENTS.iterdir() if p.is_dir())
+
+
+def incident(name: str) -> Path:
+    """Folder of an incident: its log is in ``log``, or in ``whole`` and ``compacted``."""
+    path = INCIDENTS / name
+    assert path.is_dir(), f"no golden incident {name}"
+    return path
+
+
+def truth(name: str) -> dict[str, Any]:
+    """Return what was done, when, and what Kafka's own tools said: see golden/incidents."""
+    found: dict[str, Any] = json.loads((incident(name) / "truth.json").read_text(encoding="utf-8"))
+    return found
+
+
+def client_commits(name: str) -> list[dict[str, Any]]:
+    """Return the commits of an incident as its clients saw them answered, in order of time."""
+    with gzip.open(incident(name) / "commits.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]

@@ -140,17 +140,20 @@ def consumer_of(address, what):
 
 
 def commit(consumer):
+    """Commit the position in each partition that was assigned, and tell it."""
     from kafka.errors import KafkaError
+    from kafka.structs import OffsetAndMetadata
 
+    at = {place: consumer.position(place) for place in sorted(consumer.assignment())}
     before_ms = now_ms()
-    places = sorted(consumer.assignment())
     try:
-        if places:
-            consumer.commit(timeout_ms=5000)
+        if at:
+            told = {place: OffsetAndMetadata(offset, "", -1) for place, offset in at.items()}
+            consumer.commit(told, timeout_ms=5000)
     except KafkaError as error:
         tell("commit refused", error=type(error).__name__)
         return
-    offsets = {f"{place.topic}-{place.partition}": consumer.position(place) for place in places}
+    offsets = {f"{place.topic}-{place.partition}": offset for place, offset in at.items()}
     tell("committed", since_ms=before_ms, offsets=offsets)
 
 

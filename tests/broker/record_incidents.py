@@ -38,8 +38,9 @@ def compaction(run):
 
     `whole/` holds every segment as it was before its first cleaning, `compacted/` the log as it
     was copied from the running broker, `with-deleted/` that copy with the segments that the
-    last round replaced, which Kafka keeps for a minute. The samples of `truth.json` are what
-    kafka-get-offsets and kafka-consumer-groups said while nobody committed (from `at_ms` to
+    cleaner replaced, which Kafka keeps for a minute; a segment that both rounds replaced is there
+    as the first round had left it, under the name that both have. The samples of `truth.json` are
+    what kafka-get-offsets and kafka-consumer-groups said while nobody committed (from `at_ms` to
     `until_ms`), the last two of them after the copy, when the groups had gone on.
     `commits.jsonl.gz`: what each client committed, between which ms.
     """
@@ -51,15 +52,7 @@ def compaction(run):
     for name in ("pay-1", "pay-2"):
         run.member(name, "payments", ["orders", "clicks"], session_s=3, records=5)
     rewound = run.member("rewound-1", "rewound", ["orders"], commit_s=0.4)
-    short = {
-        group: run.member(f"{group}-1", group, ["clicks"], commit_s=None)
-        for group in ("nightly", "doomed", "phoenix", "late")
-    }
-    for group, member in short.items():
-        for _ in range(1 if group == "nightly" else 4):
-            sleep(0.3)
-            member.order("commit", "committed")
-        run.leave(member)
+    commit_and_leave(run, "nightly", "doomed", "phoenix", "late")
     for _ in range(6):
         run.leave(run.member("pay-3", "payments", ["orders", "clicks"], session_s=3))
     run.groups_tool("--delete", "--group", "doomed")
@@ -93,6 +86,16 @@ def compaction(run):
         run.sample(f"after the copy, {number}")
 
 
+def commit_and_leave(run, *groups):
+    """One member each for these groups: it commits four times (``nightly`` once) and leaves."""
+    members = [run.member(f"{group}-1", group, ["clicks"], commit_s=None) for group in groups]
+    for group, member in zip(groups, members, strict=True):
+        for _ in range(1 if group == "nightly" else 4):
+            sleep(0.3)
+            member.order("commit", "committed")
+        run.leave(member)
+
+
 def compaction_transactions(run):
     """Offsets committed in transactions, tombstones, and five rounds of the cleaner over them.
 
@@ -106,7 +109,8 @@ def compaction_transactions(run):
     2. `first` commits two more.
     3. Nothing but fillers.
     4. `first` is started again (a new epoch) and commits one.
-    5. `open` has sent offsets and not ended when the cleaner works and when the copy is made.
+    5. `open` sends offsets after some fillers, and has not ended when the cleaner works and when
+       the copy is made: it cleans up to the segment before.
 
     `whole/` holds every segment as it was before its first cleaning, `compacted/` the copy.
     """
@@ -129,10 +133,10 @@ def compaction_transactions(run):
             transaction(run, produce["first"], 13)
         if round_ == 4:
             transaction(run, producer_of(run, "first"), 14)
-        if round_ == 5:
-            transaction(run, producer_of(run, "open"), 60, end=None)
         for n in range(40):
             commit_plainly(run, "filler", round_ * 100 + n)
+            if (round_, n) == (5, 25):
+                transaction(run, producer_of(run, "open"), 60, end=None)
         sleep(1.2)
         run.clean(held=round_ == 5)
     run.copy("compacted")

@@ -293,8 +293,13 @@ def record(incident, folder, scratch, settings="", request_log=True):
         run = Recording(name, folder, broker)
         try:
             incident(run)
-            text = incident.__doc__.replace("\n    ", "\n").strip()
-            made = f"Made by `tests/broker/record_incidents.py {name}` with Kafka {broker.version}."
-            run.write(f"# {name}\n\n{text}\n\n{made}\n")
+            run.write(page_of(incident, broker.version))
         finally:
             run.close()
+
+
+def page_of(incident, version):
+    name = incident.__name__.replace("_", "-")
+    text = incident.__doc__.replace("\n    ", "\n").strip()
+    made = f"Made by `tests/broker/record_incidents.py {name}` with Kafka {version}."
+    return f"# {name}\n\n{text}\n\n{made}\n"

@@ -1,0 +1,100 @@
+"""The model of the cleaner, held to logs that a real broker has compacted."""
+
+import gzip
+import json
+import struct
+
+import pytest
+
+from cleaner import clean
+from coterie._core.codec.reader import LogReader
+from coterie._core.codec.writer import encode_batch, encode_marker
+from golden_data import GOLDEN
+
+INCIDENTS = {"compaction": 8192, "compaction-transactions": 2048}  # segment bytes
+DELETE_RETENTION_MS = 1000
+PLACES = [(name, partition) for name in INCIDENTS for partition in range(4)]
+
+
+def segments_of(folder, partition):
+    """(base offset, bytes) of each segment, the compressed ones too."""
+    found = []
+    for path in sorted((folder / f"__consumer_offsets-{partition}").glob("*.log*")):
+        data = path.read_bytes()
+        data = gzip.decompress(data) if path.suffix == ".gz" else data
+        found.append((int(path.name.partition(".")[0]), data))
+    return found
+
+
+def until(segments, time_ms):
+    """What of the segments was written up to a time."""
+    for base, data in segments:
+        ends = [b.position + b.size for b in LogReader(data) if b.max_timestamp <= time_ms]
+        if ends or base == 0:
+            yield base, data[: max(ends, default=0)]
+
+
+def cleaned_as_told(whole, cleanings, segment_bytes):
+    """Clean a whole log as often, when and how far the broker said that it did."""
+    log, end = whole, 0
+    for told in cleanings:
+        then = [one for one in log if one[0] < end]
+        then += until([one for one in whole if one[0] >= end], told["at_ms"])
+        assert told["from"] == end
+        then, end = clean(
+            then,
+            end,
+            now_ms=told["at_ms"],
+            delete_retention_ms=DELETE_RETENTION_MS,
+            segment_bytes=segment_bytes,
+        )
+        assert told["to"] == end
+        log = [one for one in then if one[0] < end] + [one for one in whole if one[0] >= end]
+    return log
+
+
+def batches_of(data):
+    """Each batch without its place, sum and horizon; and its horizon."""
+    for batch in LogReader(data):
+        yield batch._replace(position=0, crc=0, base_timestamp=0, delete_horizon=None)
+
+
+def horizons_of(data):
+    return [batch.delete_horizon for batch in LogReader(data)]
+
+
+@pytest.mark.parametrize(("name", "partition"), PLACES)
+def test_it_leaves_what_the_broker_left_batch_by_batch(name, partition):
+    folder = GOLDEN / "incidents" / name
+    truth = json.loads((folder / "truth.json").read_text())
+    cleanings = [told for told in truth["cleanings"] if told["partition"] == partition]
+    whole = segments_of(folder / "whole", partition)
+    expected = segments_of(folder / "compacted", partition)
+    found = cleaned_as_told(whole, cleanings, INCIDENTS[name])
+    assert [base for base, _ in found] == [base for base, _ in expected]
+    for (_, ours), (_, kafkas) in zip(found, expected, strict=True):
+        assert list(batches_of(ours)) == list(batches_of(kafkas))
+        for one, other in zip(horizons_of(ours), horizons_of(kafkas), strict=True):
+            # The line in the broker's log is written a little after it has looked at the clock.
+            assert one is other is None or abs(one - other) <= 100
+
+
+def test_a_batch_is_rewritten_as_kafkas_own_classes_write_it():
+    """The bytes are those of the specification of the log format, section 9."""
+    producer = {"producer_id": 77, "producer_epoch": 4}
+    first = [(10, 1000, b"a", b"1"), (11, 1001, b"b", None), (12, 1002, b"c", b"3")]
+    cleaned = [
+        encode_batch(first, 10, **producer, base_sequence=0, transactional=True),
+        encode_marker(True, 77, 4, timestamp_ms=1002, base_offset=13),
+        encode_batch([(14, 1003, b"a", b"1"), (15, 1003, b"c", b"1")], 14),
+    ]
+    active = encode_batch([(16, 1004, b"d", b"1")], 16)
+    log = [(10, b"".join(cleaned)), (16, active)]
+    found, end = clean(log, now_ms=50_000, delete_retention_ms=1000)
+    assert end == 16
+    assert found[1] == (16, active)
+    batch = next(LogReader(found[0][1]))
+    data = found[0][1][: batch.size]
+    header = struct.unpack(">hiqqqhii", data[21:61])
+    assert header == (0x50, 2, 0xC738, 1001, 77, 4, 0, 1)
+    assert data[61:].hex() == "12009d8d060202620100"

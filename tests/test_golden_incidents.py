@@ -1,0 +1,72 @@
+"""The truth that lies beside each recorded incident fits the log of the broker.
+
+The truth is what clients and Kafka's tools said at the time, so these tests hold the reading of
+the log to it as much as the recording.
+"""
+
+import json
+import re
+
+import pytest
+
+import golden_data
+from commandline import coterie_ok
+
+NAMES = golden_data.incidents()
+WITH_MEMBERS = [name for name in NAMES if golden_data.truth(name)["members"]]
+WITH_SAMPLES = [name for name in NAMES if golden_data.truth(name)["samples"]]
+
+
+def commits_in(name):
+    """Each record of a commit in the log as it was written: time, place, offset (None: gone)."""
+    folder = golden_data.incident(name)
+    (log,) = [path for path in (folder / "log", folder / "whole") if path.exists()]
+    for line in coterie_ok("records", log).stdout.splitlines():
+        told = json.loads(line)
+        if (told.get("key") or {}).get("type") == "offset_commit":
+            key, value = told["key"]["data"], told["value"]
+            place = key["group"], key["topic"], key["partition"]
+            yield told["timestamp"], place, value and value["data"]["offset"]
+
+
+def copied_ms(name):
+    told = golden_data.truth(name)["events"]
+    (at_ms,) = [event["at_ms"] for event in told if event["what"] == "copied"]
+    return at_ms
+
+
+def test_the_page_of_all_incidents_names_each():
+    page = (golden_data.INCIDENTS / "README.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| `([a-z0-9-]+)` ", page, re.MULTILINE)) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_incident_has_its_page_its_truth_and_the_brokers_log(name):
+    folder = golden_data.incident(name)
+    assert (folder / "README.md").read_text(encoding="utf-8").startswith(f"# {name}\n")
+    assert golden_data.truth(name)["incident"] == name
+    assert (folder / "server.log.gz").exists()
+
+
+@pytest.mark.parametrize("name", WITH_MEMBERS)
+def test_each_commit_that_was_answered_before_the_copy_is_in_the_log(name):
+    times = {}
+    for time_ms, place, offset in commits_in(name):
+        times.setdefault((*place, offset), []).append(time_ms)
+    until_ms = copied_ms(name)
+    for told in golden_data.client_commits(name):
+        if told["at_ms"] < until_ms:
+            for place, offset in told["offsets"].items():
+                topic, _, partition = place.rpartition("-")
+                found = times[told["group"], topic, int(partition), offset]
+                assert [ms for ms in found if told["since_ms"] <= ms <= told["at_ms"]], told
+
+
+@pytest.mark.parametrize("name", WITH_SAMPLES)
+def test_what_kafkas_tool_said_before_the_copy_is_what_the_log_says_of_that_time(name):
+    commits, until_ms = list(commits_in(name)), copied_ms(name)
+    for sample in golden_data.truth(name)["samples"]:
+        if sample["until_ms"] <= until_ms:
+            last = {place: at for ms, place, at in commits if ms <= sample["at_ms"]}
+            told = {(*row[:2], row[2]): row[3] for row in sample["described"]}
+            assert {place: at for place, at in last.items() if at is not None} == told
