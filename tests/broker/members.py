@@ -94,13 +94,10 @@ def connect_from(host):
     """Let every connection of this process come from an address of the machine."""
 
     class Bound(socket.socket):
-        def connect_ex(self, address):
-            self.bind((host, 0))
-            return super().connect_ex(address)
-
-        def connect(self, address):
-            self.bind((host, 0))
-            return super().connect(address)
+        def __init__(self, family=-1, type=-1, proto=-1, fileno=None):
+            super().__init__(family, type, proto, fileno)
+            if self.family == socket.AF_INET and fileno is None:
+                self.bind((host, 0))
 
     socket.socket = Bound
 

@@ -135,7 +135,7 @@ def compaction_transactions(run):
             transaction(run, producer_of(run, "first"), 14)
         for n in range(40):
             commit_plainly(run, "filler", round_ * 100 + n)
-            if (round_, n) == (5, 25):
+            if (round_, n) == (5, 10):
                 transaction(run, producer_of(run, "open"), 60, end=None)
         sleep(1.2)
         run.clean(held=round_ == 5)
