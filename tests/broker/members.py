@@ -112,9 +112,11 @@ def consumer_of(address, what):
 
     class Listener(kafka.ConsumerRebalanceListener):
         def on_partitions_assigned(self, assigned):
+            consumer.may_commit = bool(assigned)
             tell("assigned", partitions=spelled(assigned))
 
         def on_partitions_revoked(self, revoked):
+            consumer.may_commit = False
             tell("revoked", partitions=spelled(revoked))
 
     consumer = kafka.KafkaConsumer(
@@ -132,13 +134,14 @@ def consumer_of(address, what):
         reconnect_backoff_max_ms=int(what["reconnect_s"] * 1000),
         partition_assignment_strategy=[RangePartitionAssignor],
     )
+    consumer.may_commit = False  # a commit amid a rebalance keeps this client from joining
     consumer.subscribe(what["topics"], listener=Listener())
     return consumer
 
 
 def commit(consumer):
     """Commit the position in each partition that was assigned, and tell it."""
-    from kafka.errors import KafkaError
+    from kafka.errors import FencedInstanceIdError, KafkaError
     from kafka.structs import OffsetAndMetadata
 
     at = {place: consumer.position(place) for place in sorted(consumer.assignment())}
@@ -149,6 +152,8 @@ def commit(consumer):
             consumer.commit(told, timeout_ms=5000)
     except KafkaError as error:
         tell("commit refused", error=type(error).__name__)
+        if isinstance(error, FencedInstanceIdError):
+            raise
         return
     offsets = {f"{place.topic}-{place.partition}": offset for place, offset in at.items()}
     tell("committed", since_ms=before_ms, offsets=offsets)
@@ -159,7 +164,8 @@ def consume(consumer, what, orders):
     quiet, due_s = False, time.monotonic()
     while True:
         consumer.poll(timeout_ms=50)
-        if not quiet and what["commit_s"] and time.monotonic() >= due_s and consumer.assignment():
+        due = what["commit_s"] and time.monotonic() >= due_s
+        if due and consumer.may_commit and not quiet:
             commit(consumer)
             due_s = time.monotonic() + what["commit_s"]
         order = None if orders.empty() else orders.get()
