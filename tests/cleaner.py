@@ -2,7 +2,8 @@
 
 It is held to logs that a real broker has compacted by ``test_cleaner_model.py``. Left out: what
 needs more than 2 GiB of offsets or of index, and magic 0 and 1, which no broker writes into the
-topic any more. Sources: LogCleaner.scala (Cleaner, CleanedTransactionMetadata), LogCleanerManager
+topic any more; and that Kafka 4.0 keeps the last batch of what it cleans, if only an empty
+one. Sources: LogCleaner.scala (Cleaner, CleanedTransactionMetadata), LogCleanerManager
 (cleanableOffsets), MemoryRecords.filterTo, ProducerStateManager; Kafka 3.9.
 """
 
@@ -20,13 +21,11 @@ def clean(
     delete_retention_ms=DAY_MS,
     segment_bytes=100 << 20,
     producer_id_expiration_ms=DAY_MS,
-    keep_last_batch=False,
 ):
     """Return a partition's segments after one cleaning, and the offset up to which it cleaned.
 
     ``segments`` are (base offset, bytes), the last one active; ``since`` is what the cleaning
-    before returned. ``keep_last_batch`` is what Kafka does from 4.0 on: the last batch of what is
-    cleaned stays, if only as an empty one.
+    before returned.
     """
     batches = {base: list(LogReader(data)) for base, data in segments}
     every = [batch for base, _ in segments for batch in batches[base]]
@@ -42,8 +41,6 @@ def clean(
         if since <= record.offset < end
     }
     stays = last_of_producers(every, now_ms - producer_id_expiration_ms)
-    if keep_last_batch:
-        stays |= {batch.base_offset for batch in every if batch.last_offset == end - 1}
     unfinished = set()  # producers of which data were seen, but no marker yet
     out = []
     for group in groups([one for one in segments if one[0] < end], segment_bytes):

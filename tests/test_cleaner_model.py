@@ -1,18 +1,16 @@
 """The model of the cleaner, held to logs that a real broker has compacted."""
 
 import gzip
-import json
 import struct
 
 import pytest
 
+import golden_data
 from cleaner import clean
 from coterie._core.codec.reader import LogReader
 from coterie._core.codec.writer import encode_batch, encode_marker
-from golden_data import GOLDEN
 
-INCIDENTS = {"compaction": 8192, "compaction-transactions": 2048}  # segment bytes
-DELETE_RETENTION_MS = 1000
+INCIDENTS = ("compaction", "compaction-transactions")
 PLACES = [(name, partition) for name in INCIDENTS for partition in range(4)]
 
 
@@ -34,10 +32,12 @@ def until(segments, time_ms):
             yield base, data[: max(ends, default=0)]
 
 
-def cleaned_as_told(whole, cleanings, segment_bytes):
+def cleaned_as_told(whole, truth, partition):
     """Clean a whole log as often, when and how far the broker said that it did."""
-    log, end = whole, 0
-    for told in cleanings:
+    log, end, settings = whole, 0, truth["settings"]
+    for told in truth["cleanings"]:
+        if told["partition"] != partition:
+            continue
         then = [one for one in log if one[0] < end]
         then += until([one for one in whole if one[0] >= end], told["at_ms"])
         assert told["from"] == end
@@ -45,8 +45,8 @@ def cleaned_as_told(whole, cleanings, segment_bytes):
             then,
             end,
             now_ms=told["at_ms"],
-            delete_retention_ms=DELETE_RETENTION_MS,
-            segment_bytes=segment_bytes,
+            delete_retention_ms=int(settings["log.cleaner.delete.retention.ms"]),
+            segment_bytes=int(settings["offsets.topic.segment.bytes"]),
         )
         assert told["to"] == end
         log = [one for one in then if one[0] < end] + [one for one in whole if one[0] >= end]
@@ -65,12 +65,9 @@ def horizons_of(data):
 
 @pytest.mark.parametrize(("name", "partition"), PLACES)
 def test_it_leaves_what_the_broker_left_batch_by_batch(name, partition):
-    folder = GOLDEN / "incidents" / name
-    truth = json.loads((folder / "truth.json").read_text())
-    cleanings = [told for told in truth["cleanings"] if told["partition"] == partition]
-    whole = segments_of(folder / "whole", partition)
+    folder, truth = golden_data.incident(name), golden_data.truth(name)
     expected = segments_of(folder / "compacted", partition)
-    found = cleaned_as_told(whole, cleanings, INCIDENTS[name])
+    found = cleaned_as_told(segments_of(folder / "whole", partition), truth, partition)
     assert [base for base, _ in found] == [base for base, _ in expected]
     for (_, ours), (_, kafkas) in zip(found, expected, strict=True):
         assert list(batches_of(ours)) == list(batches_of(kafkas))

@@ -85,8 +85,9 @@ def free_ports(count):
 class Broker:
     """A broker in a folder: ``address`` for clients, ``logs`` the folder of its partitions.
 
-    ``settings`` are lines of its properties, the last one of a name counts; ``request_log`` writes
-    each request into ``kafka-request.log`` beside ``server.log``, both in the folder, in UTC.
+    ``settings`` are lines of its properties, the last one of a name counts (``told`` has them by
+    name); ``request_log`` writes each request into ``kafka-request.log`` beside ``server.log``,
+    both in the folder, in UTC.
     """
 
     def __init__(self, folder, *, version=VERSION, settings="", request_log=False):
@@ -95,6 +96,7 @@ class Broker:
         self.address = f"127.0.0.1:{port}"
         self._settings, self._logging = folder / "server.properties", folder / "log4j"
         told = SETTINGS.format(port=port, controller=controller, logs=self.logs)
+        self.told = dict(line.split("=", 1) for line in settings.splitlines())
         self._settings.write_text(told + settings)
         level = "DEBUG" if request_log else "WARN"
         appenders = [APPENDER.format(name=name) for name in ("stdout", "server", "requests")]

@@ -17,7 +17,7 @@ from time import sleep
 from recording import record
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "incidents"
-SMALL = "offsets.topic.segment.bytes={}\n"
+SMALL = "offsets.topic.segment.bytes={}\nlog.cleaner.delete.retention.ms={}\n"
 
 
 def compaction(run):
@@ -97,19 +97,22 @@ def commit_and_leave(run, *groups):
 
 
 def compaction_transactions(run):
-    """Offsets committed in transactions, tombstones, and five rounds of the cleaner over them.
+    """Offsets committed in transactions, tombstones, and six rounds of the cleaner over them.
 
     Each transaction commits offsets of `orders` for the groups `tx-0` to `tx-3`, which lie in
     four partitions of the offsets topic; so do `filler-0` to `filler-3`, which commit without
-    members between the rounds, so that segments (2 KiB) are rolled. `delete.retention.ms` is 1 s.
+    members between the rounds, so that segments (2 KiB) are rolled. `delete.retention.ms` is 6 s,
+    so that a round or two pass by before a tombstone or a marker goes.
 
     1. `first` commits three transactions, `second` aborts two, `third` commits one over which
        `tx-0` to `tx-3` commit plainly, `fourth` is aborted by the coordinator (time out 2 s);
-       `doomed-0` to `doomed-3` commit and are deleted.
+       `doomed-0` to `doomed-3` commit and are deleted. `kept-0` to `kept-3` commit plainly, and
+       later in a transaction that is aborted; `never-0` to `never-3` only in one that is.
     2. `first` commits two more.
     3. Nothing but fillers.
     4. `first` is started again (a new epoch) and commits one.
-    5. `open` sends offsets after some fillers, and has not ended when the cleaner works and when
+    5. Nothing but fillers.
+    6. `open` sends offsets after some fillers, and has not ended when the cleaner works and when
        the copy is made: it cleans up to the segment before.
 
     `whole/` holds every segment as it was before its first cleaning, `compacted/` the copy.
@@ -120,6 +123,9 @@ def compaction_transactions(run):
         transaction(run, produce["first"], 10 + n)
     for n in range(2):
         transaction(run, produce["second"], 20 + n, end="abort")
+    commit_plainly(run, "kept", 25)
+    for name in ("kept", "never"):
+        transaction(run, produce["second"], 26, end="abort", groups=name)
     transaction(run, produce["third"], 30)
     commit_plainly(run, "tx", 31)
     transaction(run, producer_of(run, "fourth", transaction_timeout_ms=2000), 40, end=None)
@@ -127,7 +133,7 @@ def compaction_transactions(run):
     run.admin.delete_groups([f"doomed-{n}" for n in range(4)])
     run.note("groups deleted", groups="doomed")
     sleep(4)
-    for round_ in range(1, 6):
+    for round_ in range(1, 7):
         if round_ == 2:
             transaction(run, produce["first"], 12)
             transaction(run, produce["first"], 13)
@@ -135,10 +141,10 @@ def compaction_transactions(run):
             transaction(run, producer_of(run, "first"), 14)
         for n in range(40):
             commit_plainly(run, "filler", round_ * 100 + n)
-            if (round_, n) == (5, 10):
+            if (round_, n) == (6, 10):
                 transaction(run, producer_of(run, "open"), 60, end=None)
         sleep(1.2)
-        run.clean(held=round_ == 5)
+        run.clean(held=round_ == 6)
     run.copy("compacted")
     run.write_whole()
 
@@ -153,24 +159,25 @@ def producer_of(run, name, **options):
     return found
 
 
-def transaction(run, producer, offset, end="commit"):
+def transaction(run, producer, offset, end="commit", groups="tx"):
     """Send offsets of four groups in one transaction; ``end`` None leaves it open."""
     from kafka.structs import OffsetAndMetadata, TopicPartition
 
     producer.begin_transaction()
     for n in range(4):
         offsets = {TopicPartition("orders", n): OffsetAndMetadata(offset, "", -1)}
-        producer.send_offsets_to_transaction(offsets, f"tx-{n}")
+        producer.send_offsets_to_transaction(offsets, f"{groups}-{n}")
     if end:
         getattr(producer, f"{end}_transaction")()
     name = producer.config["transactional_id"]
-    run.note("transaction", producer=name, offset=offset, end=end)
+    run.note("transaction", producer=name, groups=groups, offset=offset, end=end)
 
 
 def commit_plainly(run, name, offset):
     """Commit an offset for four groups, NAME-0 to NAME-3, that have no members."""
     from kafka.structs import OffsetAndMetadata, TopicPartition
 
+    run.note("committed plainly", groups=name, offset=offset)
     for n in range(4):
         offsets = {TopicPartition("orders", n): OffsetAndMetadata(offset, "", -1)}
         run.admin.alter_group_offsets(f"{name}-{n}", offsets)
@@ -308,8 +315,8 @@ def two_applications(run):
 
 
 INCIDENTS = {
-    compaction: SMALL.format(8192),
-    compaction_transactions: SMALL.format(2048),
+    compaction: SMALL.format(8192, 1000),
+    compaction_transactions: SMALL.format(2048, 6000),
     reset_while_empty: "",
     static_fight: "",
     crash_loop: "",

@@ -31,7 +31,6 @@ log.cleaner.threads=1
 log.cleaner.dedupe.buffer.size=4194304
 log.cleaner.backoff.ms=100
 log.cleaner.min.cleanable.ratio=1.0
-log.cleaner.delete.retention.ms=1000
 transaction.abort.timed.out.transaction.cleanup.interval.ms=500
 """
 
@@ -222,6 +221,7 @@ class Recording:
         truth = {
             "incident": self.name,
             "kafka": self.broker.version,
+            "settings": self.broker.told,
             "events": self.events,
             "samples": self.samples,
             "cleanings": [cleaning_of(found) for found in map(CLEANED.search, lines) if found],
