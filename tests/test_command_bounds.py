@@ -133,6 +133,7 @@ def test_groups_that_lose_nothing_stand_last(tmp_path):
 @pytest.mark.parametrize(("at_ms", "count"), [(999, 1), (1000, 0)])
 def test_a_compacted_log_is_warned_of_before_the_time_from_which_it_is_whole(at_ms, count):
     row = {"group_id": "g", "state": "Empty", "trusted_from": 1000, "change": "same"}
+    row |= {"rewound_at": None, "expires_at": None}
     told = [
         line for line in undo.warnings([row | {"pending": False}], at_ms) if "compacted" in line
     ]

@@ -15,7 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError
-from coterie.insight.asking import Part, Request, find_question, part_of
+from coterie.insight import extent
+from coterie.insight.asking import Part, Request, fields_of, find_question, part_of, rows_of
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.fields import arrow_schema, arrow_table
 from coterie.log.folders import Listing, Log, Segment, find_segments
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 20_000
 Partitions = list[tuple[int | None, list[Segment]]]
 Frame = Callable[..., "DataFrame"]
+Time = int | str | datetime | None
 
 
 def asked(spark: SparkSession, request: Request) -> DataFrame:
@@ -39,7 +41,7 @@ def asked(spark: SparkSession, request: Request) -> DataFrame:
 
     log = log_of(request.log)
     work = partial(row_batches, log, request, scanning.reader())
-    schema = spark_schema(arrow_schema(find_question(request.question).FIELDS))
+    schema = spark_schema(arrow_schema(fields_of(find_question(request.question))))
     return tasks(spark, log).mapInArrow(work, from_arrow_schema(schema))
 
 
@@ -71,10 +73,18 @@ def parts_of(found: Iterable[Any]) -> Iterator[Part]:
 
 def log_of(log: Log) -> Partitions:
     """Return the segments of each partition of a log."""
-    for path in () if isinstance(log, Listing) else log:
-        if is_url(os.fspath(path)):
+    return list(listed(log).partitions().items())
+
+
+def listed(log: Log) -> Listing:
+    """Return a log's listing; questions read plain paths."""
+    if isinstance(log, Listing):
+        return log
+    paths = [os.fspath(path) for path in log]
+    for path in paths:
+        if is_url(path):
             raise CoterieError(f"{path}: questions read plain paths; copy the log to one")
-    return list(find_segments(log).partitions().items())
+    return find_segments(paths)
 
 
 def tasks(spark: SparkSession, log: Partitions) -> DataFrame:
@@ -85,7 +95,7 @@ def tasks(spark: SparkSession, log: Partitions) -> DataFrame:
 def facts_of(log: Partitions, request: Request, read: scanning.Reader, task: int) -> PartitionFacts:
     """Return the facts of the partition that is a task's."""
     number, segments = log[task]
-    return PartitionFacts(number, segments, request.groups, request.at_ms, read)
+    return PartitionFacts(number, segments, request.groups, request.at_ms, read, request.since_ms)
 
 
 def row_batches(
@@ -93,16 +103,17 @@ def row_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Answer for the partitions whose number comes in column ``id``: rows in Spark's types."""
     question = find_question(request.question)
-    schema = spark_schema(arrow_schema(question.FIELDS))
+    given = fields_of(question)
+    schema = spark_schema(arrow_schema(given))
     for batch in batches:
         for task in batch.column(0).to_pylist():
             held: list[dict[str, Any]] = []
-            for row in question.rows(facts_of(log, request, read, task), request.ask):
+            for row in rows_of(facts_of(log, request, read, task), question, request.ask):
                 held.append(row)
                 if len(held) == ROWS_AT_ONCE:
-                    yield from to_spark(arrow_table(question.FIELDS, held), schema).to_batches()
+                    yield from to_spark(arrow_table(given, held), schema).to_batches()
                     held = []
-            yield from to_spark(arrow_table(question.FIELDS, held), schema).to_batches()
+            yield from to_spark(arrow_table(given, held), schema).to_batches()
 
 
 def part_batches(
@@ -120,6 +131,13 @@ def part_batches(
                 yield scanning.error_batch(facts.number, task, error)
 
 
+def newest_ms(spark: SparkSession, log: Log) -> int | None:
+    """Return the time of a log's newest record, up to which it tells all; None: none has one."""
+    frame = asked(spark, Request(extent.NAME, extent.Ask(), log, frozenset()))
+    newest: int | None = frame.selectExpr("max(unix_millis(newest_timestamp))").collect()[0][0]
+    return newest
+
+
 def question(name: str) -> Frame:
     """Return the function that asks a question of ``coterie.insight`` on Spark."""
 
@@ -128,22 +146,31 @@ def question(name: str) -> Frame:
         paths: scanning.Paths,
         *,
         groups: str | Iterable[str] | None = None,
-        at: int | str | datetime | None = None,
+        at: Time = None,
+        since: Time = None,
+        until: Time = None,
         **parameters: Any,
     ) -> DataFrame:
         from coterie_spark.bulk.driver import time_ms
 
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         wanted = [groups] if isinstance(groups, str) else groups
-        at_ms, ask_type = time_ms(at), find_question(name).Ask
-        if "at_ms" in {field.name for field in fields(ask_type)}:
+        at_ms, until_ms, ask_type = time_ms(at), time_ms(until), find_question(name).Ask
+        known = {field.name for field in fields(ask_type)}
+        if "at_ms" in known:
             parameters, at_ms = {**parameters, "at_ms": at_ms}, None
+        if at_ms is not None and until_ms is not None:
+            raise CoterieError("at and until say the same; give one of them")
+        log = listed(given)
+        if "log_until_ms" in known and parameters.get("ends") is not None:
+            parameters = {"log_until_ms": newest_ms(spark, log), **parameters}
         request = Request(
             question=name,
             ask=ask_type(**parameters),
-            log=tuple(os.fspath(path) for path in given),
+            log=log,
             groups=None if wanted is None else frozenset(wanted),
-            at_ms=at_ms,
+            at_ms=until_ms if at_ms is None else at_ms,
+            since_ms=time_ms(since),
         )
         return asked(spark, request)
 
@@ -158,15 +185,16 @@ def question(name: str) -> Frame:
         Folders that hold ``__consumer_offsets-N`` folders, such folders, or segment files.
     groups
         Only these groups; None: all.
-    at
-        As ``--at``: epoch ms, ISO 8601 with zone, or a datetime with zone.
+    at, since, until
+        As ``--at``, ``--since``, ``--until``: epoch ms, ISO 8601 with zone, or a datetime with
+        zone.
     **parameters
         Fields of ``coterie.insight.{name}.Ask``.
 
     Returns
     -------
     DataFrame
-        The columns of ``coterie.insight.{name}.FIELDS``.
+        The columns of ``coterie.insight.{name}.FIELDS``, and ``trusted_from``.
     """
     return ask
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from golden_data import records
+from coterie.insight.asking import rows_of
+from coterie.insight.facts import read_facts
+from golden_data import log, records
+
+
+def rows_told(folder, question, ask, **how):
+    """The rows that a question gives of a log."""
+    return [row for facts in read_facts([folder], **how) for row in rows_of(facts, question, ask)]
 
 
 def offsets_at(case, at_ms=None):
@@ -48,10 +55,20 @@ def times(case, count):
     return [found[0] - 1, *chosen, found[-1] + 1]
 
 
+def trusted_since(case):
+    """Partition -> since when it is whole; None: from its start (held by ``test_trust``)."""
+    return {facts.number: facts.trusted_from_ms for facts in read_facts([log(case)])}
+
+
 def commits_by_hand(case):
-    """Key -> how many commits count: those outside a transaction, and of committed ones."""
-    found, waiting = {}, {}
+    """Key -> how many commits count: those outside a transaction, and of committed ones.
+
+    Of a partition that was compacted: since it is whole.
+    """
+    found, waiting, since = {}, {}, trusted_since(case)
     for record in records(case):
+        if record["timestamp"] < (since[record["partition"]] or -1):
+            continue
         producer = record["partition"], record["batch"]["producer_id"]
         if "control" in record:
             for key in waiting.pop(producer, ()):

@@ -5,11 +5,11 @@ from collections import defaultdict
 from itertools import pairwise
 
 import pytest
+from models import rows_told
 
 from commandline import coterie, coterie_ok, fails
 from coterie.insight import audit
 from coterie.insight.divergence import Live, read_live
-from coterie.insight.facts import read_facts
 from golden_data import json_of, log, records, wide
 from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
@@ -20,9 +20,7 @@ LIVE += [f"compression-{codec}" for codec in ("gzip", "snappy", "lz4", "zstd")]
 
 def answer(case, groups=None, **asked):
     ask = audit.Ask(**asked)
-    return [
-        row for facts in read_facts([log(case)], groups=groups) for row in audit.rows(facts, ask)
-    ]
+    return rows_told(log(case), audit, ask, groups=groups)
 
 
 def committed(case):
@@ -317,7 +315,7 @@ def test_both_engines_give_the_same_rows(engine):
     for row in expected:
         row["file"] = row["file"] and row["file"].rpartition("basic/")[2]
     assert found == expected
-    assert list(found[0]) == list(audit.FIELDS)
+    assert list(found[0]) == [*audit.FIELDS, "trusted_from"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from models import offsets_at
+from models import offsets_at, rows_told
 
 import golden_data
 from commandline import coterie, coterie_ok, fails, folder_of
@@ -11,7 +11,6 @@ from coterie import GroupCoordinator
 from coterie._core.codec.schema import decode_key
 from coterie.coordinator.batches import read_log
 from coterie.insight import expire
-from coterie.insight.facts import read_facts
 from coterie.messages import encode_value
 from golden_data import json_of, log, records, segments, wide
 from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
@@ -24,7 +23,7 @@ CHECK_MS = 5000  # the broker that wrote `compacted` looked at least so often
 
 def answer(case, **asked):
     ask = expire.Ask(**asked)
-    return [row for facts in read_facts([log(case)]) for row in expire.rows(facts, ask)]
+    return rows_told(log(case), expire, ask)
 
 
 def key_of(row):
@@ -89,7 +88,7 @@ def test_every_offset_that_the_log_holds_has_a_row(case):
     if case != "old-formats":  # one group id lies there in several partitions
         assert len(set(held)) == len(held)
         assert set(held) == set(offsets_at(case))
-    assert all(list(row) == list(expire.FIELDS) for row in rows)
+    assert all(list(row) == [*expire.FIELDS, "trusted_from"] for row in rows)
     assert {row["rule"] for row in rows} <= set(expire.RULES)
 
 
@@ -242,7 +241,7 @@ def tombstone_of(partition, time):
 
 def rows_of(folder, **asked):
     ask = expire.Ask(**asked)
-    rows = [row for facts in read_facts([folder]) for row in expire.rows(facts, ask)]
+    rows = rows_told(folder, expire, ask)
     return {(row["group_id"], row["partition"]): row for row in rows}
 
 
@@ -326,7 +325,7 @@ def test_as_parquet_it_comes_whole(tmp_path):
     coterie_ok("expire", log("basic"), *asked)
     rows = answer("basic", now_ms=1795237397237, what_if_ms=(5000,))
     table = pq.read_table(out)
-    assert table.column_names == list(expire.FIELDS)
+    assert table.column_names == [*expire.FIELDS, "trusted_from"]
     assert table.column("rule").to_pylist() == [row["rule"] for row in rows]
     assert folder_of(tmp_path) == ["out.parquet"]
 

@@ -11,6 +11,7 @@ from broker_session import REQUESTS, SERVER, made_log
 
 from commandline import coterie, coterie_ok, fails
 from coterie.insight import explain
+from coterie.insight.asking import rows_of
 from coterie.insight.facts import read_facts
 from golden_data import cases, log, records, wide
 from log_writer import batch, commit_key, commit_value, group_key, group_value
@@ -20,7 +21,7 @@ ASK = explain.Ask()
 
 def answer(case, groups=None, ask=ASK):
     log_facts = read_facts([log(case)], groups=groups)
-    return [row for facts in log_facts for row in explain.rows(facts, ask)]
+    return [row for facts in log_facts for row in rows_of(facts, explain, ask)]
 
 
 def of_kind(rows, *events):
@@ -132,7 +133,7 @@ def test_every_group_of_every_log_has_a_life(case):
     named = {row["group_id"] for row in rows}
     assert {row["group_id"] for row in of_kind(rows, "summary")} == named
     for row in rows:
-        assert list(row) == list(explain.FIELDS)
+        assert list(row) == [*explain.FIELDS, "trusted_from"]
         assert row["event"] in explain.EVENTS
         assert row["cause"]
 

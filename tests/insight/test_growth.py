@@ -5,11 +5,11 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 
 import pytest
+from models import rows_told
 
 from commandline import coterie_ok, fails
 from coterie._core.codec.reader import LogReader
 from coterie.insight import growth
-from coterie.insight.facts import read_facts
 from golden_data import cases, lines_of, log, records, segments, wide
 from log_writer import batch, commit_key, commit_value, marker
 
@@ -18,9 +18,7 @@ SUMS = ("superseded", "free", "held_transaction", "held_active")
 
 def answer(case, groups=None, **asked):
     ask = growth.Ask(**asked)
-    return [
-        row for facts in read_facts([log(case)], groups=groups) for row in growth.rows(facts, ask)
-    ]
+    return rows_told(log(case), growth, ask, groups=groups)
 
 
 def place_of(row):
@@ -117,7 +115,7 @@ def test_each_group_and_topic_has_what_the_records_say(case):
     rows = {place_of(row): row for row in answer(case) if row["kind"] != "empty_batch"}
     assert set(rows) == set(expected)
     for place, row in rows.items():
-        assert list(row) == list(growth.FIELDS)
+        assert list(row) == [*growth.FIELDS, "trusted_from"]
         for name, count in expected[place].items():
             if name.endswith("_bytes") or name == "bytes":
                 assert abs(row[name] - count) <= row["records"]  # whole bytes

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import offsets_at, times
+from models import offsets_at, rows_told, times
 
 import test_fold_properties as properties
 from commandline import coterie_ok, fails
 from coterie.errors import CoterieError
 from coterie.insight import lag
 from coterie.insight.endoffsets import EndOffsets, Sample, read_end_offsets
-from coterie.insight.facts import PartitionFacts, read_facts
+from coterie.insight.facts import PartitionFacts
 from coterie.log.folders import Segment
 from golden_data import live, log, records, wide
 from log_writer import batch, commit_key, commit_value, marker
@@ -26,7 +26,7 @@ CASES = ["basic", "transactions", "compacted", "default50"]
 
 def answer(case, ends, groups=None, **asked):
     ask = lag.Ask(ends, **asked)
-    return [row for facts in read_facts([log(case)], groups=groups) for row in lag.rows(facts, ask)]
+    return rows_told(log(case), lag, ask, groups=groups)
 
 
 def key_of(row):
@@ -73,7 +73,8 @@ def test_the_offset_is_the_one_that_readers_saw_at_the_samples_time(case):
     moments = times(case, 10)
     keys = set(offsets_at(case))
     ends = {key[1:]: tuple(Sample(ms, 10**9) for ms in moments) for key in keys}
-    rows = answer(case, EndOffsets(True, ends))
+    until = {"log_until_ms": moments[-1]}
+    rows = answer(case, EndOffsets(True, ends), **until)
     for ms in moments:
         expected = {
             key: value["offset"] for key, value in offsets_at(case, ms).items() if key[1:] in ends
@@ -84,9 +85,10 @@ def test_the_offset_is_the_one_that_readers_saw_at_the_samples_time(case):
             known = row["offset"] is not None and row["offset"] <= 10**9
             assert row["lag"] == (10**9 - row["offset"] if known else None)
     (alone,) = {
-        row["group_id"] for row in answer(case, EndOffsets(True, ends), {rows[0]["group_id"]})
+        row["group_id"]
+        for row in answer(case, EndOffsets(True, ends), {rows[0]["group_id"]}, **until)
     }
-    assert answer(case, EndOffsets(True, ends), {alone}) == [
+    assert answer(case, EndOffsets(True, ends), {alone}, **until) == [
         row for row in rows if row["group_id"] == alone
     ]
 
@@ -261,7 +263,7 @@ def test_both_engines_give_the_same_rows(engine):
     options = ("--end-offsets", file, "--format", "json", "--engine", engine)
     rows = json.loads(coterie_ok("lag", log("basic"), *options).stdout)
     assert rows == answer("basic", read_end_offsets(file))
-    assert list(rows[0]) == list(lag.FIELDS)
+    assert list(rows[0]) == [*lag.FIELDS, "trusted_from"]
 
 
 def test_as_csv_what_is_not_known_is_empty():

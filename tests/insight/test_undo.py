@@ -5,10 +5,11 @@ import json
 from importlib import import_module
 
 import pytest
-from models import offsets_at, times
+from models import offsets_at, rows_told, times
 
 from commandline import coterie, coterie_ok, fails, folder_of
 from coterie.insight import undo
+from coterie.insight.asking import fields_of
 from coterie.insight.facts import read_facts
 from golden_data import log, wide
 from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
@@ -16,11 +17,13 @@ from log_writer import batch, commit_key, commit_value, group_key, group_value, 
 RESET_CLI = 1795237385000  # after grp-reset-cli committed, before Kafka's own tool reset it
 
 
+def is_whole(row, at_ms):
+    return row["trusted_from"] is None or row["trusted_from"] <= at_ms
+
+
 def answer(case, at_ms, groups=None):
     ask = undo.Ask(at_ms)
-    return [
-        row for facts in read_facts([log(case)], groups=groups) for row in undo.rows(facts, ask)
-    ]
+    return rows_told(log(case), undo, ask, groups=groups)
 
 
 @pytest.mark.parametrize("case", ["basic", "transactions", "compacted", "default50", "connect"])
@@ -41,7 +44,7 @@ def test_then_and_latest_are_what_the_log_says_by_hand(case):
             assert row["latest_offset"] == now.get("offset")
             assert row["latest_commit_timestamp"] == now.get("commitTimestamp")
             expected = {
-                (False, True): "new",
+                (False, True): "new" if is_whole(row, at_ms) else "unknown",
                 (True, False): "deleted",
                 (True, True): "same" if before.get("offset") == now.get("offset") else "moved",
             }
@@ -61,7 +64,7 @@ def test_the_leader_epoch_is_the_one_of_then(tmp_path):
 
 def test_every_row_has_every_field_in_order():
     for row in answer("transactions", 1795237546500):
-        assert list(row) == list(undo.FIELDS)
+        assert list(row) == [*undo.FIELDS, "trusted_from"]
 
 
 def test_the_file_for_one_group_undoes_the_reset_that_kafkas_tool_made():
@@ -108,7 +111,7 @@ def test_both_engines_give_the_same_rows_as_data(engine, tmp_path):
 
 def test_as_parquet_each_field_has_its_type(tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
-    schema = import_module("coterie.insight.fields").arrow_schema(undo.FIELDS)
+    schema = import_module("coterie.insight.fields").arrow_schema(fields_of(undo))
     file = tmp_path / "undo.parquet"
     asked = ("--all-groups", "--at", RESET_CLI, "--format", "parquet", "--out", file)
     coterie_ok("undo", log("basic"), *asked)
@@ -124,7 +127,7 @@ def test_as_csv_there_is_one_heading():
     lines = list(csv.DictReader(coterie_ok("undo", log("basic"), *asked).stdout.splitlines()))
     expected = answer("basic", RESET_CLI, {"grp-reset-cli"})
     assert [line["difference"] for line in lines] == [str(row["difference"]) for row in expected]
-    assert list(lines[0]) == list(undo.FIELDS)
+    assert list(lines[0]) == [*undo.FIELDS, "trusted_from"]
 
 
 def made_log(folder):
@@ -153,7 +156,7 @@ def test_it_warns_of_all_that_makes_a_reset_go_wrong(tmp_path):
     for text in (
         "before 1970-01-01T00:00:00.200Z it may lack offsets",
         "group 'g' is Stable",
-        "1 partition without an offset then",
+        "of 1 partition the log has lost whether there was an offset then",
         "1 partition without an offset now",
         "1 partition with an offset in an open transaction",
     ):
@@ -165,7 +168,7 @@ def test_it_warns_of_all_that_makes_a_reset_go_wrong(tmp_path):
 def test_there_is_no_file_where_there_is_nothing_to_go_back_to(tmp_path):
     out = tmp_path / "out.csv"
     log = made_log(tmp_path)
-    fails("undo", log, "--group", "g", "--at", 50, "--out", out, says="nothing to go back to")
+    fails("undo", log, "--group", "g", "--at", 50, "--out", out, says="no offset is left")
     assert folder_of(tmp_path) == ["__consumer_offsets-0"]
 
 
@@ -187,13 +190,19 @@ def test_a_file_is_replaced_only_if_that_is_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("options", "status", "says"),
     [
-        ((), 2, "--at"),
+        ((), 2, "--group"),
+        (("--group", "g"), 2, "either --at or --before"),
+        (("--group", "g", "--at", "1", "--before", "2"), 2, "either --at or --before"),
         (("--at", "150"), 2, "either --group or --all-groups"),
         (("--at", "150", "--group", "g", "--all-groups"), 2, "either --group or --all-groups"),
         (("--at", "soon", "--group", "g"), 2, "is not a time"),
         (("--at", "150", "--group", "g", "--format", "parquet"), 2, "--out FILE"),
         (("--at", "150", "--group", "g", "--overwrite"), 2, "--out FILE"),
-        (("--at", "150", "--group", "g", "--master", "local"), 2, "--engine spark"),
+        (
+            ("--at", "150", "--group", "g", "--engine", "local", "--master", "local"),
+            2,
+            "--engine spark",
+        ),
         (("--at", "150", "--group", "nobody"), 1, "no record of group 'nobody'"),
         (("--at", "150", "--group", "g", "-o", "no/such/folder"), 1, "its folder does not exist"),
     ],

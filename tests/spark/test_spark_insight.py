@@ -4,7 +4,7 @@ import pytest
 
 import coterie_spark
 from coterie.errors import CoterieError
-from coterie.insight.asking import find_question
+from coterie.insight.asking import fields_of, find_question, rows_of
 from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import read_facts
 from coterie.insight.fields import arrow_schema, arrow_table
@@ -29,12 +29,12 @@ QUESTIONS = [
 def test_a_question_gives_the_rows_it_gives_in_this_process(spark, name, case, asked):
     question = find_question(name)
     ask = question.Ask(**asked)
-    rows = [row for facts in read_facts([log(case)]) for row in question.rows(facts, ask)]
-    schema = spark_schema(arrow_schema(question.FIELDS))
-    expected = to_spark(arrow_table(question.FIELDS, rows), schema).to_pylist()
+    rows = [row for facts in read_facts([log(case)]) for row in rows_of(facts, question, ask)]
+    schema = spark_schema(arrow_schema(fields_of(question)))
+    expected = to_spark(arrow_table(fields_of(question), rows), schema).to_pylist()
     told = {"at" if key == "at_ms" else key: value for key, value in asked.items()}
     frame = getattr(coterie_spark, name)(spark, log(case), **told)
-    assert frame.columns == list(question.FIELDS)
+    assert frame.columns == list(fields_of(question))
     found = frame.toArrow().to_pylist()
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
 

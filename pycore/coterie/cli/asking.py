@@ -12,7 +12,7 @@ import io
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
@@ -20,12 +20,15 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 import click
 
 from coterie.cli.failures import say, say_faults
+from coterie.cli.groupnames import chosen_groups
+from coterie.cli.logs import Logs, Since, logs_argument, say_left_alone, trust_notes
 from coterie.cli.nopandas import without_pandas
 from coterie.cli.outfile import whole_file
-from coterie.cli.params import engine_options, group_option, logs_argument
+from coterie.cli.params import engine_options, group_option, since_option, until_option
 from coterie.cli.progress import TerminalProgress
 from coterie.insight import shapes
 from coterie.insight.asking import (
+    TRUSTED,
     Asker,
     Part,
     Request,
@@ -35,8 +38,8 @@ from coterie.insight.asking import (
     missing_groups,
 )
 from coterie.insight.fields import Fields
-from coterie.log.folders import Listing, find_segments, left_alone
-from coterie.replay.engine import missing_module
+from coterie.log.folders import Listing
+from coterie.replay.engine import AUTO, choose_engine, missing_module
 from coterie.times import format_time
 
 if TYPE_CHECKING:
@@ -47,18 +50,6 @@ Draw = Callable[[list[Row]], "Iterable[RenderableType]"]
 ROWS_AT_ONCE = 20_000
 PLAIN_WIDTH = 1_000_000  # where nobody looks at a terminal, no line is broken
 FORMATS = ("table", "json", "csv", "parquet")
-
-
-class Logs:
-    """LOG..., listed at the first use and not again."""
-
-    def __init__(self, paths: tuple[str, ...]) -> None:
-        self.paths = paths
-
-    @functools.cached_property
-    def listing(self) -> Listing:
-        """The segments; raises what ``find_segments`` raises."""
-        return find_segments(self.paths)
 
 
 @dataclass(frozen=True)
@@ -72,10 +63,13 @@ class Options:
     overwrite: bool
     engine: str
     master: str | None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    notes: list[str] = field(default_factory=list)  # to be said once the command is done
 
 
 def question_options(*, first: str | None = None) -> Callable[[Decorated], Decorated]:
-    """LOG..., --group, --format, --out, --overwrite, --engine and --master, for a command.
+    """LOG..., --group, --since, --until, --format, --out, --engine and so on, for a command.
 
     It takes them as ``options`` and hands them on to :func:`put` or :func:`parts_of`. ``first`` is
     a format of its own, then its default. While the command works here, without Spark, nothing
@@ -93,20 +87,32 @@ def question_options(*, first: str | None = None) -> Callable[[Decorated], Decor
             show_default=True,
             help="For people, or as data (times in epoch ms); parquet goes into a file.",
         ),
+        since_option,
+        until_option,
         click.option("-o", "--out", metavar="FILE", help="Write to FILE, complete or not at all."),
         click.option("--overwrite", is_flag=True, help="Replace FILE if it exists."),
-        engine_options(
-            "local", "This process, or Spark with a task for each partition of the topic."
-        ),
+        engine_options,
     ]
 
     def add(command: Decorated) -> Decorated:
         @functools.wraps(command)
         def run(*args: Any, **given: Any) -> Any:
-            taken = {field.name: given.pop(field.name) for field in fields_of(Options)}
+            taken = {
+                field.name: given.pop(field.name)
+                for field in fields_of(Options)
+                if field.name in given
+            }
+            logs, engine, master = (taken[name] for name in ("logs", "engine", "master"))
+            if engine == AUTO:
+                taken["engine"] = choose_engine(engine, master, logs.listing.size)
             with without_pandas(taken["engine"] == "local"):
-                taken["logs"] = Logs(taken["logs"])
-                return command(*args, options=Options(**taken), **given)
+                options = Options(**taken)
+                try:
+                    command(*args, options=options, **given)
+                except click.exceptions.Exit:
+                    say_notes(options)
+                    raise
+                say_notes(options)
 
         decorated: Any = run
         for option in reversed(options):
@@ -156,29 +162,56 @@ def parts_of(name: str, ask: Any, options: Options, *, at_ms: int | None = None)
         is yielded before.
     """
     check(options)
-    groups = frozenset(options.groups) or None
     listing = options.logs.listing
-    request = Request(name, ask, listing, groups, at_ms, options.master)
-    return told_parts(request, listing, find_asker(options.engine))
+    groups = chosen_groups(options.groups, listing, options.engine, options.master)
+    end_ms = until(options, at_ms)
+    request = Request(name, ask, listing, groups, end_ms, options.since_ms, options.master)
+    return told_parts(request, listing, find_asker(options.engine), options.notes)
 
 
-def told_parts(request: Request, listing: Listing, answer: Asker) -> Iterator[Part]:
-    """Yield the parts of an answer, with progress; see :func:`parts_of`."""
+def say_notes(options: Options) -> None:
+    """Say what stands beside an answer that was given."""
+    for line in options.notes:
+        say(f"coterie: {line}")
+
+
+def until(options: Options, at_ms: int | None) -> int | None:
+    """Return the time up to which records count: of ``--at``, or of ``--until``; None: all."""
+    if at_ms is not None and options.until_ms is not None:
+        raise click.UsageError("--at and --until say the same; give one of them")
+    end_ms = options.until_ms if at_ms is None else at_ms
+    if end_ms is not None and options.since_ms is not None and end_ms < options.since_ms:
+        raise click.UsageError("--since is later than --until")
+    return end_ms
+
+
+def told_parts(
+    request: Request, listing: Listing, answer: Asker, notes: list[str]
+) -> Iterator[Part]:
+    """Yield the parts of an answer, with progress; see :func:`parts_of`.
+
+    ``notes`` gets since when each partition can be trusted.
+    """
     faults = 0
+    since: Since = {}
     with TerminalProgress() as progress:
         parts = answer(request, progress)
         if request.groups is not None:  # all of a group lies in one partition: few rows
             held = list(parts)
             found = frozenset().union(*(part.found for part in held))
-            missing = missing_groups(request.groups, found, request.at_ms)
+            whole = [part.trusted_from_ms for part in held if part.trusted_from_ms is not None]
+            missing = missing_groups(request.groups, found, request.at_ms, max(whole, default=None))
             if missing is not None:
                 raise missing
             parts = iter(held)
         for part in parts:
             faults += part.faults
+            if part.trusted_from_ms is not None and (request.groups is None or part.found):
+                since[part.number] = part.trusted_from_ms
             progress.clear()
             yield part
     say_left_out(listing, faults)
+    notes += trust_notes(listing, since)
 
 
 def say_no_group(at_ms: int | None) -> None:
@@ -188,8 +221,7 @@ def say_no_group(at_ms: int | None) -> None:
 
 def say_left_out(listing: Listing, faults: int) -> None:
     """Say what of a log was left alone, and how many corrupt places were left out."""
-    for path in listing.passed_over:
-        say(f"coterie: {left_alone(path)}")
+    say_left_alone(listing)
     say_faults(faults)
 
 
@@ -204,7 +236,11 @@ def check(options: Options) -> None:
 
 
 def show(fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | None = None) -> int:
-    """Print rows, or write them into the file of ``--out``; return how many there are."""
+    """Print rows, or write them into the file of ``--out``; return how many there are.
+
+    ``fields`` are the question's own; ``trusted_from`` follows them.
+    """
+    fields = {**fields, **TRUSTED}
     counted = Counted(rows)
     with out_file(options.logs.listing, options.out, options.overwrite) as path:
         if options.form == "parquet":
@@ -220,6 +256,12 @@ def show(fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | 
                     drawn = draw or (lambda held: [shapes.table(fields, held)])
                     show_table(drawn(list(counted)), out, path is None)
     return counted.count
+
+
+def with_trust(fields: Fields, rows: Iterable[Row]) -> Fields:
+    """Return the fields of a table, with ``trusted_from`` where any row has it."""
+    told = any(row.get("trusted_from") is not None for row in rows)
+    return {**fields, **TRUSTED} if told else fields
 
 
 class Counted:

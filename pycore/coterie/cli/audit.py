@@ -112,10 +112,7 @@ def command(
 
 def live_of(file: str, options: asking.Options) -> Live:
     """Read the live state; see whether the log has all partitions of the topic."""
-    groups = read_live(file)
-    numbers = list(options.logs.listing.partitions())
-    whole = numbers == list(range(len(numbers)))
-    return Live(groups, len(numbers) if whole else None)
+    return Live(read_live(file), options.logs.listing.partition_count())
 
 
 def draw(rows: list[Row]) -> Iterator[RenderableType]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from coterie._core.codec.checksum import partition_for
 from coterie.cli.failures import say, say_faults
-from coterie.cli.params import at_option, group_option, logs_argument
+from coterie.cli.groupnames import chosen_groups
+from coterie.cli.logs import Logs, logs_argument, say_left_alone, trust_notes
+from coterie.cli.params import at_option, group_option
 from coterie.cli.progress import TerminalProgress
-from coterie.log.folders import find_segments, left_alone
+from coterie.log.folders import Listing
+from coterie.log.trust import trusted_from
 from coterie.ordering import java_order
 from coterie.replay.local import scan_state
 from coterie.state.assignments import assignments
 from coterie.state.partial import PartialState, ScanOptions
+from coterie.times import format_time
 from coterie.views import groups as views
 from coterie.views import tabular
 
@@ -27,7 +32,7 @@ VIEW_NAMES = ("offsets", "members", "state")
 class Options:
     """What the command is given."""
 
-    logs: tuple[str, ...]
+    logs: Logs
     listing: bool
     describe: bool
     groups: tuple[str, ...]
@@ -82,11 +87,14 @@ def command(**given: Any) -> None:
     options = Options(**given)
     view = _check(options)
     state = fold_logs(options.logs, options.at_ms)
+    named = chosen_groups(options.groups, options.logs.listing) or frozenset()
+    since = not_whole(state, options.at_ms)
     everyone = options.all_groups and view == "offsets"
-    rows = state.groups(offsets_of=None if everyone else frozenset(options.groups))
+    rows = state.groups(offsets_of=None if everyone else named)
     of_kind = [row for row in rows if views.kind_of(row) == options.kind]
     if options.listing:
         _print_list([views.list_row(row) for row in of_kind], options)
+        say_trust(options.logs.listing, since)
         return
     old = options.layout == "3.9" or (
         options.layout == "auto" and not any(fold.newer for _, fold in state.live())
@@ -94,12 +102,19 @@ def command(**given: Any) -> None:
     missing: list[str] = []
     if not options.all_groups:
         by_id = {row["group_id"]: row for row in rows}
-        wanted = sorted(set(options.groups), key=java_order)
+        wanted = sorted(named, key=java_order)
         missing = [name for name in wanted if name not in by_id]
         of_kind = [by_id[name] for name in wanted if name in by_id]
     _describe(of_kind, view, options.form, old, options.verbose)
     for name in missing:
-        say(f"Error: Consumer group '{name}' does not exist.")
+        if options.at_ms is not None and is_unknown(name, options.logs.listing, since):
+            say(
+                f"coterie: group {name!r}: no record of it up to {format_time(options.at_ms)} is "
+                "left; the log was compacted, so whether it existed then is not known"
+            )
+        else:
+            say(f"Error: Consumer group '{name}' does not exist.")
+    say_trust(options.logs.listing, since)
     if missing:
         raise click.exceptions.Exit(1)
 
@@ -122,11 +137,30 @@ def _check(options: Options) -> str:
     return asked[0] if asked else "offsets"
 
 
-def fold_logs(logs: tuple[str, ...], at_ms: int | None) -> PartialState:
+def not_whole(state: PartialState, at_ms: int | None) -> dict[int | None, int]:
+    """Return since when each partition is whole of which the state at a time is not, epoch ms."""
+    if at_ms is None:
+        return {}
+    since = {number: trusted_from(state.partitions[number].segments) for number in state.numbers()}
+    return {number: ms for number, ms in since.items() if ms is not None and at_ms < ms}
+
+
+def say_trust(listing: Listing, since: Mapping[int | None, int]) -> None:
+    """Say of each partition that was compacted from when on it can be trusted."""
+    for line in trust_notes(listing, since):
+        say(f"coterie: {line}")
+
+
+def is_unknown(group: str, listing: Listing, since: Mapping[int | None, int]) -> bool:
+    """Whether a group without a record may have been in a partition that is not whole."""
+    count = listing.partition_count()
+    return bool(since) if count is None else partition_for(group, count) in since
+
+
+def fold_logs(logs: Logs, at_ms: int | None) -> PartialState:
     """Fold whole logs in this process; say what was left alone or out."""
-    listing = find_segments(logs)
-    for name in listing.passed_over:
-        say(f"coterie: {left_alone(name)}")
+    listing = logs.listing
+    say_left_alone(listing)
     with TerminalProgress() as progress:
         state = scan_state(listing, ScanOptions(at_ms=at_ms), progress)
     faults = sum(len(fold.faults) for fold in state.partitions.values())

@@ -10,11 +10,12 @@ import click
 
 from coterie.cli import asking
 from coterie.cli.failures import say
-from coterie.cli.params import TIME
+from coterie.cli.newest import log_until
+from coterie.cli.params import TIME, log_until_option
 from coterie.insight import lag, shapes
 from coterie.insight.asking import Row
 from coterie.insight.endoffsets import read_end_offsets
-from coterie.times import format_duration
+from coterie.times import format_duration, format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,18 +39,32 @@ SHOWN = ("group_id", "topic", "partition", "time", "offset", "end_offset", "lag"
     type=TIME,
     help="The time of end offsets that have none; by default the end of the log.",
 )
+@log_until_option
 @click.option("--latest", is_flag=True, help="Only the last sample of each partition.")
-def command(file: str, at_ms: int | None, latest: bool, options: asking.Options) -> None:
+@click.option(
+    "--totals", "totalled", is_flag=True, help="One row a group and time, over its partitions."
+)
+def command(
+    file: str,
+    at_ms: int | None,
+    log_until_ms: int | None,
+    latest: bool,
+    totalled: bool,
+    options: asking.Options,
+) -> None:
     """Give the lag of each partition at each time whose end offset is known, and at no other.
 
     A lag that is not known is not made up: STATUS says why. A commit beyond the end offset gives
     no lag at all, neither a negative one nor 0: its status is ahead. BEHIND is how long ago the
-    first unread record was written: between two samples, so it has two ends.
+    first unread record was written: between two samples, so it has two ends. A sample that is
+    later than the log has the status beyond_log, and the lag as it would be at most.
     """
     asking.check(options)
     ends = read_end_offsets(file)
     if at_ms is not None and ends.timed:
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
+    engine, master = options.engine, options.master
+    until_ms = log_until(options.logs.listing, engine, master, log_until_ms, at_ms)
     counts: Counter[str] = Counter()
 
     def counted(rows: Iterator[Row]) -> Iterator[Row]:
@@ -57,9 +72,18 @@ def command(file: str, at_ms: int | None, latest: bool, options: asking.Options)
             counts[row["status"]] += 1
             yield row
 
-    parts = asking.parts_of(lag.NAME, lag.Ask(ends, at_ms, latest), options)
+    ask = lag.Ask(ends, at_ms, latest, until_ms)
+    parts = asking.parts_of(lag.NAME, ask, options)
     rows = counted(row for part in parts for row in part.rows)
-    asking.show(lag.FIELDS, rows, options, draw=draw)
+    if totalled:
+        asking.show(lag.TOTALS, lag.totals(rows), options)
+    else:
+        asking.show(lag.FIELDS, rows, options, draw=draw)
+    if not ends.timed and at_ms is None and options.until_ms is None:
+        say(
+            "coterie: the end offsets have no time, and are taken as of the end of the log, "
+            f"{format_time(until_ms)}; --at says when they were taken"
+        )
     unknown = {status: counts[status] for status in lag.STATUSES if status != lag.OK}
     if any(unknown.values()):
         why = ", ".join(f"{count} {status}" for status, count in unknown.items() if count)
@@ -67,9 +91,28 @@ def command(file: str, at_ms: int | None, latest: bool, options: asking.Options)
 
 
 def draw(rows: list[Row]) -> Iterator[RenderableType]:
-    """Yield the table."""
+    """Yield the table, and what the lags of each group come to."""
     fields = {name: lag.FIELDS[name] for name in SHOWN} | {"behind": "string"}
-    yield shapes.table(fields, [{**row, "behind": behind(row)} for row in rows])
+    drawn = [{**row, "lag": lag_text(row), "behind": behind(row)} for row in rows]
+    yield shapes.table(asking.with_trust(fields, rows), drawn)
+    yield shapes.table(lag.TOTALS, latest_totals(rows), "lag of each group, as of its last sample")
+
+
+def latest_totals(rows: list[Row]) -> list[Row]:
+    """Return what the lags of each group come to, of the last sample of each partition."""
+    last = {(row["group_id"], row["topic"], row["partition"]): row for row in rows}
+    newest: dict[str, int | None] = {}
+    for row in last.values():
+        known = [ms for ms in (newest.get(row["group_id"]), row["time"]) if ms is not None]
+        newest[row["group_id"]] = max(known, default=None)
+    return list(lag.totals({**row, "time": newest[row["group_id"]]} for row in last.values()))
+
+
+def lag_text(row: Row) -> str | None:
+    """Return the lag; of one that is not known what it is at most, if the log tells that."""
+    if row["lag"] is not None:
+        return str(row["lag"])
+    return None if row["lag_max"] is None else f"<= {row['lag_max']}"
 
 
 def behind(row: Row) -> str | None:

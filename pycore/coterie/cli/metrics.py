@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from coterie.cli import asking
-from coterie.cli.params import at_option
+from coterie.cli.newest import log_until
+from coterie.cli.params import at_option, log_until_option
 from coterie.insight import metrics, prometheus
 from coterie.insight.endoffsets import read_end_offsets
 
@@ -44,6 +45,7 @@ def pattern_option(flag: str, told: str) -> Callable[[Any], Any]:
     metavar="FILE",
     help="End offsets of topics, as for `coterie lag`: adds the lag, as of the last sample.",
 )
+@log_until_option
 @click.option(
     "--names",
     type=click.Choice(prometheus.NAMES),
@@ -68,6 +70,7 @@ def command(
     topic_filter: str | None,
     topic_exclude: str | None,
     file: str | None,
+    log_until_ms: int | None,
     options: asking.Options,
 ) -> None:
     """Give each group's offsets, commits, members and rebalances as Prometheus text.
@@ -78,7 +81,13 @@ def command(
     ends = None if file is None else read_end_offsets(file)
     if ends is not None and ends.timed and at_ms is not None:
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
-    ask = metrics.Ask(group_filter, group_exclude, topic_filter, topic_exclude, ends)
+    if ends is None and log_until_ms is not None:
+        raise click.UsageError("--log-until is for --end-offsets")
+    if ends is not None:
+        asking.check(options)
+        listing, end_ms = options.logs.listing, asking.until(options, at_ms)
+        log_until_ms = log_until(listing, options.engine, options.master, log_until_ms, end_ms)
+    ask = metrics.Ask(group_filter, group_exclude, topic_filter, topic_exclude, ends, log_until_ms)
     if options.form != TEXT:
         if not asking.put(metrics.NAME, ask, options, at_ms=at_ms):
             asking.say_no_group(at_ms)

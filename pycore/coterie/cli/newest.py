@@ -1,24 +1,58 @@
-"""When the newest record of a log was made: what is now, where nobody says."""
+"""From when to when a log has records: what is now, and up to when it tells, if nobody says."""
 
 from __future__ import annotations
+
+import click
 
 from coterie.cli.failures import Failed
 from coterie.cli.progress import TerminalProgress
 from coterie.insight import extent
 from coterie.insight.asking import Request, find_asker
 from coterie.log.folders import Log
+from coterie.times import format_time
 
 
 def newest_ms(log: Log, engine: str = "local", master: str | None = None) -> int:
     """Return the time of the newest record, of any group; Failed where none has a time."""
-    request = Request(extent.NAME, extent.Ask(), log, master=master)
+    return extent_ms(log, engine, master, "--now")[1]
+
+
+def extent_ms(log: Log, engine: str, master: str | None, option: str) -> tuple[int, int]:
+    """Return the time of the first batch and of the newest record of a log, of any partition.
+
+    Raises
+    ------
+    Failed
+        No record has a time; ``option`` says it instead.
+    """
+    request = Request(extent.NAME, extent.Ask(), log, frozenset(), master=master)
     with TerminalProgress() as progress:
-        times: list[int] = [
-            row["newest_timestamp"]
-            for part in find_asker(engine)(request, progress)
-            for row in part.rows
-            if row["newest_timestamp"] is not None
-        ]
-    if not times:
-        raise Failed("the log has no record with a time; give --now TIME")
-    return max(times)
+        rows = [row for part in find_asker(engine)(request, progress) for row in part.rows]
+    first = [row["first_timestamp"] for row in rows if row["first_timestamp"] is not None]
+    newest = [row["newest_timestamp"] for row in rows if row["newest_timestamp"] is not None]
+    if not newest:
+        raise Failed(f"the log has no record with a time; give {option} TIME")
+    return min(first, default=min(newest)), max(newest)
+
+
+def log_until(
+    log: Log, engine: str, master: str | None, until_ms: int | None, at_ms: int | None
+) -> int:
+    """Return up to when a log tells all: as ``--log-until`` says, or up to its newest record.
+
+    ``at_ms``: the time of ``--at``, if it was given.
+
+    Raises
+    ------
+    click.UsageError
+        Either is not within what the log covers; the message says what that is.
+    """
+    first, newest = extent_ms(log, engine, master, "--log-until")
+    covers = f"the log covers {format_time(first)} to {format_time(newest)}"
+    if until_ms is not None and until_ms < newest:
+        raise click.UsageError(f"--log-until {format_time(until_ms)} is too early: {covers}")
+    end_ms = newest if until_ms is None else until_ms
+    if at_ms is not None and at_ms > end_ms:
+        hint = "; --log-until TIME says when the copy was made" if until_ms is None else ""
+        raise click.UsageError(f"--at {format_time(at_ms)} is after the log ends: {covers}{hint}")
+    return end_ms

@@ -1,4 +1,4 @@
-"""What several commands take alike: LOG, --group, --at and --on-fault."""
+"""What several commands take alike beside LOG: --group, --at, --since, --until and --on-fault."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coterie.replay.engine import ENGINE_NAMES, is_registered
+from coterie.replay.engine import AUTO, ENGINE_NAMES, is_registered
 from coterie.times import parse_duration, parse_time
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -63,35 +63,32 @@ class EngineName(click.Choice):  # type: ignore[type-arg,unused-ignore]  # gener
         return value
 
 
-def engine_options(default: str, text: str) -> Callable[[Decorated], Decorated]:
+def engine_options(command: Decorated) -> Decorated:
     """``--engine`` and ``--master``."""
-
-    def add(command: Decorated) -> Decorated:
-        command = click.option(
-            "--master", metavar="URL", help="Spark's master; by default local[*]."
-        )(command)
-        return click.option(
-            "--engine",
-            type=EngineName(ENGINE_NAMES),
-            default=default,
-            show_default=True,
-            help=text,
-        )(command)
-
-    return add
-
-
-def logs_argument(command: Decorated) -> Decorated:
-    """LOG..., as ``logs``: a tuple of paths as given, each to be found by ``find_segments``."""
-    return click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=click.Path())(
+    command = click.option("--master", metavar="URL", help="Spark's master; by default local[*].")(
         command
     )
+    return click.option(
+        "--engine",
+        type=EngineName(ENGINE_NAMES),
+        default=AUTO,
+        show_default=True,
+        help="Spark, or this process; both give the same rows. auto: Spark if --master is given, "
+        "or if the log is larger than 2 GiB and pyspark is installed.",
+    )(command)
 
 
 def group_option(command: Decorated) -> Decorated:
-    """``--group G``, repeatable, as ``groups``: a tuple of ids."""
+    """``--group G``, repeatable, as ``groups``: a tuple of ids and patterns.
+
+    ``coterie.cli.groupnames`` finds the groups that patterns stand for.
+    """
     return click.option(
-        "--group", "groups", metavar="G", multiple=True, help="Only this group; repeatable."
+        "--group",
+        "groups",
+        metavar="G",
+        multiple=True,
+        help="Only this group; repeatable. G may be a pattern, as 'pay*'.",
     )(command)
 
 
@@ -102,6 +99,34 @@ def at_option(command: Decorated) -> Decorated:
         "at_ms",
         type=TIME,
         help="State as of TIME, by the records' own timestamps (2026-01-31T14:05:00Z or epoch ms).",
+    )(command)
+
+
+def since_option(command: Decorated) -> Decorated:
+    """``--since TIME`` as ``since_ms``: int of epoch ms, or None."""
+    return click.option(
+        "--since",
+        "since_ms",
+        type=TIME,
+        help="Tell only what was so or happened since TIME; what was before is read all the same.",
+    )(command)
+
+
+def until_option(command: Decorated) -> Decorated:
+    """``--until TIME`` as ``until_ms``: int of epoch ms, or None."""
+    return click.option(
+        "--until", "until_ms", type=TIME, help="Leave out records that are later than TIME."
+    )(command)
+
+
+def log_until_option(command: Decorated) -> Decorated:
+    """``--log-until TIME`` as ``log_until_ms``: int of epoch ms, or None."""
+    return click.option(
+        "--log-until",
+        "log_until_ms",
+        type=TIME,
+        help="When the copy of the log was made; by default the time of its newest record. What "
+        "was committed later is not in it.",
     )(command)
 
 

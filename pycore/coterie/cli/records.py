@@ -7,11 +7,15 @@ import sys
 import click
 
 from coterie.cli.failures import say
-from coterie.cli.params import group_option, logs_argument
-from coterie.log.folders import find_segments, left_alone, read_segment
+from coterie.cli.groupnames import chosen_groups
+from coterie.cli.logs import Logs, logs_argument, say_left_alone
+from coterie.cli.params import at_option, group_option, since_option, until_option
+from coterie.log.folders import read_segment
 from coterie.log.records import JsonLines, TellFault, segment_records
+from coterie.times import MAX_MS
 
 LINES_AT_ONCE = 2_000
+NO_TIME, MIN_MS = -1, -(1 << 63)  # a record of message format 0 has no time, and always counts
 
 
 def teller(path: str) -> TellFault:
@@ -28,16 +32,29 @@ def teller(path: str) -> TellFault:
 
 @click.command("records")
 @group_option
+@at_option
+@since_option
+@until_option
 @logs_argument
-def command(logs: tuple[str, ...], groups: tuple[str, ...]) -> None:
+def command(
+    logs: Logs,
+    groups: tuple[str, ...],
+    at_ms: int | None,
+    since_ms: int | None,
+    until_ms: int | None,
+) -> None:
     """Print the records of a log, decoded, one JSON object a line.
 
     In order of partition, segment and place in the log. Bytes are base64; a key or value that
     cannot be read keeps its bytes as "raw". What cannot be read at all is left out, and said so
-    on standard error.
+    on standard error. --at, --since and --until go by the records' own timestamps.
     """
-    listing = find_segments(logs)
-    only = frozenset(groups) or None
+    if at_ms is not None and until_ms is not None:
+        raise click.UsageError("--at and --until say the same; give one of them")
+    listing = logs.listing
+    only = chosen_groups(groups, listing)
+    first_ms = MIN_MS if since_ms is None else since_ms
+    last_ms = next((ms for ms in (at_ms, until_ms) if ms is not None), MAX_MS)
     out = sys.stdout.buffer  # JSON is UTF-8, whatever the locale says
     for segment in listing.segments:
         lines: list[str] = []
@@ -49,11 +66,12 @@ def command(logs: tuple[str, ...], groups: tuple[str, ...]) -> None:
             groups=only,
             tell=teller(segment.path),
         ):
+            if row["timestamp"] != NO_TIME and not first_ms <= row["timestamp"] <= last_ms:
+                continue
             lines.append(to_line(row))
             if len(lines) == LINES_AT_ONCE:
                 out.write(("\n".join(lines) + "\n").encode("utf-8", "surrogatepass"))
                 lines.clear()
         if lines:
             out.write(("\n".join(lines) + "\n").encode("utf-8", "surrogatepass"))
-    for path in listing.passed_over:
-        say(f"coterie: {left_alone(path)}")
+    say_left_alone(listing)

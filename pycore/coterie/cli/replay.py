@@ -8,18 +8,26 @@ from time import perf_counter
 import click
 
 from coterie.cli.failures import say
+from coterie.cli.groupnames import chosen_groups
+from coterie.cli.logs import Logs, logs_argument
 from coterie.cli.nopandas import without_pandas
 from coterie.cli.outfolder import whole_folder
 from coterie.cli.params import (
     at_option,
     engine_options,
     group_option,
-    logs_argument,
     on_fault_option,
 )
 from coterie.cli.progress import TerminalProgress
-from coterie.log.folders import find_segments, left_alone
-from coterie.replay.engine import ReplayRequest, Summary, find_engine, missing_module
+from coterie.log.folders import Log, left_alone
+from coterie.replay.engine import (
+    AUTO,
+    ReplayRequest,
+    Summary,
+    choose_engine,
+    find_engine,
+    missing_module,
+)
 from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
 from coterie.times import format_time
@@ -31,7 +39,7 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # of Hadoop's file systems: Spark
 @click.command("replay")
 @logs_argument
 @click.option("--out", required=True, metavar="DIR", help="Folder to create for the tables.")
-@engine_options("spark", "Spark, or this process; both give the same rows.")
+@engine_options
 @at_option
 @click.option(
     "--format",
@@ -48,7 +56,7 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # of Hadoop's file systems: Spark
 @group_option
 @click.option("--overwrite", is_flag=True, help="Replace DIR if it is not empty.")
 def command(
-    logs: tuple[str, ...],
+    logs: Logs,
     out: str,
     engine: str,
     master: str | None,
@@ -64,23 +72,26 @@ def command(
     DIR appears whole or not at all. --at TIME applies the records that are not later than TIME;
     the summary says how far back a compacted log can be trusted.
     """
+    by_url = any(URL.match(path) for path in logs.paths)
+    if engine == AUTO:
+        engine = choose_engine(engine, master, None if by_url else logs.listing.size)
+        if engine == "local":
+            say(f"{size(logs.listing.size)}: in this process (--engine spark: on Spark)")
+        else:
+            say("on Spark (--engine local: in this process)")
     if master is not None and engine != "spark":
         raise click.UsageError("--master is for --engine spark")
     began = perf_counter()
-    options = ScanOptions(
-        on_fault=on_fault,
-        at_ms=at_ms,
-        groups=frozenset(groups) if groups else None,
-        history=history,
-    )
     try:
         with without_pandas(engine == "local"):
             replay = find_engine(engine)
             # Says what is wrong with the paths before an engine starts.
-            log = logs if any(URL.match(path) for path in logs) else find_segments(logs)
+            log: Log = logs.paths if by_url else logs.listing
+            chosen = chosen_groups(groups, () if by_url else log)
+            options = ScanOptions(on_fault=on_fault, at_ms=at_ms, groups=chosen, history=history)
             with (
                 TerminalProgress() as progress,
-                whole_folder(out, overwrite=overwrite, keep=logs) as folder,
+                whole_folder(out, overwrite=overwrite, keep=logs.paths) as folder,
             ):
                 summary = replay(ReplayRequest(log, folder, form, options, master), progress)
     except ModuleNotFoundError as error:
@@ -104,7 +115,7 @@ def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[s
         lines.append(f"fault: and {rest:,} more: see the table faults, or coterie verify")
     for version, number in summary.unknown_versions.items():
         lines.append(f"key version {version}: {count(number, 'record')} passed over")
-    lines += [left_alone(name) for name in summary.passed_over]
+    lines += left_alone(summary.passed_over)
     return lines + trust_lines(summary, at_ms)
 
 

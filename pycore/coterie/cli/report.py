@@ -6,12 +6,14 @@ import click
 
 from coterie.cli import asking
 from coterie.cli.failures import Failed
+from coterie.cli.groupnames import chosen_groups
+from coterie.cli.logs import Logs, logs_argument
 from coterie.cli.newest import newest_ms
-from coterie.cli.params import DURATION, TIME, at_option, group_option, logs_argument
+from coterie.cli.params import DURATION, TIME, at_option, group_option
 from coterie.cli.progress import TerminalProgress
 from coterie.insight.asking import missing_groups
 from coterie.insight.facts import read_facts
-from coterie.log.folders import Log, find_segments
+from coterie.log.folders import Log
 from coterie.report.gather import gather
 from coterie.report.page import render
 from coterie.report.sections import Basis
@@ -36,7 +38,7 @@ from coterie.report.sections import Basis
 )
 @click.option("--title", default="Consumer groups", show_default=True, help="The page's heading.")
 def command(
-    logs: tuple[str, ...],
+    logs: Logs,
     groups: tuple[str, ...],
     out: str,
     overwrite: bool,
@@ -50,16 +52,16 @@ def command(
     An overview with search, and a page for each group: who owned which partitions when, commits
     and offsets over time, rebalances with their causes. FILE#group=ID opens a group.
     """
-    listing = find_segments(logs)
+    listing = logs.listing
     basis = Basis(now_of(listing, now_ms, at_ms), retention_ms)
-    chosen = frozenset(groups) or None
+    chosen = chosen_groups(groups, listing)
     with TerminalProgress() as progress:
         facts = read_facts(listing, groups=chosen, at_ms=at_ms, progress=progress)
         whole = gather(facts, basis)
     missing = missing_groups(chosen, frozenset(whole.found), at_ms)
     if missing is not None:
         raise missing
-    subtitle = "From " + ", ".join(logs)
+    subtitle = "From " + ", ".join(logs.paths)
     with asking.text_out(listing, out, overwrite) as file:
         file.writelines(render(whole, title, subtitle, basis))
     asking.say_left_out(listing, whole.faults)

@@ -14,7 +14,7 @@ import click
 
 from coterie.cli import asking
 from coterie.cli.failures import Failed, say
-from coterie.cli.params import TIME
+from coterie.cli.params import DURATION, TIME
 from coterie.insight import shapes, undo
 from coterie.insight.asking import Row
 from coterie.times import format_time
@@ -25,12 +25,24 @@ if TYPE_CHECKING:
 SHOWN = ("topic", "partition", "change", "offset", "latest_offset", "difference")
 TIMES = ("commit_timestamp", "latest_commit_timestamp")
 RESET = "reset"
+REWIND_IS_FRESH_MS = 60_000  # a time that people give is seldom finer than a minute
 
 
 @click.command("undo")
 @asking.question_options(first=RESET)
 @click.option("--all-groups", is_flag=True, help="Every group that has or had offsets.")
-@click.option("--at", "at_ms", type=TIME, required=True, help="Go back to TIME.")
+@click.option("--at", "at_ms", type=TIME, help="Go back to TIME.")
+@click.option(
+    "--before", "before_ms", type=TIME, help="Go back to just before TIME, as that of a reset."
+)
+@click.option(
+    "--retention",
+    "retention_ms",
+    type=DURATION,
+    default="7d",
+    show_default=True,
+    help="The broker's offsets.retention.minutes: when restored offsets would expire.",
+)
 @click.option(
     "--against-latest",
     is_flag=True,
@@ -42,13 +54,15 @@ RESET = "reset"
     help="Leave out partitions for which the group has no offset now, as of a deleted topic.",
 )
 def command(
-    at_ms: int,
+    at_ms: int | None,
+    before_ms: int | None,
+    retention_ms: int,
     all_groups: bool,
     against_latest: bool,
     without_deleted: bool,
     options: asking.Options,
 ) -> None:
-    """Give the committed offsets that a group had at TIME, to reset it to.
+    """Give the committed offsets that a group had at TIME, or just before it, to reset it to.
 
     Standard output, or FILE, is what `kafka-consumer-groups --reset-offsets --from-file` takes:
     topic,partition,offset for one --group, group,topic,partition,offset for more. What it would
@@ -56,7 +70,11 @@ def command(
     """
     if bool(options.groups) == all_groups:
         raise click.UsageError("give either --group or --all-groups")
-    parts = asking.parts_of(undo.NAME, undo.Ask(at_ms), options)
+    if (at_ms is None) == (before_ms is None):
+        raise click.UsageError("give either --at or --before")
+    at_ms = before_ms - 1 if before_ms is not None else at_ms
+    assert at_ms is not None
+    parts = asking.parts_of(undo.NAME, undo.Ask(at_ms, retention_ms), options)
     rows = [row for part in parts for row in part.rows]
     if without_deleted:
         rows = [row for row in rows if row["change"] != undo.DELETED]
@@ -77,11 +95,23 @@ def write_reset(rows: list[Row], at_ms: int, options: asking.Options) -> None:
     """Write the file, and say on standard error what it would change."""
     planned = [row for row in rows if row["offset"] is not None]
     if not planned:
-        raise Failed(f"no offset was committed at {format_time(at_ms)}: nothing to go back to")
-    one = len(set(options.groups)) == 1
+        raise nothing_planned(rows, at_ms)
+    one = len(set(options.groups)) == 1 and len({row["group_id"] for row in planned}) == 1
     with asking.text_out(options.logs.listing, options.out, options.overwrite) as out:
         out.writelines(reset_lines(planned, with_group=not one))
     asking.show_table(draw(rows), sys.stderr)
+
+
+def nothing_planned(rows: list[Row], at_ms: int) -> Failed:
+    """Return why there is nothing to go back to: there was nothing, or the log has lost it."""
+    since = [row["trusted_from"] for row in rows if row["change"] == undo.UNKNOWN]
+    if not since:
+        return Failed(f"no offset was committed at {format_time(at_ms)}: nothing to go back to")
+    return Failed(
+        f"the log was compacted, and of {format_time(at_ms)} no offset is left: which there were "
+        f"is not known; it is trusted since {format_time(max(since))} (an older copy, or .deleted "
+        "segments with --include-deleted, may have more)"
+    )
 
 
 def reset_lines(rows: Iterable[Row], *, with_group: bool) -> Iterator[str]:
@@ -96,7 +126,7 @@ def reset_lines(rows: Iterable[Row], *, with_group: bool) -> Iterator[str]:
 
 def draw(rows: list[Row]) -> Iterator[RenderableType]:
     """Yield a table for each group: what would change."""
-    fields = {name: undo.FIELDS[name] for name in (*SHOWN, *TIMES)}
+    fields = asking.with_trust({name: undo.FIELDS[name] for name in (*SHOWN, *TIMES)}, rows)
     by_group: dict[str, list[Row]] = {}
     for row in rows:
         by_group.setdefault(row["group_id"], []).append(row)
@@ -118,6 +148,8 @@ def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:
                 f"group {group!r}: its log was compacted; before {format_time(since)} it may lack "
                 "offsets that were current then"
             )
+        yield from rewind_warnings(group, theirs, at_ms)
+        yield from expiry_warnings(group, theirs)
         if state not in (None, "Empty"):
             yield (
                 f"group {group!r} is {state}: Kafka's tool refuses a group with members; "
@@ -128,6 +160,11 @@ def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:
             yield (
                 f"group {group!r}: {partitions(counts[undo.NEW])} without an offset then; a reset "
                 "leaves the present one (kafka-consumer-groups --delete-offsets removes it)"
+            )
+        if counts[undo.UNKNOWN]:
+            yield (
+                f"group {group!r}: of {partitions(counts[undo.UNKNOWN])} the log has lost whether "
+                "there was an offset then; a reset leaves the present one"
             )
         if counts[undo.DELETED]:
             yield (
@@ -140,6 +177,31 @@ def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:
                 f"group {group!r}: {partitions(open_count)} with an offset in an open transaction, "
                 "which may still be committed over a reset"
             )
+
+
+def rewind_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
+    """Yield a line where what would be restored is itself a rewind of just before."""
+    fresh = [
+        row
+        for row in rows
+        if row["rewound_at"] is not None and at_ms - row["rewound_at"] < REWIND_IS_FRESH_MS
+    ]
+    if fresh:
+        first = min(row["rewound_at"] for row in fresh)
+        yield (
+            f"group {group!r}: {partitions(len(fresh))} had gone back at {format_time(first)}, and "
+            f"this restores the rewind; --before {format_time(first)} gives what was before it"
+        )
+
+
+def expiry_warnings(group: str, rows: list[Row]) -> Iterator[str]:
+    """Yield a line where restored offsets would expire, unless a member joins before."""
+    times = [row["expires_at"] for row in rows if row["expires_at"] is not None]
+    if times:
+        yield (
+            f"group {group!r} is Empty: restored offsets expire at {format_time(min(times))}, "
+            "counted from when it became so, unless a member joins before (--retention)"
+        )
 
 
 def partitions(count: int) -> str:

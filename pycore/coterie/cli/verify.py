@@ -9,16 +9,13 @@ from collections.abc import Iterator
 import click
 
 from coterie._core.fold.fold import Fault
-from coterie.cli.failures import say
-from coterie.cli.params import logs_argument
+from coterie.cli.logs import Logs, logs_argument, say_left_alone
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import (
     PIECE_BYTES,
     Listing,
     Segment,
     cut_points,
-    find_segments,
-    left_alone,
     read_segment,
 )
 from coterie.replay.engine import Progress
@@ -27,21 +24,20 @@ from coterie.state.partial import ScanOptions
 
 @click.command("verify")
 @logs_argument
-def command(logs: tuple[str, ...]) -> None:
+def command(logs: Logs) -> None:
     """Print every fault of a log, one JSON object a line; exit 1 if there is any.
 
     Kinds: length (below 14 or beyond the file's end), tail (fewer than 17 bytes, or only zeros, up
     to the end), magic, crc, codec, records, marker: of a batch; key, value: of a record.
     """
     count = 0
-    listing = find_segments(logs)
+    listing = logs.listing
     with TerminalProgress() as progress:
         for fault in faults(listing, progress):
             progress.clear()
             click.echo(json.dumps(fault._asdict(), ensure_ascii=False))
             count += 1
-    for name in listing.passed_over:
-        say(f"coterie: {left_alone(name)}")
+    say_left_alone(listing)
     if count:
         raise click.exceptions.Exit(1)
 

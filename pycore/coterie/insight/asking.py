@@ -20,6 +20,7 @@ from coterie.replay.engine import Progress, find_entry
 from coterie.times import format_time
 
 ASKERS = "coterie.askers"
+TRUSTED: Fields = {"trusted_from": "timestamp"}  # before it the partition may lack records
 Row = dict[str, Any]
 
 
@@ -50,6 +51,8 @@ class Request:
         Only these groups; None: all.
     at_ms : int or None
         Only records whose own timestamp is not after this.
+    since_ms : int or None
+        Tell only what was so or happened since then; what was before is read, and is not told.
     master : str or None
         Spark's master URL; None: ``local[*]``.
     """
@@ -59,6 +62,7 @@ class Request:
     log: Log
     groups: frozenset[str] | None = None
     at_ms: int | None = None
+    since_ms: int | None = None
     master: str | None = None
 
 
@@ -105,9 +109,21 @@ def find_asker(engine: str) -> Asker:
     return asker
 
 
+def fields_of(question: Question) -> Fields:
+    """Return the fields of an answer: the question's own, and since when they can be trusted."""
+    return {**question.FIELDS, **TRUSTED}
+
+
+def rows_of(facts: PartitionFacts, question: Question, ask: Any) -> Iterator[Row]:
+    """Yield the rows of one partition, with the fields of :func:`fields_of`."""
+    for row in question.rows(facts, ask):
+        row["trusted_from"] = facts.trusted_from_ms
+        yield row
+
+
 def part_of(facts: PartitionFacts, question: Question, ask: Any) -> Part:
     """Put a question to one partition."""
-    rows = list(question.rows(facts, ask))
+    rows = list(rows_of(facts, question, ask))
     found = frozenset() if facts.groups is None else frozenset(facts.group_ids)
     return Part(facts.number, rows, found, len(facts.fold.faults), facts.trusted_from_ms)
 
@@ -116,22 +132,35 @@ def answer(request: Request, progress: Progress) -> Iterator[Part]:
     """Answer in this process, one partition after another."""
     question = find_question(request.question)
     for facts in read_facts(
-        request.log, groups=request.groups, at_ms=request.at_ms, progress=progress
+        request.log,
+        groups=request.groups,
+        at_ms=request.at_ms,
+        since_ms=request.since_ms,
+        progress=progress,
     ):
         yield part_of(facts, question, request.ask)
 
 
 def missing_groups(
-    groups: frozenset[str] | None, found: frozenset[str], at_ms: int | None = None
+    groups: frozenset[str] | None,
+    found: frozenset[str],
+    at_ms: int | None = None,
+    trusted_from_ms: int | None = None,
 ) -> CoterieError | None:
-    """Return what to raise where a group that was named is not in the log; None: all are."""
+    """Return what to raise where a group that was named is not in the log; None: all are.
+
+    ``trusted_from_ms``: from when on all of the log is whole; None: from its start.
+    """
     missing = sorted((groups or frozenset()) - found)
     if not missing:
         return None
     names = ", ".join(repr(name) for name in missing)
     which = "group" if len(missing) == 1 else "groups"
     until = "" if at_ms is None else f" up to {format_time(at_ms)}"
+    lost = ""
+    if trusted_from_ms is not None:
+        lost = f", which was compacted: what was before {format_time(trusted_from_ms)} may be gone"
     return CoterieError(
-        f"the log has no record of {which} {names}{until}; "
+        f"the log has no record of {which} {names}{until}{lost}; "
         "`coterie groups LOG --list` names those it has"
     )

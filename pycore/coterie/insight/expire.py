@@ -34,6 +34,7 @@ from coterie.state.rows import (
 from coterie.times import MAX_MS
 
 NAME = "expire"
+DEFAULT_RETENTION_MS = 7 * 86_400_000  # offsets.retention.minutes
 FIELDS = {
     "group_id": "string",
     "offsets_partition": "int32",
@@ -85,7 +86,7 @@ class Ask:
     """
 
     now_ms: int
-    retention_ms: int = 7 * 86_400_000
+    retention_ms: int = DEFAULT_RETENTION_MS
     what_if_ms: tuple[int, ...] = ()
 
 
@@ -170,6 +171,8 @@ def removed(facts: PartitionFacts, there: set[tuple[str, str, int]]) -> Iterator
         if not commits.tombstone[row] or key in there:
             continue
         removed_ms = int(commits.timestamp[row])
+        if not facts.is_asked(removed_ms):
+            continue
         offset = _offset(commits, commit, *key[1:])
         head = head_before(facts, group, int(commits.log_offset[row]))
         if commit < 0:

@@ -81,6 +81,8 @@ class PartitionFacts:
         Only records whose own timestamp is not after this.
     read
         Gives the bytes of a segment.
+    since_ms : int or None
+        Tell only what was so or happened since then. All is read: what was before decides.
     """
 
     def __init__(
@@ -90,12 +92,29 @@ class PartitionFacts:
         groups: frozenset[str] | None = None,
         at_ms: int | None = None,
         read: ReadSegment = read_segment,
+        since_ms: int | None = None,
     ) -> None:
         self.number = number
         self.segments = tuple(segments)
         self.groups = groups
         self.at_ms = at_ms
         self.bytes_of = read
+        self.since_ms = since_ms
+
+    def whole(self) -> PartitionFacts:
+        """Return the facts of all groups: these, where all are asked for."""
+        if self.groups is None:
+            return self
+        return PartitionFacts(
+            self.number, self.segments, None, self.at_ms, self.bytes_of, self.since_ms
+        )
+
+    def is_asked(self, at_ms: int | None) -> bool:
+        """Whether what happened at a time (epoch ms; None: not known) is asked for."""
+        if at_ms is None:
+            return True
+        too_late = self.at_ms is not None and at_ms > self.at_ms
+        return not too_late and (self.since_ms is None or at_ms >= self.since_ms)
 
     @cached_property
     def fold(self) -> PartitionFold:
@@ -134,6 +153,12 @@ class PartitionFacts:
     def trusted_from_ms(self) -> int | None:
         """From when on the state is whole; None: from its start (``coterie.log.trust``)."""
         return trusted_from(self.fold.segments)
+
+    @cached_property
+    def begins_ms(self) -> int | None:
+        """From when on the records tell all that is asked for; None: from the log's start."""
+        known = [ms for ms in (self.since_ms, self.trusted_from_ms) if ms is not None]
+        return max(known, default=None)
 
     @cached_property
     def group_rows(self) -> dict[str, dict[str, Any]]:
@@ -186,6 +211,7 @@ def read_facts(
     *,
     groups: Collection[str] | None = None,
     at_ms: int | None = None,
+    since_ms: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[PartitionFacts]:
     """Yield what each partition of a log says, in order of their number.
@@ -198,6 +224,8 @@ def read_facts(
         Only these groups; None: all. All of a group lies in one partition.
     at_ms
         Only records whose own timestamp (ms) is not after this.
+    since_ms
+        Tell only what was so or happened since then (ms).
 
     Raises
     ------
@@ -209,5 +237,5 @@ def read_facts(
     progress.total(listing.size)
     only = None if groups is None else frozenset(groups)
     for number, segments in listing.partitions().items():
-        yield PartitionFacts(number, segments, only, at_ms)
+        yield PartitionFacts(number, segments, only, at_ms, since_ms=since_ms)
         progress.advance(sum(segment.size for segment in segments))

@@ -87,9 +87,7 @@ class Ask:
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row a group, topic and kind (and span of time), the most bytes first."""
     # Batches and keys are shared: all of the partition is weighed, whatever groups are asked for.
-    whole = facts
-    if facts.groups is not None:
-        whole = PartitionFacts(facts.number, facts.segments, None, facts.at_ms, facts.bytes_of)
+    whole = facts.whole()
     found = list(counted(whole, ask))
     if facts.groups is not None:
         found = [row for row in found if row["group_id"] in facts.groups]
@@ -179,11 +177,17 @@ def counted(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     kind = KIND_OF[records.kind]
     keys = keys_of_rows(facts, kind)
     part, places = parts_of(facts, kind, ask.every_ms)
-    sums = sums_of(facts, keys, part, len(places))
-    total, count = intervals(facts, keys, part, len(places))
-    first, last = times_of(facts, part, len(places))
+    parts = len(places)
+    if facts.since_ms is not None:  # what was before is a part of its own, which is not told
+        early = (records.timestamp >= 0) & (records.timestamp < facts.since_ms)
+        part, parts = np.where(early, parts, part), parts + 1
+    sums = sums_of(facts, keys, part, parts)
+    total, count = intervals(facts, keys, part, parts)
+    first, last = times_of(facts, part, parts)
     pending = open_by_part(facts, part)
     for number, (group, topic, what, time) in enumerate(places):
+        if not sums["records"][number]:
+            continue
         often = count[number] and total[number] / count[number]
         yield {
             "group_id": None if group < 0 else records.groups[group],

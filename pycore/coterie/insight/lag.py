@@ -3,16 +3,17 @@
 The offset is the one that readers saw at a sample's time: a record counts if its own timestamp is
 not after it, a transaction's if its marker's is not either. Nothing is interpolated: there is a
 lag where an end offset was sampled, and nowhere else. A commit beyond the end offset gives no lag
-at all, neither a negative one nor 0: its status is ``ahead``.
+at all, neither a negative one nor 0: its status is ``ahead``. Where the log does not tell what was
+committed, since it ends before the sample or compaction took it, no lag is known either.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +37,7 @@ FIELDS = {
     "commit_timestamp": "timestamp",
     "end_offset": "int64",  # null: not known
     "lag": "int64",  # null: not known
+    "lag_max": "int64",  # not known, and at most so much, unless the group went back since
     "status": "string",  # of STATUSES
     "lag_ms_min": "int64",  # the oldest unread record was written at least so long ago
     "lag_ms_max": "int64",  # and at most so long ago; null: no sample is old enough to tell
@@ -45,9 +47,20 @@ STATUSES = {
     "no_end_offset": "the end offset is not known",
     "no_commit": "the group has no offset",
     "ahead": "the commit lies beyond the end: sampled before it, or the topic was made anew or cut",
+    "beyond_log": "sampled after the log ends: what was committed since is not in it",
+    "compacted": "compaction took what the log had of the time of the sample",
 }
-OK, NO_END_OFFSET, NO_COMMIT, AHEAD = STATUSES
+OK, NO_END_OFFSET, NO_COMMIT, AHEAD, BEYOND_LOG, COMPACTED = STATUSES
+TOTALS = {
+    "group_id": "string",
+    "offsets_partition": "int32",
+    "time": "timestamp",
+    "partitions": "int64",
+    "lag": "int64",  # over the partitions whose lag is known; null: of none
+    "unknown": "int64",  # partitions whose lag is not known
+}
 Key = tuple[str, str, int]
+Row = dict[str, Any]
 NO_SAMPLE = (Sample(None, None),)
 
 
@@ -63,30 +76,56 @@ class Ask:
         When end offsets without a time were so; None: at the end of the log.
     latest : bool
         Only the last sample of each partition.
+    log_until_ms : int or None
+        Up to when the log tells all: when the copy was made, or else the time of its newest
+        record. None: that of the partition's newest record.
     """
 
     ends: EndOffsets
     at_ms: int | None = None
     latest: bool = False
+    log_until_ms: int | None = None
+
+
+class Told(NamedTuple):
+    """From when to when a partition's records tell all, epoch ms; None: no bound."""
+
+    from_ms: int | None
+    until_ms: int | None
+
+    def status(self, at_ms: int | None, offset: int | None) -> str | None:
+        """Return why the offset as of a time (None: the log's end) is not known; None: it is.
+
+        What a compacted log has of a time is what was: a record that is left had no successor in
+        what was cleaned. Only where it has nothing, something may be gone.
+        """
+        if at_ms is None:
+            return None
+        if self.until_ms is not None and at_ms > self.until_ms:
+            return BEYOND_LOG
+        lost = offset is None and self.from_ms is not None and at_ms < self.from_ms
+        return COMPACTED if lost else None
 
 
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row a group, topic, partition and sample, in that order."""
-    # Markers are of no group: all of the partition is read, whatever groups are asked for.
+    # Markers are of no group, and may come later: all is read, whatever is asked for.
     whole = facts
-    if facts.groups is not None:
-        whole = PartitionFacts(facts.number, facts.segments, None, None, facts.bytes_of)
+    if facts.groups is not None or facts.at_ms is not None:
+        whole = PartitionFacts(facts.number, facts.segments, read=facts.bytes_of)
     commits = whole.records
+    told = Told(facts.trusted_from_ms, newest_of(commits, ask))
     events = Events(commits)
     keys = {*events.spans, *assigned(facts)}
     if facts.groups is not None:
         keys = {key for key in keys if key[0] in facts.groups}
     for key in sorted(keys, key=key_order):
         samples = ask.ends.samples.get(key[1:], NO_SAMPLE)
-        at_ms = ask.at_ms if not ask.ends.timed else None
+        at_ms = facts.at_ms if ask.at_ms is None or ask.ends.timed else ask.at_ms
         times = [at_ms if sample.time_ms is None else sample.time_ms for sample in samples]
         shown = events.visible(key, times)
-        for index in range(len(samples) - 1 if ask.latest else 0, len(samples)):
+        asked = [index for index, ms in enumerate(times) if facts.is_asked(ms)]
+        for index in asked[-1:] if ask.latest else asked:
             row = shown[index]
             offset = None if row < 0 else int(commits.offset[row])
             yield {
@@ -98,19 +137,60 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
                 "offset": offset,
                 "commit_timestamp": None if row < 0 else int(commits.commit_timestamp[row]),
                 "end_offset": samples[index].offset,
-                **lag_of(offset, samples, index),
+                **lag_of(offset, samples, index, told.status(times[index], offset)),
             }
 
 
-def lag_of(offset: int | None, samples: tuple[Sample, ...], index: int) -> dict[str, Any]:
-    """Return the lag at a sample, how sure it is, and how long it has lasted."""
+def newest_of(commits: Commits, ask: Ask) -> int | None:
+    """Return up to when the log tells all; None: no record has a time."""
+    if ask.log_until_ms is not None:
+        return ask.log_until_ms
+    newest = int(commits.timestamp.max()) if len(commits) else -1
+    return None if newest < 0 else newest
+
+
+def lag_of(
+    offset: int | None, samples: tuple[Sample, ...], index: int, lost: str | None = None
+) -> dict[str, Any]:
+    """Return the lag at a sample, how sure it is, and how long it has lasted.
+
+    ``lost``: why the offset as of the sample is not known.
+    """
     end = samples[index].offset
     status = NO_COMMIT if offset is None else NO_END_OFFSET if end is None else OK
-    if offset is None or end is None or offset > end:
-        status = AHEAD if status == OK else status
-        return {"lag": None, "status": status, "lag_ms_min": None, "lag_ms_max": None}
+    unknown: dict[str, Any] = {"lag": None, "lag_max": None, "status": status}
+    unknown |= {"lag_ms_min": None, "lag_ms_max": None}
+    if lost is not None:
+        if offset is not None and end is not None and offset <= end:
+            unknown["lag_max"] = end - offset
+        return unknown | {"status": lost}
+    if offset is None or end is None:
+        return unknown
+    if offset > end:
+        return unknown | {"status": AHEAD}
     least, most = (0, 0) if offset == end else behind_ms(offset, samples[: index + 1])
-    return {"lag": end - offset, "status": status, "lag_ms_min": least, "lag_ms_max": most}
+    known = {"lag": end - offset, "lag_ms_min": least, "lag_ms_max": most}
+    return unknown | known
+
+
+def totals(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield one row a group and time, over its partitions; groups as they come, times rising."""
+    found: dict[str, dict[int | None, list[Row]]] = {}
+    for row in rows:
+        found.setdefault(row["group_id"], {}).setdefault(row["time"], []).append(row)
+    for group, by_time in found.items():
+        for time in sorted(by_time, key=lambda ms: -1 if ms is None else ms):
+            theirs = by_time[time]
+            known = [row["lag"] for row in theirs if row["lag"] is not None]
+            yield {
+                "group_id": group,
+                "offsets_partition": theirs[0]["offsets_partition"],
+                "time": time,
+                "partitions": len(theirs),
+                "lag": sum(known) if known else None,
+                "unknown": len(theirs) - len(known),
+                "trusted_from": theirs[0].get("trusted_from"),
+            }
 
 
 def behind_ms(offset: int, samples: tuple[Sample, ...]) -> tuple[int | None, int | None]:

@@ -31,9 +31,11 @@ FIELDS = {
     "partition": "int32",
     "offset": "int64",  # null: deleted or expired since
     "commit_timestamp": "timestamp",  # the latest commit that counts
-    "commits": "int64",  # that count and that the log still has; of the group: of all partitions
+    "commits": "int64",  # that count, since ``trusted_from``; of the group: of all partitions
     "end_offset": "int64",  # null: not given
     "lag": "int64",  # null: not known; see ``lag``
+    "lag_max": "int64",
+    "lag_status": "string",
     "state": "string",
     "protocol_type": "string",
     "protocol": "string",
@@ -50,7 +52,8 @@ Row = dict[str, Any]
 class Ask:
     """Which groups and topics: regular expressions, searched for anywhere in the name.
 
-    ``ends``: end offsets of topics, the last sample of each partition, for the lag.
+    ``ends``: end offsets of topics, the last sample of each partition, for the lag;
+    ``log_until_ms``: see ``lag.Ask``.
     """
 
     group_filter: str | None = None
@@ -58,12 +61,13 @@ class Ask:
     topic_filter: str | None = None
     topic_exclude: str | None = None
     ends: EndOffsets | None = None
+    log_until_ms: int | None = None
 
 
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order, then topics and partitions."""
     partitions = partitions_by_group(facts)
-    behind = {} if ask.ends is None else lags_by_key(facts, ask.ends)
+    behind = {} if ask.ends is None else lags_by_key(facts, ask.ends, ask.log_until_ms)
     for group in sorted(facts.group_rows, key=java_order):
         if not passes(group, ask.group_filter, ask.group_exclude):
             continue
@@ -118,23 +122,35 @@ def partitions_by_group(facts: PartitionFacts) -> dict[str, list[Row]]:
     return found
 
 
-def lags_by_key(facts: PartitionFacts, ends: EndOffsets) -> dict[Key, Row]:
+def lags_by_key(
+    facts: PartitionFacts, ends: EndOffsets, log_until_ms: int | None
+) -> dict[Key, Row]:
     """Return the end offset and lag of each key, of the last sample."""
+    ask = lag.Ask(ends, at_ms=facts.at_ms, latest=True, log_until_ms=log_until_ms)
     return {
         (row["group_id"], row["topic"], row["partition"]): {
-            name: row[name] for name in ("end_offset", "lag")
+            **{name: row[name] for name in ("end_offset", "lag", "lag_max")},
+            "lag_status": row["status"],
         }
-        for row in lag.rows(facts, lag.Ask(ends, latest=True))
+        for row in lag.rows(facts, ask)
     }
 
 
 def commits_by_key(facts: PartitionFacts) -> dict[Key, tuple[int, int | None]]:
-    """Return how many commits of each key count, and the time that the last one gives."""
+    """Return how many commits of each key count, and the time that the last one gives.
+
+    Counted are those from ``facts.begins_ms`` on, and those without a time.
+    """
     commits = facts.commits
     counts = np.flatnonzero(~commits.tombstone & (commits.outcome == COMMITTED))
     keyed = by_key(commits, counts)
     last = keyed.last_rows()
-    number = np.diff(np.append(np.flatnonzero(keyed.first), len(counts)))
+    since = np.ones(len(counts), dtype=np.int64)
+    if facts.begins_ms is not None:
+        time = commits.timestamp[keyed.order]
+        since = ((time >= facts.begins_ms) | (time < 0)).astype(np.int64)
+    starts = np.flatnonzero(keyed.first)
+    number = np.add.reduceat(since, starts) if len(starts) else starts
     columns = (commits.group, commits.topic, commits.partition, commits.commit_timestamp)
     return {
         (commits.groups[group], commits.topics[topic], partition): (count, None if ms < 0 else ms)

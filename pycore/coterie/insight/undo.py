@@ -11,7 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from coterie.insight.commits import COMMITTED, in_time
+from coterie.insight.expire import DEFAULT_RETENTION_MS
 from coterie.insight.facts import PartitionFacts
+from coterie.insight.keys import by_key
 from coterie.ordering import key_order
 from coterie.state.rows import head_rows, pending_by_group, visible_offsets
 
@@ -22,7 +27,7 @@ FIELDS = {
     "topic": "string",
     "partition": "int32",
     "change": "string",  # of CHANGES
-    "offset": "int64",  # as of the time; null: there was none
+    "offset": "int64",  # as of the time; null: there was none, or it is not known
     "latest_offset": "int64",  # as of the end of the log; null: there is none any more
     "difference": "int64",  # what a reset would add to the latest; null without both
     "leader_epoch": "int32",
@@ -31,28 +36,34 @@ FIELDS = {
     "latest_commit_timestamp": "timestamp",
     "pending": "bool",  # an open transaction holds another offset for the partition
     "state": "string",  # of the group at the end of the log; null: it is gone
-    "trusted_from": "timestamp",  # before that a compacted log may lack what was current
+    "rewound_from": "int64",  # the commit of then had gone back, from here; null: it had not
+    "rewound_at": "timestamp",  # when it did
+    "expires_at": "timestamp",  # when it would go as the group stands; null: that is not known
 }
-SAME, MOVED, NEW, DELETED = CHANGES = ("same", "moved", "new", "deleted")
+SAME, MOVED, NEW, DELETED, UNKNOWN = CHANGES = ("same", "moved", "new", "deleted", "unknown")
 Key = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
 class Ask:
-    """As of when: epoch ms, by the records' own timestamps."""
+    """As of when: epoch ms, by the records' own timestamps; ``retention_ms``: the broker's."""
 
     at_ms: int
+    retention_ms: int = DEFAULT_RETENTION_MS
 
 
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row a group, topic and partition that has an offset then or now.
 
     Groups stand as Java sorts them, then topics, then partitions. ``change`` is ``same``;
-    ``moved``; ``new``: the group had none then; ``deleted``: it has none now.
+    ``moved``; ``new``: the group had none then; ``deleted``: it has none now; ``unknown``: the
+    log has none of then, but was compacted, so it may have had one.
     """
+    is_whole = facts.trusted_from_ms is None or facts.trusted_from_ms <= ask.at_ms
     then = offsets_by_key(facts.fold_at(ask.at_ms))
     latest = offsets_by_key(facts.fold)
-    states = {group: head["state"] for group, head in head_rows(facts.fold, ()).items()}
+    heads = head_rows(facts.fold, ())
+    rewound = rewinds(facts, ask.at_ms)
     simple = {group for group, _, _ in latest}
     pending = {
         (group, row["topic"], row["partition"])
@@ -64,12 +75,17 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
         group, topic, partition = key
         before, now = then.get(key, {}), latest.get(key, {})
         offset, latest_offset = before.get("offset"), now.get("offset")
+        was, when = rewound.get(key, (None, None))
+        head = heads.get(group)
+        changed: int = (now or before)["commit_timestamp"]
+        if facts.since_ms is not None and changed < facts.since_ms:
+            continue
         yield {
             "group_id": group,
             "offsets_partition": facts.number,
             "topic": topic,
             "partition": partition,
-            "change": change_of(offset, latest_offset),
+            "change": change_of(offset, latest_offset, is_whole),
             "offset": offset,
             "latest_offset": latest_offset,
             "difference": difference(offset, latest_offset),
@@ -78,13 +94,49 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
             "commit_timestamp": before.get("commit_timestamp"),
             "latest_commit_timestamp": now.get("commit_timestamp"),
             "pending": key in pending,
-            "state": states.get(group, "Empty" if group in simple else None),
-            "trusted_from": facts.trusted_from_ms,
+            "state": head["state"] if head else "Empty" if group in simple else None,
+            "rewound_from": was,
+            "rewound_at": when,
+            "expires_at": None if offset is None or head is None else goes_at(head, ask),
         }
 
 
-def change_of(offset: int | None, latest: int | None) -> str:
+def goes_at(head: dict[str, Any], ask: Ask) -> int | None:
+    """Return when a restored offset of a group would expire, as the group stands at the end.
+
+    Only of an Empty group whose record says since when it is: its offsets go by that time, however
+    late they were committed (``GroupMetadata.removeExpiredOffsets``).
+    """
+    since: int | None = head["current_state_timestamp"]
+    if head["type"] != "classic" or head["state"] != "Empty" or since is None:
+        return None
+    return since + ask.retention_ms if head["protocol_type"] else None
+
+
+def rewinds(facts: PartitionFacts, at_ms: int) -> dict[Key, tuple[int, int]]:
+    """Return the keys whose last commit by a time went back: from where, and when (epoch ms)."""
+    commits = facts.commits
+    counts = (commits.outcome == COMMITTED) & in_time(commits.timestamp, at_ms)
+    held = by_key(commits, np.flatnonzero(counts))
+    last = np.flatnonzero(held.last & ~held.first)
+    rows, before = held.order[last], held.order[last - 1]
+    back = commits.offset[rows] < commits.offset[before]
+    back &= ~commits.tombstone[rows] & ~commits.tombstone[before] & (commits.timestamp[rows] >= 0)
+    rows, before = rows[back], before[back]
+    names = (commits.group, commits.topic, commits.partition, commits.timestamp)
+    columns = [column[rows].tolist() for column in names]
+    return {
+        (commits.groups[group], commits.topics[topic], partition): (was, time)
+        for group, topic, partition, time, was in zip(
+            *columns, commits.offset[before].tolist(), strict=True
+        )
+    }
+
+
+def change_of(offset: int | None, latest: int | None, is_whole: bool = True) -> str:
     """Return how the latest offset differs from the one of then."""
+    if offset is None and not is_whole:
+        return UNKNOWN
     if offset is None:
         return NEW
     if latest is None:

@@ -1,7 +1,8 @@
 """Segments of ``__consumer_offsets`` in plain folders: found, put in order, read, cut.
 
 Knows names and files, not what a batch means. Only ``.log`` files count, as they are or
-compressed as a whole (``.zst``, ``.gz``); what Kafka itself sets aside is named and left alone.
+compressed as a whole (``.zst``, ``.gz``); what Kafka itself sets aside is named and left alone,
+but for ``.deleted`` segments where they are asked for (``setaside``).
 Source of the names: LogFileUtils, LocalLog (``-delete``, ``-stray``, ``-future``).
 """
 
@@ -12,8 +13,9 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from coterie._core.codec.reader import LogReader, batch_boundaries
@@ -28,7 +30,8 @@ PARTITION_FOLDER = re.compile(r"__consumer_offsets-([0-9]{1,9})")  # any more is
 ASIDE_FOLDER = re.compile(r"__consumer_offsets-[0-9]+\..*-(?:delete|stray|future)")
 SEGMENT_FILE = re.compile(r"(.*)\.log(?:\.(zst|gz))?")
 OFFSET_NAME = re.compile(r"[0-9]{20}")
-ASIDE_FILE = (".swap", ".cleaned", ".deleted")
+DELETED = ".deleted"
+ASIDE_FILE = (".swap", ".cleaned", DELETED)
 MAP_FROM_BYTES = 64 << 20  # below, one read is as quick as a mapping and holds no file open
 PIECE_BYTES = 32 << 20  # of a segment, looked at in one go: its rows are in memory then
 ASK_FOR = f"give a folder of {TOPIC}-N folders, one such folder, or a segment (.log)"
@@ -72,10 +75,14 @@ class Segment:
 
 @dataclass(frozen=True)
 class Listing:
-    """Segments by partition, then base offset; and what was named but left alone."""
+    """Segments by partition, then base offset; and what was named but left alone.
+
+    ``deleted``: of that, the segments that Kafka has renamed to ``.deleted``.
+    """
 
     segments: tuple[Segment, ...]
     passed_over: tuple[str, ...]
+    deleted: tuple[Segment, ...] = ()
 
     def partitions(self) -> dict[int | None, list[Segment]]:
         """Return each partition's segments in log order, partitions in order of their number."""
@@ -83,6 +90,11 @@ class Listing:
         for segment in self.segments:
             found.setdefault(segment.partition, []).append(segment)
         return found
+
+    def partition_count(self) -> int | None:
+        """Return how many partitions the topic has, if it is all here; None: that is not known."""
+        numbers = list(self.partitions())
+        return len(numbers) if numbers == list(range(len(numbers))) else None
 
     @property
     def size(self) -> int:
@@ -94,11 +106,19 @@ Log = Listing | Iterable[str | os.PathLike[str]]
 """LOG..., as given or as listed."""
 
 
-def find_segments(log: Log) -> Listing:
+def find_segments(log: Log, *, include_deleted: bool = False) -> Listing:
     """Return the segments that paths lead to; a listing as it is, so that a log is listed once.
 
     A path is a folder that holds ``__consumer_offsets-N`` folders, one such folder, or a segment
     file. A file that two paths lead to counts once.
+
+    Parameters
+    ----------
+    log
+        Where to look.
+    include_deleted
+        Read ``.deleted`` segments in place of what the cleaner made of them: Kafka keeps them for
+        ``file.delete.delay.ms`` (a minute), and they hold what compaction took.
 
     Raises
     ------
@@ -113,7 +133,12 @@ def find_segments(log: Log) -> Listing:
     for path in log:
         for segment in _walk(os.fspath(path), aside):
             found.setdefault(os.path.realpath(segment.path), segment)
-    return listing_of(found.values(), aside)
+    listing = listing_of(found.values(), aside)
+    deleted = sorted(
+        map(_deleted_segment, filter(_is_deleted, listing.passed_over)), key=_log_order
+    )
+    listing = replace(listing, deleted=tuple(deleted))
+    return with_deleted(listing) if include_deleted else listing
 
 
 def listing_of(found: Iterable[Segment], aside: Iterable[str]) -> Listing:
@@ -136,12 +161,48 @@ def listing_of(found: Iterable[Segment], aside: Iterable[str]) -> Listing:
     return Listing(tuple(kept), tuple(sorted(left)))
 
 
-def left_alone(path: str) -> str:
-    """Return what to say of a path that was passed over: which, and why."""
-    name = os.path.basename(path)
-    if name.endswith(ASIDE_FILE) or ASIDE_FOLDER.fullmatch(name):
-        return f"{path}: left alone, Kafka has set it aside"
-    return f"{path}: left alone, the same segment lies beside it"
+def with_deleted(listing: Listing) -> Listing:
+    """Return a listing with ``.deleted`` segments in place of what the cleaner made of them.
+
+    The cleaner makes one segment of several, under the name of the first; all of those are
+    renamed at once. So the ``.deleted`` ones from a segment's name up to the next segment's stand
+    for it if the first of them has its name. Else some are gone: then they are left alone.
+    """
+    bases = sorted({_log_order(one) for one in listing.segments if one.base_offset is not None})
+    stand_for: dict[tuple[int, int], list[Segment]] = {}
+    for segment in listing.deleted:
+        at = bisect_right(bases, _log_order(segment)) - 1
+        if at >= 0 and bases[at][0] == partition_order(segment.partition):
+            stand_for.setdefault(bases[at], []).append(segment)
+    read: list[Segment] = []
+    used: set[str] = set()
+    for segment in listing.segments:
+        theirs = stand_for.get(_log_order(segment), [])
+        if theirs and theirs[0].base_offset == segment.base_offset:
+            read += theirs
+            used.update(one.path for one in theirs)
+        else:
+            read.append(segment)
+    return Listing(
+        tuple(read),
+        tuple(path for path in listing.passed_over if path not in used),
+        tuple(one for one in listing.deleted if one.path not in used),
+    )
+
+
+def left_alone(paths: Iterable[str]) -> Iterator[str]:
+    """Yield what to say of paths that were passed over: a line for each reason, with how many."""
+    reasons: dict[str, list[str]] = {}
+    for path in paths:
+        name = os.path.basename(path)
+        aside = name.endswith(ASIDE_FILE) or ASIDE_FOLDER.fullmatch(name)
+        why = "set aside by Kafka" if aside else "the same segment lies beside it"
+        reasons.setdefault(why, []).append(path)
+    for why, theirs in reasons.items():
+        if len(theirs) == 1:
+            yield f"{theirs[0]}: left alone, {why}"
+        else:
+            yield f"{len(theirs):,} files left alone, {why} (the first: {theirs[0]})"
 
 
 def _log_order(segment: Segment) -> tuple[int, int]:
@@ -216,8 +277,25 @@ def _partition_folder(path: str, aside: list[str], may_be_empty: bool = False) -
     return found
 
 
+def _is_deleted(path: str) -> bool:
+    """Whether a path is a segment that Kafka has renamed to be deleted, in a partition's folder."""
+    name = os.path.basename(path)
+    return bool(
+        name.endswith(DELETED)
+        and SEGMENT_FILE.fullmatch(name.removesuffix(DELETED))
+        and PARTITION_FOLDER.fullmatch(os.path.basename(os.path.dirname(os.path.abspath(path))))
+    )
+
+
+def _deleted_segment(path: str) -> Segment:
+    folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    match = PARTITION_FOLDER.fullmatch(folder)
+    assert match
+    return _segment(path, int(match[1]))
+
+
 def _segment(path: str, partition: int | None) -> Segment:
-    match = SEGMENT_FILE.fullmatch(os.path.basename(path))
+    match = SEGMENT_FILE.fullmatch(os.path.basename(path).removesuffix(DELETED))
     assert match
     try:
         size = os.stat(path).st_size

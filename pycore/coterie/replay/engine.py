@@ -7,6 +7,7 @@ that can be said of a state alone is said here, so that engines answer alike.
 
 from __future__ import annotations
 
+import importlib.util
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +28,9 @@ OWN = {  # of pyproject.toml's entry points: to look through all that is install
     ("coterie.askers", "local"): "coterie.insight.asking:answer",
     ("coterie.askers", "spark"): "coterie_spark.insight:answer",
 }
-ENGINE_NAMES = tuple(name for group, name in OWN if group == ENGINES)
+AUTO = "auto"
+ENGINE_NAMES = (AUTO, *(name for group, name in OWN if group == ENGINES))
+SPARK_FROM_BYTES = 2 << 30  # below, Spark takes longer to start than this process to be done
 NEEDS = {  # module that may be missing -> what to do
     "pyspark": "pip install 'coterie[spark]', or use --engine local",
     "pandas": "pip install 'coterie[spark]', or use --engine local",
@@ -116,6 +119,26 @@ def find_engine(name: str) -> Engine:
     """Return the engine of that name; see :func:`find_entry`."""
     engine: Engine = find_entry(ENGINES, name)
     return engine
+
+
+def choose_engine(name: str, master: str | None, size_bytes: int | None) -> str:
+    """Return the engine that ``auto`` stands for; any other name as it is.
+
+    Parameters
+    ----------
+    name
+        As given.
+    master
+        Spark's, if one was named: then it is Spark.
+    size_bytes
+        Of the log; None: it lies where only Spark reads.
+    """
+    if name != AUTO:
+        return name
+    if master is not None or size_bytes is None:
+        return "spark"
+    has_spark = importlib.util.find_spec("pyspark") is not None
+    return "spark" if has_spark and size_bytes > SPARK_FROM_BYTES else "local"
 
 
 def is_registered(name: str) -> bool:

@@ -1,0 +1,77 @@
+"""LOG... of a command: listed once, and what is said of it beside an answer."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+import click
+
+from coterie.cli.failures import say
+from coterie.log.folders import Listing, find_segments, left_alone
+from coterie.log.trust import trust_lines
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+Since = dict["int | None", int]
+
+
+class Logs:
+    """LOG..., listed at the first use and not again.
+
+    Attributes
+    ----------
+    paths : tuple of str
+        As given.
+    include_deleted : bool
+        See ``coterie.log.folders.find_segments``.
+    """
+
+    def __init__(self, paths: tuple[str, ...], include_deleted: bool = False) -> None:
+        self.paths = paths
+        self.include_deleted = include_deleted
+
+    @functools.cached_property
+    def listing(self) -> Listing:
+        """The segments; raises what ``find_segments`` raises."""
+        return find_segments(self.paths, include_deleted=self.include_deleted)
+
+
+def logs_argument(command: Decorated) -> Decorated:
+    """LOG... and ``--include-deleted``, as ``logs``: a :class:`Logs`."""
+
+    @functools.wraps(command)
+    def run(*args: Any, logs: tuple[str, ...], include_deleted: bool, **given: Any) -> Any:
+        return command(*args, logs=Logs(logs, include_deleted), **given)
+
+    run_any: Any = click.option(
+        "--include-deleted",
+        is_flag=True,
+        help="Read .deleted segments in place of what the cleaner made of them: Kafka keeps them "
+        "for a minute, and they hold what compaction took.",
+    )(run)
+    taken = click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=click.Path())
+    return cast(Decorated, taken(run_any))
+
+
+def say_left_alone(listing: Listing) -> None:
+    """Say which files and folders were left alone, and why."""
+    for line in left_alone(listing.passed_over):
+        say(f"coterie: {line}")
+
+
+def trust_notes(listing: Listing, since: Mapping[int | None, int]) -> list[str]:
+    """Return what to say of partitions that were compacted: from when on they can be trusted.
+
+    ``since``: epoch ms by partition.
+    """
+    return list(trust_lines(since, deleted_hint(listing)))
+
+
+def deleted_hint(listing: Listing) -> str:
+    """Return what to say where segments that the cleaner has replaced still lie in the log."""
+    count = len(listing.deleted)
+    if not count:
+        return ""
+    files = "1 .deleted segment lies" if count == 1 else f"{count} .deleted segments lie"
+    return f"{files} there: --include-deleted reads what compaction took"
