@@ -21,7 +21,9 @@ def record(offset_delta, timestamp_delta, key, value):
     return varint(len(body) + 1) + body + varint(0)
 
 
-def batch(base_offset, records, *, producer_id=-1, transactional=False, control=False):
+def batch(
+    base_offset, records, *, producer_id=-1, transactional=False, control=False, leader_epoch=0
+):
     """``records``: (timestamp in ms, key, value) each, under offsets that follow one another."""
     times = [time for time, _, _ in records]
     attributes = transactional << 4 | control << 5
@@ -30,7 +32,7 @@ def batch(base_offset, records, *, producer_id=-1, transactional=False, control=
         record(i, time - times[0], key, value) for i, (time, key, value) in enumerate(records)
     )
     sum_ = struct.pack(">I", crc32c(body))
-    return struct.pack(">qiib", base_offset, 9 + len(body), 0, 2) + sum_ + body
+    return struct.pack(">qiib", base_offset, 9 + len(body), leader_epoch, 2) + sum_ + body
 
 
 def marker(base_offset, producer_id, time, *, commit):

@@ -83,16 +83,26 @@ def commits_by_hand(case):
     return {key: count for key, count in found.items() if count}
 
 
-def generations_by_hand(case):
-    """Classic group -> how many of its records have another number than the one before."""
-    found, last = {}, {}
+EPOCHS = (3, 11, 17)  # key versions of newer groups' epochs
+
+
+def rebalances_by_hand(case):
+    """Group -> how many of its generations and epochs have another number than the one before.
+
+    Of a partition that was compacted: since it is whole.
+    """
+    found, last, since = {}, {}, trusted_since(case)
     for record in records(case):
         key = record.get("key") or {}
-        if key.get("type") != "group_metadata":
+        if key.get("type") == "group_metadata":
+            place, name = ("classic", key["data"]["group"]), "generation"
+        elif key.get("version") in EPOCHS:
+            place, name = ("newer", key["data"]["groupId"]), "epoch"
+        else:
             continue
-        group = key["data"]["group"]
-        generation = record["value"] and record["value"]["data"]["generation"]
-        if generation and generation != last.get(group):
-            found[group] = found.get(group, 0) + 1
-        last[group] = generation
+        number = record["value"] and record["value"]["data"][name]
+        told = record["timestamp"] >= (since[record["partition"]] or -1)
+        if number and number != last.get(place) and told:
+            found[place[1]] = found.get(place[1], 0) + 1
+        last[place] = number
     return found

@@ -221,19 +221,22 @@ def test_clients_with_a_part_in_as_many_rebalances_stand_by_name():
 
 
 @pytest.mark.parametrize(
-    ("began", "ended", "since_previous", "waited"),
-    [
-        (10, 10, None, 0),
-        (11, 10, None, None),
-        (0, 10, 10, 10),  # it has waited since the very record before
-        (0, 10, 9, None),  # the state is of an earlier time
-    ],
+    ("began", "ended", "at_most"),
+    [(10, 10, 0), (10, 15, 5), (11, 10, None), (None, 10, None), (10, None, None)],
 )
-def test_a_wait_is_known_where_it_began_at_the_record_before_or_later(
-    began, ended, since_previous, waited
-):
-    record = {"current_state_timestamp": began, "timestamp": ended}
-    assert timeline._waited_ms(record | {"since_previous_ms": since_previous}) == waited
+def test_a_rebalance_took_at_most_the_time_from_the_record_before(began, ended, at_most):
+    before = {"event": "empty", "timestamp": began}
+    row = {"event": "generation", "timestamp": ended}
+    timeline.bound_waits([before, row])
+    assert row.get("duration_ms") == at_most
+    assert row.get("duration_source") == (None if at_most is None else "records")
+
+
+@pytest.mark.parametrize("between", ["commits", "deleted", "epoch"])
+def test_no_bound_is_known_where_another_kind_of_record_stands_between(between):
+    rows = [{"event": event, "timestamp": 5} for event in ("generation", between, "generation")]
+    timeline.bound_waits(rows)
+    assert not any("duration_ms" in row for row in rows)
 
 
 def test_a_group_is_without_members_since_its_state_says_not_since_the_record(tmp_path):

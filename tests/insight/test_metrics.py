@@ -4,7 +4,7 @@ import csv
 import json
 
 import pytest
-from models import commits_by_hand, generations_by_hand, offsets_at, times
+from models import commits_by_hand, offsets_at, rebalances_by_hand, times
 
 from commandline import coterie, coterie_ok, fails
 from golden_data import json_of, log, records, wide
@@ -81,7 +81,7 @@ def test_members_and_states_are_those_that_kafka_loads(case):
 def test_rebalances_are_the_generations_of_the_log(case):
     kind, values = metrics(log(case))[REBALANCES]
     told = {key_of(labels)[0]: value for labels, value in values.items() if value}
-    by_hand = generations_by_hand(case)
+    by_hand = rebalances_by_hand(case)
     assert kind == "counter"
     assert told == {group: count for group, count in by_hand.items() if group in told}
     alive = {group["group_id"] for group in json_of(case, "groups.json")["groups"]}

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from models import commits_by_hand, generations_by_hand, offsets_at
+from models import commits_by_hand, offsets_at, rebalances_by_hand
 from pages import report
 
 from coterie.messages import encode_key, encode_value
@@ -70,7 +70,7 @@ def test_commits_and_rebalances_are_counted_as_by_hand(case, page):
     assert {group: row["commits"] for group, row in page.overview.items() if row["commits"]} == (
         by_group
     )
-    generations = generations_by_hand(case)
+    generations = rebalances_by_hand(case)
     for group, row in page.overview.items():
         if row["rebalances"]:
             assert row["rebalances"] == generations[group]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli import asking
+from coterie.cli.brokerlogs import flap_options, read_logs, request_log_options
 from coterie.cli.failures import say
 from coterie.cli.params import DURATION
 from coterie.insight import audit, shapes
@@ -71,6 +72,8 @@ DEFAULT = audit.Ask()
     help="Report a static id that changes hands so often within --window.",
 )
 @click.option("--window", "window_ms", type=DURATION, default="10m", show_default=True)
+@flap_options
+@request_log_options
 @click.option(
     "--live",
     "live_file",
@@ -81,14 +84,17 @@ def command(
     only: tuple[str, ...],
     except_: tuple[str, ...],
     live_file: str | None,
+    request_logs: tuple[str, ...],
+    log_zone: str,
     options: asking.Options,
     **limits: int,
 ) -> None:
     """Look for what is wrong in a log; exit 1 where anything is found.
 
     Commits that go back or do not go on, large metadata, generations without a record, static
-    members that fence each other, a group id that several protocols share, and, with --live,
-    where a live state is not the log's.
+    members that fence each other (with --request-log: whose), clients that come and go, a group id
+    that several protocols or applications share, and, with --live, where a live state is not the
+    log's.
     """
     asking.check(options)
     if audit.DIVERGENCE in only and live_file is None:
@@ -97,7 +103,8 @@ def command(
     if not kinds:
         raise click.UsageError("--except leaves nothing of --only")
     live = None if live_file is None else live_of(live_file, options)
-    ask = audit.Ask(only=kinds, live=live, **limits)
+    told = read_logs((), request_logs, log_zone)
+    ask = audit.Ask(only=kinds, live=live, told=told, **limits)
     parts = asking.parts_of(audit.NAME, ask, options)
     rows = itertools.chain.from_iterable(part.rows for part in parts)
     found = asking.show(audit.FIELDS, rows, options, draw=draw)

@@ -6,19 +6,24 @@ records. A live state to compare with is another matter: ``coterie.insight.diver
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.insight.commits import COMMITTED, Array, Commits
+from coterie.insight import epochs, flapping
+from coterie.insight.brokerlog import JOINED, REQUESTS, Told
+from coterie.insight.causes import hosts_in_words
+from coterie.insight.commits import Array, Commits
 from coterie.insight.divergence import Live, divergences
-from coterie.insight.facts import Life, PartitionFacts
+from coterie.insight.facts import Client, Life, PartitionFacts
 from coterie.insight.keys import by_key
+from coterie.insight.rewinds import steps_of
+from coterie.insight.sharing import CLIENT, Shared, several_protocols, two_applications
 from coterie.ordering import java_order
-from coterie.state.newer import TYPE_OF
 
 NAME = "audit"
 FIELDS = {
@@ -32,6 +37,7 @@ FIELDS = {
     "offset": "int64",  # committed by the record
     "previous_offset": "int64",  # committed before it, or by the live state
     "group_instance_id": "string",
+    "clients": [CLIENT],  # whom it is about, where that is known; topics null: not known
     "timestamp": "timestamp",
     "log_offset": "int64",  # the record that shows it, and where it lies
     "file": "string",
@@ -44,12 +50,23 @@ KINDS = {
     "large_metadata": "commits that carry much metadata",
     "generation_gap": "generations that no record tells of, or that go back",
     "static_fight": "a static member's id taken over again and again",
+    "flapping": "a client that comes and goes again and again",
     "protocols": "one group id, several protocols",
+    "applications": "one group id, members whose topics have nothing in common",
     "divergence": "a live state that is not the log's",
 }
-REWIND, NO_PROGRESS, LARGE_METADATA, GENERATION_GAP, STATIC_FIGHT, PROTOCOLS, DIVERGENCE = KINDS
-NEW_PROTOCOL = "(new protocol)"
+REWIND, NO_PROGRESS, LARGE_METADATA, GENERATION_GAP, STATIC_FIGHT, *_MORE = KINDS
+FLAPPING, PROTOCOLS, APPLICATIONS, DIVERGENCE = _MORE
+OF_GROUPS = (GENERATION_GAP, STATIC_FIGHT, FLAPPING, PROTOCOLS, APPLICATIONS)
 Row = dict[str, Any]
+
+
+class Takeover(NamedTuple):
+    """A record in which a static member's place went from one member id to another."""
+
+    row: Row
+    old: str
+    new: str
 
 
 @dataclass(frozen=True)
@@ -68,6 +85,10 @@ class Ask:
         Metadata of more bytes is large (a broker refuses more than 4096 by default).
     takeovers, window_ms : int
         A static id is fought over if it is taken over so many times within so many ms.
+    flap_count, flap_window_ms : int
+        A client flaps if it joins and leaves, by turns, so many times within so many ms.
+    told : tuple of brokerlog.Told
+        What a broker's request log says: who it was that took a static id over.
     live : Live or None
         The state to compare with.
     """
@@ -78,6 +99,9 @@ class Ask:
     metadata_bytes: int = 1024
     takeovers: int = 3
     window_ms: int = 600_000
+    flap_count: int = 4
+    flap_window_ms: int = 600_000
+    told: tuple[Told, ...] = ()
     live: Live | None = None
 
 
@@ -86,8 +110,9 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     found: list[Row] = []
     if any(wanted(ask, kind) for kind in (REWIND, NO_PROGRESS, LARGE_METADATA)):
         found += commit_findings(facts, ask)
-    if any(wanted(ask, kind) for kind in (GENERATION_GAP, STATIC_FIGHT, PROTOCOLS)):
+    if any(wanted(ask, kind) for kind in OF_GROUPS):
         found += group_findings(facts, ask)
+    found = [row for row in found if facts.is_asked(row["timestamp"])]
     if ask.live is not None and wanted(ask, DIVERGENCE):
         found += divergences(facts, ask.live)
     order = {kind: number for number, kind in enumerate(KINDS)}
@@ -95,7 +120,8 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
         key=lambda row: (java_order(row["group_id"]), order[row["kind"]], row.get("log_offset", -1))
     )
     for row in found:
-        yield dict.fromkeys(FIELDS) | {"offsets_partition": facts.number, "count": 1} | row
+        nothing = {"offsets_partition": facts.number, "count": 1, "clients": []}
+        yield dict.fromkeys(FIELDS) | nothing | row
 
 
 def wanted(ask: Ask, kind: str) -> bool:
@@ -121,16 +147,12 @@ def evidence(commits: Commits, row: int) -> Row:
 def commit_findings(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield what the commits of each partition of a topic show, in log order."""
     commits = facts.commits
-    held = by_key(commits, np.flatnonzero(commits.outcome == COMMITTED))
-    gone = commits.tombstone[held.order]
-    # A tombstone ends what was before it: the next commit follows on nothing.
-    fresh = held.first | gone | np.append(True, gone[:-1])[: len(gone)]
-    offset = commits.offset[held.order]
-    change = np.diff(offset, prepend=offset[:1])
+    steps = steps_of(commits)
+    order, fresh, gone, change = steps.order, steps.fresh, steps.gone, steps.change
     if wanted(ask, REWIND):
-        yield from rewinds(commits, held.order, np.flatnonzero(~fresh & (change <= -ask.rewind_by)))
+        yield from rewinds(commits, order, np.flatnonzero(~fresh & (change <= -ask.rewind_by)))
     if wanted(ask, NO_PROGRESS):
-        yield from standstills(commits, held.order, fresh | (change != 0), gone, ask.no_progress)
+        yield from standstills(commits, order, fresh | (change != 0), gone, ask.no_progress)
     if wanted(ask, LARGE_METADATA):
         yield from large_metadata(commits, ask.metadata_bytes)
 
@@ -187,8 +209,12 @@ def group_findings(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
             yield from generation_gaps(life, facts.trusted_from_ms)
         if wanted(ask, STATIC_FIGHT):
             yield from static_fights(life, ask)
+    if wanted(ask, FLAPPING):
+        yield from flapping_clients(facts, ask)
     if wanted(ask, PROTOCOLS):
-        yield from several_protocols(facts)
+        yield from shared_ids(PROTOCOLS, several_protocols(facts))
+    if wanted(ask, APPLICATIONS):
+        yield from shared_ids(APPLICATIONS, two_applications(facts))
 
 
 def time_of(row: Row) -> int | None:
@@ -238,12 +264,13 @@ def generation_gaps(life: Life, trusted_from_ms: int | None) -> Iterator[Row]:
 
 def static_fights(life: Life, ask: Ask) -> Iterator[Row]:
     """Yield each static id that is taken over too often: the takeover that makes it so."""
-    taken: dict[str, list[tuple[Row, str]]] = {}
+    taken: dict[str, list[Takeover]] = {}
     for row in life.generations:
-        for instance, _, new in row["replaced"]:
-            taken.setdefault(instance, []).append((row, new))
+        for instance, old, new in row["replaced"]:
+            taken.setdefault(instance, []).append(Takeover(row, old, new))
+    clients = joined_by(ask.told, life.group)
     for instance, takeovers in taken.items():
-        times = [time_of(row) or 0 for row, _ in takeovers]
+        times = [time_of(one.row) or 0 for one in takeovers]
         spans = [
             index
             for index in range(ask.takeovers - 1, len(times))
@@ -251,58 +278,94 @@ def static_fights(life: Life, ask: Ask) -> Iterator[Row]:
         ]
         if not spans:
             continue
-        row, first = takeovers[spans[0]][0], takeovers[spans[0] - ask.takeovers + 1][0]
-        clients = {
-            f"{client.client_id} {client.client_host}"
-            for _, member in takeovers
-            if (client := life.clients.get(member)) is not None
-        }
+        row, first = takeovers[spans[0]].row, takeovers[spans[0] - ask.takeovers + 1].row
+        whose, known = rivals(life, takeovers, clients)
         yield {
             "kind": STATIC_FIGHT,
             "group_id": life.group,
-            "detail": f"{instance} taken over {len(takeovers)} times: {', '.join(sorted(clients))}",
+            "detail": f"{instance} taken over {len(takeovers)} times{whose}",
             "count": len(takeovers),
             "group_instance_id": instance,
+            "clients": known,
             **record_of(row, first),
         }
 
 
-def several_protocols(facts: PartitionFacts) -> Iterator[Row]:
-    """Yield each group whose records name several protocols: the first that is another.
+def joined_by(told: Iterable[Told], group: str) -> dict[str | None, Client]:
+    """Return member id -> the client whose JoinGroup got it, by a request log."""
+    return {
+        one.member_id: Client(one.client_id, one.client_host, None)
+        for one in told
+        if one.group == group and one.what == JOINED
+    }
 
-    A classic group that was deleted and came back as one begins anew.
+
+def rivals(
+    life: Life, takeovers: list[Takeover], clients: dict[str | None, Client]
+) -> tuple[str, list[Row]]:
+    """Return whose takeovers they were, in words and as rows of ``sharing.CLIENT``.
+
+    The records keep the client id and host of the first member (GroupMetadata.replaceStaticMember
+    and ClassicGroup.replaceStaticMember), so only a request log tells.
     """
-    told: dict[str, list[tuple[str | None, Row]]] = {}
-    for life in facts.lives.values():
-        for row in life.generations:
-            if row["tombstone"] or row["protocol"] is not None:
-                name = None if row["tombstone"] else f"{row['protocol_type']}/{row['protocol']}"
-                told.setdefault(life.group, []).append((name, row))
-    for record in facts.newer_records:
-        kind = TYPE_OF.get(record.version)
-        if kind is not None and record.value is not None:
-            name = f"{kind} {NEW_PROTOCOL}"
-            told.setdefault(record.group, []).append((name, record._asdict()))
-    for group, seen in told.items():
-        yield from _protocols_of(group, sorted(seen, key=lambda one: one[1]["log_offset"]))
+    old = takeovers[0].old
+    holder = clients.get(old) or (None if old in life.taken_over else life.clients.get(old))
+    known = Counter(client[:2] for one in takeovers if (client := clients.get(one.new)))
+    if not known:
+        kept = "" if holder is None else f", {named(holder)}"
+        return f"; the records keep the first client{kept}: they cannot tell who took it over", []
+    text = [f"by {named(client)} {how_often(number)}" for client, number in known.most_common()]
+    if known.total() < len(takeovers):
+        text.append(f"{len(takeovers) - known.total()} not in the request log")
+    if holder is not None:
+        text.append(f"first held by {named(holder)}")
+    each = dict.fromkeys([*([holder[:2]] if holder else []), *known])
+    rows = [{"client_id": name, "client_host": host, "topics": None} for name, host in each]
+    return f" {', '.join(text)} [{REQUESTS}]", rows
 
 
-def _protocols_of(group: str, seen: list[tuple[str | None, Row]]) -> Iterator[Row]:
-    names: list[str] = []
-    deleted = False
-    other = before = None
-    for name, row in seen:
-        if name is None:
-            deleted = True
-            continue
-        if deleted and not name.endswith(NEW_PROTOCOL) and len(names) < 2:
-            names, before = [], None
-        deleted = False
-        if name not in names:
-            names.append(name)
-            if len(names) == 2:
-                other = record_of(row, before)
-        before = row
-    if other is not None:
-        told = ", then ".join(names)
-        yield {"kind": PROTOCOLS, "group_id": group, "detail": told, "count": len(names), **other}
+def named(client: tuple[str | None, ...]) -> str:
+    """Return a client id and host in words."""
+    return (client[0] or "a client") + hosts_in_words([client[1]])
+
+
+def how_often(number: int) -> str:
+    """Return how often something was, in words."""
+    return "once" if number == 1 else f"{number} times"
+
+
+def flapping_clients(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
+    """Yield each stretch in which a client of a group came and went too often."""
+    newer = epochs.by_group(facts.newer_records)
+    for group in dict.fromkeys([*facts.lives, *newer]):
+        life = facts.lives.get(group)
+        moves = {} if life is None else flapping.moves_in(life)
+        rows = epochs.timeline(newer.get(group, []))
+        for client, theirs in flapping.moves_of(rows).items():
+            moves.setdefault(client, []).extend(theirs)
+        by_offset = {row["log_offset"]: row for row in (*rows, *(life.generations if life else ()))}
+        for flap in flapping.flaps(moves, ask.flap_count, ask.flap_window_ms):
+            cause = flap["causes"][0]
+            client = {name: cause[name] for name in ("client_id", "client_host")}
+            yield {
+                "kind": FLAPPING,
+                "group_id": group,
+                "detail": flap["cause"],
+                "count": flap["count"],
+                "group_instance_id": cause["group_instance_id"],
+                "clients": [client | {"topics": None}],
+                **record_of(by_offset[flap["last_log_offset"]], flap),
+            }
+
+
+def shared_ids(kind: str, found: Iterable[Shared]) -> Iterator[Row]:
+    """Yield a finding for each group id that several applications share."""
+    for one in found:
+        yield {
+            "kind": kind,
+            "group_id": one.group,
+            "detail": one.detail,
+            "count": one.count,
+            "clients": [client.as_row() for client in one.clients],
+            **record_of(one.row, one.before),
+        }

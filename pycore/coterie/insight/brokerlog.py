@@ -137,7 +137,10 @@ class Index:
         self.by_generation: dict[tuple[str, int], list[Told]] = {}
         self.by_member: dict[str, list[Told]] = {}
         self.seen: list[int] = []
+        self.joined: dict[str | None, Told] = {}
         for one in sorted(told, key=lambda one: one.at_ms):
+            if one.what == JOINED:
+                self.joined.setdefault(one.member_id, one)
             if one.what == SEEN:
                 self.seen.append(one.at_ms)
             elif one.generation is not None:
@@ -166,6 +169,11 @@ class Index:
         """Return a cause as a log tells it; as it is where none does."""
         if cause["source"] != RECORDS:
             return cause
+        one = self.joined.get(cause["member_id"])
+        if one is not None and cause["group_instance_id"] is not None:
+            cause = {**cause, "client_id": one.client_id, "client_host": one.client_host}
+            if cause["what"] == "replaced":
+                return {**cause, "source": one.source}
         if cause["what"] in ("left_or_evicted", "restarted"):
             return self._departure(cause, before, row)
         if cause["what"] == "joined":

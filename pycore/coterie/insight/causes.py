@@ -1,8 +1,10 @@
 """Why a generation began, as far as two records of a group tell. Knows no log of a broker.
 
 A record names the members of a generation, not what they did. Who is in one and not in the other
-joined, or left or was evicted: the records do not tell which. A cause is a dict of the fields of
-``CAUSE``; ``what`` is one of ``WHATS``.
+joined, or left or was evicted: the records do not tell which. A static member that takes over keeps
+the client id and host of the first one in its record (GroupMetadata.replaceStaticMember): so they
+stand in causes, but not in words. A cause is a dict of the fields of ``CAUSE``; ``what`` is one of
+``WHATS``.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ WHATS = {  # what -> how it is said of some members, or of the group
     "present": "{} there already",
     "joined": "{} joined",
     "restarted": "{} came back under a new member id",
-    "replaced": "static {} came back",
+    "replaced": "static {} came back under a new member id",
     "left_or_evicted": "{} left or was evicted",
     "left": "{} left",
     "evicted": "{} evicted",
@@ -77,7 +79,7 @@ def causes_of(life: Life, index: int, states: Mapping[int, State | None]) -> lis
         begins = index == 0 and row["generation"] > 1
         what = "present" if begins else "joined"
         return [cause(life, what, member) for member in row["joined"]]
-    found = list(_members(life, row))
+    found = list(members_of(life, row))
     found += _subscriptions(life, row, before, now)
     if row["protocol_changed"] and before["protocol"] and now["protocol"]:
         detail = f"{before['protocol']} to {now['protocol']}"
@@ -94,7 +96,7 @@ def causes_of(life: Life, index: int, states: Mapping[int, State | None]) -> lis
     return found
 
 
-def _members(life: Life, row: Mapping[str, Any]) -> Iterator[Cause]:
+def members_of(life: Life, row: Mapping[str, Any]) -> Iterator[Cause]:
     """Yield who came and went. One client that went and came, from one host, restarted."""
     gone: dict[Any, list[str]] = {}
     for member in row["left"]:
@@ -181,10 +183,30 @@ def counted(number: int, noun: str) -> str:
 
 
 def who(of: Cause) -> str:
-    """Return a member as people know it: its instance id, or client id, and host."""
-    name = of["group_instance_id"] or of["client_id"] or of["member_id"] or "a member"
-    host = (of["client_host"] or "").removeprefix("/")
-    return f"{name} ({host})" if host else str(name)
+    """Return a member as people know it: its instance id, or client id, and host if it is sure."""
+    name = str(of["group_instance_id"] or of["client_id"] or of["member_id"] or "a member")
+    if of["what"] == "replaced" and of["source"] != RECORDS:
+        name += f": {of['client_id']}"
+    return name + hosts_in_words([host_of(of)])
+
+
+def host_of(of: Cause) -> str | None:
+    """Return a member's host; None: not known, as after a static member was taken over."""
+    sure = not of["group_instance_id"] or of["source"] != RECORDS
+    host: str | None = of["client_host"]
+    return host if sure or of["what"] in ("joined", "present") else None
+
+
+def client_of(of: Cause) -> str:
+    """Return the name under which all that a client did is brought together."""
+    return str(of["group_instance_id"] or who(of))
+
+
+def hosts_in_words(hosts: Iterable[str | None]) -> str:
+    """Return hosts behind a name, in brackets; nothing where one is not known."""
+    found = dict.fromkeys(hosts)
+    known = [host.removeprefix("/") for host in found if host]
+    return f" ({', '.join(known)})" if known and len(known) == len(found) else ""
 
 
 def in_words(causes: Iterable[Cause], named: int = 3) -> str:

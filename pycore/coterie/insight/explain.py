@@ -2,21 +2,35 @@
 
 Rows of a group stand in order of the log, then what sums it up: ``flapping``, ``client`` (those
 that cause most rebalances first), ``summary``. What the records do not tell is said so, or told by
-a broker's logs (``brokerlog``).
+a broker's logs (``brokerlog``). Where single groups are asked for, their partition is read twice:
+once for them, once for what all of its groups did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from coterie.insight import brokerlog, causes, epochs, flapping
+from coterie.insight import brokerlog, causes, epochs, flapping, outages
 from coterie.insight.commits import ABORTED, PENDING, Array, Commits
 from coterie.insight.facts import Life, PartitionFacts
-from coterie.insight.timeline import DELETED, EMPTY, GENERATION, timeline
+from coterie.insight.rebalances import counts, is_rebalance, replacements
+from coterie.insight.requests import batches_tell, requests_in
+from coterie.insight.rewinds import MEMBERS, NOBODY, RESET, REWIND, UNKNOWN, Rewinds
+from coterie.insight.timeline import (
+    DELETED,
+    EMPTY,
+    GENERATION,
+    RECORDED,
+    SOURCE,
+    bound_waits,
+    timeline,
+)
+from coterie.times import format_time
 
 NAME = "explain"
 FIELDS = {
@@ -34,20 +48,23 @@ FIELDS = {
     "cause": "string",  # in words
     "causes": [causes.CAUSE],
     "reason": "string",  # the coordinator's own, from its log
-    "count": "int64",  # commits; joins and leaves; rebalances
-    "duration_ms": "int64",  # without an assignment: at least, unless duration_source says whose
-    "duration_source": "string",
+    "count": "int64",  # offsets committed or set; joins and leaves; rebalances
+    "requests": "int64",  # that committed; null: no commits, or the batches do not tell
+    "duration_ms": "int64",  # of `empty`: without members; of others: without an assignment
+    "duration_source": "string",  # server log: so long; records: at most; null: see the event
     "file": "string",
     "position": "int64",
 }
 EVENTS = (
     *(GENERATION, "static_replacement", "rewritten", EMPTY, DELETED),
-    *("commits", "epoch", "flapping", "client", "summary"),
+    *("commits", "epoch", REWIND, RESET, outages.CHANGE, outages.SILENCE),
+    *("flapping", "client", "summary"),
 )
 COMMITS = "commits"
-REBALANCES = (GENERATION, EMPTY, "epoch")
 CAUSES_IN_WORDS = 3
 Row = dict[str, Any]
+Span = tuple[Array, "Row | None"]
+NO_ROWS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -61,27 +78,113 @@ class Ask:
 
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order of their ids."""
-    spans = commits_by_group(facts.commits)
     told: dict[str, list[brokerlog.Told]] = {}
     for one in ask.told:
         told.setdefault(one.group, []).append(one)
-    newer = epochs.by_group(facts.newer_records)
+    lives = Lives(facts)
     for group in facts.group_ids:
-        life = facts.lives.get(group)
-        events = [] if life is None else timeline(life)
-        if group in told:
-            brokerlog.Index(told[group]).tell(events)
-            for row in events:
-                row["cause"] = row["cause"] if not row["causes"] else in_words(row)
-        events += epochs.timeline(newer.get(group, []))
-        among = with_commits(events, facts.commits, spans.get(group))
-        whole = [*among, *sum_up(among, life, ask)]
+        whole = lives.rows_of(group, told.get(group, ()), ask)
         for row in whole:
             yield {name: row.get(name) for name in FIELDS} | {
                 "group_id": group,
                 "offsets_partition": facts.number,
                 "causes": row.get("causes", []),
             }
+
+
+class Lives:
+    """What of a partition the lives of all its groups are told from."""
+
+    def __init__(self, facts: PartitionFacts) -> None:
+        self.facts = facts
+        self.commits = commits_by_group(facts.commits)
+        self.newer = epochs.by_group(facts.newer_records)
+        self.rewinds = Rewinds(facts.commits)
+        whole = facts.whole() if facts.group_ids else facts
+        self.outages = outages.outages(whole)
+        self.tell_requests = batches_tell(whole)
+
+    def rows_of(self, group: str, told: Iterable[brokerlog.Told], ask: Ask) -> list[Row]:
+        """Return the rows of a group, in order of the log, and what sums it up."""
+        life = self.facts.lives.get(group)
+        events = [] if life is None else timeline(life)
+        if told:
+            brokerlog.Index(told).tell(events)
+            for row in events:
+                row["cause"] = row["cause"] if not row["causes"] else in_words(row)
+        events += epochs.timeline(self.newer.get(group, []))
+        theirs = since(self.facts, self.commits.get(group, NO_ROWS), self.facts.since_ms)
+        spans = spans_of(events, self.facts.commits, theirs)
+        among = self.in_order(spans)
+        bound_waits(among)
+        beside = [*self.set_back(spans), *self.without_coordinator(life, among)]
+        among = sorted([*among, *beside], key=lambda row: int(row["log_offset"]))
+        asked = [row for row in among if self.facts.is_asked(row["timestamp"])]
+        return [*asked, *sum_up(asked, ask), self.summary(asked, theirs)]
+
+    def summary(self, rows: list[Row], theirs: Array) -> Row:
+        """Return a group's life in one row: counted since all of it is known."""
+        counted = [row for row in rows if counts(self.facts, row)]
+        times = [row[name] for row in rows for name in ("timestamp", "until") if row.get(name)]
+        waits = [row for row in counted if row["event"] == GENERATION]
+        known = [row["duration_ms"] for row in waits if row.get(SOURCE) == brokerlog.SERVER]
+        return {
+            "event": "summary",
+            "timestamp": min(times, default=None),
+            "until": max(times, default=None),
+            "count": sum(map(is_rebalance, counted)),
+            "duration_ms": sum(known) if known else None,
+            SOURCE: brokerlog.SERVER if known and len(waits) == len(known) else None,
+            "cause": self.summary_text(counted, theirs),
+        }
+
+    def summary_text(self, rows: list[Row], theirs: Array) -> str:
+        """Return a group's life in one line."""
+        commits, begins_ms = self.facts.commits, self.facts.begins_ms
+        text = [causes.counted(sum(map(is_rebalance, rows)), "rebalance")]
+        if taken := sum(map(replacements, rows)):
+            text.append(f"{causes.counted(taken, 'static replacement')} without one")
+        told = since(self.facts, theirs, begins_ms)
+        told = told[~commits.tombstone[told]]
+        text.append(
+            committed(requests_in(commits, told) if self.tell_requests else None, len(told))
+        )
+        text += without_members(rows)
+        if begins_ms is not None and begins_ms == self.facts.trusted_from_ms:
+            text.append(f"since {format_time(begins_ms)}; compacted before")
+        return ", ".join(text)
+
+    def in_order(self, spans: list[Span]) -> list[Row]:
+        """Return events in order of the log, with the commits between them as one row each time."""
+        found: list[Row] = []
+        for part, event in spans:
+            if len(part):
+                found.append(commit_row(self.facts.commits, part, self.tell_requests))
+            if event is not None:
+                found.append(event)
+        return found
+
+    def set_back(self, spans: list[Span]) -> Iterator[Row]:
+        """Yield what was set back, or from outside of the group."""
+        first = spans[0][1]
+        began = first is None or (first["generation"] or 0) <= 1
+        who = NOBODY if began and self.facts.trusted_from_ms is None else UNKNOWN
+        had_members = False
+        for part, event in spans:
+            if len(part):
+                yield from self.rewinds.rows(part, who, had_members and who == NOBODY)
+            if event is not None:
+                who = MEMBERS if event["member_count"] else NOBODY
+                had_members = had_members or who == MEMBERS
+
+    def without_coordinator(self, life: Life | None, rows: list[Row]) -> Iterator[Row]:
+        """Yield when the partition had no coordinator, since the group's first record."""
+        places = [] if life is None else [row["log_offset"] for row in life.generations]
+        for outage in self.outages:
+            if outage.log_offset > rows[0]["log_offset"]:
+                index = bisect_left(places, outage.log_offset) - 1
+                state = None if life is None or index < 0 else life.state(index)
+                yield outages.tell(outage, rows, outages.wait_of(state))
 
 
 def in_words(row: Row) -> str:
@@ -98,25 +201,22 @@ def commits_by_group(commits: Commits) -> dict[str, Array]:
     return {commits.groups[number]: part for number, part in zip(numbers, parts, strict=True)}
 
 
-def with_commits(events: list[Row], commits: Commits, theirs: Array | None) -> list[Row]:
-    """Return events in order of the log, with the commits between them as one row each time."""
+def since(facts: PartitionFacts, rows: Array, at_ms: int | None) -> Array:
+    """Return commits (their rows) from a time on, and those without one; None: all."""
+    time = facts.commits.timestamp[rows]
+    return rows if at_ms is None else rows[(time >= at_ms) | (time < 0)]
+
+
+def spans_of(events: list[Row], commits: Commits, rows: Array) -> list[Span]:
+    """Return the commits (their rows) before each event of a group, and those after the last."""
     events = sorted(events, key=lambda row: int(row["log_offset"]))
-    if theirs is None:
-        return events
-    places = np.searchsorted(
-        [row["log_offset"] for row in events], commits.log_offset[theirs], side="left"
-    )
-    found: list[Row] = []
-    for number in range(len(events) + 1):
-        part = theirs[places == number]
-        if len(part):
-            found.append(commit_row(commits, part))
-        if number < len(events):
-            found.append(events[number])
-    return found
+    ends = [row["log_offset"] for row in events]
+    places = np.searchsorted(ends, commits.log_offset[rows], side="left")
+    parts = [rows[places == number] for number in range(len(events) + 1)]
+    return list(zip(parts, [*events, None], strict=True))
 
 
-def commit_row(commits: Commits, part: Array) -> Row:
+def commit_row(commits: Commits, part: Array, tell_requests: bool = True) -> Row:
     """Return a row that counts neighbouring commits of a group."""
     times = commits.timestamp[part]
     times = times[times >= 0]
@@ -125,7 +225,8 @@ def commit_row(commits: Commits, part: Array) -> Row:
     count = int(np.count_nonzero(~gone))
     topics = sorted(commits.topics[number] for number in np.unique(commits.topic[part]))
     named = ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
-    to = f"{causes.counted(count, 'commit')} to {causes.counted(places.shape[1], 'partition')}"
+    requests = requests_in(commits, part[~gone]) if tell_requests else None
+    to = f"{committed(requests, count)} to {causes.counted(places.shape[1], 'partition')}"
     text = [f"{to} of {named}"] if count else []
     for outcome, word in ((ABORTED, "aborted"), (PENDING, "pending")):
         number = int(np.count_nonzero(commits.outcome[part] == outcome))
@@ -140,41 +241,33 @@ def commit_row(commits: Commits, part: Array) -> Row:
         "log_offset": int(commits.log_offset[part[0]]),
         "cause": "; ".join(text),
         "count": count,
+        "requests": requests,
         "file": commits.files[int(commits.file[part[0]])],
         "position": int(commits.position[part[0]]),
     }
 
 
-def sum_up(rows: list[Row], life: Life | None, ask: Ask) -> Iterator[Row]:
-    """Yield who flaps, who causes rebalances, and the group's life in one line."""
+def committed(requests: int | None, offsets: int) -> str:
+    """Return how many commits there were, where batches tell, and of how many offsets."""
+    if requests is None:
+        return f"{causes.counted(offsets, 'offset')} committed"
+    of = "" if requests == offsets else f" of {causes.counted(offsets, 'offset')}"
+    return causes.counted(requests, "commit") + of
+
+
+def sum_up(rows: list[Row], ask: Ask) -> Iterator[Row]:
+    """Yield who flaps, and who causes rebalances."""
     moves = flapping.moves_of(rows)
     yield from flapping.flaps(moves, ask.flap_count, ask.flap_window_ms)
     yield from flapping.clients(moves)
-    rebalances = [row for row in rows if row["event"] in REBALANCES and row["generation"]]
-    times = [row[name] for row in rows for name in ("timestamp", "until") if row.get(name)]
-    waited = [row.get("duration_ms") for row in rows if row["event"] == GENERATION]
-    known = [ms for ms in waited if ms is not None]
-    sure = [row for row in rows if row.get("duration_source")]
-    empty = [row for row in rows if row["event"] == EMPTY]
-    yield {
-        "event": "summary",
-        "timestamp": min(times, default=None),
-        "until": max(times, default=None),
-        "count": len(rebalances),
-        "duration_ms": sum(known) if known else None,
-        "duration_source": brokerlog.SERVER if known and len(sure) == len(known) else None,
-        "cause": summary_text(rows, len(rebalances), empty),
-    }
 
 
-def summary_text(rows: list[Row], rebalances: int, empty: list[Row]) -> str:
-    """Return a group's life in one line."""
-    commits = sum(row["count"] for row in rows if row["event"] == COMMITS)
-    text = [causes.counted(rebalances, "rebalance"), causes.counted(commits, "commit")]
+def without_members(rows: list[Row]) -> Iterator[str]:
+    """Yield how long a group was without members, if it was."""
+    ends = [row for row in rows if row["event"] in (*RECORDED, DELETED)]
+    empty = [row for row in ends if row["event"] == EMPTY]
     if empty:
         spent = sum(row.get("duration_ms") or 0 for row in empty)
-        ends = [row for row in rows if row["event"] in EVENTS[:5]]
         when = [f"for {spent / 1000:.1f} s"] if spent else []
         when += ["at the end of the log"] if ends[-1] is empty[-1] else []
-        text.append(f"without members {' and '.join(when)}")
-    return ", ".join(text)
+        yield f"without members {' and '.join(when)}"

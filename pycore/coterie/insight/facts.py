@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class Client(NamedTuple):
     """Who a member id stands for."""
 
-    client_id: str
-    client_host: str
+    client_id: str | None
+    client_host: str | None
     group_instance_id: str | None
 
 
@@ -56,6 +56,11 @@ class Life:
     records: list[GroupRecord]
     generations: list[dict[str, Any]]
     clients: dict[str, Client]
+
+    @cached_property
+    def taken_over(self) -> frozenset[str]:
+        """Member ids that took a static member's place: their records name the first client."""
+        return frozenset(new for row in self.generations for _, _, new in row["replaced"])
 
     def state(self, index: int) -> dict[str, Any] | None:
         """Return the group as of a record, members with subscription and assignment.

@@ -1,62 +1,94 @@
 """Clients that come and go: counted, and called flapping by a rule.
 
 A client is its instance id, or its client id and host; its member ids change. The rule: so many
-joins and leaves within so long a time. One that came back under a new member id made two at once.
+joins and leaves within so long a time, each after one of the other kind: several members of one
+client that start together do not flap. One that came back under a new member id left and joined at
+once. A static member that was taken over did neither; that is counted by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from coterie.insight.causes import Cause, who
+from coterie.insight.causes import Cause, client_of, host_of, hosts_in_words, members_of
+from coterie.insight.facts import Life
+from coterie.insight.rebalances import is_rebalance
 
-ARRIVALS = ("joined", "replaced")
+ARRIVALS = ("joined",)
 DEPARTURES = ("left_or_evicted", "left", "evicted")
 BOTH = ("restarted", "restarted_left", "restarted_evicted")
+TAKEN_OVER = "replaced"
 OTHER = ("subscription_changed", "rejoined_first")
 Row = dict[str, Any]
 
 
 class Move(NamedTuple):
-    """One thing that a client did; ``joins`` and ``leaves`` count 0 or 1."""
+    """One thing that a client did; ``joins``, ``leaves`` and ``takeovers`` count 0 or 1."""
 
     at_ms: int | None
     joins: int
     leaves: int
     log_offset: int
     cause: Cause
+    takeovers: int = 0
+    in_rebalance: bool = True
 
 
-def moves_of(rows: list[Row]) -> dict[str, list[Move]]:
+def moves_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Move]]:
     """Return what each client did, in order of the log."""
     found: dict[str, list[Move]] = {}
     for row in rows:
         for cause in row.get("causes", ()):
             what = cause["what"]
-            if what in ARRIVALS + DEPARTURES + BOTH + OTHER:
+            if what in (*ARRIVALS, *DEPARTURES, *BOTH, TAKEN_OVER, *OTHER):
                 joins, leaves = what in ARRIVALS + BOTH, what in DEPARTURES + BOTH
-                move = Move(row["timestamp"], joins, leaves, row["log_offset"], cause)
-                found.setdefault(who(cause), []).append(move)
+                place = row["timestamp"], joins, leaves, row["log_offset"], cause
+                move = Move(*place, what == TAKEN_OVER, is_rebalance(row))
+                found.setdefault(client_of(cause), []).append(move)
     return found
+
+
+def moves_in(life: Life) -> dict[str, list[Move]]:
+    """Return who came and went in a group, by its records alone; none of them is decoded."""
+    rows = []
+    for index, record in enumerate(life.generations):
+        begins_late = index == 0 and (record["generation"] or 0) > 1
+        causes = [] if begins_late else list(members_of(life, record))
+        rows.append({**record, "causes": causes})
+    return moves_of(rows)
 
 
 def flaps(moves: dict[str, list[Move]], count: int, window_ms: int) -> Iterator[Row]:
     """Yield a row for each stretch in which a client joined and left too often."""
     for client, theirs in moves.items():
-        timed = [move for move in theirs if move.at_ms is not None]
-        points = [move for move in timed for _ in range(move.joins + move.leaves)]
+        points = turns(theirs)
         stretch: list[int] = []
         for first in range(len(points) - count + 1):
             last = first + count - 1
             if points[last].at_ms - points[first].at_ms > window_ms:  # type: ignore[operator]
                 continue
             if stretch and first > stretch[1]:
-                yield _flap(client, points[stretch[0] : stretch[1] + 1])
+                yield _flap(named(client, theirs), points[stretch[0] : stretch[1] + 1])
                 stretch = []
             stretch = [stretch[0] if stretch else first, last]
         if stretch:
-            yield _flap(client, points[stretch[0] : stretch[1] + 1])
+            yield _flap(named(client, theirs), points[stretch[0] : stretch[1] + 1])
+
+
+def turns(moves: list[Move]) -> list[Move]:
+    """Return a client's joins and leaves that have a time, each after one of the other kind."""
+    points: list[Move] = []
+    joined = None
+    for move in moves:
+        if move.at_ms is None:
+            continue
+        # What came back in one generation had gone before it came.
+        for kind, times in ((False, move.leaves), (True, move.joins)):
+            if times and kind is not joined:
+                points.append(move)
+                joined = kind
+    return points
 
 
 def _flap(client: str, points: list[Move]) -> Row:
@@ -68,6 +100,7 @@ def _flap(client: str, points: list[Move]) -> Row:
         "timestamp": begin,
         "until": end,
         "log_offset": points[0].log_offset,
+        "last_log_offset": points[-1].log_offset,
         "cause": f"{client} is flapping: {len(points)} joins and leaves in "
         f"{(end - begin) / 1000:.1f} s",
         "causes": [points[-1].cause],
@@ -81,16 +114,26 @@ def clients(moves: dict[str, list[Move]]) -> Iterator[Row]:
     for client, theirs in ranked:
         times = [move.at_ms for move in theirs if move.at_ms is not None]
         joins, leaves = sum(m.joins for m in theirs), sum(m.leaves for m in theirs)
+        taken = sum(m.takeovers for m in theirs)
+        told = [f"joined {joins}", *([f"replaced {taken}"] if taken else []), f"left {leaves}"]
         yield {
             "event": "client",
             "timestamp": min(times, default=None),
             "until": max(times, default=None),
-            "cause": f"{client}: joined {joins}, left {leaves}",
+            "cause": f"{named(client, theirs)}: {', '.join(told)}",
             "causes": [theirs[-1].cause],
             "count": _rebalances(theirs),
         }
 
 
+def named(client: str, moves: list[Move]) -> str:
+    """Return a client with its hosts; of a static member where all that took it over are known."""
+    if moves[0].cause["group_instance_id"] is None:
+        return client
+    came = [move.cause for move in moves if move.joins or move.takeovers]
+    return client + hosts_in_words(map(host_of, came))
+
+
 def _rebalances(moves: list[Move]) -> int:
-    """Return in how many records a client had a part."""
-    return len({move.log_offset for move in moves})
+    """Return in how many rebalances a client had a part."""
+    return len({move.log_offset for move in moves if move.in_rebalance})

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from coterie.errors import CorruptData
-from coterie.insight import lag
+from coterie.insight import epochs, lag
 from coterie.insight.commits import COMMITTED
 from coterie.insight.endoffsets import EndOffsets
-from coterie.insight.facts import Life, PartitionFacts
+from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import by_key
+from coterie.insight.rebalances import rebalances
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import java_order, key_order
 
@@ -42,7 +43,7 @@ FIELDS = {
     "generation": "int32",  # of newer groups: the epoch
     "members": "int64",
     "empty_members": "int64",  # members with no partition; null: a protocol of another kind
-    "rebalances": "int64",  # generations that the log still has; null: a newer group's
+    "rebalances": "int64",  # since ``trusted_from``; see ``coterie.insight.rebalances``
 }
 Key = tuple[str, str, int]
 Row = dict[str, Any]
@@ -67,6 +68,7 @@ class Ask:
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order, then topics and partitions."""
     partitions = partitions_by_group(facts)
+    newer = epochs.by_group(facts.newer_records)
     behind = {} if ask.ends is None else lags_by_key(facts, ask.ends, ask.log_until_ms)
     for group in sorted(facts.group_rows, key=java_order):
         if not passes(group, ask.group_filter, ask.group_exclude):
@@ -76,7 +78,8 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
             for row in partitions.get(group, ())
             if passes(row["topic"], ask.topic_filter, ask.topic_exclude)
         ]
-        head = head_of(facts.group_rows[group], facts.lives.get(group)) | {
+        counted = rebalances(facts, facts.lives.get(group), newer.get(group, ()))
+        head = head_of(facts.group_rows[group], counted) | {
             "commits": sum(row["commits"] for row in theirs),
             "commit_timestamp": latest(row["commit_timestamp"] for row in theirs),
         }
@@ -160,15 +163,15 @@ def commits_by_key(facts: PartitionFacts) -> dict[Key, tuple[int, int | None]]:
     }
 
 
-def head_of(group: Row, life: Life | None) -> Row:
-    """Return the fields of a group itself."""
+def head_of(group: Row, counted: list[Row]) -> Row:
+    """Return the fields of a group itself; ``counted``: its ``rebalances``."""
     classic = group["type"] == "classic"
     readable = not classic or group["protocol_type"] == "consumer"
     return {
         **{name: group[name] for name in ("state", "protocol_type", "protocol", "generation")},
         "members": len(group["members"]),
         "empty_members": sum(map(is_idle, group["members"])) if readable else None,
-        "rebalances": rebalances(life) if classic else None,
+        "rebalances": len(counted),
     }
 
 
@@ -182,14 +185,3 @@ def is_idle(member: Row) -> bool:
         return not owned_partitions(member["assignment"])
     except CorruptData:
         return False
-
-
-def rebalances(life: Life | None) -> int:
-    """Return how many generations of a group the log has: records with a new number, not 0."""
-    if life is None:
-        return 0
-    return sum(
-        row["generation"] not in (0, row["previous_generation"])
-        for row in life.generations
-        if not row["tombstone"]
-    )

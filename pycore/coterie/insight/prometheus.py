@@ -76,7 +76,7 @@ FAMILIES = (
     ),
     Family(
         *("kafka_exporter", "kafka_consumergroup_rebalances_total", "counter", "group"),
-        *(GROUP, field("rebalances"), f"Generations of a consumer group {COUNTED}"),
+        *(GROUP, field("rebalances"), f"Rebalances of a consumer group {COUNTED}"),
     ),
     Family(
         *("braedon", "kafka_consumer_group_offset", "gauge", PARTITION),

@@ -1,19 +1,22 @@
 """The life of a group with metadata records as rows: a row a record, times between them filled.
 
-How long a group had no assignment is known in part: a record is written when the leader's
-assignment comes in, and holds since when the group had waited for it; how long it had waited for
-members to join before that, no record tells.
+How long a rebalance took no record tells: one is written when the leader's assignment comes in, and
+holds since when the group had waited for that, but not since when it had waited for members to
+join, which takes longer. The record before it says when the rebalance had not begun yet.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
-from coterie.insight.causes import Cause, State, causes_of, in_words
+from coterie.insight.causes import RECORDS, Cause, State, causes_of, in_words
 from coterie.insight.facts import Life
 
 GENERATION, STATIC, REWRITTEN = "generation", "static_replacement", "rewritten"
 EMPTY, DELETED = "empty", "deleted"
+RECORDED = (GENERATION, STATIC, REWRITTEN, EMPTY)  # events that are a record of the group as it is
+SOURCE = "duration_source"
 Row = dict[str, Any]
 
 
@@ -53,7 +56,6 @@ def _row(record: Row, causes: list[Cause]) -> Row:
         "leader": record["leader"],
         "cause": text,
         "causes": causes,
-        "duration_ms": _waited_ms(record) if event == GENERATION else None,
         "file": record["file"],
         "position": record["position"],
         "since": record["current_state_timestamp"],
@@ -70,16 +72,17 @@ def _event(record: Row, causes: list[Cause]) -> str:
     return STATIC if any(one["what"] == "replaced" for one in causes) else REWRITTEN
 
 
-def _waited_ms(record: Row) -> int | None:
-    """Return how long the joined members waited for the assignment, ms."""
-    began, ended = record["current_state_timestamp"], record["timestamp"]
-    if began is None or ended is None or began > ended:
-        return None
-    since_previous = record["since_previous_ms"]
-    if since_previous is not None and ended - began > since_previous:
-        return None  # of an earlier time: no state of this rebalance
-    waited: int = ended - began
-    return waited
+def bound_waits(rows: list[Row]) -> None:
+    """Say of each generation how long the group had no assignment at most, where records tell.
+
+    ``rows`` are all of a group's, commits too. Where two records of the group itself are
+    neighbours, the rebalance began after the first and had ended at the second.
+    """
+    for before, row in pairwise(rows):
+        if row["event"] == GENERATION and before["event"] in RECORDED and not row.get(SOURCE):
+            began, ended = before["timestamp"], row["timestamp"]
+            if began is not None and ended is not None and began <= ended:
+                row |= {"duration_ms": ended - began, SOURCE: RECORDS}
 
 
 def _fill_empty(rows: list[Row]) -> None:

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from coterie.insight import epochs
 from coterie.insight.commits import COMMITTED, Array, Commits
 from coterie.insight.explain import commits_by_group
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.keys import by_key
 from coterie.insight.metrics import commits_by_key, head_of
+from coterie.insight.rebalances import rebalances
 from coterie.ordering import java_order, place_order
 from coterie.report import ownership
 from coterie.report.sections import SECTIONS, Basis, exact, tables_of
@@ -101,7 +103,9 @@ def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
     maker = GroupParts(facts, counting, int(times.max()) if len(times) else 0)
     for group in facts.group_ids:
         detail = maker.of(group) | {"tables": tables.get(group, {})}
-        whole.rebalances.add(np.array(rebalanced_at(facts.lives.get(group)), np.int64))
+        counted = maker.rebalances(group)
+        when = [row["timestamp"] for row in counted if row["timestamp"] is not None]
+        whole.rebalances.add(np.array(when, np.int64))
         head = detail["head"]
         topics = {row[0]: None for row in detail["offsets"]["rows"]}
         numbers = [whole.topics.setdefault(topic, len(whole.topics)) for topic in topics]
@@ -140,19 +144,6 @@ def time_of(commits: Commits) -> Array:
     return np.where(commits.timestamp >= 0, commits.timestamp, commits.commit_timestamp)
 
 
-def rebalanced_at(life: Life | None) -> list[int]:
-    """Return when the generations of a group began, as ``metrics.rebalances`` counts them."""
-    if life is None:
-        return []
-    return [
-        row["timestamp"]
-        for row in life.generations
-        if not row["tombstone"]
-        and row["timestamp"] is not None
-        and row["generation"] not in (0, row["previous_generation"])
-    ]
-
-
 class GroupParts:
     """Makes the parts of each group of a partition.
 
@@ -175,9 +166,7 @@ class GroupParts:
         self.counted: dict[str, dict[tuple[str, int], tuple[int, int | None]]] = {}
         for (group, topic, partition), told in commits_by_key(facts).items():
             self.counted.setdefault(group, {})[topic, partition] = told
-        self.newer: dict[str, list[Any]] = {}
-        for record in facts.newer_records:
-            self.newer.setdefault(record.group, []).append(record)
+        self.newer = epochs.by_group(facts.newer_records)
         self.topic_names = topic_names(facts)
 
     def of(self, group: str) -> Row:
@@ -186,7 +175,7 @@ class GroupParts:
         every = self.rows.get(group, np.empty(0, np.int64))
         rows = every[self.counting[every] & (self.times[every] >= 0)]
         offsets = self.offsets(group, row)
-        head: Row = {"state": GONE, "members": 0} if row is None else self.head(row, life)
+        head: Row = {"state": GONE, "members": 0} if row is None else self.head(row)
         latest = [line[4] for line in offsets["rows"] if line[4] is not None]
         head |= {
             "group": group,
@@ -212,9 +201,13 @@ class GroupParts:
             "lines": self.lines(rows, span_ms),
         }
 
-    def head(self, row: Row, life: Life | None) -> Row:
+    def rebalances(self, group: str) -> list[Row]:
+        """Return the records of a group that count as rebalances."""
+        return rebalances(self.facts, self.facts.lives.get(group), self.newer.get(group, ()))
+
+    def head(self, row: Row) -> Row:
         """Return what is said of a group in a line."""
-        told = head_of(row, life)
+        told = head_of(row, self.rebalances(row["group_id"]))
         return {
             "type": row["type"],
             **{name: told[name] for name in ("state", "protocol_type", "protocol", "generation")},

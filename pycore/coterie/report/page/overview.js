@@ -76,7 +76,7 @@ function overview(main) {
   const charts = [
     countsFigure({ title: "Commits", what: "commits", counts: DATA.commits, extent,
       look: { slider: true } }),
-    countsFigure({ title: "Rebalances of classic groups", what: "rebalances", counts: DATA.rebalances, extent, tint: 1,
+    countsFigure({ title: "Rebalances", what: "rebalances", counts: DATA.rebalances, extent, tint: 1,
       look: { slider: true } })];
   main.replaceChildren(el("h2", { tabindex: "-1" }, "The log"), logFacts(), ...warnings(), el("div", { class: "pair" }, ...charts),
     el("h2", {}, "Groups"), el("div", { class: "tools", role: "search" },

@@ -1,0 +1,101 @@
+"""A broker's own logs as options: what they say stands beside what the records tell."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from coterie.cli.failures import Failed, say
+from coterie.cli.params import DURATION
+from coterie.errors import CoterieError
+from coterie.insight import brokerlog, explain
+from coterie.traces.files import open_text
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+Told = tuple[brokerlog.Told, ...]
+Reading = Callable[[Iterable[str], str], Iterator[brokerlog.Told]]
+ZONE = re.compile(r"Z|[+-]\d\d:?\d\d")
+
+
+def zone_of(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Check a zone, as wrong usage."""
+    if not ZONE.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is no zone; write +02:00 or Z", ctx, param)
+    return value
+
+
+def server_log_option(command: Decorated) -> Decorated:
+    """``--server-log FILE``, repeatable, as ``server_logs``."""
+    return click.option(
+        "--server-log",
+        "server_logs",
+        metavar="FILE",
+        multiple=True,
+        help="The broker's server log (.gz or not): reasons, evictions, times; repeatable.",
+    )(command)
+
+
+def request_log_options(command: Decorated) -> Decorated:
+    """``--request-log FILE``, repeatable, as ``request_logs``, and ``--log-zone``."""
+    command = click.option(
+        "--log-zone",
+        default="Z",
+        show_default=True,
+        metavar="ZONE",
+        callback=zone_of,
+        help="Zone of the times in a broker's logs, as +02:00.",
+    )(command)
+    return click.option(
+        "--request-log",
+        "request_logs",
+        metavar="FILE",
+        multiple=True,
+        help="kafka.request.logger's at DEBUG: who joined and left, and why (KIP-800); repeatable.",
+    )(command)
+
+
+def flap_options(command: Decorated) -> Decorated:
+    """``--flap-count`` and ``--flap-window``."""
+    command = click.option(
+        "--flap-window", "flap_window_ms", type=DURATION, default="10m", show_default=True
+    )(command)
+    return click.option(
+        "--flap-count",
+        type=click.IntRange(min=2),
+        default=explain.Ask.flap_count,
+        show_default=True,
+        help="A client that joins and leaves so often within --flap-window is flapping.",
+    )(command)
+
+
+def read_logs(server_logs: Iterable[str], request_logs: Iterable[str], zone: str) -> Told:
+    """Return what a broker's logs say; fail in one line where one cannot be read."""
+    return (
+        *read_told(server_logs, brokerlog.read_server_log, zone),
+        *read_told(request_logs, brokerlog.read_request_log, zone),
+    )
+
+
+def read_told(names: Iterable[str], read: Reading, zone: str) -> Iterator[brokerlog.Told]:
+    """Yield what logs of one kind say."""
+    for name in names:
+        told = list(read_one(name, read, zone))
+        if not told:
+            say(f"coterie: {name}: says nothing of any group; is it the log of this option?")
+        yield from told
+
+
+def read_one(name: str, read: Reading, zone: str) -> Iterator[brokerlog.Told]:
+    """Yield what one log says."""
+    try:
+        with open_text(Path(name)) as lines:
+            yield from read(lines, zone)
+    except (UnicodeDecodeError, EOFError, zlib.error) as error:
+        raise Failed(f"{name}: cannot be read as text ({error}); copy it again") from error
+    except CoterieError as error:
+        raise Failed(f"{name}: {error}") from error

@@ -1,0 +1,50 @@
+"""What counts as a rebalance: one definition for all questions (docs/explain.md).
+
+A rebalance is a generation that completed: the group's record stands in the log under a new
+number, because the leader's assignment came in or because the last member had gone. A group of a
+newer protocol has epochs in their place. A static member's takeover that makes no generation
+counts apart; a record that repeats its number, and a generation that never completed, do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from coterie.insight import epochs
+from coterie.insight.commits import GroupRecord
+from coterie.insight.facts import Life, PartitionFacts
+
+Row = dict[str, Any]
+
+
+def is_rebalance(row: Mapping[str, Any]) -> bool:
+    """Whether a record of a group counts: a row of ``Life.generations`` or of a timeline."""
+    return row.get("generation") not in (None, 0, row.get("previous_generation"))
+
+
+def replacements(row: Mapping[str, Any]) -> int:
+    """Return how many static members a row of a timeline replaces without a rebalance."""
+    causes = () if is_rebalance(row) else row.get("causes", ())
+    return sum(cause["what"] == "replaced" for cause in causes)
+
+
+def rebalances(
+    facts: PartitionFacts, life: Life | None, newer: Iterable[GroupRecord] = ()
+) -> list[Row]:
+    """Return the records of a group that count, since ``facts.begins_ms``.
+
+    ``newer``: its records of a newer protocol; they stand after the classic ones.
+    """
+    classic = [] if life is None else life.generations
+    return [
+        row
+        for row in (*classic, *epochs.timeline(list(newer)))
+        if is_rebalance(row) and counts(facts, row)
+    ]
+
+
+def counts(facts: PartitionFacts, row: Mapping[str, Any]) -> bool:
+    """Whether a record came in the time in which all is known that is asked for."""
+    at_ms = row["timestamp"]
+    return at_ms is None or facts.begins_ms is None or at_ms >= facts.begins_ms

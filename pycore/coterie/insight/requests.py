@@ -1,0 +1,36 @@
+"""How many requests to commit there were, as far as the batches of a log tell.
+
+A coordinator appends what one OffsetCommit or TxnOffsetCommit brings as one batch. That of 4.x may
+wait a little (``group.coordinator.append.linger.ms``) and append what several requests bring as
+one. A batch that no single request can have made, or a record of a newer protocol, shows that one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coterie.insight.commits import KIND, Array, Commits
+from coterie.insight.facts import PartitionFacts
+from coterie.insight.keys import by_key
+
+
+def batches_tell(facts: PartitionFacts) -> bool:
+    """Whether each batch with commits is one request, as far as all groups' ``facts`` show."""
+    records = facts.records
+    offsets = records.kind == KIND["offset"]
+    if (records.kind == KIND["newer"]).any():
+        return False
+    batch, group = records.batch, records.group
+    same = batch[1:] == batch[:-1]
+    committing = offsets[1:] | offsets[:-1]
+    mixed = (group[1:] != group[:-1]) | (offsets[1:] != offsets[:-1])
+    if (same & committing & mixed).any():
+        return False
+    held = by_key(records, np.flatnonzero(offsets))
+    after, before = held.order[1:], held.order[:-1]
+    return not (~held.first[1:] & (batch[after] == batch[before])).any()
+
+
+def requests_in(commits: Commits, rows: Array) -> int:
+    """Return how many batches these commits stand in."""
+    return len(np.unique(commits.batch[rows]))

@@ -1,0 +1,77 @@
+"""One definition of a rebalance: explain, metrics, Prometheus and the report count the same."""
+
+import json
+
+import pytest
+from lives import commit, life, member, written
+from models import rebalances_by_hand
+
+from commandline import coterie_ok
+from coterie.insight import explain, metrics
+from coterie.insight.facts import read_facts
+from golden_data import log
+
+CASES = ["basic", "default50", "compacted", "connect", "kip848", "transactions"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_explain_and_metrics_count_the_same_rebalances(case):
+    by_hand = rebalances_by_hand(case)
+    told, counted, alive = {}, {}, set()
+    for facts in read_facts([log(case)]):
+        for row in explain.rows(facts, explain.Ask()):
+            if row["event"] == "summary":
+                told[row["group_id"]] = row["count"]
+                assert row["cause"].startswith(f"{row['count']} rebalance")
+        for row in metrics.rows(facts, metrics.Ask()):
+            if row["topic"] is None:
+                alive.add(row["group_id"])
+                counted[row["group_id"]] = row["rebalances"]
+    assert {group: count for group, count in told.items() if count} == by_hand
+    assert counted == {group: told[group] for group in alive}
+
+
+def static(number):
+    return member(f"i-{number}", groupInstanceId="i")
+
+
+@pytest.fixture
+def taken_over(tmp_path):
+    """One generation; its only member, static `i`, is replaced five times; then a second one."""
+    lives = [life(1000 * at, 1, static(at)) for at in range(6)]
+    lives.append(life(9000, 2, static(5), member("d")))
+    return written(tmp_path, *lives, commit(9500, {0: 7, 1: 8}))
+
+
+def test_replacements_without_a_generation_are_counted_apart(taken_over):
+    told = coterie_ok("explain", taken_over, "--group", "g", "--format", "json")
+    rows = json.loads(told.stdout)
+    assert [row["event"] for row in rows].count("static_replacement") == 5
+    summary, client = rows[-1], next(row for row in rows if row["event"] == "client")
+    assert summary["count"] == 2
+    told = "2 rebalances, 5 static replacements without one, 1 commit of 2 offsets"
+    assert summary["cause"] == told
+    assert client["cause"] == "c (h): joined 1, left 0"
+    (client,) = [row for row in rows if row["cause"].startswith("i: ")]
+    assert client["cause"] == "i: joined 1, replaced 5, left 0"
+    assert client["count"] == 1  # the second was made by another one
+    table = coterie_ok("explain", taken_over, "--group", "g").stdout
+    assert "  i: joined 1, replaced 5, left 0 (1 rebalance)\n" in table
+
+
+def test_all_faces_show_that_count(taken_over, tmp_path):
+    text = coterie_ok("metrics", taken_over).stdout
+    assert 'kafka_consumergroup_rebalances_total{consumergroup="g"} 2\n' in text
+    pytest.importorskip("jinja2")
+    from pages import report
+
+    page = report(tmp_path, taken_over)
+    assert page.overview["g"]["rebalances"] == 2
+    assert sum(page.data["rebalances"]["count"]) == 2
+
+
+def test_a_number_written_again_and_one_that_never_completed_do_not_count(tmp_path):
+    lives = [life(0, 1, member("a")), life(5, 1, member("a")), life(9, 4, member("a"))]
+    (facts,) = read_facts([written(tmp_path, *lives, life(12, 5), life(13, 5))])
+    *_, summary = explain.rows(facts, explain.Ask())
+    assert summary["count"] == 3  # generations 1, 4 and the one without members

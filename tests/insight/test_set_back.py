@@ -1,0 +1,183 @@
+"""Offsets that were set back, and times without a coordinator, in the timeline of a group."""
+
+import json
+
+import pytest
+from lives import commit, life, member, written
+
+from commandline import coterie_ok
+from coterie.insight import explain
+from coterie.insight.facts import read_facts
+from coterie.messages import encode_batch
+from golden_data import GOLDEN, log, records
+from log_writer import batch, commit_key, commit_value
+
+INCIDENTS = GOLDEN / "incidents"
+OUTSIDE = "by a tool or a consumer outside of the group: it had no members"
+
+
+def rows_of(folder, *events, groups=None):
+    for facts in read_facts([folder], groups=groups):
+        for row in explain.rows(facts, explain.Ask()):
+            if row["event"] in events:
+                yield row
+
+
+def test_a_reset_while_the_group_is_empty_is_told_with_who_may_have_done_it(tmp_path):
+    lives = [
+        life(1000, 1, member("a")),
+        commit(2000, {0: 40, 1: 41}),
+        life(3000, 2),
+        commit(5000, {0: 0, 1: 90, 2: 5}),
+        life(7000, 3, member("b")),
+        commit(8000, {0: 3, 1: 91}),
+    ]
+    (row,) = rows_of(written(tmp_path, *lives), "reset", "rewind")
+    assert (row["event"], row["timestamp"], row["log_offset"]) == ("reset", 5000, 4)
+    told = "1 offset set back, 1 offset set forward, 1 offset set for the first time: t-0 40 to 0"
+    assert row["cause"] == f"{told}; {OUTSIDE}"
+    assert row["count"] == 1
+
+
+def test_a_jump_forward_while_the_group_is_empty_is_told_too(tmp_path):
+    lives = [life(1, 1, member("a")), commit(2, {0: 40}), life(3, 2), commit(5, {0: 90})]
+    (row,) = rows_of(written(tmp_path, *lives), "reset", "rewind")
+    assert row["cause"] == f"1 offset set forward: t-0 40 to 90; {OUTSIDE}"
+
+
+def test_a_commit_that_goes_back_while_there_are_members_is_theirs(tmp_path):
+    lives = [life(1, 1, member("a")), commit(2, {0: 40, 1: 9}), commit(5, {0: 30, 1: 9})]
+    (row,) = rows_of(written(tmp_path, *lives), "reset", "rewind")
+    assert row["event"] == "rewind"
+    assert row["cause"].startswith("1 offset set back: t-0 40 to 30; by a member")
+
+
+def test_a_consumer_outside_of_groups_is_not_told_at_each_commit(tmp_path):
+    told = [commit(at, {0: at}) for at in range(50)]
+    assert not list(rows_of(written(tmp_path, *told), "reset", "rewind"))
+    told += [commit(60, {0: 3})]
+    (row,) = rows_of(written(tmp_path / "two", *told), "reset", "rewind")
+    assert row["cause"] == f"1 offset set back: t-0 49 to 3; {OUTSIDE}"
+
+
+def test_of_many_requests_outside_of_the_group_those_are_told_that_set_back(tmp_path):
+    lives = [life(1, 1, member("a")), commit(2, {0: 40}), life(3, 2)]
+    lives += [commit(10 + at, {0: 50 + at}) for at in range(30)] + [commit(99, {0: 7})]
+    (row,) = rows_of(written(tmp_path, *lives), "reset", "rewind")
+    assert row["timestamp"] == 99
+
+
+@pytest.mark.parametrize(("count", "rows"), [(10, 10), (11, 10), (14, 10)])
+def test_more_than_ten_requests_of_one_time_that_set_back_are_counted(tmp_path, count, rows):
+    told = [commit(at, {0: 1000 - at}) for at in range(count + 1)]
+    found = list(rows_of(written(tmp_path, life(0, 1, member("a")), *told), "rewind"))
+    assert len(found) == rows
+    left = count - rows
+    assert (f"; {left} more request" in found[-1]["cause"]) == bool(left)
+    assert found[-1]["until"] == count
+
+
+def test_nothing_is_said_of_members_where_the_log_begins_late(tmp_path):
+    told = [commit(1, {0: 9}), commit(2, {0: 5}), life(3, 7, member("a"))]
+    (row,) = rows_of(written(tmp_path, *told), "reset", "rewind")
+    assert row["event"] == "rewind"
+    assert row["cause"].endswith("the log does not tell whether the group had members")
+
+
+def test_what_a_transaction_sets_back_is_a_producers(tmp_path):
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    pairs = [(0, 1, commit_key(1, b"g", b"t", 0), commit_value(9, -1, b"", 1))]
+    first = encode_batch(pairs, base_offset=0)
+    again = [(5, commit_key(1, b"g", b"t", 0), commit_value(3, -1, b"", 5))]
+    from log_writer import marker
+
+    opened = batch(1, again, producer_id=5, transactional=True)
+    ended = marker(2, 5, 6, commit=True)
+    (folder / f"{0:020}.log").write_bytes(first + opened + ended)
+    (row,) = rows_of(tmp_path, "reset", "rewind")
+    assert (row["event"], row["cause"].rpartition("; ")[2]) == (
+        "rewind",
+        "by a producer's transaction",
+    )
+
+
+def test_the_reset_of_kafkas_tool_is_told_in_the_log_of_a_real_broker():
+    (row,) = rows_of(log("basic"), "reset", groups={"grp-reset-cli"})
+    (first, *_) = [
+        record
+        for record in records("basic")
+        if record["key"]["data"].get("group") == "grp-reset-cli"
+        and record["value"]
+        and record["value"]["data"].get("offset") == 0
+    ]
+    assert (row["log_offset"], row["timestamp"]) == (first["offset"], first["timestamp"])
+    assert row["count"] == 6
+    assert row["cause"].endswith(OUTSIDE)
+
+
+def steady(*groups, until=100, step=10, value=0):
+    """Commits of some groups by turns, from 0 ms on."""
+    return [
+        commit(at, {0: value + at}, group=groups[number % len(groups)])
+        for number, at in enumerate(range(0, until, step))
+    ]
+
+
+def test_another_leader_of_the_partition_is_told_with_whom_it_cost_the_place(tmp_path):
+    before = [life(0, 1, member("a"), member("b", clientId="d")), *steady(b"g", b"h", until=200)]
+    after = [commit(9_200, {0: 800}, group=b"h"), life(19_000, 2, member("a"))]
+    epochs = [3] * len(before) + [5] * len(after)
+    log = written(tmp_path, *before, *after, epochs=epochs)
+    (row,) = rows_of(log, "coordinator_change", "silence", groups={"g"})
+    assert row["event"] == "coordinator_change"
+    assert (row["timestamp"], row["until"], row["duration_ms"]) == (190, 9_200, 9_010)
+    assert "leader epoch went from 3 to 5" in row["cause"]
+    assert "no record of any group for 9.0 s (before, 0.0 s at most)" in row["cause"]
+    assert row["cause"].endswith("; soon after, d (h) left or were evicted")
+    # `h` has no members: of it only the change is told.
+    (row,) = rows_of(log, "coordinator_change", groups={"h"})
+    assert "evicted" not in row["cause"]
+
+
+def test_who_goes_long_after_a_change_is_not_brought_together_with_it(tmp_path):
+    before = [life(0, 1, member("a"), member("b")), *steady(b"g", b"h", until=200)]
+    late = [commit(300, {0: 800}), life(300 + 7_000 + 9_000 + 1, 2, member("a"))]
+    log = written(tmp_path, *before, *late, epochs=[1] * len(before) + [2, 2])
+    (row,) = rows_of(log, "coordinator_change", groups={"g"})
+    assert "evicted" not in row["cause"]
+
+
+def test_a_group_that_began_after_a_change_is_not_told_of_it(tmp_path):
+    log = written(tmp_path, commit(1, {0: 1}, group=b"h"), commit(9, {0: 1}), epochs=[1, 2])
+    assert not list(rows_of(log, "coordinator_change", groups={"g"}))
+    assert list(rows_of(log, "coordinator_change", groups={"h"}))
+
+
+@pytest.mark.parametrize(
+    ("groups", "pause_ms", "told"),
+    [((b"g", b"h"), 5_000, True), ((b"g", b"h"), 4_999, False), ((b"g",), 60_000, False)],
+)
+def test_a_silence_of_several_groups_is_told_as_one(tmp_path, groups, pause_ms, told):
+    before = steady(*groups, until=300)
+    log = written(tmp_path, *before, commit(290 + pause_ms, {0: 900}))
+    found = list(rows_of(log, "coordinator_change", "silence"))
+    assert [row["event"] for row in found] == ["silence"] * len(groups) * told
+    assert all("perhaps no broker was there" in row["cause"] for row in found)
+
+
+def test_a_pause_is_no_silence_where_groups_write_seldom(tmp_path):
+    seldom = steady(b"g", b"h", until=20_000, step=1_000)
+    log = written(tmp_path, *seldom, commit(19_000 + 10_000, {0: 90_000}))
+    assert not list(rows_of(log, "silence"))
+
+
+def test_the_lines_stand_in_the_table_in_their_place():
+    shown = coterie_ok("explain", log("basic"), "--group", "grp-reset-cli").stdout
+    lines = [line.split()[3] for line in shown.splitlines() if line.startswith(" 20")]
+    assert lines.index("reset") > lines.index("empty")
+    rows = json.loads(
+        coterie_ok("explain", log("basic"), "--group", "grp-reset-cli", "--format", "json").stdout
+    )
+    places = [row["log_offset"] for row in rows if row["event"] not in ("client", "summary")]
+    assert places == sorted(places)
