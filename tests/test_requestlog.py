@@ -6,59 +6,9 @@ import pytest
 
 from commandline import coterie
 from coterie import CoterieError, run_trace
+from coterie.traces.diff import compare_responses
 from coterie.traces.requestlog import import_request_log
-
-
-def line(api, version, request, response, ms=0, client="c"):
-    """A line as Kafka logs it; the response was sent so many ms after the first second."""
-    body = {
-        "requestHeader": {
-            "requestApiKeyName": api, "requestApiVersion": version, "clientId": client,
-        },
-        "request": request,
-        "response": response,
-        "connection": "10.0.0.1:9092-10.0.0.2:4000-1",
-        "totalTimeMs": 0.5,
-        "requestQueueTimeMs": 0.1,
-    }  # fmt: skip
-    at = f"2026-01-01 00:00:{ms // 1000:02d},{ms % 1000:03d}"
-    return f"[{at}] DEBUG Completed request:{json.dumps(body)} (kafka.request.logger)"
-
-
-def commit(*codes, ms=1, group="g", api="OFFSET_COMMIT", version=8, topic="t", **fields):
-    partitions = [{"partitionIndex": n, "committedOffset": 10 + n, "committedLeaderEpoch": -1,
-                   "committedMetadata": ""} for n in range(len(codes))]  # fmt: skip
-    told = [{"partitionIndex": n, "errorCode": code} for n, code in enumerate(codes)]
-    request = {"groupId": group, "topics": [{"name": topic, "partitions": partitions}]} | fields
-    return line(api, version, request, {"topics": [{"name": topic, "partitions": told}]}, ms)
-
-
-def txn_commit(group, ms, producer=7):
-    return commit(0, ms=ms, group=group, api="TXN_OFFSET_COMMIT", version=3, producerId=producer,
-                  producerEpoch=0, generationId=-1, memberId="", transactionalId="x")  # fmt: skip
-
-
-def markers(ms, *entries, topic="__consumer_offsets"):
-    """Entries (producer id, committed, error code); the response lists them backwards."""
-    asked = [{"name": topic, "partitionIndexes": [3]}]
-    request = [{"producerId": p, "producerEpoch": 0, "transactionResult": ok, "coordinatorEpoch": 0,
-                "topics": asked} for p, ok, _ in entries]  # fmt: skip
-    told = [{"producerId": p, "topics": [{"name": topic, "partitions": [
-             {"partitionIndex": 3, "errorCode": code}]}]} for p, _, code in entries]  # fmt: skip
-    return line("WRITE_TXN_MARKERS", 1, {"markers": request}, {"markers": told[::-1]}, ms)
-
-
-def fetch(group, ms, offset):
-    told = [{"partitionIndex": 0, "committedOffset": offset, "committedLeaderEpoch": -1,
-             "metadata": "", "errorCode": 0}]  # fmt: skip
-    return line(
-        "OFFSET_FETCH", 8,
-        {"groups": [{"groupId": group, "topics": [{"name": "t", "partitionIndexes": [0]}]}],
-         "requireStable": False},
-        {"groups": [{"groupId": group, "topics": [{"name": "t", "partitions": told}],
-                     "errorCode": 0}]},
-        ms,
-    )  # fmt: skip
+from request_lines import commit, fetch, line, markers, txn_commit
 
 
 def responses(made):
@@ -153,3 +103,55 @@ def test_only_a_vote_that_can_be_tied_needs_a_brokers_way_with_ties():
     assert config("range") == {}
     assert config("range", "roundrobin") == {"coterie.ties": "hash"}
     assert config("range", "roundrobin", **{"coterie.ties": "first"}) == {}
+
+
+def heartbeat(group, ms, code=0):
+    request = {"groupId": group, "memberId": "m", "memberEpoch": 1}
+    answer = {"errorCode": code, "memberId": "m", "memberEpoch": 1}
+    return line("CONSUMER_GROUP_HEARTBEAT", 1, request, answer, ms)
+
+
+def test_groups_of_the_newer_protocol_are_left_out_whole_and_counted_by_name():
+    listed = [{"groupId": "new", "protocolType": "consumer", "groupState": "Stable"},
+              {"groupId": "g", "protocolType": "", "groupState": "Empty"}]  # fmt: skip
+    told = [{"groupId": group, "errorCode": 0} for group in ("new", "g")]
+    made = import_request_log([
+        commit(0, group="new", ms=1), heartbeat("new", 2), heartbeat("refused", 3, code=42),
+        commit(0, ms=4), fetch("new", 5, 10), fetch("g", 6, 10),
+        line("LIST_GROUPS", 4, {"statesFilter": []}, {"errorCode": 0, "groups": listed}, 7),
+        line("DELETE_GROUPS", 2, {"groupsNames": ["new", "g"]}, {"results": told}, 8),
+        line("DELETE_GROUPS", 2, {"groupsNames": ["new"]}, {"results": told[:1]}, 9),
+    ])  # fmt: skip
+    assert made.left_out == {
+        "group 'new': of a newer protocol": 4,
+        "CONSUMER_GROUP_HEARTBEAT: refused": 1,
+    }
+    assert [event["op"] for event in made.trace[1:]] == [
+        "offset_commit", "offset_fetch", "list_groups", "delete_groups",
+    ]  # fmt: skip
+    for event, answer in zip(made.trace[1:], expected(made), strict=True):
+        assert event["id"] == answer["id"]
+        assert "new" not in json.dumps([event, answer])
+
+
+def test_a_listing_with_types_tells_the_groups_of_newer_protocols():
+    listed = [{"groupId": "g", "protocolType": "share", "groupState": "Empty",
+               "groupType": "Share"}]  # fmt: skip
+    told = line("LIST_GROUPS", 5, {}, {"errorCode": 0, "groups": listed}, 7)
+    made = import_request_log([commit(0), commit(0, group="h"), told])
+    assert made.left_out == {"group 'g': of a newer protocol": 1}
+
+
+def test_a_leader_epoch_that_an_old_answer_does_not_have_is_not_expected():
+    told = [{"partitionIndex": 0, "committedOffset": 10, "metadata": "", "errorCode": 0}]
+    asked = {"groupId": "g", "topics": [{"name": "t", "partitionIndexes": [0]}]}
+    answer = {"errorCode": 0, "topics": [{"name": "t", "partitions": told}]}
+    made = import_request_log([commit(0, epoch=5), line("OFFSET_FETCH", 3, asked, answer, 9)])
+    assert responses(made)[1]["partitions"][0]["leader_epoch"] == 5
+    assert list(compare_responses(made.expected, run_trace(made.trace))) == []
+    told[0]["committedOffset"] = 11
+    made = import_request_log([commit(0, epoch=5), line("OFFSET_FETCH", 3, asked, answer, 9)])
+    assert len(list(compare_responses(made.expected, run_trace(made.trace)))) == 1
+    told[0] |= {"committedOffset": 10, "committedLeaderEpoch": -1}  # what version 5 says counts
+    made = import_request_log([commit(0, epoch=5), line("OFFSET_FETCH", 5, asked, answer, 9)])
+    assert len(list(compare_responses(made.expected, run_trace(made.trace)))) == 1

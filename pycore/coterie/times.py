@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 
 ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?"
     r"\s?(Z|z|[+-]\d\d(?::?\d\d)?)?",
     re.ASCII,
 )
+LOG_ZONE = re.compile(r"Z|[+-]\d\d:?\d\d", re.ASCII)
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MAX_MS = (1 << 63) - 1
 FORMS = "write 2026-01-31T14:05:00Z, with +02:00 for another zone, or epoch milliseconds"
@@ -51,6 +52,55 @@ def _zone(text: str) -> timezone:
         raise ValueError(f"no zone is {text}")
     offset = timedelta(hours=hours, minutes=minutes)
     return timezone(-offset if text[0] == "-" else offset)
+
+
+class LogClock:
+    """Tells when the lines of one log were written, whose times are local and have no zone.
+
+    A name of the tz database has summer time. Of a local time that comes twice when it ends, the
+    first is meant, unless that would be before the line before it.
+
+    Parameters
+    ----------
+    zone : str
+        ``Z``, ``+02:00``, or a name such as ``Europe/Berlin``.
+
+    Raises
+    ------
+    ValueError
+        It is no zone.
+    """
+
+    SLACK_S = 5  # lines are in order of time, but for those of several threads
+
+    def __init__(self, zone: str = "Z") -> None:
+        self.zone = log_zone(zone)
+        self.latest_s = float("-inf")
+
+    def ms(self, text: str) -> float:
+        """Return the time of a line, ``2026-01-31 14:05:00,123``, in epoch ms."""
+        whole, fraction = datetime.fromisoformat(text[:19]), text[20:]
+        moment = whole.replace(tzinfo=self.zone)
+        at_s = moment.timestamp()
+        if at_s < self.latest_s - self.SLACK_S:
+            at_s = max(at_s, moment.replace(fold=1).timestamp())
+        self.latest_s = max(self.latest_s, at_s)
+        return at_s * 1000 + float(f"0.{fraction or 0}") * 1000
+
+
+def log_zone(text: str) -> tzinfo:
+    """Return a zone by its offset or its name; see :class:`LogClock`."""
+    if LOG_ZONE.fullmatch(text):
+        return _zone(text)
+    from zoneinfo import ZoneInfo  # few commands need it
+
+    try:
+        return ZoneInfo(text)
+    except (ValueError, KeyError, OSError) as error:  # no name, none that is known, a folder
+        raise ValueError(
+            f"{text!r} is no zone; write +02:00, Z, or a name such as Europe/Berlin "
+            "(which needs the system's tz database or the package tzdata)"
+        ) from error
 
 
 def format_time(epoch_ms: int) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -17,6 +17,7 @@ from coterie.errors import ConfigError, CoterieError
 from coterie.traces.files import found_traces, open_text, stem
 
 EXPECTED_ENDS = (".expected.jsonl", ".expected.jsonl.gz")
+T = TypeVar("T")
 ACTUAL_ENDS = tuple(
     s + z for s in (".actual.jsonl", ".expected.jsonl", ".jsonl") for z in ("", ".gz")
 )
@@ -170,33 +171,57 @@ set_option = click.option(
 @click.argument("log", type=click.Path(path_type=Path))
 @click.option("--out", required=True, metavar="DIR", help="Folder for the trace and its answers.")
 @click.option("--name", default=None, help="Name of the trace; default: the log's.")
+@click.option(
+    "--server-log",
+    "server_logs",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="The broker's server log: when it started again; repeatable.",
+)
 @set_option
 @overwrite_option
 def import_command(
-    log: Path, out: str, name: str | None, pairs: tuple[str, ...], overwrite: bool
+    log: Path,
+    out: str,
+    name: str | None,
+    server_logs: tuple[Path, ...],
+    pairs: tuple[str, ...],
+    overwrite: bool,
 ) -> None:
     """Make a trace of a broker's request log (kafka.request.logger at DEBUG).
 
     Writes NAME.trace.jsonl and, from the broker's own answers, NAME.expected.jsonl; compare with
     `coterie trace diff --responses`. The log does not tell the broker's settings: give those
-    that are not Kafka's defaults with --set.
+    that are not Kafka's defaults with --set. A restart of the broker becomes a failover; it shows
+    in its connections, and in its server log. Groups of the newer protocols are left out.
     """
     from coterie.traces.requestlog import import_request_log
+    from coterie.traces.restarts import started_times
 
     config = settings(pairs)
     title = name or log.name.removesuffix(".gz").removesuffix(".log")
     targets = [Path(out) / f"{title}.{kind}.jsonl" for kind in ("trace", "expected")]
-    refuse_loss(out, targets, overwrite=overwrite, keep=[str(log)])
-    try:
-        with open_text(log) as lines:
-            made = import_request_log(lines, config, title)
-    except READ_ERRORS as error:
-        raise CoterieError(unreadable(log, error)) from None
+    keep = [str(log), *map(str, server_logs)]
+    refuse_loss(out, targets, overwrite=overwrite, keep=keep)
+    started = [at_ms for file in server_logs for at_ms in read_lines(file, started_times)]
+    made = read_lines(log, lambda lines: import_request_log(lines, config, title, started))
     for target, written in zip(targets, (made.trace, made.expected), strict=True):
-        write_lines(target, written, overwrite=overwrite, keep=[str(log)])
+        write_lines(target, written, overwrite=overwrite, keep=keep)
     say(f"{len(made.trace) - 1} events from {made.start} on")
+    for last, first in made.outages:
+        say(f"the broker was down between {last} and {first}: failover")
     for reason, count in sorted(made.left_out.items()):
         say(f"left out: {count} x {reason}")
+
+
+def read_lines(path: Path, read: Callable[[Iterable[str]], T]) -> T:
+    """Return what a reader makes of a log; one line where it cannot be read."""
+    try:
+        with open_text(path) as lines:
+            return read(lines)
+    except READ_ERRORS as error:
+        raise CoterieError(unreadable(path, error)) from None
 
 
 def factors(pairs: tuple[str, ...]) -> dict[str, float]:

@@ -3,22 +3,26 @@
 Kafka writes one JSON object a request with ``kafka.request.logger`` at DEBUG. The time of a line
 is when the response had been sent; ``totalTimeMs`` back from it the request had come in. Member
 ids of the broker (prefix and a random UUID) become ``PREFIX-N`` in the order in which they were
-handed out. Source of the shapes: ``RequestConvertToJson.scala``, the message JSON of each API.
+handed out. Groups of the newer protocols are none of this coordinator's: they are left out, whole.
+A broker's restart is a failover, or sessions would end in the trace while the broker was down.
+Source of the shapes: ``RequestConvertToJson.scala``, the message JSON of each API.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
 from coterie.coordinator.config import DEFAULTS
 from coterie.errors import CoterieError
+from coterie.traces.restarts import Outage, outages
 from coterie.values import Error
 from coterie.wire.apis import READERS
-from coterie.wire.exchanges import exchanges
+from coterie.wire.exchanges import Exchange, exchanges
 
 __all__ = ["ImportedTrace", "MemberIds", "import_request_log"]
 
@@ -35,6 +39,14 @@ _UNASKED = {
 }
 
 
+HEARTBEATS, DESCRIBES = (
+    frozenset(f"{kind}_GROUP_{what}" for kind in ("CONSUMER", "SHARE", "STREAMS"))
+    for what in ("HEARTBEAT", "DESCRIBE")
+)
+SESSION_MS = 10_000
+Step = tuple[Exchange, dict[str, Any], "dict[str, Any] | None"]
+
+
 @dataclass(slots=True)
 class ImportedTrace:
     """A trace with the broker's answers as its expectation.
@@ -47,12 +59,15 @@ class ImportedTrace:
         Requests that are not in the trace, by reason.
     start : str
         When its time 0 was, by the broker's clock.
+    outages : list of tuple of str
+        The broker's last sign of life and its first one after it was down, by its clock.
     """
 
     trace: list[dict[str, Any]] = field(default_factory=list)
     expected: list[dict[str, Any]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     start: str = ""
+    outages: list[tuple[str, str]] = field(default_factory=list)
 
 
 class MemberIds:
@@ -81,7 +96,10 @@ class MemberIds:
 
 
 def import_request_log(
-    lines: Iterable[str | bytes], config: dict[str, Any] | None = None, name: str = "imported"
+    lines: Iterable[str | bytes],
+    config: dict[str, Any] | None = None,
+    name: str = "imported",
+    started_ms: Collection[float] = (),
 ) -> ImportedTrace:
     """Make a trace of a broker's request log.
 
@@ -91,6 +109,9 @@ def import_request_log(
         The log. Lines that are no completed requests are counted and passed over.
     config
         The broker's settings, which the log does not tell.
+    started_ms
+        When the broker had started, as far as its server log tells
+        (``coterie.traces.restarts.started_times``).
 
     Raises
     ------
@@ -99,33 +120,91 @@ def import_request_log(
     """
     out = ImportedTrace()
     by_time = sorted(exchanges(lines, out.left_out), key=lambda e: e.handled_ms)
-    steps = []
+    newer: set[str] = set()
+    for exchange in by_time:
+        with _as_kafka_logs_it(exchange):
+            newer.update(_newer_groups(exchange))
+    steps: list[Step] = []
     groups: dict[str, dict[str, Any]] = {}
     for exchange in by_time:
-        reader = READERS.get(exchange.api)
-        if reader is None:
-            out.left_out[f"{exchange.api}: no request to a group coordinator"] += 1
-            continue
-        if not exchange.response:  # what Kafka logs where it closed the connection instead
-            out.left_out[f"{exchange.api}: no response was logged"] += 1
-            continue
-        try:
-            asked = list(reader(exchange, groups))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CoterieError(
-                f"line {exchange.line}: {exchange.api} version {exchange.version} is not as Kafka "
-                f"logs it ({type(error).__name__}: {error})"
-            ) from None
+        with _as_kafka_logs_it(exchange):
+            why, asked = _read(exchange, groups, newer)
+        if why is not None:
+            out.left_out[why] += 1
         for event, answer in asked:
-            why = _unasked(event, answer)
+            why = _not_of_newer(event, answer, newer) or _unasked(event, answer)
             if why is not None:
-                out.left_out[f"{exchange.api}: {why}"] += 1
+                out.left_out[why if why.startswith("group ") else f"{exchange.api}: {why}"] += 1
             else:
                 steps.append((exchange, event, answer))
     if not steps:
         raise CoterieError("the log holds no request that a group coordinator answered")
-    _write(out, steps, config, name)
+    _write(out, steps, outages(by_time, started_ms), config, name)
     return out
+
+
+@contextmanager
+def _as_kafka_logs_it(exchange: Exchange) -> Iterator[None]:
+    """Say which line it is where a request or its response has another shape."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CoterieError(
+            f"line {exchange.line}: {exchange.api} version {exchange.version} is not as Kafka "
+            f"logs it ({type(error).__name__}: {error})"
+        ) from None
+
+
+def _read(
+    exchange: Exchange, groups: dict[str, dict[str, Any]], newer: Collection[str]
+) -> tuple[str | None, list[tuple[dict[str, Any], dict[str, Any] | None]]]:
+    """Return why an exchange is left out as a whole, or its events with their answers."""
+    group = exchange.request.get("groupId") if isinstance(exchange.request, dict) else None
+    if group is not None and group in newer:
+        return _of_newer(group), []
+    reader = READERS.get(exchange.api)
+    if reader is None:
+        refused = exchange.api in HEARTBEATS
+        why = "refused" if refused else "no request to a group coordinator"
+        return f"{exchange.api}: {why}", []
+    if not exchange.response:  # what Kafka logs where it closed the connection instead
+        return f"{exchange.api}: no response was logged", []
+    return None, list(reader(exchange, groups))
+
+
+def _newer_groups(exchange: Exchange) -> Iterator[str]:
+    """Yield the groups that an exchange shows to be of a newer protocol at some time."""
+    answer = exchange.response
+    if not answer:
+        return
+    if exchange.api in HEARTBEATS and not answer["errorCode"]:
+        yield exchange.request["groupId"]
+    elif exchange.api in DESCRIBES:
+        yield from (group["groupId"] for group in answer["groups"] if not group["errorCode"])
+    elif exchange.api == "LIST_GROUPS":
+        for group in answer["groups"]:
+            if (group.get("groupType") or "classic").lower() not in ("classic", "unknown"):
+                yield group["groupId"]
+
+
+def _of_newer(group: str) -> str:
+    return f"group {group!r}: of a newer protocol"
+
+
+def _not_of_newer(
+    event: dict[str, Any], answer: dict[str, Any] | None, newer: Collection[str]
+) -> str | None:
+    """Take out what is said of groups of the newer protocols; why nothing is left, if so."""
+    if event.get("group_id") in newer:
+        return _of_newer(event["group_id"])
+    if answer is None or "groups" not in answer:
+        return None
+    answer["groups"] = [item for item in answer["groups"] if item["group_id"] not in newer]
+    if "group_ids" not in event:  # a list: it may well be empty
+        return None
+    gone = [group for group in event["group_ids"] if group in newer]
+    event["group_ids"] = [group for group in event["group_ids"] if group not in newer]
+    return _of_newer(gone[0]) if gone and not event["group_ids"] else None
 
 
 def _unasked(event: dict[str, Any], answer: dict[str, Any] | None) -> str | None:
@@ -156,11 +235,21 @@ def _unasked(event: dict[str, Any], answer: dict[str, Any] | None) -> str | None
     return None
 
 
+def _clock(at_ms: float) -> str:
+    moment = datetime.fromtimestamp(int(at_ms) / 1000, timezone.utc)
+    return moment.isoformat(" ", "milliseconds")[:23]
+
+
 def _write(
-    out: ImportedTrace, steps: list[Any], config: dict[str, Any] | None, name: str
-) -> None:  # fmt: skip
+    out: ImportedTrace,
+    steps: list[Step],
+    downs: list[Outage],
+    config: dict[str, Any] | None,
+    name: str,
+) -> None:
     start_ms = int(min(exchange.handled_ms for exchange, _, _ in steps))
-    out.start = datetime.fromtimestamp(start_ms / 1000, timezone.utc).isoformat(" ")[:23]
+    out.start = _clock(start_ms)
+    failovers = list(_failovers(out, steps, downs))
     out.trace.append(
         {
             "format": "coterie-trace",
@@ -172,7 +261,10 @@ def _write(
     )
     ids = MemberIds()
     for number, (exchange, event, answer) in enumerate(steps, 1):
-        if event["op"] == "join_group" and not event.get("member_id") and _took_an_id(answer):
+        while failovers and failovers[0] <= exchange.handled_ms:
+            out.trace.append({"at": int(failovers.pop(0)) - start_ms, "op": "failover"})
+        new = event["op"] == "join_group" and not event.get("member_id")
+        if new and answer is not None and _took_an_id(answer):
             prefix = event.get("group_instance_id") or event["client_id"]
             ids.hand_out(answer["member_id"], prefix)
         at = int(exchange.handled_ms) - start_ms
@@ -188,7 +280,25 @@ def _write(
     out.expected = [ids.map(line) for line in sorted(out.expected, key=lambda line: line["at"])]
 
 
-def _settings(steps: list[Any], config: dict[str, Any]) -> dict[str, Any]:
+def _failovers(out: ImportedTrace, steps: list[Step], downs: list[Outage]) -> Iterator[float]:
+    """Yield when the trace's coordinator starts anew, so that it is as the broker's was.
+
+    Where the broker stops and where it starts; between them so often that no session ends.
+    """
+    begin, end = steps[0][0].handled_ms, steps[-1][0].handled_ms
+    sessions = [event.get("session_timeout_ms", SESSION_MS) for _, event, _ in steps]
+    pause_ms = max(min(sessions) / 2, 1)
+    for last_ms, first_ms in downs:
+        if begin <= last_ms and first_ms <= end:
+            out.outages.append((_clock(last_ms), _clock(first_ms)))
+            at_ms = last_ms
+            while at_ms < first_ms:
+                yield at_ms
+                at_ms += pause_ms
+            yield first_ms
+
+
+def _settings(steps: list[Step], config: dict[str, Any]) -> dict[str, Any]:
     """Return the header's settings: a broker's way with ties only where a vote can be tied."""
     voted = any(len(event.get("protocols", ())) > 1 for _, event, _ in steps)
     settings = ({"coterie.ties": "hash"} if voted else {}) | config

@@ -13,17 +13,28 @@ from typing import Any
 from coterie.values import Error
 from coterie.wire.exchanges import Exchange
 
-__all__ = ["READERS"]
+__all__ = ["READERS", "name_of"]
 
 Groups = dict[str, dict[str, Any]]
+NEWER_ERRORS = {  # of the newer protocols; no answer of this coordinator has one
+    110: "FENCED_MEMBER_EPOCH",
+    111: "UNRELEASED_INSTANCE_ID",
+    112: "UNSUPPORTED_ASSIGNOR",
+    113: "STALE_MEMBER_EPOCH",
+    128: "INVALID_REGULAR_EXPRESSION",
+    130: "STREAMS_INVALID_TOPOLOGY",
+    131: "STREAMS_INVALID_TOPOLOGY_EPOCH",
+    132: "STREAMS_TOPOLOGY_FENCED",
+}
 Step = tuple[dict[str, Any], dict[str, Any] | None]
 
 
-def _name(code: Any) -> str:
+def name_of(code: Any) -> str:
+    """Return the name of an error code; None stands for none."""
     try:
         return Error(code or 0).name
     except ValueError:
-        return Error.UNKNOWN_SERVER_ERROR.name
+        return NEWER_ERRORS.get(code, Error.UNKNOWN_SERVER_ERROR.name)
 
 
 def _given(**fields: Any) -> dict[str, Any]:
@@ -54,7 +65,7 @@ def _join(e: Exchange, groups: Groups) -> Iterator[Step]:
     yield (
         event,
         {
-            "error": _name(r["errorCode"]),
+            "error": name_of(r["errorCode"]),
             "generation_id": r["generationId"],
             "protocol_type": r.get("protocolType", q["protocolType"] if ok else None),
             "protocol_name": r.get("protocolName") or None,
@@ -92,7 +103,7 @@ def _sync(e: Exchange, groups: Groups) -> Iterator[Step]:
     yield (
         event,
         {
-            "error": _name(r["errorCode"]),
+            "error": name_of(r["errorCode"]),
             "protocol_type": r.get("protocolType", known.get("type")),
             "protocol_name": r.get("protocolName", known.get("name")),
             "assignment": r["assignment"],
@@ -109,7 +120,7 @@ def _heartbeat(e: Exchange, groups: Groups) -> Iterator[Step]:
         member_id=q["memberId"],
         group_instance_id=q.get("groupInstanceId"),
     )
-    yield event, {"error": _name(e.response["errorCode"])}
+    yield event, {"error": name_of(e.response["errorCode"])}
 
 
 def _leave(e: Exchange, groups: Groups) -> Iterator[Step]:
@@ -120,12 +131,12 @@ def _leave(e: Exchange, groups: Groups) -> Iterator[Step]:
             for m in q["members"]
         ]
         answer = {
-            "error": _name(r["errorCode"]),
+            "error": name_of(r["errorCode"]),
             "members": [
                 {
                     "member_id": m["memberId"],
                     "group_instance_id": m.get("groupInstanceId"),
-                    "error": _name(m["errorCode"]),
+                    "error": name_of(m["errorCode"]),
                 }
                 for m in r["members"]
             ],
@@ -133,7 +144,7 @@ def _leave(e: Exchange, groups: Groups) -> Iterator[Step]:
     else:
         # One member, whose error and the request's are one field.
         members = [{"member_id": q["memberId"]}]
-        error = _name(r["errorCode"])
+        error = name_of(r["errorCode"])
         own = error in ("NONE", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
         entry = {"member_id": q["memberId"], "group_instance_id": None, "error": error}
         answer = {"error": "NONE" if own else error, "members": [entry] if own else []}
@@ -145,7 +156,7 @@ def _partition_errors(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {
             "topic": t["name"],
             "partition": p["partitionIndex"],
-            "error": _name(p["errorCode"]),
+            "error": name_of(p["errorCode"]),
         }
         for t in topics
         for p in t["partitions"]
@@ -217,18 +228,18 @@ def _fetch(e: Exchange, groups: Groups) -> Iterator[Step]:
             else [{"topic": t["name"], "partitions": t["partitionIndexes"]} for t in topics],
         )
         partitions = [
-            {
-                "topic": t["name"],
-                "partition": p["partitionIndex"],
-                "offset": p["committedOffset"],
-                "leader_epoch": p.get("committedLeaderEpoch", -1),
-                "metadata": p.get("metadata") or "",
-                "error": _name(p["errorCode"]),
-            }
+            _given(
+                topic=t["name"],
+                partition=p["partitionIndex"],
+                offset=p["committedOffset"],
+                leader_epoch=p.get("committedLeaderEpoch"),  # from version 5 on
+                metadata=p.get("metadata") or "",
+                error=name_of(p["errorCode"]),
+            )
             for t in answer["topics"]
             for p in t["partitions"]
         ]
-        yield event, {"error": _name(answer.get("errorCode")), "partitions": partitions}
+        yield event, {"error": name_of(answer.get("errorCode")), "partitions": partitions}
 
 
 def _offset_delete(e: Exchange, groups: Groups) -> Iterator[Step]:
@@ -241,7 +252,7 @@ def _offset_delete(e: Exchange, groups: Groups) -> Iterator[Step]:
     yield (
         {"op": "offset_delete", "group_id": q["groupId"], "partitions": partitions},
         {
-            "error": _name(e.response["errorCode"]),
+            "error": name_of(e.response["errorCode"]),
             "partitions": _partition_errors(e.response["topics"]),
         },
     )
@@ -263,7 +274,7 @@ def _describe(e: Exchange, groups: Groups) -> Iterator[Step]:
         yield (
             {"op": "describe_group", "group_id": g["groupId"]},
             {
-                "error": _name(g["errorCode"]),
+                "error": name_of(g["errorCode"]),
                 "state": g["groupState"],
                 "protocol_type": g["protocolType"],
                 "protocol_name": g["protocolData"],
@@ -284,13 +295,13 @@ def _list(e: Exchange, groups: Groups) -> Iterator[Step]:
     states = e.request.get("statesFilter") or []
     yield (
         {"op": "list_groups", "states": states},
-        {"error": _name(e.response["errorCode"]), "groups": listed},
+        {"error": name_of(e.response["errorCode"]), "groups": listed},
     )
 
 
 def _delete(e: Exchange, groups: Groups) -> Iterator[Step]:
     results = [
-        {"group_id": g["groupId"], "error": _name(g["errorCode"])} for g in e.response["results"]
+        {"group_id": g["groupId"], "error": name_of(g["errorCode"])} for g in e.response["results"]
     ]
     yield (
         {"op": "delete_groups", "group_ids": e.request["groupsNames"]},

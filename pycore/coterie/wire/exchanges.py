@@ -12,23 +12,27 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie.errors import CoterieError
+from coterie.times import LogClock
 
 __all__ = ["Exchange", "exchanges"]
 
 _LINE = re.compile(
     r"^\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\].*?Completed request: ?(?=\{)"
 )
-_REMOTE = re.compile(r"-\[?([^\[\]]+?)\]?:\d+-\d+$")
+# HOST:PORT-HOST:PORT-INDEX, since 4.0 -PROCESSOR-INDEX; a host of IPv6 may stand in brackets.
+_CONNECTION = re.compile(r"^(.+:\d+)-\[?([^\[\]]+?)\]?:\d+(?:-(\d+))?-(\d+)$")
 _decoder = json.JSONDecoder()
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One logged request with its response, in the terms of a trace."""
+    """One logged request with its response, in the terms of a trace.
+
+    ``connection`` is None where the log names none as a broker does.
+    """
 
     line: int
     came_ms: float
@@ -40,20 +44,34 @@ class Exchange:
     client_host: str
     request: dict[str, Any]
     response: dict[str, Any]
+    connection: Connection | None = None
+
+
+class Connection(NamedTuple):
+    """A connection to a broker. Each processor of a listener numbers its own from 0."""
+
+    name: str
+    processor: tuple[str, str | None]  # the listener's address, and which one if that is said
+    number: int
 
 
 def exchanges(
-    lines: Iterable[str | bytes], left_out: Counter[str], apis: frozenset[str] | None = None
+    lines: Iterable[str | bytes],
+    left_out: Counter[str],
+    apis: frozenset[str] | None = None,
+    zone: str = "Z",
 ) -> Iterator[Exchange]:
     """Yield the completed requests of a log, in its order; other lines are counted.
 
-    ``apis``: only these, by ``requestApiKeyName``; lines of others are not parsed.
+    ``apis``: only these, by ``requestApiKeyName``; lines of others are not parsed. ``zone``: of
+    the times, see ``coterie.times.LogClock``.
 
     Raises
     ------
     CoterieError
         A line that is cut or changed.
     """
+    clock = LogClock(zone)
     for number, raw in enumerate(lines, 1):
         line = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
         match = _LINE.match(line)
@@ -66,9 +84,10 @@ def exchanges(
         try:
             entry, _ = _decoder.raw_decode(line, match.end())
             header = entry["requestHeader"]
-            sent_ms = _epoch_ms(match[1])
+            sent_ms = clock.ms(match[1])
             came_ms = sent_ms - float(entry["totalTimeMs"])
-            remote = _REMOTE.search(entry.get("connection", ""))
+            name = entry.get("connection", "")
+            parts = _CONNECTION.match(name)
             yield Exchange(
                 number,
                 came_ms,
@@ -77,17 +96,13 @@ def exchanges(
                 header["requestApiKeyName"],
                 int(header["requestApiVersion"]),
                 header.get("clientId") or "",
-                "/" + (remote[1] if remote else "127.0.0.1"),
+                "/" + (parts[2] if parts else "127.0.0.1"),
                 entry["request"],
                 entry["response"],
+                parts and Connection(name, (parts[1], parts[3]), int(parts[4])),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CoterieError(
                 f"line {number}: no completed request as Kafka logs it ({error}); "
                 "give the log of kafka.request.logger at DEBUG"
             ) from None
-
-
-def _epoch_ms(text: str) -> float:
-    moment = datetime.fromisoformat(text.replace(",", ".").replace(" ", "T"))
-    return moment.replace(tzinfo=timezone.utc).timestamp() * 1000

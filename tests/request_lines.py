@@ -1,0 +1,61 @@
+"""Lines of a broker's request log, as ``kafka.request.logger`` writes them at DEBUG."""
+
+import json
+
+CONNECTION = "10.0.0.1:9092-10.0.0.2:4000-1"
+
+
+def line(api, version, request, response, ms=0, client="c", connection=CONNECTION):
+    """A line as Kafka logs it; the response was sent so many ms after the first second."""
+    body = {
+        "requestHeader": {
+            "requestApiKeyName": api, "requestApiVersion": version, "clientId": client,
+        },
+        "request": request,
+        "response": response,
+        "connection": connection,
+        "totalTimeMs": 0.5,
+        "requestQueueTimeMs": 0.1,
+    }  # fmt: skip
+    at = f"2026-01-01 00:00:{ms // 1000:02d},{ms % 1000:03d}"
+    return f"[{at}] DEBUG Completed request:{json.dumps(body)} (kafka.request.logger)"
+
+
+def commit(
+    *codes, ms=1, group="g", api="OFFSET_COMMIT", version=8, topic="t", epoch=-1,
+    connection=CONNECTION, **fields,
+):  # fmt: skip
+    partitions = [{"partitionIndex": n, "committedOffset": 10 + n, "committedLeaderEpoch": epoch,
+                   "committedMetadata": ""} for n in range(len(codes))]  # fmt: skip
+    told = [{"partitionIndex": n, "errorCode": code} for n, code in enumerate(codes)]
+    request = {"groupId": group, "topics": [{"name": topic, "partitions": partitions}]} | fields
+    answer = {"topics": [{"name": topic, "partitions": told}]}
+    return line(api, version, request, answer, ms, connection=connection)
+
+
+def txn_commit(group, ms, producer=7):
+    return commit(0, ms=ms, group=group, api="TXN_OFFSET_COMMIT", version=3, producerId=producer,
+                  producerEpoch=0, generationId=-1, memberId="", transactionalId="x")  # fmt: skip
+
+
+def markers(ms, *entries, topic="__consumer_offsets"):
+    """Entries (producer id, committed, error code); the response lists them backwards."""
+    asked = [{"name": topic, "partitionIndexes": [3]}]
+    request = [{"producerId": p, "producerEpoch": 0, "transactionResult": ok, "coordinatorEpoch": 0,
+                "topics": asked} for p, ok, _ in entries]  # fmt: skip
+    told = [{"producerId": p, "topics": [{"name": topic, "partitions": [
+             {"partitionIndex": 3, "errorCode": code}]}]} for p, _, code in entries]  # fmt: skip
+    return line("WRITE_TXN_MARKERS", 1, {"markers": request}, {"markers": told[::-1]}, ms)
+
+
+def fetch(group, ms, offset):
+    told = [{"partitionIndex": 0, "committedOffset": offset, "committedLeaderEpoch": -1,
+             "metadata": "", "errorCode": 0}]  # fmt: skip
+    return line(
+        "OFFSET_FETCH", 8,
+        {"groups": [{"groupId": group, "topics": [{"name": "t", "partitionIndexes": [0]}]}],
+         "requireStable": False},
+        {"groups": [{"groupId": group, "topics": [{"name": "t", "partitions": told}],
+                     "errorCode": 0}]},
+        ms,
+    )  # fmt: skip
