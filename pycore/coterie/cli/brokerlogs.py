@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -14,18 +13,20 @@ from coterie.cli.failures import Failed, say
 from coterie.cli.params import DURATION
 from coterie.errors import CoterieError
 from coterie.insight import brokerlog, explain
+from coterie.times import log_zone
 from coterie.traces.files import open_text
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Told = tuple[brokerlog.Told, ...]
 Reading = Callable[[Iterable[str], str], Iterator[brokerlog.Told]]
-ZONE = re.compile(r"Z|[+-]\d\d:?\d\d")
 
 
 def zone_of(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Check a zone, as wrong usage."""
-    if not ZONE.fullmatch(value):
-        raise click.BadParameter(f"{value!r} is no zone; write +02:00 or Z", ctx, param)
+    try:
+        log_zone(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
     return value
 
 
@@ -48,7 +49,7 @@ def request_log_options(command: Decorated) -> Decorated:
         show_default=True,
         metavar="ZONE",
         callback=zone_of,
-        help="Zone of the times in a broker's logs, as +02:00.",
+        help="Zone of the times in a broker's logs, as +02:00 or Europe/Berlin.",
     )(command)
     return click.option(
         "--request-log",

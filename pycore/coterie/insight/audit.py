@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.insight import epochs, flapping
+from coterie.insight import epochs, flapping, switches
 from coterie.insight.brokerlog import JOINED, REQUESTS, Told
 from coterie.insight.causes import hosts_in_words
 from coterie.insight.commits import Array, Commits
@@ -338,11 +338,15 @@ def flapping_clients(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield each stretch in which a client of a group came and went too often."""
     newer = epochs.by_group(facts.newer_records)
     for group in dict.fromkeys([*facts.lives, *newer]):
-        life = facts.lives.get(group)
-        moves = {} if life is None else flapping.moves_in(life)
-        rows = epochs.timeline(newer.get(group, []))
+        life, records = facts.lives.get(group), newer.get(group, [])
+        changed = switches.switches(life, records)
+        moves = {} if life is None else flapping.moves_in(life, changed)
+        rows = epochs.timeline(records, switches.told_epochs(changed, life))
+        rows += switches.rows_of(life, changed)
+        rows.sort(key=lambda row: int(row["log_offset"]))
         for client, theirs in flapping.moves_of(rows).items():
-            moves.setdefault(client, []).extend(theirs)
+            both = [*moves.get(client, ()), *theirs]
+            moves[client] = sorted(both, key=lambda move: move.log_offset)
         by_offset = {row["log_offset"]: row for row in (*rows, *(life.generations if life else ()))}
         for flap in flapping.flaps(moves, ask.flap_count, ask.flap_window_ms):
             cause = flap["causes"][0]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.insight import brokerlog, causes, epochs, flapping, outages
+from coterie.insight import brokerlog, causes, epochs, flapping, outages, switches
 from coterie.insight.commits import ABORTED, PENDING, Array, Commits
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.rebalances import counts, is_rebalance, replacements
@@ -28,7 +28,6 @@ from coterie.insight.timeline import (
     RECORDED,
     SOURCE,
     bound_waits,
-    timeline,
 )
 from coterie.times import format_time
 
@@ -58,9 +57,11 @@ FIELDS = {
 EVENTS = (
     *(GENERATION, "static_replacement", "rewritten", EMPTY, DELETED),
     *("commits", "epoch", REWIND, RESET, outages.CHANGE, outages.SILENCE),
-    *("flapping", "client", "summary"),
+    *(switches.UPGRADED, switches.DOWNGRADED, epochs.STATIC_LEAVE, epochs.MEMBER_CHANGED),
+    *(brokerlog.REFUSED, "flapping", "client", "summary"),
 )
 COMMITS = "commits"
+WITHOUT_MEMBERS = (EMPTY, switches.UPGRADED, switches.DOWNGRADED)
 CAUSES_IN_WORDS = 3
 Row = dict[str, Any]
 Span = tuple[Array, "Row | None"]
@@ -107,18 +108,19 @@ class Lives:
     def rows_of(self, group: str, told: Iterable[brokerlog.Told], ask: Ask) -> list[Row]:
         """Return the rows of a group, in order of the log, and what sums it up."""
         life = self.facts.lives.get(group)
-        events = [] if life is None else timeline(life)
+        events = switches.timeline_of(life, self.newer.get(group, []))
+        index = brokerlog.Index(told)
         if told:
-            brokerlog.Index(told).tell(events)
+            index.tell(events)
             for row in events:
                 row["cause"] = row["cause"] if not row["causes"] else in_words(row)
-        events += epochs.timeline(self.newer.get(group, []))
         theirs = since(self.facts, self.commits.get(group, NO_ROWS), self.facts.since_ms)
         spans = spans_of(events, self.facts.commits, theirs)
         among = self.in_order(spans)
         bound_waits(among)
         beside = [*self.set_back(spans), *self.without_coordinator(life, among)]
         among = sorted([*among, *beside], key=lambda row: int(row["log_offset"]))
+        among = index.with_refusals(among)
         asked = [row for row in among if self.facts.is_asked(row["timestamp"])]
         return [*asked, *sum_up(asked, ask), self.summary(asked, theirs)]
 
@@ -190,7 +192,11 @@ class Lives:
 def in_words(row: Row) -> str:
     """Return a row's causes in words, once a log has told more of them."""
     text = causes.in_words(row["causes"], CAUSES_IN_WORDS)
-    return f"{text}; no members" if row["event"] == EMPTY else text
+    return (
+        f"{text}; no members"
+        if row["event"] in WITHOUT_MEMBERS and not row["member_count"]
+        else text
+    )
 
 
 def commits_by_group(commits: Commits) -> dict[str, Array]:
@@ -264,7 +270,8 @@ def sum_up(rows: list[Row], ask: Ask) -> Iterator[Row]:
 
 def without_members(rows: list[Row]) -> Iterator[str]:
     """Yield how long a group was without members, if it was."""
-    ends = [row for row in rows if row["event"] in (*RECORDED, DELETED)]
+    changes = (DELETED, switches.UPGRADED, switches.DOWNGRADED, epochs.EPOCH_EVENT)
+    ends = [row for row in rows if row["event"] in (*RECORDED, *changes)]
     empty = [row for row in ends if row["event"] == EMPTY]
     if empty:
         spent = sum(row.get("duration_ms") or 0 for row in empty)

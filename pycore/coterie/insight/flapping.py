@@ -8,7 +8,7 @@ once. A static member that was taken over did neither; that is counted by itself
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from coterie.insight.causes import Cause, client_of, host_of, hosts_in_words, members_of
@@ -49,10 +49,15 @@ def moves_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Move]]:
     return found
 
 
-def moves_in(life: Life) -> dict[str, list[Move]]:
-    """Return who came and went in a group, by its records alone; none of them is decoded."""
+def moves_in(life: Life, without: Container[int] = ()) -> dict[str, list[Move]]:
+    """Return who came and went in a group, by its records alone; none of them is decoded.
+
+    ``without``: numbers of records in which nobody did, whatever it looks like.
+    """
     rows = []
     for index, record in enumerate(life.generations):
+        if index in without:
+            continue
         begins_late = index == 0 and (record["generation"] or 0) > 1
         causes = [] if begins_late else list(members_of(life, record))
         rows.append({**record, "causes": causes})

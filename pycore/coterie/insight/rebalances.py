@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from coterie.insight import epochs
+from coterie.insight import epochs, switches
 from coterie.insight.commits import GroupRecord
 from coterie.insight.facts import Life, PartitionFacts
 
@@ -34,14 +34,15 @@ def rebalances(
 ) -> list[Row]:
     """Return the records of a group that count, since ``facts.begins_ms``.
 
-    ``newer``: its records of a newer protocol; they stand after the classic ones.
+    ``newer``: its records of a newer protocol; they stand after the classic ones. A change of the
+    protocol is none: the members keep what they have until the next rebalance.
     """
+    records = list(newer)
+    changed = switches.switches(life, records)
     classic = [] if life is None else life.generations
-    return [
-        row
-        for row in (*classic, *epochs.timeline(list(newer)))
-        if is_rebalance(row) and counts(facts, row)
-    ]
+    rows = [row for index, row in enumerate(classic) if index not in changed]
+    rows += epochs.timeline(records, switches.told_epochs(changed, life))
+    return [row for row in rows if is_rebalance(row) and counts(facts, row)]
 
 
 def counts(facts: PartitionFacts, row: Mapping[str, Any]) -> bool:

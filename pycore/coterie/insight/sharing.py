@@ -7,11 +7,12 @@ a coordinator refuses one of them, which no record tells (a request log does).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from coterie.errors import CorruptData
-from coterie.insight import epochs
+from coterie.insight import epochs, switches
 from coterie.insight.causes import hosts_in_words
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.log.consumer_protocol import read_subscription
@@ -157,8 +158,33 @@ def several_protocols(facts: PartitionFacts) -> Iterator[Shared]:
         if kind is not None and record.value is not None:
             one = Seen(record._asdict(), f"{kind} {NEW_PROTOCOL}")
             told.setdefault(record.group, []).append(one)
+    newer = epochs.by_group(facts.newer_records)
     for group, seen in told.items():
-        yield from _protocols_of(group, sorted(seen, key=lambda one: int(one.row["log_offset"])))
+        seen.sort(key=lambda one: int(one.row["log_offset"]))
+        life = facts.lives.get(group)
+        changes = switches.rows_of(life, switches.switches(life, newer.get(group, ())))
+        changed = _changed(group, seen, changes)
+        yield from [changed] if changed else _protocols_of(group, seen)
+
+
+def _changed(group: str, seen: list[Seen], changes: list[Row]) -> Shared | None:
+    """Return what a group is that was upgraded or downgraded, and else has one protocol a time."""
+    changes = sorted(changes, key=lambda row: int(row["log_offset"]))
+    places = [int(row["log_offset"]) for row in changes]
+    used: dict[int, set[str]] = {}
+    for one in seen:
+        if one.protocol is not None:
+            # A downgrade's own record is the first of what follows.
+            used.setdefault(bisect_right(places, int(one.row["log_offset"])), set()).add(
+                one.protocol
+            )
+    if not changes or any(len(names) > 1 for names in used.values()):
+        return None
+    told = ", then ".join(
+        row["causes"][0]["what"] + " from " + row["causes"][0]["detail"] for row in changes
+    )
+    detail = f"one application that changed its protocol: {told}"
+    return Shared(group, detail, [], changes[0], None, len(changes))
 
 
 def _protocols_of(group: str, seen: list[Seen]) -> Iterator[Shared]:

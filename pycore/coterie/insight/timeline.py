@@ -7,6 +7,7 @@ join, which takes longer. The record before it says when the rebalance had not b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -20,13 +21,20 @@ SOURCE = "duration_source"
 Row = dict[str, Any]
 
 
-def timeline(life: Life) -> list[Row]:
-    """Return a row for each metadata record of a group, in log order."""
+def timeline(life: Life, instead: Mapping[int, Row] | None = None) -> list[Row]:
+    """Return a row for each metadata record of a group, in log order.
+
+    ``instead``: rows of records that tell of something else, by their number.
+    """
+    instead = instead or {}
     states: dict[int, State | None] = {}
     rows: list[Row] = []
     for index, record in enumerate(life.generations):
         states[index] = life.state(index)
         states.pop(index - 3, None)
+        if index in instead:
+            rows.append(instead[index])
+            continue
         causes = [] if record["tombstone"] else causes_of(life, index, states)
         rows.append(_row(record, causes))
     _fill_empty(rows)

@@ -16,6 +16,7 @@ import numpy as np
 
 from coterie.insight import epochs
 from coterie.insight.commits import COMMITTED, Array, Commits
+from coterie.insight.epochs import learn_names
 from coterie.insight.explain import commits_by_group
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.keys import by_key
@@ -262,7 +263,7 @@ class GroupParts:
 
 def topic_names(facts: PartitionFacts) -> dict[str, str]:
     """Return the names of topic ids, as far as a partition's newer groups tell them."""
-    return {
+    names = {
         topic["topic_id"]: topic["topic"]
         for row in facts.group_rows.values()
         for member in row["members"]
@@ -270,3 +271,5 @@ def topic_names(facts: PartitionFacts) -> dict[str, str]:
         for topic in member.get(kind, ())
         if topic["topic"] is not None
     }
+    learn_names(facts.newer_records, names)
+    return names

@@ -9,7 +9,7 @@ GroupMetadataManager.replay.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from coterie._core.codec.schema import decode_key, decode_value
@@ -17,6 +17,7 @@ from coterie.ordering import java_order
 
 Row = dict[str, Any]
 Records = Mapping[bytes, tuple["bytes | None", int, int]]
+Claims = Sequence[tuple[Set[str], Set[str]]]
 
 
 class Protocol(NamedTuple):
@@ -36,6 +37,7 @@ PROTOCOLS = {
     "streams": Protocol(17, 18, 19, 20, 21, 22),
 }
 SHARE_STATE, REGULAR_EXPRESSION, TOPOLOGY = 15, 16, 23
+LEFT_FOR_NOW = -2  # the member epoch of a static member that will be back
 TYPE_OF = {
     version: name
     for name, protocol in PROTOCOLS.items()
@@ -288,13 +290,21 @@ def name_topics(rows: Iterable[Row]) -> None:
         for m in row["members"]
         if (ids := m["target_assignment"]) and _all_names_known(m, row)
     ]
-    while found := dict(_settled(claims, names)):
-        names.update(found)
+    settle_names(claims, names)
     for row in consumers:
         for member in row["members"]:
             for kind in ("current_assignment", "pending_revocation", "target_assignment"):
                 for topic in member[kind]:
                     topic["topic"] = names.get(topic["topic_id"])
+
+
+def settle_names(claims: Claims, names: dict[str, str]) -> None:
+    """Add the names of topic ids that the claims, taken together, leave no choice of.
+
+    A claim is what a member subscribed to, by name, and what was assigned to it then, by id.
+    """
+    while found := dict(_settled(claims, names)):
+        names.update(found)
 
 
 def _all_names_known(member: Row, row: Row) -> bool:
@@ -303,11 +313,9 @@ def _all_names_known(member: Row, row: Row) -> bool:
     return expression is None or expression in row["regular_expressions"]
 
 
-def _settled(
-    claims: list[tuple[set[str], set[str]]], names: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
+def _settled(claims: Claims, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield each id for which the claims, taken together, leave one name."""
-    left: dict[str, set[str]] = {}
+    left: dict[str, Set[str]] = {}
     for subscribed, ids in claims:
         free = subscribed - {names[i] for i in ids if i in names}
         for topic_id in ids:
