@@ -154,22 +154,58 @@ def test_a_group_that_began_after_a_change_is_not_told_of_it(tmp_path):
     assert list(rows_of(log, "coordinator_change", groups={"h"}))
 
 
-@pytest.mark.parametrize(
-    ("groups", "pause_ms", "told"),
-    [((b"g", b"h"), 5_000, True), ((b"g", b"h"), 4_999, False), ((b"g",), 60_000, False)],
-)
-def test_a_silence_of_several_groups_is_told_as_one(tmp_path, groups, pause_ms, told):
-    before = steady(*groups, until=300)
-    log = written(tmp_path, *before, commit(290 + pause_ms, {0: 900}))
-    found = list(rows_of(log, "coordinator_change", "silence"))
-    assert [row["event"] for row in found] == ["silence"] * len(groups) * told
-    assert all("perhaps no broker was there" in row["cause"] for row in found)
+def silent(folder, pause_ms, lost=(b"g", b"h"), apart_ms=0, step=10):
+    """Two groups of a member each commit steadily; after a pause those that are lost go."""
+    lives = [life(0, 1, member("a"), group=b"g"), life(0, 1, member("b"), group=b"h")]
+    before = [*lives, *steady(b"g", b"h", until=30 * step, step=step)]
+    back_ms = 29 * step + pause_ms
+    after = [commit(back_ms, {0: 90_000}, group=b"k")]
+    after += [
+        life(back_ms + 4_000 + at * apart_ms, 2, group=group) for at, group in enumerate(lost)
+    ]
+    return written(folder, *before, *after)
+
+
+@pytest.mark.parametrize(("pause_ms", "told"), [(5_000, True), (4_999, False)])
+def test_a_silence_after_which_members_of_several_groups_go_at_once_is_told(
+    tmp_path, pause_ms, told
+):
+    found = list(rows_of(silent(tmp_path, pause_ms), "coordinator_change", "silence"))
+    assert [row["event"] for row in found] == ["silence"] * 2 * told
+    for row in found:
+        assert row["cause"].startswith("members of 2 groups went at once after a silence: perhaps")
+        assert row["cause"].endswith("; soon after, c (h) left or were evicted")
+
+
+@pytest.mark.parametrize(("lost", "apart_ms"), [((b"g",), 0), ((), 0), ((b"g", b"h"), 1_001)])
+def test_a_silence_alone_is_a_lull(tmp_path, lost, apart_ms):
+    log = silent(tmp_path, 30_000, lost, apart_ms)
+    assert not list(rows_of(log, "silence"))
+
+
+def test_a_server_log_says_when_a_broker_had_loaded_the_groups(tmp_path):
+    line = (
+        "[1970-01-01 00:00:12,500] INFO [GroupMetadataManager brokerId=1] Finished loading offsets "
+        "and group metadata from __consumer_offsets-{} in 24 milliseconds for epoch 0, of which 8 "
+        "milliseconds was spent in the scheduler. (kafka.coordinator.group.GroupMetadataManager)\n"
+    )
+    server = tmp_path / "server.log"
+    log = written(tmp_path / "log", commit(1_000, {0: 1}), commit(15_000, {0: 2}), number=3)
+    for partition, events in ((3, ["coordinator_change"]), (2, [])):
+        server.write_text(line.format(partition))
+        told = coterie_ok("explain", log, "--server-log", server, "--format", "json")
+        found = [row for row in json.loads(told.stdout) if row["event"] == "coordinator_change"]
+        assert [row["event"] for row in found] == events
+    server.write_text(line.format(3))
+    told = coterie_ok("explain", log, "--server-log", server, "--format", "json")
+    row = next(row for row in json.loads(told.stdout) if row["event"] == "coordinator_change")
+    assert (row["timestamp"], row["until"]) == (1_000, 15_000)
+    assert "loaded the groups at 1970-01-01T00:00:12.500Z [server log]" in row["cause"]
 
 
 def test_a_pause_is_no_silence_where_groups_write_seldom(tmp_path):
-    seldom = steady(b"g", b"h", until=20_000, step=1_000)
-    log = written(tmp_path, *seldom, commit(19_000 + 10_000, {0: 90_000}))
-    assert not list(rows_of(log, "silence"))
+    assert not list(rows_of(silent(tmp_path / "a", 10_000, step=1_000), "silence"))
+    assert list(rows_of(silent(tmp_path / "b", 10_001, step=1_000), "silence"))
 
 
 def test_the_lines_stand_in_the_table_in_their_place():

@@ -182,9 +182,12 @@ def bars_of(page, group):
     """The bars of a page as (member, start, end, generation, number of partitions, text)."""
     timeline = page.detail(group)["timeline"]
     assert timeline["left_out"] == {"generations": 0, "members": 0}
-    for member, start, end, generation, assignment in timeline["bars"]:
+    for lane, start, end, generation, assignment, member in timeline["bars"]:
         told = timeline["assignments"][assignment]
-        yield timeline["members"][member][3], start, end, generation, *told
+        assert (
+            timeline["members"][lane][2] or timeline["members"][lane][3] == timeline["ids"][member]
+        )
+        yield timeline["ids"][member], start, end, generation, *told
 
 
 def test_bars_say_who_owned_which_partitions_from_when(case, page):

@@ -75,7 +75,7 @@ def draw(rows: list[Row]) -> Iterator[RenderableType]:
 
 def table_of(group: str, rows: list[Row]) -> RenderableType:
     """Return the timeline of a group."""
-    table = shapes.plain_table(f"group {shapes.printable(group)}")
+    table = shapes.plain_table(f"group {shapes.shortened(shapes.printable(group))}")
     for heading, kind in zip(HEADINGS, SHOWN.values(), strict=True):
         shapes.add_column(table, heading, kind)
     for row in rows:

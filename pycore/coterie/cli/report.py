@@ -1,10 +1,11 @@
-"""``coterie report``: one self-contained page about the groups of a log."""
+"""``coterie report``: one self-contained page about the groups of a log, or a Markdown summary."""
 
 from __future__ import annotations
 
 import click
 
 from coterie.cli import asking
+from coterie.cli.brokerlogs import read_logs, request_log_options, server_log_option
 from coterie.cli.failures import Failed
 from coterie.cli.groupnames import chosen_groups
 from coterie.cli.logs import Logs, logs_argument
@@ -14,6 +15,7 @@ from coterie.cli.progress import TerminalProgress
 from coterie.insight.asking import missing_groups
 from coterie.insight.facts import read_facts
 from coterie.log.folders import Log
+from coterie.report import markdown
 from coterie.report.gather import gather
 from coterie.report.page import render
 from coterie.report.sections import Basis
@@ -22,9 +24,19 @@ from coterie.report.sections import Basis
 @click.command("report")
 @logs_argument
 @group_option
-@click.option("-o", "--out", metavar="FILE", required=True, help="The page to write.")
+@click.option("-o", "--out", metavar="FILE", help="The file to write.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["html", "markdown"]),
+    default="html",
+    show_default=True,
+    help="A page, or a summary to paste into an incident's document.",
+)
 @at_option
+@server_log_option
+@request_log_options
 @click.option(
     "--now", "now_ms", type=TIME, help="Judge expiry as of TIME; by default the newest record's."
 )
@@ -40,8 +52,12 @@ from coterie.report.sections import Basis
 def command(
     logs: Logs,
     groups: tuple[str, ...],
-    out: str,
+    out: str | None,
     overwrite: bool,
+    form: str,
+    server_logs: tuple[str, ...],
+    request_logs: tuple[str, ...],
+    log_zone: str,
     at_ms: int | None,
     now_ms: int | None,
     retention_ms: int,
@@ -50,10 +66,14 @@ def command(
     """Write one HTML page about the groups of a log, which needs no network.
 
     An overview with search, and a page for each group: who owned which partitions when, commits
-    and offsets over time, rebalances with their causes. FILE#group=ID opens a group.
+    and offsets over time, rebalances with their causes. FILE#group=ID opens a group. With --format
+    markdown the overview, and timeline and findings of the groups that are named, or have any.
     """
+    if out is None and (form == "html" or overwrite):
+        raise click.UsageError("the page goes into a file: --out FILE")
+    told = read_logs(server_logs, request_logs, log_zone)
     listing = logs.listing
-    basis = Basis(now_of(listing, now_ms, at_ms), retention_ms)
+    basis = Basis(now_of(listing, now_ms, at_ms), retention_ms, told)
     chosen = chosen_groups(groups, listing)
     with TerminalProgress() as progress:
         facts = read_facts(listing, groups=chosen, at_ms=at_ms, progress=progress)
@@ -63,7 +83,10 @@ def command(
         raise missing
     subtitle = "From " + ", ".join(logs.paths)
     with asking.text_out(listing, out, overwrite) as file:
-        file.writelines(render(whole, title, subtitle, basis))
+        if form == "markdown":
+            file.writelines(markdown.render(whole, title, subtitle, basis, chosen is not None))
+        else:
+            file.writelines(render(whole, title, subtitle, basis))
     asking.say_left_out(listing, whole.faults)
 
 

@@ -22,6 +22,7 @@ from coterie.insight.divergence import Live, divergences
 from coterie.insight.facts import Client, Life, PartitionFacts
 from coterie.insight.keys import by_key
 from coterie.insight.rewinds import steps_of
+from coterie.insight.shapes import shortened
 from coterie.insight.sharing import CLIENT, Shared, several_protocols, two_applications
 from coterie.ordering import java_order
 
@@ -283,7 +284,7 @@ def static_fights(life: Life, ask: Ask) -> Iterator[Row]:
         yield {
             "kind": STATIC_FIGHT,
             "group_id": life.group,
-            "detail": f"{instance} taken over {len(takeovers)} times{whose}",
+            "detail": f"{shortened(instance)} taken over {len(takeovers)} times{whose}",
             "count": len(takeovers),
             "group_instance_id": instance,
             "clients": known,
@@ -326,7 +327,7 @@ def rivals(
 
 def named(client: tuple[str | None, ...]) -> str:
     """Return a client id and host in words."""
-    return (client[0] or "a client") + hosts_in_words([client[1]])
+    return shortened(client[0] or "a client") + hosts_in_words([client[1]])
 
 
 def how_often(number: int) -> str:

@@ -22,6 +22,7 @@ from coterie.wire.exchanges import Exchange, exchanges
 SERVER, REQUESTS = "server log", "request log"
 PREPARING, ASSIGNED = "preparing", "assigned"
 EVICTED, LEFT, JOINED, SEEN = "evicted", "left", "joined", "seen"
+LOADED = "loaded"
 REPLACED, REFUSED = "replaced", "refused"
 # What a client says where it has no reason, and where it was told to come with an id.
 NO_REASON = re.compile(r"(not provided|need to re-join with the given member-id.*)?")
@@ -58,6 +59,11 @@ _SAYS = (  # what, pattern with the named parts of a Told
         r"\[GroupId (?P<group>.+?)\] Static member with instance id (?P<instance>\S+) re-joins the"
         r" \w+ group using the \w+ protocol\. (?P<detail>Created a new member \S+ to replace the"
         r" existing member (?P<member>\S+?))\.?(?: \(\S+\))?$",
+    ),
+    (
+        LOADED,  # of no group; in the place of a generation: the partition of the topic
+        r"Finished loading (?:of|offsets and group) metadata from"
+        r" __consumer_offsets-(?P<generation>\d+)",
     ),
     (EVICTED, r"Member (?P<member>\S+) in group (?P<group>.+?) has failed, removing it"),
     (EVICTED, r"\[Group (?P<group>.+?)\] Member (?P<member>\S+) has failed, removing it"),
@@ -120,7 +126,7 @@ def read_server_log(lines: Iterable[str], zone: str = "Z") -> Iterator[Told]:
                 number = parts.get("generation")
                 led_to = None if number is None else int(number) + (what == PREPARING)
                 yield Told(
-                    parts["group"],
+                    parts.get("group", ""),
                     what,
                     at_ms,
                     SERVER,

@@ -14,9 +14,11 @@ from typing import Any
 
 from coterie.errors import CorruptData
 from coterie.insight.facts import Life
+from coterie.insight.shapes import shortened
 from coterie.log.consumer_protocol import owned_partitions, read_subscription
 
 RECORDS = "records"
+NAMES_CLIENTS = "request log"  # the source that knows whose request it was
 CAUSE = {
     "what": "string",
     "member_id": "string",
@@ -191,21 +193,21 @@ def counted(number: int, noun: str) -> str:
 def who(of: Cause) -> str:
     """Return a member as people know it: its instance id, or client id, and host if it is sure."""
     name = str(of["group_instance_id"] or of["client_id"] or of["member_id"] or "a member")
-    if of["what"] == "replaced" and of["source"] != RECORDS:
+    if of["what"] == "replaced" and of["source"] == NAMES_CLIENTS:
         name += f": {of['client_id']}"
-    return name + hosts_in_words([host_of(of)])
+    return shortened(name) + hosts_in_words([host_of(of)])
 
 
 def host_of(of: Cause) -> str | None:
     """Return a member's host; None: not known, as after a static member was taken over."""
-    sure = not of["group_instance_id"] or of["source"] != RECORDS
+    sure = not of["group_instance_id"] or of["source"] == NAMES_CLIENTS
     host: str | None = of["client_host"]
     return host if sure or of["what"] in ("joined", "present") else None
 
 
 def client_of(of: Cause) -> str:
     """Return the name under which all that a client did is brought together."""
-    return str(of["group_instance_id"] or who(of))
+    return shortened(str(of["group_instance_id"])) if of["group_instance_id"] else who(of)
 
 
 def hosts_in_words(hosts: Iterable[str | None]) -> str:

@@ -21,6 +21,7 @@ from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.rebalances import counts, is_rebalance, replacements
 from coterie.insight.requests import batches_tell, requests_in
 from coterie.insight.rewinds import MEMBERS, NOBODY, RESET, REWIND, UNKNOWN, Rewinds
+from coterie.insight.shapes import shortened
 from coterie.insight.timeline import (
     DELETED,
     EMPTY,
@@ -82,7 +83,8 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     told: dict[str, list[brokerlog.Told]] = {}
     for one in ask.told:
         told.setdefault(one.group, []).append(one)
-    lives = Lives(facts)
+    loads = [one.at_ms for one in told.pop("", ()) if one.generation == facts.number]
+    lives = Lives(facts, loads)
     for group in facts.group_ids:
         whole = lives.rows_of(group, told.get(group, ()), ask)
         for row in whole:
@@ -96,13 +98,13 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
 class Lives:
     """What of a partition the lives of all its groups are told from."""
 
-    def __init__(self, facts: PartitionFacts) -> None:
+    def __init__(self, facts: PartitionFacts, loads: list[int]) -> None:
         self.facts = facts
         self.commits = commits_by_group(facts.commits)
         self.newer = epochs.by_group(facts.newer_records)
         self.rewinds = Rewinds(facts.commits)
         whole = facts.whole() if facts.group_ids else facts
-        self.outages = outages.outages(whole)
+        self.outages = outages.outages(whole, loads)
         self.tell_requests = batches_tell(whole)
 
     def rows_of(self, group: str, told: Iterable[brokerlog.Told], ask: Ask) -> list[Row]:
@@ -118,8 +120,8 @@ class Lives:
         spans = spans_of(events, self.facts.commits, theirs)
         among = self.in_order(spans)
         bound_waits(among)
-        beside = [*self.set_back(spans), *self.without_coordinator(life, among)]
-        among = sorted([*among, *beside], key=lambda row: int(row["log_offset"]))
+        away = self.without_coordinator(life, among)
+        among = sorted([*away, *among, *self.set_back(spans)], key=lambda row: row["log_offset"])
         among = index.with_refusals(among)
         asked = [row for row in among if self.facts.is_asked(row["timestamp"])]
         return [*asked, *sum_up(asked, ask), self.summary(asked, theirs)]
@@ -230,7 +232,9 @@ def commit_row(commits: Commits, part: Array, tell_requests: bool = True) -> Row
     places = np.unique(np.stack([commits.topic[part], commits.partition[part]]), axis=1)
     count = int(np.count_nonzero(~gone))
     topics = sorted(commits.topics[number] for number in np.unique(commits.topic[part]))
-    named = ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
+    named = ", ".join(map(shortened, topics[:3])) + (
+        f" and {len(topics) - 3} more" if len(topics) > 3 else ""
+    )
     requests = requests_in(commits, part[~gone]) if tell_requests else None
     to = f"{committed(requests, count)} to {causes.counted(places.shape[1], 'partition')}"
     text = [f"{to} of {named}"] if count else []

@@ -16,6 +16,7 @@ import numpy as np
 from coterie.insight.causes import counted
 from coterie.insight.commits import COMMITTED, Array, Commits
 from coterie.insight.keys import by_key
+from coterie.insight.shapes import shortened
 
 REWIND, RESET = "rewind", "reset"
 EACH = 10  # requests of a time between two records of a group that get a row each
@@ -125,7 +126,7 @@ class Rewinds:
         for row in rows[:NAMED].tolist():
             before = int(self.before[row])
             was = f"{commits.offset[before]} to " if before >= 0 else ""
-            topic = commits.topics[commits.topic[row]]
+            topic = shortened(commits.topics[commits.topic[row]])
             names.append(f"{topic}-{commits.partition[row]} {was}{commits.offset[row]}")
         more = [f"{len(rows) - NAMED} more"] if len(rows) > NAMED else []
         return ", ".join([*names, *more])

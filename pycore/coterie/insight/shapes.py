@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MISSING = "-"
+LONGEST = 100  # characters of a name in a table; Kafka lets an id have 32767
+HEAD, TAIL = 60, 20  # what is kept of a longer one
+NAMES = frozenset(
+    {"group", "group_id", "topic", "member_id", "client_id", "client_host", "group_instance_id"}
+)
 ROW_END = "\r\n"  # what the csv module writes; it quotes a cell with either, so a lone CR too
 ENCODE = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder for each call
 NUMBERS = ("int32", "int64", "double")
@@ -58,14 +63,27 @@ def csv_cell(value: Any) -> Any:
 def table(fields: Fields, rows: Iterable[Row], title: str | None = None) -> Table:
     """Return rows as a table: headings as Kafka's tools write them, "-" where nothing is known.
 
-    No cell is cut: on a narrow terminal it goes on in the next line.
+    Only a name of more than ``LONGEST`` characters is cut: another cell goes on in the next line
+    where the terminal is narrow.
     """
     drawn = plain_table(title)
     for name, kind in fields.items():
         add_column(drawn, heading(name), kind)
     for row in rows:
-        drawn.add_row(*(text(cell(row[name], kind)) for name, kind in fields.items()))
+        cells = (named_cell(name, row[name], kind) for name, kind in fields.items())
+        drawn.add_row(*map(text, cells))
     return drawn
+
+
+def named_cell(name: str, value: Any, kind: Any) -> str:
+    """Return a value as people read it; of a long name its beginning and its end."""
+    shown = cell(value, kind)
+    return shortened(shown) if name in NAMES else shown
+
+
+def shortened(name: str) -> str:
+    """Return a name of which the middle is left out if it is long."""
+    return name if len(name) <= LONGEST else f"{name[:HEAD]}…{name[-TAIL:]}"
 
 
 def text(plain: str) -> Text:

@@ -15,6 +15,7 @@ from coterie.errors import CorruptData
 from coterie.insight import epochs, switches
 from coterie.insight.causes import hosts_in_words
 from coterie.insight.facts import Life, PartitionFacts
+from coterie.insight.shapes import shortened
 from coterie.log.consumer_protocol import read_subscription
 from coterie.state.newer import TYPE_OF
 
@@ -88,7 +89,7 @@ def in_words(readers: Iterable[Reader]) -> str:
     """Return clients by what they read, at most ``NAMED`` of a kind by name."""
     kinds: dict[frozenset[str] | None, list[str]] = {}
     for one in readers:
-        name = (one.client_id or "a client") + hosts_in_words([one.client_host])
+        name = shortened(one.client_id or "a client") + hosts_in_words([one.client_host])
         kinds.setdefault(one.topics, []).append(name)
     parts = []
     for topics, names in kinds.items():
@@ -99,7 +100,7 @@ def in_words(readers: Iterable[Reader]) -> str:
 
 def few(names: Iterable[str]) -> str:
     """Return names in a row, the first ``NAMED`` of them."""
-    found = list(names)
+    found = [shortened(name) for name in names]
     more = [f"{len(found) - NAMED} more"] if len(found) > NAMED else []
     return ", ".join([*found[:NAMED], *more])
 

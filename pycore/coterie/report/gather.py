@@ -17,11 +17,12 @@ import numpy as np
 from coterie.insight import epochs
 from coterie.insight.commits import COMMITTED, Array, Commits
 from coterie.insight.epochs import learn_names
-from coterie.insight.explain import commits_by_group
+from coterie.insight.explain import commits_by_group, since
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.keys import by_key
 from coterie.insight.metrics import commits_by_key, head_of
 from coterie.insight.rebalances import rebalances
+from coterie.insight.requests import batches_tell, requests_in
 from coterie.ordering import java_order, place_order
 from coterie.report import ownership
 from coterie.report.sections import SECTIONS, Basis, exact, tables_of
@@ -31,7 +32,7 @@ LINES = 40  # partitions in the chart of offsets: those with most commits
 PARTITIONS = 1_000  # in the table of offsets
 GONE = "Gone"
 OVERVIEW = (
-    *("group", "state", "type", "protocol", "members", "partitions", "commits"),
+    *("group", "state", "type", "protocol", "members", "partitions", "commits", "requests"),
     *("rebalances", "last_commit", "topics"),
 )
 Row = dict[str, Any]
@@ -54,6 +55,8 @@ class Gathered:
         Over time, of all groups.
     found : set of str
         Groups that the log has any record of.
+    compacted : list of tuple
+        Partitions of the topic that were compacted, with the time (ms) since which each is whole.
     """
 
     overview: list[list[Any]] = field(default_factory=list)
@@ -67,7 +70,7 @@ class Gathered:
     partitions: int = 0
     from_ms: int | None = None
     until_ms: int | None = None
-    trusted_from_ms: int | None = None
+    compacted: list[tuple[int | None, int]] = field(default_factory=list)
 
     def in_order(self) -> Iterator[tuple[list[Any], str]]:
         """Yield the groups' rows with their details, in Java's order of their ids."""
@@ -94,8 +97,7 @@ def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
         whole.from_ms = least(whole.from_ms, int(times.min()))
         whole.until_ms = -least(negated(whole.until_ms), -int(times.max()))
     if facts.trusted_from_ms is not None:
-        known = negated(whole.trusted_from_ms)
-        whole.trusted_from_ms = -least(known, -facts.trusted_from_ms)
+        whole.compacted.append((facts.number, facts.trusted_from_ms))
     whole.found.update(facts.group_ids)
     commits = facts.commits
     counting = ~commits.tombstone & (commits.outcome == COMMITTED)
@@ -168,6 +170,7 @@ class GroupParts:
         for (group, topic, partition), told in commits_by_key(facts).items():
             self.counted.setdefault(group, {})[topic, partition] = told
         self.newer = epochs.by_group(facts.newer_records)
+        self.tell_requests = batches_tell(facts.whole())
         self.topic_names = topic_names(facts)
 
     def of(self, group: str) -> Row:
@@ -183,6 +186,8 @@ class GroupParts:
             "offsets_partition": self.facts.number,
             "partitions": offsets["count"],
             "commits": sum(count for count, _ in self.counted.get(group, {}).values()),
+            "requests": self.requests(every),
+            "trusted_from_ms": self.facts.trusted_from_ms,
             "last_commit": max(latest, default=None),
         }
         timeline = self.timeline(group, row, life)
@@ -201,6 +206,11 @@ class GroupParts:
             "rate": rate.as_data(span_ms),
             "lines": self.lines(rows, span_ms),
         }
+
+    def requests(self, rows: Array) -> int | None:
+        """Return how many requests committed what counts; None: the batches do not tell."""
+        told = since(self.facts, rows[self.counting[rows]], self.facts.begins_ms)
+        return requests_in(self.facts.commits, told) if self.tell_requests else None
 
     def rebalances(self, group: str) -> list[Row]:
         """Return the records of a group that count as rebalances."""
@@ -237,7 +247,7 @@ class GroupParts:
         left_out = 0
         if life is not None:
             bars += ownership.classic_bars(life, self.until_ms)
-            clients |= life.clients
+            clients |= ownership.classic_clients(life)
             left_out = max(len(life.records) - ownership.GENERATIONS, 0)
         if group in self.newer:
             bars += ownership.newer_bars(self.newer[group], self.topic_names, self.until_ms)

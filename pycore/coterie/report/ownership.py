@@ -21,6 +21,7 @@ GENERATIONS = 400  # the last ones are kept
 MEMBERS = 150  # those that were there longest are kept
 Row = dict[str, Any]
 Assigned = dict[str, list[int]]
+Lane = tuple[bool, str]  # whether it is a static id's, and that or the member id
 
 
 class Bar(NamedTuple):
@@ -34,31 +35,61 @@ class Bar(NamedTuple):
 
 
 def timeline(bars: list[Bar], clients: Mapping[str, Sequence[Any]], left_out: int) -> Row:
-    """Return bars as data: members in order of their first bar, assignments written once.
+    """Return bars as data: lanes in order of their first bar, assignments written once.
 
-    ``members`` are (client id, host, static id, member id), ``assignments`` (number of
-    partitions, text), ``bars`` (member, start, end, generation, assignment).
+    A static member has one lane, whatever its member ids were. ``members`` are the lanes: (client
+    id, host, static id, first member id); ``ids`` all member ids, ``assignments`` (number of
+    partitions, text), ``bars`` (lane, start, end, generation, assignment, member id).
     """
-    spent: dict[str, int] = {}
+    lanes = {bar.member_id: lane_of(bar.member_id, clients) for bar in bars}
+    spent: dict[Lane, int] = {}
+    heads: dict[Lane, list[Any]] = {}
     for bar in bars:
-        spent[bar.member_id] = spent.get(bar.member_id, 0) + bar.end_ms - bar.start_ms
-    kept = set(sorted(spent, key=lambda member: -spent[member])[:MEMBERS])
-    shown = [member for member in spent if member in kept]
-    places = {member: place for place, member in enumerate(shown)}
+        lane = lanes[bar.member_id]
+        spent[lane] = spent.get(lane, 0) + bar.end_ms - bar.start_ms
+        names = clients.get(bar.member_id, (None, None, None))
+        head = heads.setdefault(lane, [*names, bar.member_id])
+        if head[:2] != list(names[:2]):
+            head[:2] = [None, None]  # of several clients, none stands for all
+    kept = set(sorted(spent, key=lambda lane: -spent[lane])[:MEMBERS])
+    shown = [lane for lane in spent if lane in kept]
+    places = {lane: place for place, lane in enumerate(shown)}
     texts: dict[tuple[int | None, str], int] = {}
+    ids: dict[str, int] = {}
     drawn = [
         [
-            *(places[bar.member_id], bar.start_ms, bar.end_ms, bar.generation),
+            *(places[lanes[bar.member_id]], bar.start_ms, bar.end_ms, bar.generation),
             texts.setdefault(told(bar.assigned), len(texts)),
+            ids.setdefault(bar.member_id, len(ids)),
         ]
         for bar in bars
-        if bar.member_id in kept
+        if lanes[bar.member_id] in kept
     ]
     return {
-        "members": [[*clients.get(member, (None, None, None)), member] for member in shown],
+        "members": [heads[lane] for lane in shown],
+        "ids": list(ids),
         "assignments": list(texts),
         "bars": drawn,
         "left_out": {"generations": left_out, "members": len(spent) - len(kept)},
+    }
+
+
+def lane_of(member_id: str, clients: Mapping[str, Sequence[Any]]) -> Lane:
+    """Return the lane of a member: its own, or that of its static id."""
+    instance = clients.get(member_id, (None, None, None))[2]
+    return (False, member_id) if instance is None else (True, instance)
+
+
+def classic_clients(life: Life) -> dict[str, tuple[str | None, str | None, str | None]]:
+    """Return who each member id of a classic group stands for.
+
+    Who took a static member's place is not known: its record names the first client.
+    """
+    return {
+        member_id: (None, None, client.group_instance_id)
+        if member_id in life.taken_over
+        else (client.client_id, client.client_host, client.group_instance_id)
+        for member_id, client in life.clients.items()
     }
 
 

@@ -85,7 +85,7 @@ def page_data(whole: Gathered, title: str, basis: Basis) -> Row:
     pairs = list(whole.in_order())
     columns = [section.column for section in SECTIONS if section.column is not None]
     span_ms = max(whole.commits.span_ms, whole.rebalances.span_ms)
-    shown = ("records", "faults", "partitions", "from_ms", "until_ms", "trusted_from_ms")
+    shown = ("records", "faults", "partitions", "from_ms", "until_ms", "compacted")
     return {
         "title": title,
         "log": {name: getattr(whole, name) for name in shown},
@@ -114,7 +114,10 @@ def section_data(section: Section, basis: Basis) -> Row:
         ),
         "nothing": section.nothing,
         "columns": [
-            {"label": label, "kind": kind_of(name, kinds[name])}
+            {
+                "label": label,
+                "kind": "text" if name in section.texts else kind_of(name, kinds[name]),
+            }
             for name, label in section.fields.items()
         ],
     }

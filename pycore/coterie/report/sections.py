@@ -12,7 +12,9 @@ from typing import Any
 
 from coterie.insight import audit, expire, explain
 from coterie.insight.asking import find_question
+from coterie.insight.brokerlog import Told
 from coterie.insight.facts import PartitionFacts
+from coterie.insight.words import cause_of, summed, waited
 
 EXACT = 1 << 53  # JavaScript's numbers are doubles
 ROWS = 500  # of a section on a group's page; the last ones are kept
@@ -21,10 +23,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Basis:
-    """What questions are asked with: when now is, and a broker's retention; ms."""
+    """What questions are asked with: when now is, a broker's retention (ms), what its logs say."""
 
     now_ms: int
     retention_ms: int
+    told: tuple[Told, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Section:
         What stands there where no row is.
     words : dict
         Field -> what its values stand for.
+    texts : dict
+        Field -> what makes a text of the row, which stands there instead.
     column : Column or None
         In the overview, from a group's rows.
     """
@@ -72,6 +77,7 @@ class Section:
     keep: Callable[[Row], bool]
     nothing: str = "Nothing of that in the log."
     words: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    texts: dict[str, Callable[[Row], str | None]] = field(default_factory=dict)
     column: Column | None = None
 
 
@@ -84,31 +90,46 @@ def next_expiry(rows: list[Row]) -> int | None:
     return min((ms for ms in times if ms is not None), default=None)
 
 
+def flapping(rows: list[Row]) -> int | None:
+    """Return how many clients of a group flap; None: none does."""
+    return len({row["cause"].partition(" is flapping")[0] for row in rows if is_flap(row)}) or None
+
+
+def is_flap(row: Row) -> bool:
+    """Whether a row of ``explain`` tells of a client that flaps."""
+    return bool(row["event"] == "flapping")
+
+
 SECTIONS = (
     Section(
         "causes",
         "Rebalances and their causes",
-        "A line a record of the group, as far as the records tell, and the commits between.",
+        "A line a record of the group, as far as the records tell, and the commits between. "
+        "Without a server log, how long a rebalance took is known at most (<), and only where two "
+        "records enclose it.",
         "explain",
-        lambda basis: explain.Ask(),
+        lambda basis: explain.Ask(told=basis.told),
         {
             "timestamp": "Time",
             "generation": "Generation",
             "member_count": "Members",
             "event": "Event",
             "cause": "Cause",
-            "duration_ms": "No assignment for at least",
+            "duration_ms": "No assignment",
         },
         lambda row: row["event"] not in OF_MANY,
+        texts={"cause": cause_of, "duration_ms": waited},
     ),
     Section(
         "clients",
         "Who has a part in them",
         "Clients that joined and left, and what comes back again and again.",
         "explain",
-        lambda basis: explain.Ask(),
+        lambda basis: explain.Ask(told=basis.told),
         {"event": "What", "timestamp": "From", "until": "Until", "count": "Count", "cause": "Told"},
         lambda row: row["event"] in OF_MANY,
+        texts={"cause": lambda row: summed(row) if row["event"] == "summary" else row["cause"]},
+        column=Column("flapping", "Flapping clients", "number", flapping),
     ),
     Section(
         "expiry",
@@ -135,7 +156,7 @@ SECTIONS = (
         "What looks wrong",
         "Findings of the audit, each with the record that shows it: its batch begins at the byte.",
         "audit",
-        lambda basis: audit.Ask(),
+        lambda basis: audit.Ask(told=basis.told),
         {
             "timestamp": "Time",
             "kind": "Finding",
@@ -184,7 +205,11 @@ def tables_of(facts: PartitionFacts, basis: Basis) -> dict[str, dict[str, Row]]:
 
 def shown_row(section: Section, row: Row) -> list[Any]:
     """Return a row's fields as the page gets them."""
-    return [
-        section.words[name].get(row[name], row[name]) if name in section.words else exact(row[name])
-        for name in section.fields
-    ]
+    return [value_of(section, name, row) for name in section.fields]
+
+
+def value_of(section: Section, name: str, row: Row) -> Any:
+    """Return what a section shows in a field of a row."""
+    if name in section.texts:
+        return section.texts[name](row)
+    return section.words.get(name, {}).get(row[name], exact(row[name]))

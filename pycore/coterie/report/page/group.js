@@ -12,7 +12,9 @@ function headFacts(head) {
     ["Members", alive ? formatNumber(head.members) : null],
     ["Without a partition", head.empty_members ? formatNumber(head.empty_members) : null],
     ["Leader", head.leader ? visible(head.leader) : null],
-    ["Partitions", formatNumber(head.partitions)], ["Commits", formatNumber(head.commits)],
+    ["Partitions", formatNumber(head.partitions)], ["Commits", head.requests === null ? null : formatNumber(head.requests)],
+    ["Offsets committed", formatNumber(head.commits)],
+    ["Rebalances", head.rebalances === undefined ? null : formatNumber(head.rebalances)],
     ["Last commit (UTC)", formatTime(head.last_commit)],
     ["Kept in", head.offsets_partition === null ? null : "__consumer_offsets-" + head.offsets_partition]]);
 }
@@ -30,7 +32,7 @@ function offsetsTable({ rows, count, present }) {
       + (left ? " Left out: " + plural(left, "partition") + " by name." : "")), table.element];
 }
 
-function sectionTable(section, held) {
+function sectionTable(section, held, since) {
   const left = held.count - held.rows.length;
   const columns = section.columns.map(({ label, kind }, place) => ({ place, label, kind }));
   const told = columns.filter(({ place }) => place < 2 || held.rows.some((row) => row[place] !== null));
@@ -39,27 +41,30 @@ function sectionTable(section, held) {
   return [el("h3", {}, section.title),
     el("p", { class: "quiet" }, section.told + (left ? " Left out: " + plural(left, "earlier row") + "." : "")),
     held.count ? new DataTable({ caption: section.title, columns: shown, rows: held.rows, size: 25 }).element
-      : el("p", {}, section.nothing)];
+      : el("p", {}, section.nothing + (since === null ? "" : " That holds since " + formatTime(since)
+        + " UTC: the log was compacted before."))];
 }
 
 function group(main, detail) {
-  const { head } = detail, extent = spread(detail.extent, detail.rate.span_ms);
+  const { head } = detail, since = head.trusted_from_ms;
+  const compacted = since === null ? [] : [[head.offsets_partition, since]];
+  const extent = spread(detail.extent, detail.rate.span_ms);
   const charts = [];
   if (detail.timeline.bars.length) charts.push(ownershipFigure(detail.timeline, extent));
   if (head.commits) {
-    charts.push(countsFigure({ title: "Commit rate", what: "commits", counts: detail.rate, extent,
+    charts.push(countsFigure({ title: "Commit rate", what: "offsets", counts: detail.rate, extent,
       look: { aside: true, slider: charts.length === 0 } }));
     charts.push(linesFigure(detail.lines, extent));
   }
   const back = GROUPS.length > 1 ? el("p", {}, el("a", { href: "#" }, "← All groups")) : null;
   main.replaceChildren(...[back, el("h2", { tabindex: "-1" }, "Group " + visible(head.group)),
-    headFacts(head), ...warnings(),
+    headFacts(head), ...warnings(compacted),
     extent[1] ? el("p", { class: "quiet" }, "Charts from " + formatTime(extent[0]) + " to "
       + formatTime(extent[1]) + " UTC. Drag to move, Ctrl and wheel to zoom, or use the slider.") : null,
     ...charts,
     detail.timeline.bars.length ? null : el("p", { class: "quiet" }, "The log has no record of its members."),
     ...DATA.sections.flatMap((section) =>
-      sectionTable(section, detail.tables[section.name] || { rows: [], count: 0 })),
+      sectionTable(section, detail.tables[section.name] || { rows: [], count: 0 }, since)),
     ...offsetsTable(detail.offsets)].filter((one) => one !== null));
   charts.forEach((chart) => chart.start("group"));
   echarts.connect("group");

@@ -10,12 +10,25 @@ function logFacts() {
     ["Until (UTC)", formatTime(log.until_ms)]]);
 }
 
-function warnings() {
-  const log = DATA.log, lines = [];
-  if (log.trusted_from_ms !== null) lines.push("The log was compacted: before "
-    + formatTime(log.trusted_from_ms) + " it may lack records, so earlier counts are too low.");
-  if (log.faults) lines.push(plural(log.faults, "corrupt place") + " left out; coterie verify lists them.");
-  return lines.map((line) => el("p", { class: "warn" }, line));
+function compactedNote([partition, since]) {
+  return (partition === null ? "The partition" : "__consumer_offsets-" + partition)
+    + " is whole since " + formatTime(since) + " UTC";
+}
+
+function banner(compacted) {  // what compaction may have taken must not be read as never there
+  if (!compacted.length) return null;
+  const latest = Math.max(...compacted.map(([, since]) => since)), few = compacted.slice(0, 5);
+  const more = compacted.length - few.length;
+  return el("div", { class: "banner", role: "note" }, el("strong", {}, "Compacted. "),
+    few.map(compactedNote).join("; ") + (more ? "; " + plural(more, "more partition") + " since "
+      + formatTime(latest) + " at the latest" : "") + ". What lies before may be missing: rebalances, "
+      + "commits and findings are counted since then.");
+}
+
+function warnings(compacted) {
+  const { faults } = DATA.log, note = banner(compacted);
+  return [...(note ? [note] : []), ...(faults ? [el("p", { class: "warn" },
+    plural(faults, "corrupt place") + " left out; coterie verify lists them.")] : [])];
 }
 
 function stateOf(row) {
@@ -36,7 +49,8 @@ function groupColumns() {
     { ...column("state", "State", "text"), node: stateOf },
     column("protocol", "Protocol", "text"),
     column("members", "Members", "number"), column("partitions", "Partitions", "number"),
-    column("commits", "Commits", "number"), column("rebalances", "Rebalances", "number"),
+    column("requests", "Commits", "number"), column("commits", "Offsets committed", "number"),
+    column("rebalances", "Rebalances", "number"),
     ...counted.filter((one) => one.kind === "number"),
     column("last_commit", "Last commit (UTC)", "second"),
     ...counted.filter((one) => one.kind !== "number"),
@@ -74,11 +88,11 @@ function overview(main) {
   refresh();
   const extent = spread([DATA.log.from_ms, DATA.log.until_ms], DATA.commits.span_ms);
   const charts = [
-    countsFigure({ title: "Commits", what: "commits", counts: DATA.commits, extent,
+    countsFigure({ title: "Offsets committed", what: "offsets", counts: DATA.commits, extent,
       look: { slider: true } }),
     countsFigure({ title: "Rebalances", what: "rebalances", counts: DATA.rebalances, extent, tint: 1,
       look: { slider: true } })];
-  main.replaceChildren(el("h2", { tabindex: "-1" }, "The log"), logFacts(), ...warnings(), el("div", { class: "pair" }, ...charts),
+  main.replaceChildren(el("h2", { tabindex: "-1" }, "The log"), logFacts(), ...warnings(DATA.log.compacted), el("div", { class: "pair" }, ...charts),
     el("h2", {}, "Groups"), el("div", { class: "tools", role: "search" },
       el("label", { for: "search" }, "Find by group or topic", input),
       el("label", { for: "state" }, "State", select), found),

@@ -1,5 +1,6 @@
 "use strict";
 // Who owned which partitions when: a row a member, a bar from one record of the group to the next.
+// A static member has one row, whatever its member ids were.
 
 function memberName([client, host, instance, member], short) {
   const id = visible(instance || client || member);
@@ -27,7 +28,7 @@ function generationsOf(bars) {  // [start, end, number]: from its first bar to i
 }
 
 function ownershipFigure(timeline, extent) {
-  const { members, assignments, bars, left_out: left } = timeline;
+  const { members, ids, assignments, bars, left_out: left } = timeline;
   const rounds = generationsOf(bars);
   const told = plural(members.length, "member") + " in " + plural(rounds.length, "generation")
     + ". A bar goes from a record of the group to the next. "
@@ -60,9 +61,9 @@ function ownershipFigure(timeline, extent) {
       axisLabel: { color: colour("fg"), interval: 0, fontSize: 11,
         width: whole.grid.left - 12, overflow: "truncate", formatter: (index) => names[index] } };
     whole.tooltip.trigger = "item";
-    whole.tooltip.formatter = ({ value: [row, from, to, number, held] }) => tip(
+    whole.tooltip.formatter = ({ value: [row, from, to, number, held, id] }) => tip(
       row ? memberName(members[row - 1]) : "generation " + number,
-      row ? visible(members[row - 1][3]) : null,
+      row ? visible(ids[id]) : null,
       "generation " + number + ", " + formatTime(from) + " to " + formatTime(to)
         + " (" + formatDuration(to - from) + ")",
       row ? say(held) : null);
@@ -73,7 +74,7 @@ function ownershipFigure(timeline, extent) {
   };
   const table = () => ({ caption: "Who owned which partitions when", rows: bars, columns: [
     { label: "Member", kind: "text", header: true, value: (row) => memberName(members[row[0]]) },
-    { label: "Member id", kind: "text", value: (row) => members[row[0]][3] },
+    { label: "Member id", kind: "text", value: (row) => ids[row[5]] },
     { label: "From (UTC)", kind: "time", value: (row) => row[1] },
     { label: "Until (UTC)", kind: "time", value: (row) => row[2] },
     { label: "Generation", kind: "number", value: (row) => row[3] },

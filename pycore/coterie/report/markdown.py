@@ -1,0 +1,157 @@
+"""The summary of a report as Markdown, to be pasted into an incident's document.
+
+It is made of the same data as the page: the overview, and of the groups that it goes into their
+timeline and findings. Text from the log is escaped, so that it stands as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from coterie.insight.causes import counted
+from coterie.insight.shapes import printable, shortened
+from coterie.report.gather import OVERVIEW, Gathered
+from coterie.report.page import section_data
+from coterie.report.sections import SECTIONS, Basis, Section
+from coterie.times import format_duration, format_time
+
+ROWS = 100  # of a table; the last ones are kept
+SECTIONS_SHOWN = ("causes", "clients", "findings")
+HEADS = {
+    "group": "Group",
+    "state": "State",
+    "members": "Members",
+    "rebalances": "Rebalances",
+    "requests": "Commits",
+    "commits": "Offsets committed",
+    "last_commit": "Last commit (UTC)",
+    "flapping": "Flapping clients",
+    "findings": "Findings",
+}
+NONE = "-"
+MARKUP = re.compile(r"([\\`*_\[\]<>|#~&])")
+Row = dict[str, Any]
+
+
+def render(
+    whole: Gathered, title: str, subtitle: str, basis: Basis, named: bool = False
+) -> Iterator[str]:
+    """Yield the summary in pieces.
+
+    ``named``: whether groups were named; then all of them are gone into, else only those with
+    findings or with clients that flap.
+    """
+    columns = [*OVERVIEW, *(one.column.name for one in SECTIONS if one.column is not None)]
+    groups = [(dict(zip(columns, row, strict=True)), detail) for row, detail in whole.in_order()]
+    yield f"# {escaped(title)}\n\n{escaped(subtitle)}.\n"
+    yield from log_lines(whole)
+    yield "\n## Groups\n\n"
+    yield from table(
+        HEADS.values(), ([shown(name, row[name]) for name in HEADS] for row, _ in groups)
+    )
+    chosen = [pair for pair in groups if named or pair[0]["findings"] or pair[0]["flapping"]]
+    if len(chosen) < len(groups):
+        yield "\nOnly groups with findings follow; `--group` adds another.\n"
+    for row, packed in chosen:
+        detail = json.loads(zlib.decompress(base64.b64decode(packed)))
+        yield from group_lines(row["group"], detail, basis)
+
+
+def log_lines(whole: Gathered) -> Iterator[str]:
+    """Yield what the log holds, and since when it can be trusted."""
+    times = [NONE if ms is None else format_time(ms) for ms in (whole.from_ms, whole.until_ms)]
+    yield (
+        f"\n{whole.records:,} records of {whole.partitions:,} partitions of the topic, "
+        f"{times[0]} to {times[1]}. Times are UTC.\n"
+    )
+    for number, since_ms in whole.compacted:
+        name = "The partition" if number is None else f"__consumer_offsets-{number}"
+        yield (
+            f"\n> **Compacted:** {escaped(name)} is whole since {format_time(since_ms)}; what lies "
+            "before may be missing. Rebalances, commits and findings are counted since then.\n"
+        )
+    if whole.faults:
+        yield f"\n> {whole.faults:,} corrupt places were left out; `coterie verify` lists them.\n"
+
+
+def group_lines(group: str, detail: Row, basis: Basis) -> Iterator[str]:
+    """Yield what there is about one group."""
+    head = detail["head"]
+    since = head["trusted_from_ms"]
+    yield f"\n## Group {escaped(shortened(group))}\n"
+    told = [f"{head['state']}, {counted(head['members'], 'member')}"]
+    if head.get("protocol"):
+        told.append(f"protocol {escaped(head['protocol'])}")
+    if since is not None:
+        told.append(f"trusted since {format_time(since)}")
+    yield f"\n{'; '.join(told)}.\n"
+    for section in SECTIONS:
+        if section.name in SECTIONS_SHOWN:
+            held = detail["tables"].get(section.name, {"rows": [], "count": 0})
+            yield from section_lines(section, held, since, basis)
+
+
+def section_lines(section: Section, held: Row, since: int | None, basis: Basis) -> Iterator[str]:
+    """Yield one table of a group."""
+    columns = section_data(section, basis)["columns"]
+    yield f"\n### {section.title}\n\n"
+    if not held["count"]:
+        lost = "" if since is None else f" That holds since {format_time(since)}."
+        yield f"{section.nothing}{lost}\n"
+        return
+    rows = held["rows"][-ROWS:]
+    if len(rows) < held["count"]:
+        yield f"{held['count'] - len(rows):,} earlier rows are left out.\n\n"
+    kinds = [FORMATS[column["kind"]] for column in columns]
+    yield from table(
+        (column["label"] for column in columns),
+        ([kind(value) for kind, value in zip(kinds, row, strict=True)] for row in rows),
+    )
+
+
+def table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table; cells are escaped already."""
+    names = list(heads)
+    yield f"| {' | '.join(names)} |\n|{' --- |' * len(names)}\n"
+    for row in rows:
+        yield f"| {' | '.join(row)} |\n"
+
+
+def shown(name: str, value: Any) -> str:
+    """Return a cell of the overview."""
+    if name == "group":
+        return escaped(shortened(value)) or "(empty id)"
+    return FORMATS["time" if name == "last_commit" else "text"](value)
+
+
+def text(value: Any) -> str:
+    """Return a value as text."""
+    return NONE if value is None or value == "" else escaped(str(value))
+
+
+def escaped(plain: str) -> str:
+    """Return text without what Markdown or a terminal would read as more than that."""
+    return MARKUP.sub(r"\\\1", printable(plain))
+
+
+def time(ms: int | None) -> str:
+    """Return a time."""
+    return NONE if ms is None else format_time(ms)
+
+
+def duration(ms: int | None) -> str:
+    """Return a duration."""
+    return NONE if ms is None else format_duration(ms)
+
+
+FORMATS: dict[str, Callable[[Any], str]] = {
+    "text": text,
+    "number": text,
+    "time": time,
+    "duration": duration,
+}
