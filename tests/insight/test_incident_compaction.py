@@ -1,0 +1,170 @@
+"""A log that a real broker compacted twice, against what Kafka's own tools said at the time."""
+
+import json
+
+import pytest
+
+from commandline import coterie, coterie_ok, fails
+from golden_data import incident, truth
+
+INCIDENT = "compaction"
+LOG = incident(INCIDENT)
+TRUTH = truth(INCIDENT)
+SAMPLES = {sample["label"]: sample for sample in TRUTH["samples"]}
+EARLIER = ("early", "between the rounds", "before the copy")
+LATER = ("after the copy, 1", "after the copy, 2")
+(COPIED_MS,) = (event["at_ms"] for event in TRUTH["events"] if event["what"] == "copied")
+
+
+def ends_of(home, *labels):
+    """A file of end offsets as kafka-get-offsets gave them, each with its time."""
+    lines = ["time,topic,partition,offset"]
+    for label in labels:
+        sample = SAMPLES[label]
+        for topic, partition, end in sample["end_offsets"]:
+            lines.append(f"{sample['at_ms']},{topic},{partition},{end}")
+    file = home / "ends.csv"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def lags(log, file, *options):
+    """Time, group, topic, partition -> the row."""
+    asked = ("lag", log, "--end-offsets", file, "--format", "json", *options)
+    rows = json.loads(coterie_ok(*asked).stdout)
+    names = ("time", "group_id", "topic", "partition")
+    return {tuple(row[name] for name in names): row for row in rows}
+
+
+def described(*labels):
+    """The same -> offset, end offset and lag, by kafka-consumer-groups."""
+    return {
+        (SAMPLES[label]["at_ms"], *line[:3]): tuple(line[3:])
+        for label in labels
+        for line in SAMPLES[label]["described"]
+    }
+
+
+def told(row):
+    return row["offset"], row["end_offset"], row["lag"]
+
+
+def test_of_the_whole_log_every_lag_is_kafkas(tmp_path):
+    file = ends_of(tmp_path, *EARLIER)
+    found = lags(LOG / "whole", file, "--log-until", COPIED_MS)
+    for place, line in described(*EARLIER).items():
+        assert found[place]["status"] == "ok"
+        assert told(found[place]) == line
+
+
+def test_of_what_is_left_a_lag_is_kafkas_or_not_known(tmp_path):
+    file = ends_of(tmp_path, *EARLIER)
+    found = lags(LOG / "compacted", file, "--log-until", COPIED_MS)
+    trusted = {row["group_id"]: row["trusted_from"] for row in found.values()}
+    trusted = {row["group_id"]: row["trusted_from"] for row in found.values()}
+    unknown = 0
+    for place, line in described(*EARLIER).items():
+        row = found.get(place)
+        if row is None or row["status"] == "compacted":
+            assert place[0] < trusted[place[1]]
+            unknown += 1
+        else:
+            assert row["status"] == "ok"
+            assert told(row) == line
+    assert 0 < unknown < len(described("early", "between the rounds"))
+
+
+def test_the_segments_that_the_cleaner_replaced_give_back_what_it_took(tmp_path):
+    file = ends_of(tmp_path, *EARLIER[1:])
+    asked = ("--include-deleted", "--log-until", COPIED_MS)
+    found = lags(LOG / "with-deleted", file, *asked)
+    for place, line in described(*EARLIER[1:]).items():
+        assert told(found[place]) == line
+
+
+def test_a_sample_of_after_the_copy_gives_no_lag_but_what_it_is_at_most(tmp_path):
+    file = ends_of(tmp_path, *LATER)
+    for options in ((), ("--log-until", COPIED_MS)):
+        found = lags(LOG / "compacted", file, *options)
+        wrong = 0
+        for place, (_, _, lag) in described(*LATER).items():
+            row = found[place]
+            assert (row["status"], row["lag"]) == ("beyond_log", None)
+            assert row["lag_max"] >= lag
+            wrong += row["lag_max"] > lag
+        assert wrong > 10  # joined with the last commit in the log they were not Kafka's
+
+
+def test_every_format_says_that_a_lag_is_not_known(tmp_path):
+    file = ends_of(tmp_path, LATER[1])
+    asked = ("lag", LOG / "compacted", "--group", "billing", "--end-offsets", file)
+    table = coterie_ok(*asked)
+    assert "beyond_log" in table.stdout
+    assert "<= " in table.stdout
+    assert "3 of 3 lags are not known: 3 beyond_log" in table.stderr
+    head, *lines = coterie_ok(*asked, "--format", "csv").stdout.splitlines()
+    for line in lines:
+        row = dict(zip(head.split(","), line.split(","), strict=True))
+        assert (row["lag"], row["status"]) == ("", "beyond_log")
+        assert int(row["lag_max"]) > 0
+    metrics = coterie_ok("metrics", LOG / "compacted", "--end-offsets", file).stdout
+    assert "kafka_consumergroup_lag{" not in metrics
+    asked = ("metrics", LOG / "compacted", "--end-offsets", file, "--format", "json")
+    rows = json.loads(coterie_ok(*asked).stdout)
+    assert {row["lag_status"] for row in rows if row["end_offset"] is not None} == {"beyond_log"}
+
+
+def test_a_time_after_the_log_is_refused_with_what_the_log_covers(tmp_path):
+    file = tmp_path / "ends.txt"
+    file.write_text("orders:0:870\n")
+    late = SAMPLES[LATER[0]]["at_ms"]
+    asked = ("lag", LOG / "compacted", "--end-offsets", file, "--at", late)
+    fails(*asked, status=2, says="is after the log ends: the log covers ")
+    fails(*asked, "--log-until", 5, status=2, says="--log-until 1970-01-01T00:00:00.005Z is too")
+    assert lags(LOG / "compacted", file, "--at", late, "--log-until", late)
+
+
+def test_undo_says_which_offsets_of_then_are_lost(tmp_path):
+    at_ms = SAMPLES["early"]["at_ms"]
+    true = {tuple(line[:3]): line[3] for line in SAMPLES["early"]["described"]}
+    asked = ("undo", LOG / "compacted", "--all-groups", "--at", at_ms)
+    done = coterie_ok(*asked, "--format", "json")
+    for row in json.loads(done.stdout):
+        if row["offset"] is not None:
+            assert true[row["group_id"], row["topic"], row["partition"]] == row["offset"]
+        else:
+            assert row["change"] == "unknown"
+    assert "trusted since" in done.stderr
+    fails("undo", LOG / "compacted", "--group", "billing", "--at", at_ms, says="was compacted")
+
+
+def test_a_group_of_before_the_cleaning_is_not_said_to_be_missing():
+    at_ms = SAMPLES["early"]["at_ms"]
+    asked = ("groups", LOG / "compacted", "--describe", "--group", "doomed", "--at", at_ms)
+    done = coterie(*asked)
+    assert done.returncode == 1
+    assert "does not exist" not in done.stderr
+    assert "whether it existed then is not known" in done.stderr
+    assert "trusted since" in done.stderr
+    done = coterie("groups", LOG / "compacted", "--describe", "--group", "doomed")
+    assert "Error: Consumer group 'doomed' does not exist." in done.stderr
+
+
+@pytest.mark.parametrize("command", ["explain", "audit", "expire", "metrics", "growth"])
+def test_answers_about_the_past_say_since_when_they_can_be_trusted(command):
+    done = coterie(command, LOG / "compacted", "--format", "json")
+    rows = json.loads(done.stdout)
+    trusted = {row["offsets_partition"]: row["trusted_from"] for row in rows}
+    assert None not in trusted.values()
+    for number in trusted:
+        assert f"coterie: partition {number}: trusted since " in done.stderr
+    done = coterie(command, LOG / "whole", "--format", "json")
+    assert {row["trusted_from"] for row in json.loads(done.stdout)} <= {None}
+    assert "trusted" not in done.stderr
+
+
+def test_where_the_replaced_segments_still_lie_there_that_is_said():
+    done = coterie("expire", LOG / "with-deleted", "--group", "billing")
+    assert "--include-deleted reads what compaction took" in done.stderr
+    done = coterie("expire", LOG / "with-deleted", "--group", "billing", "--include-deleted")
+    assert "left alone" not in done.stderr
