@@ -49,7 +49,7 @@ class Written:
     left: list = field(default_factory=lambda: [(0, b"")])
     cleaned_to: int = 0
     generations: dict = field(default_factory=dict)
-    undecided: set = field(default_factory=set)
+    undecided: dict = field(default_factory=dict)  # producer -> the keys that it has written
 
     def append(self, data):
         for log in (self.whole, self.left):
@@ -70,17 +70,19 @@ class Written:
         if what == "commit":
             place, offset = how
             self.one(commit_key(1, *place), commit_value(offset, -1, b"", self.now_ms))
-        elif what == "delete":
+        elif what == "delete" and not any(how in places for places in self.undecided.values()):
+            # Of a key with an undecided commit the state after a load is the cleaner's doing: it
+            # may take the commit for superseded, which a marker then no longer brings back.
             self.one(commit_key(1, *how), None)
         elif what == "write":
             producer_id, place, offset = how
-            self.undecided.add(producer_id)
+            self.undecided.setdefault(producer_id, set()).add(place)
             value = commit_value(offset, -1, b"", self.now_ms)
             self.one(commit_key(1, *place), value, producer_id)
         elif what == "end":
             producer_id, commit = how
             if producer_id in self.undecided:  # Kafka writes a marker only where there is data
-                self.undecided.discard(producer_id)
+                del self.undecided[producer_id]
                 self.append(marker(self.next_offset, producer_id, self.now_ms, commit=commit))
         elif what == "join":
             group, members = how
@@ -91,7 +93,7 @@ class Written:
             self.one(group_key(how), None)
         elif what == "roll":
             self.roll()
-        else:
+        elif what == "clean":
             self.left, self.cleaned_to = clean(
                 self.left, self.cleaned_to, now_ms=self.now_ms, delete_retention_ms=how
             )
