@@ -2,7 +2,9 @@
 
 import pytest
 from browser import Browser, start
+from lives import commit, life, member, written
 from pages import report
+from test_report_incident import compacted, crash_loop
 from test_report_page import HOSTILE, hostile_log
 
 from coterie import messages
@@ -138,10 +140,10 @@ def test_the_state_narrows_too(browser, made):
 def test_headings_sort_both_ways_and_say_so(browser, made):
     path, page = made
     browser.open(path)
-    (head,) = [one for one in browser.all("thead th") if one.text.startswith("Commits")]
+    (head,) = [one for one in browser.all("thead th") if one.text.startswith("Offsets committed")]
     button = head.find_element("css selector", "button")
     counts = sorted((row["commits"] for row in page.overview.values()), reverse=True)
-    place = browser.texts("thead th").index("Commits") + 1
+    place = browser.texts("thead th").index("Offsets committed") + 1
     column = f"tbody tr > :nth-child({place})"
     for order, expected in (("descending", counts), ("ascending", counts[::-1])):
         button.send_keys(keys().ENTER)
@@ -305,6 +307,53 @@ def test_five_thousand_groups_are_drawn_as_they_are_wanted(browser, many):
     assert len(browser.all(LINKS)) == 100
     browser.all(".more button")[-1].click()
     assert len(browser.all(LINKS)) == 5_000
+    assert browser.messages() == []
+
+
+def test_what_was_compacted_stands_above_all_with_the_time_since_which_it_is_whole(
+    browser, tmp_path
+):
+    report(tmp_path, compacted(tmp_path / "log"))
+    browser.open(tmp_path / "report.html")
+    told = "Compacted. __consumer_offsets-1 is whole since 1970-01-01 00:00:05.000 UTC."
+    assert browser.texts("[role=note]")[0].startswith(told)
+    browser.open(tmp_path / "report.html", "g")
+    assert browser.texts("[role=note]")[0].startswith(told)
+    browser.open(tmp_path / "report.html", "calm")
+    since = "That holds since 1970-01-01 00:00:05.000 UTC: the log was compacted before."
+    assert f"The audit found nothing. {since}" in browser.texts("main p")
+    browser.open(tmp_path / "report.html", "whole")  # its partition is whole
+    assert browser.all("[role=note]") == []
+    assert browser.messages() == []
+
+
+def test_a_static_member_has_one_row_in_the_chart_with_each_of_its_member_ids(browser, tmp_path):
+    lives = [
+        life(1000 * at, 1, member(f"i-{at}", groupInstanceId="i"), member("d")) for at in range(4)
+    ]
+    report(tmp_path, written(tmp_path / "log", *lives, commit(9000, {0: 1})))
+    browser.open(tmp_path / "report.html")
+    figure = browser.all("figure")[0]
+    assert figure.find_element("css selector", "figcaption p").text.startswith("2 members in ")
+    figure.find_element("css selector", "summary").send_keys(keys().ENTER)
+    browser.wait("return document.querySelector('figure table') !== null")
+    rows = [row.text.split() for row in figure.find_elements("css selector", "tbody tr")]
+    assert {row[1] for row in rows if row[0] == "i"} == {"i-0", "i-1", "i-2", "i-3"}
+    assert all(marks > 5 for marks, _ in browser.marks())
+    assert browser.messages() == []
+
+
+def test_the_overview_shows_who_flaps_and_a_groups_page_bounds_and_resets(browser, tmp_path):
+    report(tmp_path, crash_loop(tmp_path / "log"))
+    browser.open(tmp_path / "report.html")
+    place = browser.texts("thead th").index("Flapping clients") + 1
+    flapping = browser.texts(f"tbody tr > :nth-child({place})")
+    assert dict(zip(browser.texts(LINKS), flapping, strict=True)) == {"g": "1", "calm": "\u2013"}
+    browser.open(tmp_path / "report.html", "calm")
+    heads = browser.texts("table thead tr:first-child th")
+    assert "No assignment" in heads
+    assert "< 1 ms" not in browser.texts("td")
+    assert "< 0.001 s" in browser.texts("td")  # two records that are neighbours
     assert browser.messages() == []
 
 

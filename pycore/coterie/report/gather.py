@@ -72,6 +72,11 @@ class Gathered:
     until_ms: int | None = None
     compacted: list[tuple[int | None, int]] = field(default_factory=list)
 
+    @property
+    def trusted_from_ms(self) -> int | None:
+        """From when on all partitions are whole; None: from their start."""
+        return max((since_ms for _, since_ms in self.compacted), default=None)
+
     def in_order(self) -> Iterator[tuple[list[Any], str]]:
         """Yield the groups' rows with their details, in Java's order of their ids."""
         pairs = zip(self.overview, self.details, strict=True)
