@@ -139,9 +139,9 @@ def compaction_transactions(run):
             transaction(run, produce["first"], 13)
         if round_ == 4:
             transaction(run, producer_of(run, "first"), 14)
-        for n in range(40):
+        for n in range(60 if round_ == 6 else 40):
             commit_plainly(run, "filler", round_ * 100 + n)
-            if (round_, n) == (6, 10):
+            if (round_, n) == (6, 20):
                 transaction(run, producer_of(run, "open"), 60, end=None)
         sleep(1.2)
         run.clean(held=round_ == 6)
