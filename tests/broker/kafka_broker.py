@@ -45,6 +45,26 @@ log4j.appender.server.File={folder}/server.log
 log4j.appender.requests=org.apache.log4j.FileAppender
 log4j.appender.requests.File={folder}/kafka-request.log
 """
+LOGGING_2 = """\
+rootLogger.level=info
+rootLogger.appenderRefs=stdout, server
+rootLogger.appenderRef.stdout.ref=stdout
+rootLogger.appenderRef.server.ref=server
+logger.requests.name=kafka.request.logger
+logger.requests.level={requests}
+logger.requests.additivity=false
+logger.requests.appenderRef.requests.ref=requests
+appender.stdout.type=Console
+appender.server.type=File
+appender.server.fileName={folder}/server.log
+appender.requests.type=File
+appender.requests.fileName={folder}/kafka-request.log
+"""
+APPENDER_2 = """\
+appender.{name}.name={name}
+appender.{name}.layout.type=PatternLayout
+appender.{name}.layout.pattern=[%d] %p %m (%c)%n
+"""
 APPENDER = """\
 log4j.appender.{name}.layout=org.apache.log4j.PatternLayout
 log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n
@@ -60,7 +80,7 @@ def classpath(version=VERSION):
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "classpath"
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={file}"]
-        goal.append(f"-Dkafka.version={version}")
+        goal += [f"-Dkafka.version={version}", *([] if version < "4" else ["-Plog4j2"])]
         told = subprocess.run(
             ["mvn", "-q", "-B", *goal], cwd=PROJECT, capture_output=True, text=True, check=False
         )
@@ -94,19 +114,23 @@ class Broker:
         port, controller = free_ports(2)
         self.folder, self.version, self.logs = folder, version, folder / "logs"
         self.address = f"127.0.0.1:{port}"
-        self._settings, self._logging = folder / "server.properties", folder / "log4j"
+        self._settings, self._logging = folder / "server.properties", folder / "log.properties"
         told = SETTINGS.format(port=port, controller=controller, logs=self.logs)
         self.told = dict(line.split("=", 1) for line in settings.splitlines())
         self._settings.write_text(told + settings)
         level = "DEBUG" if request_log else "WARN"
-        appenders = [APPENDER.format(name=name) for name in ("stdout", "server", "requests")]
-        self._logging.write_text(LOGGING.format(folder=folder, requests=level) + "".join(appenders))
+        log4j = version < "4"  # then log4j 2
+        head, appender = (LOGGING, APPENDER) if log4j else (LOGGING_2, APPENDER_2)
+        appenders = [appender.format(name=name) for name in ("stdout", "server", "requests")]
+        self._logging.write_text(head.format(folder=folder, requests=level) + "".join(appenders))
+        option = "log4j.configuration" if log4j else "log4j2.configurationFile"
+        self._logging_option = f"-D{option}={self._logging.as_uri()}"
         told = self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", self._settings)
         assert "Formatting" in told, told
 
     def start(self):
         """Start it, the first time or again, and return when it says that it has."""
-        options = [f"-Dlog4j.configuration={self._logging.as_uri()}"]
+        options = [self._logging_option]
         command = java("kafka.Kafka", self._settings, options=options, version=self.version)
         environment = {**os.environ, "LOG_DIR": str(self.folder)}
         self.process = subprocess.Popen(

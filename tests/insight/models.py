@@ -89,9 +89,10 @@ EPOCHS = (3, 11, 17)  # key versions of newer groups' epochs
 def rebalances_by_hand(case):
     """Group -> how many of its generations and epochs have another number than the one before.
 
-    Of a partition that was compacted: since it is whole.
+    Of a partition that was compacted: since it is whole. A group that changes its protocol takes
+    its number along: the tombstone and the record that goes on stand in one batch.
     """
-    found, last, since = {}, {}, trusted_since(case)
+    found, last, since, ended = {}, {}, trusted_since(case), {}
     for record in records(case):
         key = record.get("key") or {}
         if key.get("type") == "group_metadata":
@@ -102,7 +103,11 @@ def rebalances_by_hand(case):
             continue
         number = record["value"] and record["value"]["data"][name]
         told = record["timestamp"] >= (since[record["partition"]] or -1)
-        if number and number != last.get(place) and told:
+        batch = record["partition"], record["batch"]["base_offset"]
+        if number is None:
+            ended[place[1]] = batch, last.get(place)
+        goes_on = ended.get(place[1]) == (batch, number)
+        if number and number != last.get(place) and told and not goes_on:
             found[place[1]] = found.get(place[1], 0) + 1
         last[place] = number
     return found

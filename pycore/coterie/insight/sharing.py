@@ -162,8 +162,8 @@ def several_protocols(facts: PartitionFacts) -> Iterator[Shared]:
     newer = epochs.by_group(facts.newer_records)
     for group, seen in told.items():
         seen.sort(key=lambda one: int(one.row["log_offset"]))
-        life = facts.lives.get(group)
-        changes = switches.rows_of(life, switches.switches(life, newer.get(group, ())))
+        theirs = facts.lives.get(group)
+        changes = switches.rows_of(theirs, switches.switches(theirs, newer.get(group, ())))
         changed = _changed(group, seen, changes)
         yield from [changed] if changed else _protocols_of(group, seen)
 
