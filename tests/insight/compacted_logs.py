@@ -77,7 +77,7 @@ class Written:
         elif what == "write":
             producer_id, place, offset = how
             self.undecided.setdefault(producer_id, set()).add(place)
-            value = commit_value(offset, -1, b"", self.now_ms)
+            value = commit_value(offset, -1, b"x" * offset, self.now_ms)
             self.one(commit_key(1, *place), value, producer_id)
         elif what == "end":
             producer_id, commit = how

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import rows_told
 
-from coterie.insight import expire, lag, metrics, undo
+from coterie.insight import audit, expire, explain, lag, metrics, undo
+from coterie.insight.asking import rows_of
 from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import read_facts
 
@@ -121,6 +122,42 @@ def test_metrics_count_since_the_log_is_whole(steps):
                 assert alike(found[key], row)
             else:  # gone before
                 assert (row["offset"], row["commits"]) == (None, 0)
+
+
+def rows_since(folder, since_ms, question, ask):
+    """What is told of the time since then; of a whole log as if it were known from then on only."""
+    (facts,) = read_facts([folder])
+    assert facts.trusted_from_ms in (None, since_ms)
+    facts.trusted_from_ms = since_ms
+    return [
+        {name: value for name, value in row.items() if name not in PLACES}
+        for row in rows_of(facts, question, ask)
+        if since_ms is None or row["timestamp"] is None or row["timestamp"] >= since_ms
+    ]
+
+
+@given(operations())
+def test_the_audit_finds_all_that_happened_since_the_log_is_whole(steps):
+    with tempfile.TemporaryDirectory() as home:
+        whole, left = folders(written(steps), home)
+        since_ms = since_of(left)
+        ask = audit.Ask(no_progress=3, metadata_bytes=0, flap_count=2)
+        found = rows_since(left, since_ms, audit, ask)
+        assert found == rows_since(whole, since_ms, audit, ask)
+
+
+@given(operations())
+def test_a_life_is_told_alike_since_the_log_is_whole(steps):
+    with tempfile.TemporaryDirectory() as home:
+        whole, left = folders(written(steps), home)
+        since_ms = since_of(left)
+        found = rows_since(left, since_ms, explain, explain.Ask(flap_count=2))
+        expected = rows_since(whole, since_ms, explain, explain.Ask(flap_count=2))
+        gone = {row["group_id"] for row in expected} - {row["group_id"] for row in found}
+        for group in gone:  # what ended before, and left nothing
+            (row,) = (row for row in expected if row["group_id"] == group)
+            assert (row["event"], row["count"]) == ("summary", 0)
+        assert found == [row for row in expected if row["group_id"] not in gone]
 
 
 def test_random_logs_do_lose_records_to_the_cleaner():

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from commandline import coterie, coterie_ok, fails
+from coterie.times import format_time
 from golden_data import incident, truth
 
 INCIDENT = "compaction"
@@ -161,6 +162,27 @@ def test_answers_about_the_past_say_since_when_they_can_be_trusted(command):
     done = coterie(command, LOG / "whole", "--format", "json")
     assert {row["trusted_from"] for row in json.loads(done.stdout)} <= {None}
     assert "trusted" not in done.stderr
+
+
+def test_an_audit_finds_nothing_only_since_the_log_is_whole():
+    asked = ("audit", LOG / "compacted", "--only", "large_metadata")
+    latest = max(row["trusted_from"] for row in json.loads(coterie_ok(*EXPLAINED).stdout))
+    done = coterie_ok(*asked)
+    assert done.stdout == f"nothing found since {format_time(latest)}; compacted before\n"
+    asked = ("audit", LOG / "whole", "--only", "large_metadata")
+    assert coterie_ok(*asked).stdout == "nothing found\n"
+
+
+def test_rebalances_are_counted_since_the_log_is_whole():
+    rows = json.loads(coterie_ok(*EXPLAINED).stdout)
+    (summary,) = (row for row in rows if (row["group_id"], row["event"]) == ("payments", "summary"))
+    since = format_time(summary["trusted_from"])
+    assert summary["cause"].endswith(f"since {since}; compacted before")
+    joined = [event for event in TRUTH["events"] if event.get("group") == "payments"]
+    assert summary["count"] == sum(event["at_ms"] >= summary["trusted_from"] for event in joined)
+
+
+EXPLAINED = ("explain", LOG / "compacted", "--format", "json")
 
 
 def test_where_the_replaced_segments_still_lie_there_that_is_said():

@@ -65,7 +65,7 @@ class Options:
     master: str | None
     since_ms: int | None = None
     until_ms: int | None = None
-    notes: list[str] = field(default_factory=list)  # to be said once the command is done
+    trusted_from_ms: Since = field(default_factory=dict)  # of what was compacted, once answered
 
 
 def question_options(*, first: str | None = None) -> Callable[[Decorated], Decorated]:
@@ -166,12 +166,12 @@ def parts_of(name: str, ask: Any, options: Options, *, at_ms: int | None = None)
     groups = chosen_groups(options.groups, listing, options.engine, options.master)
     end_ms = until(options, at_ms)
     request = Request(name, ask, listing, groups, end_ms, options.since_ms, options.master)
-    return told_parts(request, listing, find_asker(options.engine), options.notes)
+    return told_parts(request, listing, find_asker(options.engine), options.trusted_from_ms)
 
 
 def say_notes(options: Options) -> None:
     """Say what stands beside an answer that was given."""
-    for line in options.notes:
+    for line in trust_notes(options.logs.listing, options.trusted_from_ms):
         say(f"coterie: {line}")
 
 
@@ -186,14 +186,13 @@ def until(options: Options, at_ms: int | None) -> int | None:
 
 
 def told_parts(
-    request: Request, listing: Listing, answer: Asker, notes: list[str]
+    request: Request, listing: Listing, answer: Asker, trusted_from_ms: Since
 ) -> Iterator[Part]:
     """Yield the parts of an answer, with progress; see :func:`parts_of`.
 
-    ``notes`` gets since when each partition can be trusted.
+    ``trusted_from_ms`` gets since when each partition can be trusted that was compacted.
     """
     faults = 0
-    since: Since = {}
     with TerminalProgress() as progress:
         parts = answer(request, progress)
         if request.groups is not None:  # all of a group lies in one partition: few rows
@@ -207,11 +206,10 @@ def told_parts(
         for part in parts:
             faults += part.faults
             if part.trusted_from_ms is not None and (request.groups is None or part.found):
-                since[part.number] = part.trusted_from_ms
+                trusted_from_ms[part.number] = part.trusted_from_ms
             progress.clear()
             yield part
     say_left_out(listing, faults)
-    notes += trust_notes(listing, since)
 
 
 def say_no_group(at_ms: int | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ import click
 from coterie.cli import asking
 from coterie.cli.brokerlogs import flap_options, read_logs, request_log_options
 from coterie.cli.failures import say
+from coterie.cli.logs import Since
 from coterie.cli.params import DURATION
 from coterie.insight import audit, shapes
 from coterie.insight.asking import Row
@@ -107,7 +109,9 @@ def command(
     ask = audit.Ask(only=kinds, live=live, told=told, **limits)
     parts = asking.parts_of(audit.NAME, ask, options)
     rows = itertools.chain.from_iterable(part.rows for part in parts)
-    found = asking.show(audit.FIELDS, rows, options, draw=draw)
+    found = asking.show(
+        audit.FIELDS, rows, options, draw=partial(draw, trusted_from_ms=options.trusted_from_ms)
+    )
     if live is not None and live.partition_count is None:
         say(
             "coterie: the log has not all partitions of the topic, so a live group without any "
@@ -122,10 +126,12 @@ def live_of(file: str, options: asking.Options) -> Live:
     return Live(read_live(file), options.logs.listing.partition_count())
 
 
-def draw(rows: list[Row]) -> Iterator[RenderableType]:
+def draw(rows: list[Row], trusted_from_ms: Since) -> Iterator[RenderableType]:
     """Yield what was found in numbers, one by one, and where a live state begins to differ."""
     if not rows:
-        yield shapes.text("nothing found")
+        since_ms = max(trusted_from_ms.values(), default=None)
+        since = "" if since_ms is None else f" since {format_time(since_ms)}; compacted before"
+        yield shapes.text("nothing found" + since)
         return
     counts = Counter(row["kind"] for row in rows)
     told = ", ".join(f"{counts[kind]} {kind}" for kind in audit.KINDS if counts[kind])

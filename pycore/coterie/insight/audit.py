@@ -153,9 +153,29 @@ def commit_findings(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     if wanted(ask, REWIND):
         yield from rewinds(commits, order, np.flatnonzero(~fresh & (change <= -ask.rewind_by)))
     if wanted(ask, NO_PROGRESS):
-        yield from standstills(commits, order, fresh | (change != 0), gone, ask.no_progress)
+        # A run is counted from where all of it is there.
+        begins = fresh | (change != 0) | whole_from(facts, order)
+        yield from standstills(commits, order, begins, gone, ask.no_progress)
     if wanted(ask, LARGE_METADATA):
-        yield from large_metadata(commits, ask.metadata_bytes)
+        is_whole = ~before_trusted(facts)
+        yield from large_metadata(commits, ask.metadata_bytes, is_whole)
+        yield from large_metadata(commits, ask.metadata_bytes, ~is_whole)
+
+
+def before_trusted(facts: PartitionFacts) -> Array:
+    """Return which commits are of a time from which compaction may have taken others; bool."""
+    time, since_ms = facts.commits.timestamp, facts.trusted_from_ms
+    if since_ms is None:
+        return np.zeros(len(time), dtype=np.bool_)
+    early: Array = (time >= 0) & (time < since_ms)
+    return early
+
+
+def whole_from(facts: PartitionFacts, order: Array) -> Array:
+    """Return which elements of ``order`` are the first of which nothing was taken."""
+    early = before_trusted(facts)[order]
+    first: Array = ~early & np.append(True, early[:-1])[: len(early)]
+    return first
 
 
 def rewinds(commits: Commits, order: Array, at: Array) -> Iterator[Row]:
@@ -190,10 +210,10 @@ def standstills(
         }
 
 
-def large_metadata(commits: Commits, limit: int) -> Iterator[Row]:
+def large_metadata(commits: Commits, limit: int, among: Array) -> Iterator[Row]:
     """Yield one row a partition that has commits with more metadata: the largest of them."""
     sizes = commits.metadata_size
-    for run in by_key(commits, np.flatnonzero(sizes > limit)).runs():
+    for run in by_key(commits, np.flatnonzero(among & (sizes > limit))).runs():
         largest = int(run[np.argmax(sizes[run])])
         yield evidence(commits, largest) | {
             "kind": LARGE_METADATA,
@@ -209,7 +229,7 @@ def group_findings(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
         if wanted(ask, GENERATION_GAP):
             yield from generation_gaps(life, facts.trusted_from_ms)
         if wanted(ask, STATIC_FIGHT):
-            yield from static_fights(life, ask)
+            yield from static_fights(facts, life, ask)
     if wanted(ask, FLAPPING):
         yield from flapping_clients(facts, ask)
     if wanted(ask, PROTOCOLS):
@@ -263,10 +283,12 @@ def generation_gaps(life: Life, trusted_from_ms: int | None) -> Iterator[Row]:
         }
 
 
-def static_fights(life: Life, ask: Ask) -> Iterator[Row]:
+def static_fights(facts: PartitionFacts, life: Life, ask: Ask) -> Iterator[Row]:
     """Yield each static id that is taken over too often: the takeover that makes it so."""
     taken: dict[str, list[Takeover]] = {}
     for row in life.generations:
+        if not facts.is_whole_at(time_of(row)):
+            continue
         for instance, old, new in row["replaced"]:
             taken.setdefault(instance, []).append(Takeover(row, old, new))
     clients = joined_by(ask.told, life.group)
@@ -348,6 +370,10 @@ def flapping_clients(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
         for client, theirs in flapping.moves_of(rows).items():
             both = [*moves.get(client, ()), *theirs]
             moves[client] = sorted(both, key=lambda move: move.log_offset)
+        moves = {
+            client: [move for move in theirs if facts.is_whole_at(move.at_ms)]
+            for client, theirs in moves.items()
+        }
         by_offset = {row["log_offset"]: row for row in (*rows, *(life.generations if life else ()))}
         for flap in flapping.flaps(moves, ask.flap_count, ask.flap_window_ms):
             cause = flap["causes"][0]

@@ -117,14 +117,15 @@ class Lives:
             for row in events:
                 row["cause"] = row["cause"] if not row["causes"] else in_words(row)
         theirs = since(self.facts, self.commits.get(group, NO_ROWS), self.facts.since_ms)
-        spans = spans_of(events, self.facts.commits, theirs)
+        spans = cut(self.facts, spans_of(events, self.facts.commits, theirs))
         among = self.in_order(spans)
         bound_waits(among)
         away = self.without_coordinator(life, among)
         among = sorted([*away, *among, *self.set_back(spans)], key=lambda row: row["log_offset"])
         among = index.with_refusals(among)
         asked = [row for row in among if self.facts.is_asked(row["timestamp"])]
-        return [*asked, *sum_up(asked, ask), self.summary(asked, theirs)]
+        whole = [row for row in asked if self.facts.is_whole_at(row["timestamp"])]
+        return [*asked, *sum_up(whole, ask), self.summary(whole, theirs)]
 
     def summary(self, rows: list[Row], theirs: Array) -> Row:
         """Return a group's life in one row: counted since all of it is known."""
@@ -170,16 +171,29 @@ class Lives:
 
     def set_back(self, spans: list[Span]) -> Iterator[Row]:
         """Yield what was set back, or from outside of the group."""
-        first = spans[0][1]
+        first = next((event for _, event in spans if event is not None), None)
         began = first is None or (first["generation"] or 0) <= 1
         who = NOBODY if began and self.facts.trusted_from_ms is None else UNKNOWN
         had_members = False
+        all_told = self.facts.trusted_from_ms is None
         for part, event in spans:
+            if not all_told and self.begins_whole(part, event):
+                # The state of that time is whole: a group without a record had no members. What
+                # it had before is left out, as compaction may have left it out.
+                all_told, who = True, NOBODY if who == UNKNOWN else who
+                had_members = who == MEMBERS
             if len(part):
                 yield from self.rewinds.rows(part, who, had_members and who == NOBODY)
             if event is not None:
                 who = MEMBERS if event["member_count"] else NOBODY
                 had_members = had_members or who == MEMBERS
+
+    def begins_whole(self, part: Array, event: Row | None) -> bool:
+        """Whether a span is of a time of which compaction took nothing."""
+        time = int(self.facts.commits.timestamp[part[0]]) if len(part) else -1
+        if time < 0:
+            return event is None or self.facts.is_whole_at(event["timestamp"])
+        return self.facts.is_whole_at(time)
 
     def without_coordinator(self, life: Life | None, rows: list[Row]) -> Iterator[Row]:
         """Yield when the partition had no coordinator, since the group's first record."""
@@ -222,6 +236,22 @@ def spans_of(events: list[Row], commits: Commits, rows: Array) -> list[Span]:
     places = np.searchsorted(ends, commits.log_offset[rows], side="left")
     parts = [rows[places == number] for number in range(len(events) + 1)]
     return list(zip(parts, [*events, None], strict=True))
+
+
+def cut(facts: PartitionFacts, spans: list[Span]) -> list[Span]:
+    """Return spans cut in two where compaction ends: from there on all is counted."""
+    since_ms = facts.trusted_from_ms
+    if since_ms is None:
+        return spans
+    found: list[Span] = []
+    for part, event in spans:
+        time = facts.commits.timestamp[part]
+        early = (time >= 0) & (time < since_ms)
+        if early.any() and not early.all():
+            found.append((part[early], None))
+            part = part[~early]
+        found.append((part, event))
+    return found
 
 
 def commit_row(commits: Commits, part: Array, tell_requests: bool = True) -> Row:

@@ -121,6 +121,11 @@ class PartitionFacts:
         too_late = self.at_ms is not None and at_ms > self.at_ms
         return not too_late and (self.since_ms is None or at_ms >= self.since_ms)
 
+    def is_whole_at(self, at_ms: int | None) -> bool:
+        """Whether compaction took nothing of a time (epoch ms; None: not known)."""
+        since_ms = self.trusted_from_ms
+        return since_ms is None or at_ms is None or at_ms >= since_ms
+
     @cached_property
     def fold(self) -> PartitionFold:
         """The last state of each key, and the generations of each group."""

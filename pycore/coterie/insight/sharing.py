@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from coterie.errors import CorruptData
 from coterie.insight import epochs, switches
@@ -23,6 +23,7 @@ NEW_PROTOCOL = "(new protocol)"
 NAMED = 3  # clients, topics
 CLIENT = {"client_id": "string", "client_host": "string", "topics": ["string"]}
 Row = dict[str, Any]
+Told = TypeVar("Told", bound=tuple[Any, ...])
 
 
 class Reader(NamedTuple):
@@ -105,6 +106,15 @@ def few(names: Iterable[str]) -> str:
     return ", ".join([*found[:NAMED], *more])
 
 
+def since_whole(facts: PartitionFacts, told: list[Told]) -> list[Told]:
+    """Return what is told since compaction took nothing, and the last of before: how it was then.
+
+    Each begins with its record, in order of the log.
+    """
+    late = [one for one in told if facts.is_whole_at(one[0]["timestamp"])]
+    return [*told[: len(told) - len(late)][-1:], *late]
+
+
 def two_applications(facts: PartitionFacts) -> Iterator[Shared]:
     """Yield each group with members at one time whose topics have nothing in common."""
     newer = epochs.by_group(facts.newer_records)
@@ -112,6 +122,7 @@ def two_applications(facts: PartitionFacts) -> Iterator[Shared]:
         life = facts.lives.get(group)
         told = [] if life is None else list(classic_readers(life))
         told += newer_readers(newer.get(group, ()))
+        told = since_whole(facts, told)
         showing = [(row, before, found) for row, before, all_ in told if (found := apart(all_))]
         if showing:
             row, before, found = showing[0]
@@ -162,6 +173,7 @@ def several_protocols(facts: PartitionFacts) -> Iterator[Shared]:
     newer = epochs.by_group(facts.newer_records)
     for group, seen in told.items():
         seen.sort(key=lambda one: int(one.row["log_offset"]))
+        seen = since_whole(facts, seen)
         theirs = facts.lives.get(group)
         changes = switches.rows_of(theirs, switches.switches(theirs, newer.get(group, ())))
         changed = _changed(group, seen, changes)
