@@ -139,15 +139,21 @@ class Broker:
         late = threading.Timer(HANG_S, self.process.kill)
         late.start()
         said = []
-        for line in self.process.stdout:
-            said.append(line)
-            if "Kafka Server started" in line:
-                break
-        late.cancel()
-        if not said or "Kafka Server started" not in said[-1]:
-            pytest.fail(f"the broker did not start: {''.join(said[-20:])}")
+        try:
+            for line in self.process.stdout:
+                said.append(line)
+                if "Kafka Server started" in line:
+                    break
+            else:
+                pytest.fail(f"the broker did not start: {''.join(said[-20:])}")
+        except BaseException:
+            self.process.kill()
+            raise
+        finally:
+            late.cancel()
         # Whoever does not read what it says would stop it when the pipe is full.
-        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        self._reading = threading.Thread(target=self.process.stdout.read, daemon=True)
+        self._reading.start()
 
     def stop(self):
         """Stop it as an operator does."""
@@ -155,12 +161,18 @@ class Broker:
         try:
             self.process.wait(HANG_S)
         except subprocess.TimeoutExpired:
-            self.kill()
+            self.process.kill()
+        self._end()
 
     def kill(self):
         """Give it no time to say goodbye."""
         self.process.kill()
+        self._end()
+
+    def _end(self):
         self.process.wait()
+        self._reading.join()
+        self.process.stdout.close()
 
     def groups_tool(self, *arguments):
         """Run kafka-consumer-groups; it gives 0 whatever happens, so its words count."""
@@ -182,8 +194,8 @@ class Broker:
 def running_broker(folder, **options):
     """A fresh broker in ``folder``, stopped at the end; ``options`` as of ``Broker``."""
     broker = Broker(folder, **options)
+    broker.start()
     try:
-        broker.start()
         yield broker
     finally:
         broker.stop()
