@@ -57,6 +57,7 @@ WHATS = {  # what -> how it is said of some members, or of the group
     "rejoined": "the same members joined again; the records do not tell why",
 }
 QUIET = {"present", "leader_changed", "gap", "recreated"}  # beside these, something else happened
+RESTARTED = ("restarted", "restarted_left", "restarted_evicted")  # detail: the member id before
 State = dict[str, Any]
 Cause = dict[str, Any]
 Partitions = set[tuple[str, int]]
@@ -229,7 +230,7 @@ def in_words(causes: Iterable[Cause], named: int = 3) -> str:
             names.append(f"{len(alike) - named} more")
         text = WHATS.get(what, what).format(", ".join(names))
         details = list(dict.fromkeys(one["detail"] for one in alike[:named] if one["detail"]))
-        if details and what not in ("replaced", "restarted"):
+        if details and what not in ("replaced", *RESTARTED):
             text += f": {', '.join(details)}"
         parts.append(text if source == RECORDS else f"{text} [{source}]")
     return "; ".join(parts)

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from coterie.insight.causes import Cause, client_of, host_of, hosts_in_words, members_of
+from coterie.insight.causes import RESTARTED, Cause, client_of, host_of, hosts_in_words, members_of
 from coterie.insight.facts import Life
 from coterie.insight.rebalances import is_rebalance
 
 ARRIVALS = ("joined",)
 DEPARTURES = ("left_or_evicted", "left", "evicted")
-BOTH = ("restarted", "restarted_left", "restarted_evicted")
 TAKEN_OVER = "replaced"
 OTHER = ("subscription_changed", "rejoined_first")
 Row = dict[str, Any]
@@ -41,8 +40,8 @@ def moves_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Move]]:
     for row in rows:
         for cause in row.get("causes", ()):
             what = cause["what"]
-            if what in (*ARRIVALS, *DEPARTURES, *BOTH, TAKEN_OVER, *OTHER):
-                joins, leaves = what in ARRIVALS + BOTH, what in DEPARTURES + BOTH
+            if what in (*ARRIVALS, *DEPARTURES, *RESTARTED, TAKEN_OVER, *OTHER):
+                joins, leaves = what in ARRIVALS + RESTARTED, what in DEPARTURES + RESTARTED
                 place = row["timestamp"], joins, leaves, row["log_offset"], cause
                 move = Move(*place, what == TAKEN_OVER, is_rebalance(row))
                 found.setdefault(client_of(cause), []).append(move)
@@ -59,7 +58,8 @@ def moves_in(life: Life, without: Container[int] = ()) -> dict[str, list[Move]]:
         if index in without:
             continue
         begins_late = index == 0 and (record["generation"] or 0) > 1
-        causes = [] if begins_late else list(members_of(life, record))
+        nobody_moves = begins_late or record["tombstone"]
+        causes = [] if nobody_moves else list(members_of(life, record))
         rows.append({**record, "causes": causes})
     return moves_of(rows)
 

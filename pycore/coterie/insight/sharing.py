@@ -125,8 +125,9 @@ def two_applications(facts: PartitionFacts) -> Iterator[Shared]:
         told = since_whole(facts, told)
         showing = [(row, before, found) for row, before, all_ in told if (found := apart(all_))]
         if showing:
-            row, before, found = showing[0]
-            yield Shared(group, in_words(found), found, row, before, len(showing))
+            row, before, _ = showing[0]
+            clients = list(dict.fromkeys(one for *_, found in showing for one in found))
+            yield Shared(group, in_words(clients), clients, row, before, len(showing))
 
 
 def classic_readers(life: Life) -> Iterator[tuple[Row, Row | None, list[Reader]]]:

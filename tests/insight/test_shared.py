@@ -1,0 +1,185 @@
+"""Static ids that are fought over, clients that flap, group ids that two applications share."""
+
+import json
+
+import pytest
+from lives import commit, life, member, written
+
+from commandline import coterie
+from coterie.insight import audit, explain
+from coterie.insight.facts import read_facts
+from golden_data import cases, log
+
+
+def audited(folder, *options):
+    return json.loads(coterie("audit", folder, "--format", "json", *options).stdout)
+
+
+def static(number):
+    """A member under instance `i`; whoever takes it over, the record keeps the first client."""
+    return member(f"i-{number}", groupInstanceId="i", clientId="first", clientHost="/10.0.0.1")
+
+
+@pytest.fixture
+def fight(tmp_path):
+    return written(tmp_path / "log", *(life(1000 * at, 1, static(at)) for at in range(5)))
+
+
+def join(at_ms, member_id, client_id, host, error=0, instance="i"):
+    """A line of a request log: a JoinGroup under an instance id, and the member id it got."""
+    told = {
+        "requestHeader": {
+            "requestApiKeyName": "JOIN_GROUP",
+            "requestApiVersion": 9,
+            "clientId": client_id,
+        },
+        "request": {
+            "groupId": "g",
+            "memberId": "",
+            "groupInstanceId": instance,
+            "protocolType": "consumer",
+            "protocols": [],
+            "reason": None,
+        },
+        "response": {"errorCode": error, "memberId": member_id, "generationId": 1},
+        "connection": f"10.0.0.9:9092-{host}:55001-3",
+        "totalTimeMs": 1.0,
+    }
+    stamp = f"[1970-01-01 00:00:{at_ms // 1000:02},{at_ms % 1000:03}]"
+    return f"{stamp} DEBUG Completed request:{json.dumps(told)} (kafka.request.logger)\n"
+
+
+def test_the_records_alone_do_not_name_who_takes_a_static_id_over(fight):
+    (row,) = audited(fight, "--only", "static_fight")
+    assert row["detail"] == (
+        "i taken over 4 times; the records keep the first client, first (10.0.0.1): "
+        "they cannot tell who took it over"
+    )
+    assert row["clients"] == []
+    (facts,) = read_facts([fight])
+    told = [row for row in explain.rows(facts, explain.Ask()) if row["causes"]]
+    assert told[1]["cause"].startswith("static i came back under a new member id")
+    assert not any("10.0.0.1" in row["cause"] for row in told[1:])
+
+
+def test_a_request_log_names_the_true_clients_of_a_static_id(fight, tmp_path):
+    lines = [join(0, "i-0", "first", "10.0.0.1"), join(1000, "i-1", "second", "10.0.0.2")]
+    lines += [join(2000, "i-2", "first", "10.0.0.1"), join(3000, "i-3", "second", "10.0.0.2")]
+    requests = tmp_path / "requests.log"
+    requests.write_text("".join(lines))
+    (row,) = audited(fight, "--only", "static_fight", "--request-log", requests)
+    assert row["detail"] == (
+        "i taken over 4 times by second (10.0.0.2) 2 times, by first (10.0.0.1) once, "
+        "1 not in the request log, first held by first (10.0.0.1) [request log]"
+    )
+    names = [(one["client_id"], one["client_host"]) for one in row["clients"]]
+    assert names == [("first", "/10.0.0.1"), ("second", "/10.0.0.2")]
+    told = coterie("explain", fight, "--request-log", requests).stdout
+    assert "static i: second (10.0.0.2) came back under a new member id [request log]" in told
+    assert "static i: first (10.0.0.1) came back under a new member id [request log]" in told
+
+
+def test_who_was_refused_took_nothing_over(fight, tmp_path):
+    requests = tmp_path / "requests.log"
+    requests.write_text(join(1000, "i-1", "other", "10.0.0.3", error=25))
+    (row,) = audited(fight, "--only", "static_fight", "--request-log", requests)
+    assert "other" not in row["detail"]
+
+
+def test_audit_and_explain_call_the_same_clients_flapping():
+    """Through every golden log: audit counts by ids alone, explain by decoded members."""
+    found = 0
+    for case in cases():
+        for facts in read_facts([log(case)]):
+            audit_rows = audit.rows(facts, audit.Ask(only=("flapping",)))
+            told = {(row["group_id"], row["detail"]) for row in audit_rows}
+            rows = explain.rows(facts, explain.Ask())
+            flaps = [row for row in rows if row["event"] == "flapping"]
+            assert told == {(row["group_id"], row["cause"]) for row in flaps}
+            found += len(told)
+    assert found
+
+
+@pytest.mark.parametrize(("count", "flaps"), [(2, True), (1, False)])
+def test_a_client_that_came_back_so_often_is_a_finding(tmp_path, count, flaps):
+    stays = member("d", clientId="d")
+    lives = [life(0, 1, stays)]
+    for number in range(count):
+        lives.append(life(1000 + 2000 * number, 2 + 2 * number, stays, member(f"c-{number}")))
+        lives.append(life(2000 + 2000 * number, 3 + 2 * number, stays))
+    rows = audited(written(tmp_path, *lives), "--only", "flapping")
+    assert [row["detail"] for row in rows] == [
+        "c (h) is flapping: 4 joins and leaves in 3.0 s"
+    ] * flaps
+    assert not audited(tmp_path, "--only", "flapping", "--flap-window", "2999ms")
+    assert not audited(tmp_path, "--only", "flapping", "--flap-count", 5)
+
+
+def test_members_of_one_client_that_start_and_stop_together_do_not_flap(tmp_path):
+    members = [member(name) for name in "abcd"]
+    up = [life(at, at + 1, *members[: at + 1]) for at in range(4)]
+    down = [life(4 + at, 5 + at, *members[at + 1 :]) for at in range(4)]
+    assert not audited(written(tmp_path, *up, *down), "--only", "flapping")
+
+
+def test_a_static_member_that_is_taken_over_does_not_flap(fight):
+    assert not audited(fight, "--only", "flapping")
+
+
+def reader(name, host, *topics):
+    return member(name, clientId=name, clientHost=host, topics=list(topics))
+
+
+def test_two_applications_on_one_id_are_named_with_their_topics(tmp_path):
+    bill = [reader("billing-1", "/10.0.0.1", "orders"), reader("billing-2", "/10.0.0.2", "orders")]
+    search = reader("search", "/10.0.0.3", "clicks", "views")
+    lives = [
+        life(1, 1, *bill[:1]),
+        life(2, 2, *bill),
+        life(3, 3, *bill, search),
+        life(4, 4, search),
+    ]
+    (row,) = audited(written(tmp_path, *lives), "--only", "applications")
+    assert row["detail"] == (
+        "billing-1 (10.0.0.1), billing-2 (10.0.0.2) reading orders; "
+        "search (10.0.0.3) reading clicks, views"
+    )
+    assert (row["log_offset"], row["previous_log_offset"], row["count"]) == (2, 1, 1)
+    assert row["clients"][2] == {
+        "client_id": "search",
+        "client_host": "/10.0.0.3",
+        "topics": ["clicks", "views"],
+    }
+
+
+@pytest.mark.parametrize(
+    "topics", [(["a"], ["a", "b"]), (["a"], ["a"]), (["a"], []), (["a", "b"], ["b", "c"])]
+)
+def test_members_with_a_topic_in_common_are_one_application(tmp_path, topics):
+    members = [member(f"m{at}", topics=each) for at, each in enumerate(topics)]
+    assert not audited(written(tmp_path, life(1, 1, *members)), "--only", "applications")
+
+
+def test_one_application_after_another_shares_nothing(tmp_path):
+    lives = [life(1, 1, reader("a", "/h", "t")), life(2, 2), life(3, 3, reader("b", "/h", "u"))]
+    assert not audited(written(tmp_path, *lives), "--only", "applications")
+
+
+def test_several_assignors_are_told_with_whose_they_were(tmp_path):
+    lives = [
+        life(1, 1, reader("a", "/10.0.0.1", "orders"), protocol="range"),
+        life(2, 2, reader("b", "/10.0.0.2", "clicks"), protocol="roundrobin"),
+    ]
+    (row,) = audited(written(tmp_path, *lives), "--only", "protocols")
+    assert row["detail"] == (
+        "consumer/range by a (10.0.0.1) reading orders, "
+        "then consumer/roundrobin by b (10.0.0.2) reading clicks"
+    )
+
+
+def test_findings_are_those_of_the_time_that_is_asked_for(tmp_path):
+    folder = written(tmp_path, commit(1000, {0: 9}), commit(2000, {0: 5}), commit(3000, {0: 4}))
+    found = [row["timestamp"] for row in audited(folder, "--only", "rewind", "--since", 2001)]
+    assert found == [3000]
+    found = [row["timestamp"] for row in audited(folder, "--only", "rewind", "--until", 2999)]
+    assert found == [2000]
