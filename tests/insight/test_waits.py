@@ -32,7 +32,7 @@ def told_by(server_log):
         return tuple(read_server_log(lines))
 
 
-@pytest.mark.parametrize("incident", ["crash-loop", "static-fight", "broker-killed", "session"])
+@pytest.mark.parametrize("incident", ["crash-loop", "two-applications", "broker-killed", "session"])
 def test_no_bound_of_the_records_lies_below_what_the_broker_logged(incident, tmp_path):
     log, server = INCIDENTS / incident / "log", INCIDENTS / incident / "server.log.gz"
     if incident == "session":
