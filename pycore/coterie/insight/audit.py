@@ -121,7 +121,7 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
         key=lambda row: (java_order(row["group_id"]), order[row["kind"]], row.get("log_offset", -1))
     )
     for row in found:
-        nothing = {"offsets_partition": facts.number, "count": 1, "clients": []}
+        nothing: Row = {"offsets_partition": facts.number, "count": 1, "clients": []}
         yield dict.fromkeys(FIELDS) | nothing | row
 
 
@@ -377,14 +377,14 @@ def flapping_clients(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
         by_offset = {row["log_offset"]: row for row in (*rows, *(life.generations if life else ()))}
         for flap in flapping.flaps(moves, ask.flap_count, ask.flap_window_ms):
             cause = flap["causes"][0]
-            client = {name: cause[name] for name in ("client_id", "client_host")}
+            named = {name: cause[name] for name in ("client_id", "client_host")}
             yield {
                 "kind": FLAPPING,
                 "group_id": group,
                 "detail": flap["cause"],
                 "count": flap["count"],
                 "group_instance_id": cause["group_instance_id"],
-                "clients": [client | {"topics": None}],
+                "clients": [named | {"topics": None}],
                 **record_of(by_offset[flap["last_log_offset"]], flap),
             }
 
@@ -396,7 +396,7 @@ def shared_ids(kind: str, found: Iterable[Shared]) -> Iterator[Row]:
             "kind": kind,
             "group_id": one.group,
             "detail": one.detail,
-            "count": one.count,
+            "count": one.records,
             "clients": [client.as_row() for client in one.clients],
             **record_of(one.row, one.before),
         }

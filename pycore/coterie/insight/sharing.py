@@ -45,11 +45,11 @@ class Seen(NamedTuple):
     row: Row
     protocol: str | None
     life: Life | None = None
-    index: int = 0
+    number: int = 0  # of the record in its life
 
     def readers(self) -> list[Reader]:
         """Return the clients of the group as of the record; none of a newer protocol."""
-        state = None if self.life is None else self.life.state(self.index)
+        state = None if self.life is None else self.life.state(self.number)
         return [] if state is None else list(readers_of(state))
 
 
@@ -61,7 +61,7 @@ class Shared(NamedTuple):
     clients: list[Reader]
     row: Row
     before: Row | None
-    count: int
+    records: int
 
 
 def readers_of(state: Mapping[str, Any]) -> Iterator[Reader]:
@@ -204,7 +204,8 @@ def _changed(group: str, seen: list[Seen], changes: list[Row]) -> Shared | None:
 def _protocols_of(group: str, seen: list[Seen]) -> Iterator[Shared]:
     first: dict[str, Seen] = {}
     deleted = False
-    other = before = None
+    other: tuple[Row, Row | None] | None = None
+    before: Row | None = None
     for one in seen:
         if one.protocol is None:
             deleted = True
