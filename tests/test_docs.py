@@ -49,6 +49,7 @@ def folder(tmp_path_factory):
     (found / "copy").symlink_to(golden_data.log("basic"))
     for case in ("compacted", "compression-snappy"):
         (found / case).symlink_to(golden_data.log(case))
+    (found / "fight").symlink_to(golden_data.GOLDEN / "incidents" / "static-fight")
     made_log(found).rename(found / "broker")
     for path in (REQUESTS, SERVER, ENDS / "ends.csv", ENDS / "ends.txt"):
         (found / path.name).symlink_to(path)
