@@ -116,3 +116,31 @@ def test_a_static_member_that_does_not_come_back_is_gone_when_its_session_ends(r
     assert row["timestamp"] - told("stop", "vault-a3")["at_ms"] >= 5_000  # a session of 6 s
     assert "had left for now, and did not come back" in row["cause"]
     assert [row["generation"] for row in events(rows["vault"], "epoch")] == [1, 2, 3, 4]
+
+
+def test_a_change_of_the_protocol_is_no_rebalance_and_no_second_application():
+    """Epochs and generations that completed: 1 and 2, 3 to 8, 9 on."""
+    last = max(
+        e["generation"] for e in truth() if e["name"].startswith("app-") and "generation" in e
+    )
+    (summary,) = (row for row in asked("explain", "--group", "moved") if row["event"] == "summary")
+    (gone,) = (
+        row
+        for row in asked("explain", "--group", "moved")
+        if row["event"] == "generation" and "app-6" in who(row, "left_or_evicted")
+    )
+    assert summary["count"] == gone["generation"] == last
+    found = {row["group_id"]: row for row in asked("audit", "--only", "protocols")}
+    assert set(found) == {"moved", "idle"}
+    for group, row in found.items():
+        first = next(
+            one for one in asked("explain", "--group", group) if one["event"] == "upgraded"
+        )
+        assert row["detail"].startswith("one application that changed its protocol: upgraded from")
+        assert (row["log_offset"], row["count"]) == (first["log_offset"], 2)
+
+
+def test_static_members_that_are_restarted_do_not_flap():
+    rows = asked("explain", "--flap-count", "3")
+    assert not [row for row in rows if row["event"] == "flapping" and row["group_id"] == "vault"]
+    assert asked("audit", "--only", "flapping", "--flap-count", "3") == []

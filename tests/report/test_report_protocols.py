@@ -25,7 +25,7 @@ def lanes(page, group):
     """Client id -> its bars as (start, end, assignment), a lane each."""
     timeline = page.detail(group)["timeline"]
     found = {}
-    for member, start, end, _, assignment in timeline["bars"]:
+    for member, start, end, _, assignment, _ in timeline["bars"]:
         client = timeline["members"][member][0]
         found.setdefault(client, []).append((start, end, timeline["assignments"][assignment][1]))
     assert len(found) == len(timeline["members"])  # no client has two lanes
