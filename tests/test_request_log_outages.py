@@ -50,6 +50,7 @@ def test_connections_that_are_numbered_anew_show_a_restart(before, after):
         (("4000-0-3", "4001-1-3"), "5000-2-3"),  # of a processor not seen so far
         (("4000-0-3", "4001-1-4"), "4000-0-3"),  # the same connection
         (("4000-7", "4001-8", "4002-8"), "5000-8"),  # of the third of three processors
+        (("4000-7", "4001-8", "4002-9"), "5000-8"),  # of one that has not been seen for a while
     ],
 )
 def test_connections_that_are_numbered_on_show_none(before, after):
