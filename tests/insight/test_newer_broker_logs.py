@@ -164,6 +164,9 @@ HEAD = "[2026-11-22 12:15:40,867] INFO [GroupCoordinator id=1 topic=t partition=
          " 3 within 300000ms.", "evicted", "it failed to transition from epoch 3 within 300000ms"),
         ("[GroupId g h] Static Member m with instance id i left the consumer group.", "left", None),
         ("[GroupId g h] Member m left the share group.", "left", None),
+        ("[GroupId g h][MemberId m] Member m left the streams group. (x.Y)", "left", None),
+        ("[GroupId g h] Streams member m fenced from the group because the member session expired.",
+         "evicted", "the member session expired"),
         ("[Group g h] Static Member m with instance id i has left group through explicit"
          " `LeaveGroup` request; client reason: by hand (x.Y)", "left", "by hand"),
     ],

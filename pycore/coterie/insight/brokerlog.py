@@ -69,8 +69,8 @@ _SAYS = (  # what, pattern with the named parts of a Told
     (EVICTED, r"\[Group (?P<group>.+?)\] Member (?P<member>\S+) has failed, removing it"),
     (
         EVICTED,
-        r"\[GroupId (?P<group>.+?)\] Member (?P<member>\S+) fenced from the group because"
-        r" (?P<detail>.*?)\.?(?: \(\S+\))?$",
+        r"\[GroupId (?P<group>.+?)\] (?:Streams m|M)ember (?P<member>\S+) fenced from the group"
+        r" because (?P<detail>.*?)\.?(?: \(\S+\))?$",
     ),
     (
         LEFT,
@@ -86,7 +86,7 @@ _SAYS = (  # what, pattern with the named parts of a Told
     ),
     (
         LEFT,
-        r"\[GroupId (?P<group>.+?)\] (?:Static )?[Mm]ember (?P<member>\S+)"
+        r"\[GroupId (?P<group>.+?)\](?:\[MemberId \S+\])? (?:Static )?[Mm]ember (?P<member>\S+)"
         r" (?:with instance id \S+ )?left the \w+ group",
     ),
 )
