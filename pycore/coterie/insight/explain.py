@@ -116,7 +116,7 @@ class Lives:
             index.tell(events)
             for row in events:
                 row["cause"] = row["cause"] if not row["causes"] else in_words(row)
-        theirs = since(self.facts, self.commits.get(group, NO_ROWS), self.facts.since_ms)
+        theirs = self.commits.get(group, NO_ROWS)
         spans = cut(self.facts, spans_of(events, self.facts.commits, theirs))
         among = self.in_order(spans)
         bound_waits(among)
@@ -239,19 +239,18 @@ def spans_of(events: list[Row], commits: Commits, rows: Array) -> list[Span]:
 
 
 def cut(facts: PartitionFacts, spans: list[Span]) -> list[Span]:
-    """Return spans cut in two where compaction ends: from there on all is counted."""
-    since_ms = facts.trusted_from_ms
-    if since_ms is None:
-        return spans
-    found: list[Span] = []
-    for part, event in spans:
-        time = facts.commits.timestamp[part]
-        early = (time >= 0) & (time < since_ms)
-        if early.any() and not early.all():
-            found.append((part[early], None))
-            part = part[~early]
-        found.append((part, event))
-    return found
+    """Return spans cut where compaction ends, and where what is asked for begins."""
+    for at_ms in filter(None, (facts.trusted_from_ms, facts.since_ms)):
+        found: list[Span] = []
+        for part, event in spans:
+            time = facts.commits.timestamp[part]
+            early = (time >= 0) & (time < at_ms)
+            if early.any() and not early.all():
+                found.append((part[early], None))
+                part = part[~early]
+            found.append((part, event))
+        spans = found
+    return spans
 
 
 def commit_row(commits: Commits, part: Array, tell_requests: bool = True) -> Row:

@@ -1,0 +1,82 @@
+"""A reset by Kafka's own tool, put back: against what kafka-consumer-groups said before it."""
+
+import csv
+import json
+
+import pytest
+
+from commandline import coterie_ok
+from coterie.times import format_time
+from golden_data import incident, truth
+
+LOG = incident("reset-while-empty") / "log"
+TRUTH = truth("reset-while-empty")
+SAMPLES = {sample["label"]: sample for sample in TRUTH["samples"]}
+(RESET,) = (event for event in TRUTH["events"] if event["what"] == "kafka-consumer-groups")
+UNDO = ("undo", LOG, "--group", "payments", "--until", SAMPLES["after the reset"]["at_ms"])
+
+
+def offsets(label):
+    return {
+        (topic, str(partition), str(offset))
+        for group, topic, partition, offset, *_ in SAMPLES[label]["described"]
+        if group == "payments"
+    }
+
+
+def restored(told):
+    return {tuple(line) for line in csv.reader(told.stdout.splitlines())}
+
+
+@pytest.fixture(scope="module")
+def reset_ms():
+    """The time of the reset's records, as ``explain`` tells it."""
+    told = coterie_ok("explain", LOG, "--group", "payments", "--format", "json")
+    (row,) = (row for row in json.loads(told.stdout) if row["event"] == "reset")
+    assert RESET["since_ms"] <= row["timestamp"] <= RESET["at_ms"]
+    return row["timestamp"]
+
+
+def test_at_the_time_of_the_reset_the_reset_is_restored_and_that_is_warned_of(reset_ms):
+    told = coterie_ok(*UNDO, "--at", reset_ms)
+    assert restored(told) == offsets("after the reset")
+    assert (
+        f"group 'payments': 3 partitions had gone back at {format_time(reset_ms)}, and this "
+        f"restores the rewind; --before {format_time(reset_ms)} gives what was before it"
+    ) in told.stderr
+
+
+def test_before_the_time_of_the_reset_is_what_was_before_it(reset_ms):
+    told = coterie_ok(*UNDO, "--before", reset_ms)
+    assert restored(told) == offsets("before the reset")
+    assert "--before" not in told.stderr
+
+
+def test_a_rewind_of_long_before_is_no_reason_to_warn(reset_ms):
+    told = coterie_ok("undo", LOG, "--group", "payments", "--at", reset_ms + 60_000)
+    assert restored(told) == offsets("at the end")
+    assert "gone back" not in told.stderr
+
+
+def test_of_an_empty_group_it_says_when_what_is_restored_expires(reset_ms):
+    rows = json.loads(coterie_ok(*UNDO, "--before", reset_ms, "--format", "json").stdout)
+    (expires_ms,) = {row["expires_at"] for row in rows}
+    stopped = [e["at_ms"] for e in TRUTH["events"] if e["what"] == "process closed in order"]
+    assert min(stopped) - 2000 <= expires_ms - 7 * 86_400_000 <= max(stopped) + 2000
+    told = coterie_ok(*UNDO, "--before", reset_ms)
+    assert f"restored offsets expire at {format_time(expires_ms)}" in told.stderr
+    told = coterie_ok(*UNDO, "--before", reset_ms, "--retention", "1d")
+    assert f"expire at {format_time(expires_ms - 6 * 86_400_000)}" in told.stderr
+
+
+def test_a_group_that_has_members_again_keeps_what_is_restored(reset_ms):
+    told = coterie_ok("undo", LOG, "--group", "payments", "--before", reset_ms)
+    assert "is Stable" in told.stderr
+    assert "expire" not in told.stderr
+
+
+def test_what_was_committed_before_since_is_not_put_back(reset_ms):
+    told = coterie_ok(*UNDO, "--before", reset_ms, "--since", reset_ms)
+    assert restored(told) == offsets("before the reset")
+    told = coterie_ok(*UNDO, "--before", reset_ms, "--since", reset_ms + 1, "--against-latest")
+    assert told.stdout == ""

@@ -1,0 +1,173 @@
+"""Which part of a log is asked for: --since, --until, patterns for --group, --engine auto."""
+
+import json
+
+import pytest
+
+from commandline import coterie, coterie_ok, fails
+from coterie.cli import replay
+from coterie.replay.engine import SPARK_FROM_BYTES, choose_engine
+from golden_data import log, records
+from log_writer import batch, commit
+
+BASIC = log("basic")
+TIMES = sorted(record["timestamp"] for record in records("basic"))
+FIRST, MIDDLE, LAST = TIMES[0], TIMES[len(TIMES) // 2], TIMES[-1]
+
+
+def rows(*arguments):
+    done = coterie(*arguments, "--format", "json")
+    assert done.returncode == (arguments[0] == "audit"), done.stderr  # 1: something was found
+    return json.loads(done.stdout)
+
+
+def log_of(home, *named):
+    """A log of a commit for each group, 1,000 ms apart."""
+    folder = home / "__consumer_offsets-0"
+    folder.mkdir()
+    told = [batch(at, [commit(1000 * at, 5, group=name)]) for at, name in enumerate(named, 1)]
+    (folder / f"{0:020d}.log").write_bytes(b"".join(told))
+    return home
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "last"),
+    [
+        (("--since", MIDDLE), MIDDLE, LAST),
+        (("--until", MIDDLE), FIRST, MIDDLE),
+        (("--at", MIDDLE), FIRST, MIDDLE),
+        (("--since", MIDDLE, "--until", MIDDLE + 1000), MIDDLE, MIDDLE + 1000),
+    ],
+)
+def test_records_are_those_of_the_time(options, first, last):
+    lines = coterie_ok("records", BASIC, *options).stdout.splitlines()
+    expected = [r["offset"] for r in records("basic") if first <= r["timestamp"] <= last]
+    assert [json.loads(line)["offset"] for line in lines] == expected
+
+
+@pytest.mark.parametrize("command", ["explain", "audit", "expire", "growth", "metrics"])
+def test_a_question_up_to_a_time_is_that_of_a_log_that_ends_there(command, tmp_path):
+    more = ("--now", LAST) if command == "expire" else ()
+    until = rows(command, BASIC, "--until", MIDDLE, *more)
+    assert until != rows(command, BASIC, *more)
+    if command in ("explain", "metrics"):
+        assert until == rows(command, BASIC, "--at", MIDDLE, *more)
+    assert all((row.get("timestamp") or 0) <= MIDDLE for row in until)
+
+
+@pytest.mark.parametrize("command", ["explain", "audit"])
+def test_what_is_told_since_a_time_is_what_a_log_tells_of_it(command):
+    """But for counts, which begin there, and for rows that count over the whole."""
+    kept = ("generation", "empty", "static_replacement", "rewind", "reset")
+    every = [row for row in rows(command, BASIC) if row.get("event", "rewind") in kept]
+    since = [
+        row for row in rows(command, BASIC, "--since", MIDDLE) if row.get("event", "rewind") in kept
+    ]
+    assert since == [row for row in every if row["timestamp"] >= MIDDLE]
+    assert 0 < len(since) < len(every)
+
+
+def test_lags_are_those_of_the_samples_in_between(tmp_path):
+    file = tmp_path / "ends.csv"
+    file.write_text(
+        "time,topic,partition,offset\n" + "".join(f"{n}000,t,0,9\n" for n in range(1, 5))
+    )
+    asked = ("lag", log_of(tmp_path, b"g", b"g", b"g", b"g"), "--end-offsets", file)
+    told = rows(*asked, "--since", 2000, "--until", 3000)
+    assert [(row["time"], row["lag"]) for row in told] == [(2000, 4), (3000, 4)]
+    assert [row["time"] for row in rows(*asked, "--latest", "--until", 3000)] == [3000]
+
+
+def test_growth_counts_the_records_of_the_time(tmp_path):
+    folder = log_of(tmp_path, b"g", b"h", b"g")
+    told = rows("growth", folder, "--since", 2000)
+    assert sorted((row["group_id"], row["records"]) for row in told) == [("g", 1), ("h", 1)]
+
+
+def test_times_that_contradict_are_wrong_usage():
+    fails("explain", BASIC, "--since", 5, "--until", 4, status=2, says="--since is later")
+    fails("explain", BASIC, "--at", 5, "--until", 4, status=2, says="say the same")
+    fails("records", BASIC, "--at", 5, "--until", 4, status=2, says="say the same")
+
+
+NAMES = (b"pay", b"pay-1", b"Pay-2", b"[p]*", b"other")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (["pay*"], ["pay", "pay-1"]),
+        (["pay-?"], ["pay-1"]),
+        (["[pP]ay-[0-9]"], ["Pay-2", "pay-1"]),
+        (["pay*", "other"], ["other", "pay", "pay-1"]),
+        (["[p]*"], ["[p]*"]),  # a group of that very name wins
+        (["*"], ["Pay-2", "[p]*", "other", "pay", "pay-1"]),
+    ],
+)
+def test_a_pattern_stands_for_the_groups_that_match_it(given, found, tmp_path):
+    folder = log_of(tmp_path, *NAMES)
+    asked = [word for name in given for word in ("--group", name)]
+    told = rows("expire", folder, *asked)
+    assert sorted({row["group_id"] for row in told}) == found
+    lines = coterie_ok("records", folder, *asked).stdout.splitlines()
+    assert sorted(json.loads(line)["key"]["data"]["group"] for line in lines) == found
+    described = rows("groups", folder, "--describe", *asked)
+    assert sorted({row["group"] for row in described}) == found
+    out = tmp_path / "out"
+    coterie_ok("replay", folder, "--out", out, "--format", "json", *asked)
+    groups = json.loads((out / "groups.json").read_text())["groups"]
+    assert sorted(group["group_id"] for group in groups) == found
+
+
+@pytest.mark.parametrize("command", ["expire", "records", "report"])
+def test_a_pattern_that_nothing_matches_is_said(command, tmp_path):
+    more = ("--out", tmp_path / "page.html") if command == "report" else ()
+    fails(command, log_of(tmp_path, *NAMES), "--group", "x*", *more, says="that matches 'x*'")
+
+
+def test_a_reset_of_a_pattern_names_the_groups(tmp_path):
+    folder = log_of(tmp_path, *NAMES)
+    told = coterie_ok("undo", folder, "--group", "pay*", "--at", 10_000)
+    assert told.stdout == "pay,t,0,5\npay-1,t,0,5\n"
+
+
+@pytest.mark.parametrize(
+    ("master", "size_bytes", "has_spark", "chosen"),
+    [
+        (None, 5, True, "local"),
+        (None, SPARK_FROM_BYTES, True, "local"),
+        (None, SPARK_FROM_BYTES + 1, True, "spark"),
+        (None, SPARK_FROM_BYTES + 1, False, "local"),
+        ("local[2]", 5, True, "spark"),
+        (None, None, True, "spark"),  # where only Spark reads
+    ],
+)
+def test_auto_is_spark_for_a_large_log_or_a_master(
+    master, size_bytes, has_spark, chosen, monkeypatch
+):
+    found = object() if has_spark else None
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: found)
+    assert choose_engine("auto", master, size_bytes) == chosen
+    assert choose_engine("local", None, size_bytes) == "local"
+
+
+def test_a_replay_says_that_it_works_in_this_process(tmp_path):
+    done = coterie_ok("replay", log_of(tmp_path, b"g"), "--out", tmp_path / "out")
+    assert "in this process (--engine spark: on Spark)" in done.stderr.splitlines()[0]
+    assert replay.URL.match("s3a://bucket")
+
+
+def test_the_segments_that_stand_for_a_cleaned_one_are_read_if_all_are_there(tmp_path):
+    folder = log_of(tmp_path, b"g") / "__consumer_offsets-0"
+    one = [batch(at, [commit(1000 + at, at)]) for at in range(4)]
+    (folder / f"{0:020d}.log").write_bytes(one[3])
+    (folder / f"{0:020d}.log.deleted").write_bytes(one[0] + one[1])
+    (folder / f"{2:020d}.log.deleted").write_bytes(one[2] + one[3])
+    (folder / f"{4:020d}.log").write_bytes(b"")
+    asked = ("records", tmp_path, "--include-deleted")
+    lines = coterie_ok(*asked).stdout.splitlines()
+    assert [json.loads(line)["offset"] for line in lines] == [0, 1, 2, 3]
+    (folder / f"{0:020d}.log.deleted").unlink()  # its first part is gone for good
+    done = coterie(*asked)
+    assert [json.loads(line)["offset"] for line in done.stdout.splitlines()] == [3]
+    assert "left alone, set aside by Kafka" in done.stderr
