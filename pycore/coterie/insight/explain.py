@@ -258,15 +258,18 @@ def commit_row(commits: Commits, part: Array, tell_requests: bool = True) -> Row
     times = commits.timestamp[part]
     times = times[times >= 0]
     gone = commits.tombstone[part]
-    places = np.unique(np.stack([commits.topic[part], commits.partition[part]]), axis=1)
+    # One number says (topic, partition); an int32 partition may be negative.
+    places = (commits.topic[part].astype(np.int64) << 32) | commits.partition[part].astype(
+        np.uint32
+    )
+    partitions = causes.counted(len(np.unique(places)), "partition")
     count = int(np.count_nonzero(~gone))
     topics = sorted(commits.topics[number] for number in np.unique(commits.topic[part]))
     named = ", ".join(map(shortened, topics[:3])) + (
         f" and {len(topics) - 3} more" if len(topics) > 3 else ""
     )
     requests = requests_in(commits, part[~gone]) if tell_requests else None
-    to = f"{committed(requests, count)} to {causes.counted(places.shape[1], 'partition')}"
-    text = [f"{to} of {named}"] if count else []
+    text = [f"{committed(requests, count)} to {partitions} of {named}"] if count else []
     for outcome, word in ((ABORTED, "aborted"), (PENDING, "pending")):
         number = int(np.count_nonzero(commits.outcome[part] == outcome))
         text += [f"{number} {word}"] if number else []
