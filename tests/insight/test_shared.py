@@ -8,7 +8,7 @@ from lives import commit, life, member, written
 from commandline import coterie
 from coterie.insight import audit, explain
 from coterie.insight.facts import read_facts
-from golden_data import cases, log
+from golden_data import GOLDEN, cases, log
 
 
 def audited(folder, *options):
@@ -89,8 +89,9 @@ def test_who_was_refused_took_nothing_over(fight, tmp_path):
 def test_audit_and_explain_call_the_same_clients_flapping():
     """Through every golden log: audit counts by ids alone, explain by decoded members."""
     found = 0
-    for case in cases():
-        for facts in read_facts([log(case)]):
+    incidents = GOLDEN.glob("incidents/*/log")
+    for folder in (*map(log, cases()), *incidents):
+        for facts in read_facts([folder]):
             audit_rows = audit.rows(facts, audit.Ask(only=("flapping",)))
             told = {(row["group_id"], row["detail"]) for row in audit_rows}
             rows = explain.rows(facts, explain.Ask())
