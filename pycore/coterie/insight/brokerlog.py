@@ -10,8 +10,10 @@ equal ones is meant.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from coterie.insight.causes import RECORDS, in_words
@@ -243,12 +245,11 @@ class Index:
 
     def with_refusals(self, rows: list[Row]) -> list[Row]:
         """Return rows with the refused joins between them, those of one client as one row."""
-        times = [row["timestamp"] for row in rows]
+        latest = list(accumulate((row["timestamp"] or 0 for row in rows), max))
         places: dict[int, dict[Any, list[Told]]] = {}
         for one in self.refused:
-            later = (i for i, at_ms in enumerate(times) if at_ms is not None and at_ms > one.at_ms)
             who = one.client_id, one.client_host, one.instance_id, one.detail
-            theirs = places.setdefault(next(later, len(rows)), {})
+            theirs = places.setdefault(bisect_right(latest, one.at_ms), {})
             theirs.setdefault(who, []).append(one)
         found: list[Row] = []
         for place in range(len(rows) + 1):

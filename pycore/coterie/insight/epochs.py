@@ -191,14 +191,16 @@ class _Walk:
         of = {(cause["what"], cause["member_id"]) for _, cause, _ in pending}
         replaced = {who for what, who in of if what == "replaced"}
         replaced -= {who for what, who in of if what == "subscription_changed"}
+        latest = [cause["member_id"] for _, cause, _ in pending if cause["member_id"]][-1:]
         causes: list[Row] = []
         alone: dict[Any, list[tuple[GroupRecord, Row, int]]] = {}
         for record, cause, count in pending:
             what, who = cause["what"], cause["member_id"]
+            # Nothing stands between but metadata of topics, or a regular expression's.
             near = epoch is not None and epoch.log_offset - record.log_offset <= 2
             if what in ("replaced", "member_changed") and who in replaced:
                 alone.setdefault(who, []).append((record, cause, count))
-            elif what == "member_changed" and not near:
+            elif what == "member_changed" and not (near and [who] == latest):
                 alone[record.log_offset] = [(record, cause, count)]
             else:
                 causes.append(cause)
@@ -237,12 +239,13 @@ class _Walk:
     def _taken_over(self, instance: str) -> str | None:
         """Return whose place a static member takes: one that is there, or went just before."""
         old = self.static.get(instance)
-        gone = [one for one in self.pending if one[1]["what"] == "left_or_evicted"]
-        for one in gone:
-            if one[1]["member_id"] == old:
+        if old is None or self.members.pop(old, None) is not None:
+            return old
+        for one in self.pending:
+            if one[1]["what"] == "left_or_evicted" and one[1]["member_id"] == old:
                 self.pending.remove(one)
                 return old
-        return None if old is None or self.members.pop(old, None) is None else old
+        return None
 
     def _current(self, record: GroupRecord, member_id: str, value: Row | None) -> None:
         """Take where a member is: of interest is whether a static one has left for now."""

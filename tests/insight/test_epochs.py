@@ -1,0 +1,189 @@
+"""What a newer coordinator's records mean, one operation of GroupMetadataManager after another."""
+
+import pytest
+from lives import life, member, written
+
+from coterie.insight import explain
+from coterie.insight.facts import read_facts
+from coterie.messages import encode_key, encode_value
+
+WHOLE = {
+    "instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h",
+    "subscribedTopicNames": ["t"], "subscribedTopicRegex": "", "rebalanceTimeoutMs": 9_000,
+    "serverAssignor": None, "classicMemberMetadata": None,
+}  # fmt: skip
+
+
+def record(at_ms, version, data=None, member_id=None, number=0, group="g"):
+    key = {"groupId": group} | ({} if member_id is None else {"memberId": member_id})
+    value = None if data is None else encode_value(version, {"version": number, "data": data})
+    return at_ms, encode_key({"version": version, "data": key}), value
+
+
+def subscribes(at_ms, member_id, **given):
+    return record(at_ms, 5, WHOLE | given, member_id)
+
+
+def epoch(at_ms, number, metadata=0):
+    return record(at_ms, 3, {"epoch": number, "metadataHash": metadata})
+
+
+def current(at_ms, member_id, number):
+    data = {"memberEpoch": number, "previousMemberEpoch": 0, "state": 0,
+            "assignedPartitions": [], "partitionsPendingRevocation": []}  # fmt: skip
+    return record(at_ms, 8, data, member_id)
+
+
+def joins(at_ms, member_id, number, **given):
+    return [subscribes(at_ms, member_id, **given), epoch(at_ms, number),
+            current(at_ms, member_id, number)]  # fmt: skip
+
+
+def removed(at_ms, member_id):
+    return [record(at_ms, version, None, member_id) for version in (8, 7, 5)]
+
+
+def replaces(at_ms, old, new, **given):
+    """replaceMember: the old one's records go, the new one's come as those were, then its own."""
+    was = {"instanceId": "i", "clientId": "old"}
+    return [*removed(at_ms, old), subscribes(at_ms, new, **was), current(at_ms, new, 0),
+            subscribes(at_ms, new, **was | given)]  # fmt: skip
+
+
+def explained(folder, *appends):
+    written(folder, *appends)
+    (facts,) = read_facts([folder])
+    rows = explain.rows(facts, explain.Ask())
+    return [row for row in rows if row["event"] not in ("client", "flapping", "summary")]
+
+
+def told(row):
+    return [(cause["what"], cause["member_id"], cause["detail"]) for cause in row["causes"]]
+
+
+STATIC = {"instanceId": "i", "clientId": "old"}
+
+
+def test_a_replacement_that_subscribes_to_something_else_brings_an_epoch(tmp_path):
+    new = replaces(20, "a", "b", clientId="new", subscribedTopicNames=["t", "u"])
+    rows = explained(tmp_path, joins(10, "a", 1, **STATIC), [*new, epoch(20, 2)])
+    assert [(row["event"], row["generation"]) for row in rows] == [("epoch", 1), ("epoch", 2)]
+    assert told(rows[1]) == [
+        ("replaced", "b", "a"),
+        ("subscription_changed", "b", "+u"),
+        ("member_changed", "b", "client id old to new"),
+    ]
+    assert rows[1]["member_count"] == 1
+
+
+def test_a_replacement_in_one_batch_with_the_next_members_join_stands_by_itself(tmp_path):
+    batch = [*replaces(20, "a", "b", clientId="new"), *joins(20, "z", 2)]
+    rows = explained(tmp_path, joins(10, "a", 1, **STATIC), batch)
+    assert [(row["event"], row["generation"]) for row in rows] == [
+        ("epoch", 1), ("static_replacement", 1), ("epoch", 2),
+    ]  # fmt: skip
+    assert told(rows[1])[0] == ("replaced", "b", "a")
+    assert told(rows[2]) == [("joined", "z", None)]
+    assert [row["member_count"] for row in rows] == [1, 1, 2]
+
+
+def test_a_replacement_whose_tombstones_were_compacted_is_one(tmp_path):
+    rows = explained(
+        tmp_path, joins(10, "a", 1, **STATIC), [subscribes(20, "b", **STATIC), current(20, "b", 1)]
+    )
+    assert [row["event"] for row in rows] == ["epoch", "static_replacement"]
+    assert rows[1]["member_count"] == 1
+
+
+def test_an_instance_id_that_went_for_good_joins_anew(tmp_path):
+    gone = [*removed(20, "a"), epoch(20, 2)]
+    rows = explained(tmp_path, joins(10, "a", 1, **STATIC), gone, joins(30, "b", 3, instanceId="i"))
+    assert [told(row) for row in rows] == [
+        [("joined", "a", None)], [("left_or_evicted", "a", None)], [("joined", "b", None)],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "detail"),
+    [
+        ({"clientHost": "/x"}, "host /h to /x"),
+        ({"rackId": "r"}, "rack none to r"),
+        ({"serverAssignor": "range", "rebalanceTimeoutMs": 5},
+         "assignor none to range, rebalance timeout 9000 to 5"),
+    ],
+)  # fmt: skip
+def test_what_changes_beside_the_subscription_is_said_at_its_own_time(tmp_path, changed, detail):
+    rows = explained(
+        tmp_path, joins(10, "a", 1), [subscribes(20, "a", **changed)], joins(30, "z", 2)
+    )
+    assert [row["event"] for row in rows] == ["epoch", "member_changed", "epoch"]
+    assert told(rows[1]) == [("member_changed", "a", detail)]
+    assert (rows[1]["timestamp"], rows[1]["generation"]) == (20, 1)
+    assert told(rows[2]) == [("joined", "z", None)]
+
+
+def test_what_a_classic_member_of_a_newer_group_renews_is_no_event(tmp_path):
+    classic = {"sessionTimeoutMs": 9, "supportedProtocols": []}
+    again = [subscribes(20, "a", classicMemberMetadata=classic)]
+    rows = explained(tmp_path, joins(10, "a", 1), again)
+    assert [row["event"] for row in rows] == ["epoch"]
+
+
+def test_a_changed_regular_expression_is_a_changed_subscription(tmp_path):
+    rows = explained(
+        tmp_path, joins(10, "a", 1), [subscribes(20, "a", subscribedTopicRegex="x.*"), epoch(20, 2)]
+    )
+    assert told(rows[1]) == [("subscription_changed", "a", "regex none to x.*")]
+
+
+def test_an_epoch_of_4_1_whose_hash_changes_alone_is_that_of_its_topics(tmp_path):
+    first = [subscribes(10, "a"), epoch(10, 1, 77)]
+    rows = explained(tmp_path, first, [epoch(20, 2, 78)], [epoch(30, 3, 78)])
+    assert [told(row) for row in rows[1:]] == [[("topics_changed", None, None)], []]
+    assert rows[2]["cause"] == "the records do not tell why"
+
+
+def test_where_the_log_begins_late_nobody_is_said_to_have_joined(tmp_path):
+    rows = explained(tmp_path, [subscribes(10, "a"), epoch(10, 7)], joins(20, "b", 8))
+    assert [told(row) for row in rows] == [[("present", "a", None)], [("joined", "b", None)]]
+
+
+def test_a_deletion_is_no_downgrade_and_no_upgrade(tmp_path):
+    ends = [record(20, version) for version in (6, 3)]
+    empty = [*removed(15, "a"), epoch(15, 2)]
+    rows = explained(
+        tmp_path, joins(10, "a", 1), empty, ends, life(30, 1, member("m")), life(40, None),
+        joins(50, "b", 1),
+    )  # fmt: skip
+    assert [row["event"] for row in rows] == [
+        "epoch", "epoch", "deleted", "generation", "deleted", "epoch",
+    ]  # fmt: skip
+
+
+def test_a_static_member_whose_return_downgrades_the_group_takes_its_own_place(tmp_path):
+    classic = {"sessionTimeoutMs": 9, "supportedProtocols": []}
+    alone = joins(10, "a", 1, **STATIC)
+    mixed = joins(20, "k", 2, classicMemberMetadata=classic)
+    ends = [record(30, version, None, who) for version in (8, 7, 5) for who in ("a", "k")]
+    now = member("k"), member("b", groupInstanceId="i")
+    down = [*ends, record(30, 6), record(30, 3), life(30, 2, *now)]
+    rows = explained(tmp_path, alone, mixed, down)
+    assert [row["event"] for row in rows] == ["epoch", "epoch", "downgraded"]
+    assert told(rows[2])[1:] == [("carried_on", "k", None), ("replaced", "b", "a")]
+    assert (rows[2]["generation"], rows[2]["member_count"]) == (2, 2)
+
+
+def test_a_group_that_goes_there_and_back_twice_keeps_its_members(tmp_path):
+    up = [life(20, None), subscribes(20, "m"), epoch(20, 1), *joins(20, "x", 2)]
+    ends = [record(30, version, None, who) for version in (8, 7, 5) for who in ("m", "x")]
+    down = [*ends, record(30, 6), record(30, 3), life(30, 2, member("m"))]
+    again = [life(40, None), subscribes(40, "m"), epoch(40, 2), *joins(40, "y", 3)]
+    rows = explained(tmp_path, life(10, 1, member("m")), up, down, again)
+    assert [(row["event"], row["generation"]) for row in rows] == [
+        ("generation", 1), ("upgraded", 1), ("epoch", 2), ("downgraded", 2), ("upgraded", 2),
+        ("epoch", 3),
+    ]  # fmt: skip
+    assert [who for row in rows for what, who, _ in told(row) if what == "joined"] == [
+        "m", "x", "y",
+    ]  # fmt: skip
+    assert [who for row in rows for what, who, _ in told(row) if what == "left_or_evicted"] == ["x"]
