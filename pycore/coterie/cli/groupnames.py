@@ -8,8 +8,6 @@ from collections.abc import Iterable
 
 from coterie.cli.failures import Failed
 from coterie.cli.progress import TerminalProgress
-from coterie.insight import names
-from coterie.insight.asking import Request, find_asker
 from coterie.log.folders import Listing, Log
 
 SPECIAL = re.compile(r"[*?\[]")
@@ -36,9 +34,7 @@ def chosen_groups(
         return frozenset(wanted)
     if not isinstance(log, Listing):
         raise Failed("patterns for --group need a log on plain paths; give the ids themselves")
-    with TerminalProgress() as progress:
-        parts = find_asker(engine)(Request(names.NAME, names.Ask(), log, master=master), progress)
-        known = {row["group_id"] for part in parts for row in part.rows}
+    known = known_groups(log, engine, master)
     chosen: set[str] = set()
     for name in wanted:
         found = {name} if name in known or not SPECIAL.search(name) else matching(name, known)
@@ -49,6 +45,16 @@ def chosen_groups(
             )
         chosen |= found
     return frozenset(chosen)
+
+
+def known_groups(log: Log, engine: str, master: str | None) -> set[str]:
+    """Return the ids of all groups that a log has any record of."""
+    from coterie.insight import names  # whoever gives no pattern does not wait for numpy
+    from coterie.insight.asking import Request, find_asker
+
+    with TerminalProgress() as progress:
+        parts = find_asker(engine)(Request(names.NAME, names.Ask(), log, master=master), progress)
+        return {row["group_id"] for part in parts for row in part.rows}
 
 
 def matching(pattern: str, known: Iterable[str]) -> set[str]:
