@@ -5,7 +5,7 @@ import json
 import pytest
 
 from commandline import coterie, coterie_ok, fails
-from coterie.cli import replay
+from coterie.cli import replay, undo
 from coterie.replay.engine import SPARK_FROM_BYTES, choose_engine
 from golden_data import log, records
 from log_writer import batch, commit
@@ -129,6 +129,19 @@ def test_a_reset_of_a_pattern_names_the_groups(tmp_path):
     folder = log_of(tmp_path, *NAMES)
     told = coterie_ok("undo", folder, "--group", "pay*", "--at", 10_000)
     assert told.stdout == "pay,t,0,5\npay-1,t,0,5\n"
+
+
+def test_of_very_many_partitions_the_groups_are_told(monkeypatch, tmp_path):
+    folder = log_of(tmp_path, *NAMES)
+    monkeypatch.setattr(undo, "ROWS_TOLD", 4)
+    monkeypatch.setattr(undo, "WARNINGS_TOLD", 0)
+    told = coterie_ok("undo", folder, "--all-groups", "--at", 2_000)
+    assert "5 partitions of 5 groups; --against-latest shows each" in told.stderr
+    lines = [line.split() for line in told.stderr.splitlines()]
+    assert ["pay", "1", "0", "0", "0", "0"] in lines
+    assert ["pay-1", "1", "0", "0", "0", "0"] in lines
+    assert ["Pay-2", "0", "0", "1", "0", "0"] in lines
+    assert "more warnings of this kind" in told.stderr
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SHOWN = ("topic", "partition", "change", "offset", "latest_offset", "difference")
 TIMES = ("commit_timestamp", "latest_commit_timestamp")
 RESET = "reset"
+ROWS_TOLD = 2_000  # beside a file; drawing takes a millisecond a row
+WARNINGS_TOLD = 20
 REWIND_IS_FRESH_MS = 60_000  # a time that people give is seldom finer than a minute
 
 
@@ -85,8 +87,11 @@ def command(
     else:
         shown = replace(options, form="table") if options.form == RESET else options
         asking.show(undo.FIELDS, rows, shown, draw=draw)
-    for line in warnings(rows, at_ms):
+    told = list(warnings(rows, at_ms))
+    for line in told[:WARNINGS_TOLD]:
         say(f"coterie: {line}")
+    if len(told) > WARNINGS_TOLD:
+        say(f"coterie: and {len(told) - WARNINGS_TOLD:,} more warnings of this kind; --group tells")
     if against_latest and rows:
         raise click.exceptions.Exit(1)
 
@@ -99,7 +104,7 @@ def write_reset(rows: list[Row], at_ms: int, options: asking.Options) -> None:
     one = len(set(options.groups)) == 1 and len({row["group_id"] for row in planned}) == 1
     with asking.text_out(options.logs.listing, options.out, options.overwrite) as out:
         out.writelines(reset_lines(planned, with_group=not one))
-    asking.show_table(draw(rows), sys.stderr)
+    asking.show_table(draw(rows) if len(rows) <= ROWS_TOLD else draw_groups(rows), sys.stderr)
 
 
 def nothing_planned(rows: list[Row], at_ms: int) -> Failed:
@@ -122,6 +127,20 @@ def reset_lines(rows: Iterable[Row], *, with_group: bool) -> Iterator[str]:
         group = [row["group_id"]] if with_group else []
         writer.writerow([*group, row["topic"], row["partition"], row["offset"]])
         yield shapes.taken(out)
+
+
+def draw_groups(rows: list[Row]) -> Iterator[RenderableType]:
+    """Yield a line a group, where a line a partition is more than people read."""
+    counts: dict[str, Counter[str]] = {}
+    for row in rows:
+        counts.setdefault(row["group_id"], Counter())[row["change"]] += 1
+    fields = {"group": "string", **dict.fromkeys(undo.CHANGES, "int64")}
+    lines = [
+        {"group": group, **{change: of[change] for change in undo.CHANGES}}
+        for group, of in counts.items()
+    ]
+    title = f"{len(rows):,} partitions of {len(counts):,} groups; --against-latest shows each"
+    yield shapes.table(fields, lines, title)
 
 
 def draw(rows: list[Row]) -> Iterator[RenderableType]:
