@@ -1,6 +1,7 @@
 """Request logs beyond the sample: what a broker refused, never answered, or wrote otherwise."""
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -8,6 +9,7 @@ from commandline import coterie
 from coterie import CoterieError, run_trace
 from coterie.traces.diff import compare_responses
 from coterie.traces.requestlog import import_request_log
+from coterie.wire.exchanges import exchanges
 from request_lines import commit, fetch, line, markers, txn_commit
 
 
@@ -155,3 +157,27 @@ def test_a_leader_epoch_that_an_old_answer_does_not_have_is_not_expected():
     told[0] |= {"committedOffset": 10, "committedLeaderEpoch": -1}  # what version 5 says counts
     made = import_request_log([commit(0, epoch=5), line("OFFSET_FETCH", 5, asked, answer, 9)])
     assert len(list(compare_responses(made.expected, run_trace(made.trace)))) == 1
+
+
+def test_a_group_that_is_not_there_is_described_alike_whatever_the_version():
+    gone = {"groupId": "x", "groupState": "Dead", "protocolType": "", "protocolData": "",
+            "members": []}  # fmt: skip
+    asked = {"groups": ["x"]}
+    made = import_request_log([
+        line("DESCRIBE_GROUPS", 5, asked, {"groups": [gone | {"errorCode": 0}]}, 1),
+        line("DESCRIBE_GROUPS", 6, asked, {"groups": [gone | {"errorCode": 69}]}, 2),
+    ])  # fmt: skip
+    assert list(compare_responses(made.expected, run_trace(made.trace))) == []
+
+
+@pytest.mark.parametrize(
+    ("connection", "host"),
+    [
+        ("10.0.0.1:9092-10.0.0.2:4000-1", "/10.0.0.2"),
+        ("10.0.0.1:9092-10.0.0.2:4000-0-1", "/10.0.0.2"),  # since 4.0 with the processor
+        ("[::1]:9092-[::1]:4000-2-17", "/::1"),
+    ],
+)
+def test_the_host_of_a_client_is_that_of_its_connection(connection, host):
+    (exchange,) = exchanges([commit(0, connection=connection)], Counter())
+    assert exchange.client_host == host

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from incident import FOLDER, LOGS, REQUESTS, SERVER, asked, told, within
 
-from commandline import fails
+from commandline import coterie_ok, fails
 from coterie.insight.brokerlog import read_server_log
 from coterie.times import LogClock
 
@@ -121,12 +121,12 @@ def test_no_join_is_refused_in_groups_where_none_was(rows):
     assert refused == {"clash", "vault"}
 
 
-def refusal(ms, error, client="c"):
+def refusal(ms, error, client="c", group="clash"):
     line = {
         "requestHeader": {
             "requestApiKeyName": "JOIN_GROUP", "requestApiVersion": 9, "clientId": client,
         },
-        "request": {"groupId": "clash", "memberId": "", "protocolType": "consumer",
+        "request": {"groupId": group, "memberId": "", "protocolType": "consumer",
                     "protocols": [{"name": "sticky", "metadata": ""}]},
         "response": {"errorCode": error, "memberId": "", "generationId": -1},
         "totalTimeMs": 1.0,
@@ -150,6 +150,25 @@ def test_refusals_between_two_records_are_one_row_each_client_and_error(tmp_path
     assert refused[2]["causes"][0]["detail"] == "GROUP_MAX_SIZE_REACHED"
     assert refused[0]["until"] - refused[0]["timestamp"] == 4
     assert rows.index(refused[3]) > max(i for i, r in enumerate(rows) if r["event"] == "empty")
+
+
+def test_a_group_of_which_only_refused_joins_are_known_is_said(tmp_path):
+    log = tmp_path / "requests.log"
+    lines = [refusal(told("assigned", "clash-1")["at_ms"] + n, error, group="secret")
+             for n, error in enumerate([30, 30, 26])]  # fmt: skip
+    log.write_text("".join(lines))
+    said = coterie_ok("explain", FOLDER, "--request-log", log, "--format", "json")
+    assert "secret" not in said.stdout
+    assert said.stderr == (
+        "coterie: group 'secret' has no record, but joins to it were refused: "
+        "2 x GROUP_AUTHORIZATION_FAILED, 1 x INVALID_SESSION_TIMEOUT\n"
+    )
+
+
+def test_the_table_leaves_out_what_says_nothing():
+    shown = coterie_ok("explain", FOLDER, *LOGS, "--group", "clash").stdout
+    assert "[server log: Adding new member clash-1]" in shown
+    assert "given member-id" not in shown
 
 
 HEAD = "[2026-11-22 12:15:40,867] INFO [GroupCoordinator id=1 topic=t partition=0] "

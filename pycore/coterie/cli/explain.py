@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -14,9 +15,10 @@ from coterie.cli.brokerlogs import (
     request_log_options,
     server_log_option,
 )
+from coterie.cli.failures import say
 from coterie.cli.params import at_option
-from coterie.insight import explain, shapes
-from coterie.insight.asking import Row
+from coterie.insight import brokerlog, explain, shapes
+from coterie.insight.asking import Part, Row
 from coterie.insight.causes import counted
 from coterie.insight.words import cause_of, summed, waited
 
@@ -32,6 +34,7 @@ SHOWN = {
     "duration": "int64",  # drawn as one
 }
 HEADINGS = ("TIME", "GEN", "MEMBERS", "EVENT", "CAUSE", "NO ASSIGNMENT")
+NAMED = 5  # groups
 SUMS = ("flapping", "client", "summary")
 
 
@@ -59,8 +62,33 @@ def command(
     """
     told = read_logs(server_logs, request_logs, log_zone)
     ask = explain.Ask(flap_count, flap_window_ms, told)
-    if not asking.put(explain.NAME, ask, options, at_ms=at_ms, draw=draw):
+    seen: set[str] = set()
+    parts = asking.parts_of(explain.NAME, ask, options, at_ms=at_ms)
+    if not asking.show(explain.FIELDS, noting(parts, seen), options, draw=draw):
         asking.say_no_group(at_ms)
+    if not options.groups:
+        say_refused(told, seen)
+
+
+def noting(parts: Iterable[Part], seen: set[str]) -> Iterator[Row]:
+    """Yield the rows of all parts, and note their groups."""
+    for part in parts:
+        for row in part.rows:
+            seen.add(row["group_id"])
+            yield row
+
+
+def say_refused(told: Iterable[brokerlog.Told], seen: Collection[str]) -> None:
+    """Say of which groups nothing but refused joins is known: they have no record to explain."""
+    refused: dict[str, list[str]] = {}
+    for one in told:
+        if one.what == brokerlog.REFUSED and one.group not in seen:
+            refused.setdefault(one.group, []).append((one.detail or "").partition(";")[0])
+    for group, errors in list(refused.items())[:NAMED]:
+        names = ", ".join(f"{count} x {name}" for name, count in Counter(errors).items())
+        say(f"coterie: group {group!r} has no record, but joins to it were refused: {names}")
+    if len(refused) > NAMED:
+        say(f"coterie: so it is with {len(refused) - NAMED} more groups")
 
 
 def draw(rows: list[Row]) -> Iterator[RenderableType]:

@@ -13,7 +13,8 @@ from coterie.times import format_time
 # What a coordinator says beside its reason: the random part of a member id, and what is not there.
 UNSAID = re.compile(
     r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-    r"|; client reason: not provided| with group instance id None"
+    r"|; client reason: (?:not provided|need to re-join with the given member-id: \S+)"
+    r"| with group instance id (?:None|null)"
 )
 Row = dict[str, Any]
 

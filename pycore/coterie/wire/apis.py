@@ -260,6 +260,7 @@ def _offset_delete(e: Exchange, groups: Groups) -> Iterator[Step]:
 
 def _describe(e: Exchange, groups: Groups) -> Iterator[Step]:
     for g in e.response["groups"]:
+        gone = e.version >= 6 and name_of(g["errorCode"]) == "GROUP_ID_NOT_FOUND"
         members = [
             {
                 "member_id": m["memberId"],
@@ -274,7 +275,8 @@ def _describe(e: Exchange, groups: Groups) -> Iterator[Step]:
         yield (
             {"op": "describe_group", "group_id": g["groupId"]},
             {
-                "error": name_of(g["errorCode"]),
+                # From version 6 on a group that is not there is an error; else it is Dead alone.
+                "error": "NONE" if gone else name_of(g["errorCode"]),
                 "state": g["groupState"],
                 "protocol_type": g["protocolType"],
                 "protocol_name": g["protocolData"],
