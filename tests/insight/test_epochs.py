@@ -187,3 +187,27 @@ def test_a_group_that_goes_there_and_back_twice_keeps_its_members(tmp_path):
         "m", "x", "y",
     ]  # fmt: skip
     assert [who for row in rows for what, who, _ in told(row) if what == "left_or_evicted"] == ["x"]
+
+
+def test_an_epoch_is_reconciled_when_its_last_member_has_the_assignment(tmp_path):
+    late = [[*joins(20, "b", 2)], [current(30, "a", 1)], [current(45, "a", 2)]]
+    rows = explained(tmp_path, joins(10, "a", 1), *late, joins(60, "c", 3))
+    assert [(row["generation"], row["until"]) for row in rows] == [(1, 10), (2, 45), (3, None)]
+
+
+def test_who_takes_a_place_has_to_reach_the_epoch_too(tmp_path):
+    rows = explained(
+        tmp_path, joins(10, "a", 1, **STATIC), joins(20, "b", 2),
+        [*replaces(30, "a", "n", clientId="new")], [current(40, "n", 2)],
+    )  # fmt: skip
+    assert [(row["event"], row["until"]) for row in rows] == [
+        ("epoch", 10), ("epoch", 40), ("static_replacement", None),
+    ]  # fmt: skip
+
+
+def test_partitions_that_are_not_given_up_yet_are_not_reconciled(tmp_path):
+    revoking = {"memberEpoch": 2, "previousMemberEpoch": 1, "state": 2,
+                "assignedPartitions": [], "partitionsPendingRevocation": []}  # fmt: skip
+    waits = [subscribes(20, "b"), epoch(20, 2), current(20, "a", 2), record(20, 8, revoking, "b")]
+    rows = explained(tmp_path, joins(10, "a", 1), waits)
+    assert rows[1]["until"] is None

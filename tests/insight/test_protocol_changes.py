@@ -76,6 +76,15 @@ def test_no_group_was_deleted(rows):
     assert not [row for theirs in rows.values() for row in events(theirs, "deleted")]
 
 
+def test_an_epoch_is_reconciled_when_the_last_of_its_clients_was_told(rows):
+    """`app-3` gets its partitions once `app-1` and `app-2` have given up theirs."""
+    (row,) = (row for row in events(rows["moved"], "epoch") if "app-3" in who(row, "joined"))
+    times = [e for e in truth() if row["timestamp"] <= e["at_ms"] <= told("stop", "app-1")["at_ms"]]
+    given_up = max(e["at_ms"] for e in times if e["what"] == "revoked" and "app-" in e["name"])
+    got = max(e["at_ms"] for e in times if (e["what"], e["name"]) == ("assigned", "app-3"))
+    assert given_up <= row["until"] <= got
+
+
 @pytest.mark.parametrize(("before", "after"), [("vault-a", "vault-a2"), ("vault-a2", "vault-a3")])
 def test_a_static_replacement_stands_at_its_own_time_and_epoch(rows, before, after):
     (row,) = (

@@ -19,6 +19,7 @@ from coterie.insight.causes import RECORDS, in_words
 from coterie.insight.commits import GroupRecord
 from coterie.state.newer import (
     LEFT_FOR_NOW,
+    MEMBER_STATES,
     PROTOCOLS,
     REGULAR_EXPRESSION,
     TYPE_OF,
@@ -129,12 +130,14 @@ class _Walk:
     def __init__(self, told: Collection[int]) -> None:
         self.told = told
         self.rows: list[Row] = []
+        self.waiting: Row | None = None  # the row of the last epoch, until all have reached it
         self.members: dict[str, Row] = {}
         self.static: dict[str, str] = {}  # instance id -> member id
         self.away: set[str] = set()  # static members that left for now
         self.epoch: int | None = None
         self.metadata_hash: int | None = None
         self.pending: list[tuple[GroupRecord, Row, int]] = []  # causes since the last epoch
+        self.behind: set[str] = set()  # members that do not have the epoch's assignment yet
 
     def take(self, record: GroupRecord) -> None:
         """Take the next record."""
@@ -169,8 +172,9 @@ class _Walk:
             causes += self._new_metadata(value, causes)
             count = len(self.members)
             self.rows.append(_row(record, EPOCH_EVENT, self.epoch, previous, causes, count))
+            self.waiting, self.behind = self.rows[-1], set(self.members)
         if value is None:
-            self.members, self.static = {}, {}
+            self.members, self.static, self.waiting = {}, {}, None
         self.metadata_hash = (value or {}).get("metadataHash")
 
     def _new_metadata(self, value: Row, causes: list[Row]) -> list[Row]:
@@ -233,6 +237,9 @@ class _Walk:
         old = None if instance is None else self._taken_over(instance)
         if instance is not None:
             self.static[instance] = member_id
+        if old in self.behind:
+            self.behind.remove(old)
+            self.behind.add(member_id)
         what = "joined" if old is None else "replaced"
         self._note(record, cause_of(what, member_id, value, old))
 
@@ -257,6 +264,16 @@ class _Walk:
             count = len(self.members)
             self.rows.append(_row(record, STATIC_LEAVE, self.epoch, self.epoch, [cause], count))
         (self.away.add if left else self.away.discard)(member_id)
+        self._reach(record, member_id, value)
+
+    def _reach(self, record: GroupRecord, member_id: str, value: Row) -> None:
+        """Note at an epoch when the last member had the assignment that it brought."""
+        stable = MEMBER_STATES[TYPE_OF[record.version]].index("stable")
+        if value.get("memberEpoch") == self.epoch and value.get("state", stable) == stable:
+            self.behind.discard(member_id)
+        if not self.behind and self.waiting is not None:
+            self.waiting["until"] = None if record.timestamp < 0 else record.timestamp
+            self.waiting = None
 
 
 def _changes(member_id: str, before: Row, value: Row) -> Iterator[Row]:

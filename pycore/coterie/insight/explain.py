@@ -38,7 +38,7 @@ FIELDS = {
     "offsets_partition": "int32",
     "event": "string",  # of EVENTS
     "timestamp": "timestamp",  # of the record; the first of several; null: it has none
-    "until": "timestamp",  # the last of several; when a time without members ended
+    "until": "timestamp",  # last of several; end of a time without members, of a reconciliation
     "log_offset": "int64",
     "generation": "int32",  # of newer groups: the epoch
     "previous_generation": "int32",

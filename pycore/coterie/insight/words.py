@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from coterie.insight.brokerlog import SERVER
+from coterie.insight.epochs import EPOCH_EVENT
 from coterie.insight.explain import COMMITS
 from coterie.insight.timeline import EMPTY, GENERATION
 from coterie.times import format_time
@@ -26,6 +27,8 @@ def cause_of(row: Row) -> str:
         text += f" [{SERVER}: {UNSAID.sub('', row['reason'])}]"
     if row["event"] == EMPTY and row["duration_ms"] is not None:
         text += f" for {seconds(row['duration_ms'])}"
+    if row["event"] == EPOCH_EVENT and row["until"] and row["until"] > row["timestamp"]:
+        text += f"; reconciled after {seconds(row['until'] - row['timestamp'])}"
     if row["event"] == COMMITS and row["until"] != row["timestamp"]:
         text += f" until {format_time(row['until'])[11:]}"
     return text
