@@ -9,7 +9,7 @@ Source: GroupMetadataManager.convertToConsumerGroup, convertToClassicGroup, mayb
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coterie.insight import epochs
@@ -38,12 +38,12 @@ class Switch(NamedTuple):
     members: Mapping[str, Row]
 
 
-def switches(life: Life | None, records: Iterable[GroupRecord]) -> dict[int, Switch]:
+def switches(life: Life | None, records: Sequence[GroupRecord]) -> dict[int, Switch]:
     """Return where a group changed its protocol, by number of the classic record.
 
     ``records``: those of the newer protocol, in log order.
     """
-    if life is None:
+    if life is None or not records:
         return {}
     classic: dict[tuple[str, int], list[int]] = {}
     for index, one in enumerate(life.records):
