@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cleaner import clean
 from hypothesis import strategies as st
 
+from cleaner import clean
 from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
 GROUPS = (b"a", b"b", b"c")
