@@ -140,12 +140,15 @@ def test_another_leader_of_the_partition_is_told_with_whom_it_cost_the_place(tmp
     assert "evicted" not in row["cause"]
 
 
-def test_who_goes_long_after_a_change_is_not_brought_together_with_it(tmp_path):
+@pytest.mark.parametrize(("late_ms", "told"), [(0, True), (1, False)])
+def test_who_goes_long_after_a_change_is_not_brought_together_with_it(tmp_path, late_ms, told):
+    """Long is more than the session and the time to rebalance of `lives.member`."""
     before = [life(0, 1, member("a"), member("b")), *steady(b"g", b"h", until=200)]
-    late = [commit(300, {0: 800}), life(300 + 7_000 + 9_000 + 1, 2, member("a"))]
+    gone = life(300 + 7_000 + 9_000 + late_ms, 2, member("a"))
+    late = [commit(300, {0: 800}), gone]
     log = written(tmp_path, *before, *late, epochs=[1] * len(before) + [2, 2])
     (row,) = rows_of(log, "coordinator_change", groups={"g"})
-    assert "evicted" not in row["cause"]
+    assert ("evicted" in row["cause"]) == told
 
 
 def test_a_group_that_began_after_a_change_is_not_told_of_it(tmp_path):
@@ -183,6 +186,10 @@ def test_a_silence_alone_is_a_lull(tmp_path, lost, apart_ms):
     assert not list(rows_of(log, "silence"))
 
 
+def test_members_that_go_within_a_second_go_at_once(tmp_path):
+    assert list(rows_of(silent(tmp_path, 30_000, apart_ms=1_000), "silence"))
+
+
 def test_a_server_log_says_when_a_broker_had_loaded_the_groups(tmp_path):
     line = (
         "[1970-01-01 00:00:12,500] INFO [GroupMetadataManager brokerId=1] Finished loading offsets "
@@ -196,9 +203,10 @@ def test_a_server_log_says_when_a_broker_had_loaded_the_groups(tmp_path):
         told = coterie_ok("explain", log, "--server-log", server, "--format", "json")
         found = [row for row in json.loads(told.stdout) if row["event"] == "coordinator_change"]
         assert [row["event"] for row in found] == events
-    server.write_text(line.format(3))
+    early = line.format(3).replace("00:00:12,500", "00:00:00,500")  # it made the first one ready
+    server.write_text(early + line.format(3))
     told = coterie_ok("explain", log, "--server-log", server, "--format", "json")
-    row = next(row for row in json.loads(told.stdout) if row["event"] == "coordinator_change")
+    (row,) = [row for row in json.loads(told.stdout) if row["event"] == "coordinator_change"]
     assert (row["timestamp"], row["until"]) == (1_000, 15_000)
     assert "loaded the groups at 1970-01-01T00:00:12.500Z [server log]" in row["cause"]
 

@@ -150,7 +150,7 @@ def outages(facts: PartitionFacts, loads: Iterable[int] = ()) -> list[Outage]:
     back = "a broker restarted or the partition moved, and the groups were loaded"
     for at_ms in loads:
         at = int(np.searchsorted(np.maximum.accumulate(batches.time), at_ms))
-        if 0 < at < len(batches.time):
+        if at < len(batches.time):
             told = f"a broker had loaded the groups at {format_time(at_ms)} [server log]"
             found[at] = batches.outage(at, CHANGE, told)
     for at in batches.changes():
