@@ -84,6 +84,15 @@ def test_growth_counts_the_records_of_the_time(tmp_path):
     assert sorted((row["group_id"], row["records"]) for row in told) == [("g", 1), ("h", 1)]
 
 
+def test_a_report_begins_where_that_is_asked(tmp_path):
+    asked = ("report", BASIC, "--format", "markdown", "--group", "grp-reset-cli")
+    whole, late = coterie_ok(*asked).stdout, coterie_ok(*asked, "--since", MIDDLE).stdout
+    assert "| generation |" in whole
+    assert len(late) < len(whole)
+    assert not [line for line in late.splitlines() if line.startswith("| 2026-11-21T05:02:5")]
+    assert coterie_ok(*asked, "--until", MIDDLE).stdout == coterie_ok(*asked, "--at", MIDDLE).stdout
+
+
 def test_times_that_contradict_are_wrong_usage():
     fails("explain", BASIC, "--since", 5, "--until", 4, status=2, says="--since is later")
     fails("explain", BASIC, "--at", 5, "--until", 4, status=2, says="say the same")

@@ -24,7 +24,7 @@ from coterie.cli.groupnames import chosen_groups
 from coterie.cli.logs import Logs, Since, logs_argument, say_left_alone, trust_notes
 from coterie.cli.nopandas import without_pandas
 from coterie.cli.outfile import whole_file
-from coterie.cli.params import engine_options, group_option, since_option, until_option
+from coterie.cli.params import end_of, engine_options, group_option, since_option, until_option
 from coterie.cli.progress import TerminalProgress
 from coterie.insight import shapes
 from coterie.insight.asking import (
@@ -176,13 +176,8 @@ def say_notes(options: Options) -> None:
 
 
 def until(options: Options, at_ms: int | None) -> int | None:
-    """Return the time up to which records count: of ``--at``, or of ``--until``; None: all."""
-    if at_ms is not None and options.until_ms is not None:
-        raise click.UsageError("--at and --until say the same; give one of them")
-    end_ms = options.until_ms if at_ms is None else at_ms
-    if end_ms is not None and options.since_ms is not None and end_ms < options.since_ms:
-        raise click.UsageError("--since is later than --until")
-    return end_ms
+    """Return the time up to which records count; see ``coterie.cli.params.end_of``."""
+    return end_of(at_ms, options.since_ms, options.until_ms)
 
 
 def told_parts(

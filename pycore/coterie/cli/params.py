@@ -119,6 +119,22 @@ def until_option(command: Decorated) -> Decorated:
     )(command)
 
 
+def end_of(at_ms: int | None, since_ms: int | None, until_ms: int | None) -> int | None:
+    """Return the time up to which records count: of ``--at``, or of ``--until``; None: all.
+
+    Raises
+    ------
+    click.UsageError
+        Both are given, or it is before ``--since``.
+    """
+    if at_ms is not None and until_ms is not None:
+        raise click.UsageError("--at and --until say the same; give one of them")
+    end_ms = until_ms if at_ms is None else at_ms
+    if end_ms is not None and since_ms is not None and end_ms < since_ms:
+        raise click.UsageError("--since is later than --until")
+    return end_ms
+
+
 def log_until_option(command: Decorated) -> Decorated:
     """``--log-until TIME`` as ``log_until_ms``: int of epoch ms, or None."""
     return click.option(

@@ -9,7 +9,7 @@ import click
 from coterie.cli.failures import say
 from coterie.cli.groupnames import chosen_groups
 from coterie.cli.logs import Logs, logs_argument, say_left_alone
-from coterie.cli.params import at_option, group_option, since_option, until_option
+from coterie.cli.params import at_option, end_of, group_option, since_option, until_option
 from coterie.log.folders import read_segment
 from coterie.log.records import JsonLines, TellFault, segment_records
 from coterie.times import MAX_MS
@@ -49,12 +49,11 @@ def command(
     cannot be read keeps its bytes as "raw". What cannot be read at all is left out, and said so
     on standard error. --at, --since and --until go by the records' own timestamps.
     """
-    if at_ms is not None and until_ms is not None:
-        raise click.UsageError("--at and --until say the same; give one of them")
+    end_ms = end_of(at_ms, since_ms, until_ms)
     listing = logs.listing
     only = chosen_groups(groups, listing)
     first_ms = MIN_MS if since_ms is None else since_ms
-    last_ms = next((ms for ms in (at_ms, until_ms) if ms is not None), MAX_MS)
+    last_ms = MAX_MS if end_ms is None else end_ms
     out = sys.stdout.buffer  # JSON is UTF-8, whatever the locale says
     for segment in listing.segments:
         lines: list[str] = []

@@ -10,7 +10,15 @@ from coterie.cli.failures import Failed
 from coterie.cli.groupnames import chosen_groups
 from coterie.cli.logs import Logs, logs_argument
 from coterie.cli.newest import newest_ms
-from coterie.cli.params import DURATION, TIME, at_option, group_option
+from coterie.cli.params import (
+    DURATION,
+    TIME,
+    at_option,
+    end_of,
+    group_option,
+    since_option,
+    until_option,
+)
 from coterie.cli.progress import TerminalProgress
 from coterie.insight.asking import missing_groups
 from coterie.insight.facts import read_facts
@@ -35,6 +43,8 @@ from coterie.report.sections import Basis
     help="A page, or a summary to paste into an incident's document.",
 )
 @at_option
+@since_option
+@until_option
 @server_log_option
 @request_log_options
 @click.option(
@@ -59,6 +69,8 @@ def command(
     request_logs: tuple[str, ...],
     log_zone: str,
     at_ms: int | None,
+    since_ms: int | None,
+    until_ms: int | None,
     now_ms: int | None,
     retention_ms: int,
     title: str,
@@ -68,17 +80,21 @@ def command(
     An overview with search, and a page for each group: who owned which partitions when, commits
     and offsets over time, rebalances with their causes. FILE#group=ID opens a group. With --format
     markdown the overview, and timeline and findings of the groups that are named, or have any.
+    Tables and counts begin at --since; charts show all that was read.
     """
     if out is None and (form == "html" or overwrite):
         raise click.UsageError("the page goes into a file: --out FILE")
+    end_ms = end_of(at_ms, since_ms, until_ms)
     told = read_logs(server_logs, request_logs, log_zone)
     listing = logs.listing
-    basis = Basis(now_of(listing, now_ms, at_ms), retention_ms, told)
+    basis = Basis(now_of(listing, now_ms, end_ms), retention_ms, told)
     chosen = chosen_groups(groups, listing)
     with TerminalProgress() as progress:
-        facts = read_facts(listing, groups=chosen, at_ms=at_ms, progress=progress)
+        facts = read_facts(
+            listing, groups=chosen, at_ms=end_ms, since_ms=since_ms, progress=progress
+        )
         whole = gather(facts, basis)
-    missing = missing_groups(chosen, frozenset(whole.found), at_ms)
+    missing = missing_groups(chosen, frozenset(whole.found), end_ms)
     if missing is not None:
         raise missing
     subtitle = "From " + ", ".join(logs.paths)
