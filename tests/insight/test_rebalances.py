@@ -10,6 +10,7 @@ from commandline import coterie_ok
 from coterie.insight import explain, metrics
 from coterie.insight.facts import read_facts
 from golden_data import log
+from log_writer import batch
 
 CASES = ["basic", "default50", "compacted", "connect", "kip848", "transactions"]
 
@@ -75,3 +76,23 @@ def test_a_number_written_again_and_one_that_never_completed_do_not_count(tmp_pa
     (facts,) = read_facts([written(tmp_path, *lives, life(12, 5), life(13, 5))])
     *_, summary = explain.rows(facts, explain.Ask())
     assert summary["count"] == 3  # generations 1, 4 and the one without members
+
+
+def test_generations_that_compaction_may_have_taken_are_not_said_to_have_failed(tmp_path):
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    lives = [(0, 1000, 3), (5, 2000, 9), (8, 3000, 10), (9, 4000, 12)]  # offset, ms, generation
+    batches = [batch(offset, [life(at, number, member("a"))]) for offset, at, number in lives]
+    (folder / f"{0:020}.log").write_bytes(b"".join(batches[:2]))
+    (folder / f"{8:020}.log").write_bytes(b"".join(batches[2:]))
+    (facts,) = read_facts([tmp_path])
+    assert facts.trusted_from_ms == 3000
+    rows = [row for row in explain.rows(facts, explain.Ask()) if row["event"] == "generation"]
+    assert "compacted or never completed: 5;" in rows[1]["cause"]
+    assert "gap" not in [cause["what"] for cause in rows[1]["causes"]]
+    assert "generations without a record: 1;" in rows[3]["cause"]
+    *_, summary = explain.rows(facts, explain.Ask())
+    assert summary["count"] == 2
+    since = "since 1970-01-01T00:00:03.000Z; compacted before"
+    assert summary["cause"].startswith("2 rebalances, ")
+    assert summary["cause"].endswith(since)

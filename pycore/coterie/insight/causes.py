@@ -41,6 +41,7 @@ WHATS = {  # what -> how it is said of some members, or of the group
     "leader_changed": "leader is now {}",
     "recreated": "the group was made anew",
     "gap": "generations without a record",
+    "compacted": "generations without a record, compacted or never completed",
     "cooperative_step": "second step of a cooperative rebalance",
     "partitions_appeared": "partitions newly assigned",
     "restarted_left": "{} left and came back",
@@ -56,7 +57,13 @@ WHATS = {  # what -> how it is said of some members, or of the group
     "regex_resolved": "topics of a regular expression found",
     "rejoined": "the same members joined again; the records do not tell why",
 }
-QUIET = {"present", "leader_changed", "gap", "recreated"}  # beside these, something else happened
+QUIET = {
+    "present",
+    "leader_changed",
+    "gap",
+    "compacted",
+    "recreated",
+}  # beside these, something else happened
 RESTARTED = ("restarted", "restarted_left", "restarted_evicted")  # detail: the member id before
 State = dict[str, Any]
 Cause = dict[str, Any]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,7 @@ class Lives:
         life = self.facts.lives.get(group)
         events = switches.timeline_of(life, self.newer.get(group, []))
         index = brokerlog.Index(told)
+        self.forget_gaps(events)
         if told:
             index.tell(events)
             for row in events:
@@ -126,6 +128,16 @@ class Lives:
         asked = [row for row in among if self.facts.is_asked(row["timestamp"])]
         whole = [row for row in asked if self.facts.is_whole_at(row["timestamp"])]
         return [*asked, *sum_up(whole, ask), self.summary(whole, theirs)]
+
+    def forget_gaps(self, events: list[Row]) -> None:
+        """Say of generations that are not there where compaction may have taken them."""
+        for before, row in pairwise(events):
+            if not self.facts.is_whole_at(before["timestamp"]):
+                gaps = [one for one in row["causes"] if one["what"] == "gap"]
+                for one in gaps:
+                    one["what"] = "compacted"
+                if gaps:
+                    row["cause"] = in_words(row)
 
     def summary(self, rows: list[Row], theirs: Array) -> Row:
         """Return a group's life in one row: counted since all of it is known."""
