@@ -9,7 +9,7 @@ from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import read_facts
 from coterie.insight.fields import arrow_schema, arrow_table
 from coterie_spark.bulk.arrow import spark_schema, to_spark
-from golden_data import log
+from golden_data import log, records
 
 RESET_CLI = 1795237385000
 QUESTIONS = [
@@ -48,3 +48,20 @@ def test_a_question_is_asked_of_some_groups(spark):
 def test_urls_are_refused_in_one_line(spark):
     with pytest.raises(CoterieError, match="plain paths"):
         coterie_spark.undo(spark, "s3a://bucket/log", at=RESET_CLI)
+
+
+def test_a_sample_after_the_newest_record_of_all_is_beyond_the_log(spark):
+    newest = max(record["timestamp"] for record in records("basic"))
+    samples = (Sample(newest, 9000), Sample(newest + 1, 9000))
+    ends = EndOffsets(True, {("orders", 3): samples})
+    told = {"groups": "grp-reset-cli", "ends": ends}
+    frame = coterie_spark.lag(spark, log("basic"), **told).where("topic = 'orders'")
+    rows = [row for row in frame.collect() if row.partition == 3]
+    assert [(row.lag, row.lag_max, row.status) for row in rows] == [
+        (9000, None, "ok"),  # reset to 0 by then
+        (None, 9000, "beyond_log"),
+    ]
+    later = coterie_spark.lag(spark, log("basic"), since=newest + 1, **told)
+    assert {row.status for row in later.where("time is not null").collect()} == {"beyond_log"}
+    known = coterie_spark.lag(spark, log("basic"), log_until_ms=newest + 1, **told)
+    assert {row.status for row in known.where("time is not null").collect()} == {"ok"}
