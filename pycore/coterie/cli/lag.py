@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from coterie.cli import asking
-from coterie.cli.failures import say
+from coterie.cli.lagnotes import Statuses, say_untimed
 from coterie.cli.newest import log_until
 from coterie.cli.params import TIME, log_until_option
 from coterie.insight import lag, shapes
 from coterie.insight.asking import Row
 from coterie.insight.endoffsets import read_end_offsets
-from coterie.times import format_duration, format_time
+from coterie.times import format_duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -65,29 +64,16 @@ def command(
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
     engine, master = options.engine, options.master
     until_ms = log_until(options.logs.listing, engine, master, log_until_ms, at_ms)
-    counts: Counter[str] = Counter()
-
-    def counted(rows: Iterator[Row]) -> Iterator[Row]:
-        for row in rows:
-            counts[row["status"]] += 1
-            yield row
-
+    statuses = Statuses("status")
     ask = lag.Ask(ends, at_ms, latest, until_ms)
     parts = asking.parts_of(lag.NAME, ask, options)
-    rows = counted(row for part in parts for row in part.rows)
+    rows = statuses.of(row for part in parts for row in part.rows)
     if totalled:
         asking.show(lag.TOTALS, lag.totals(rows), options)
     else:
         asking.show(lag.FIELDS, rows, options, draw=draw)
-    if not ends.timed and at_ms is None and options.until_ms is None:
-        say(
-            "coterie: the end offsets have no time, and are taken as of the end of the log, "
-            f"{format_time(until_ms)}; --at says when they were taken"
-        )
-    unknown = {status: counts[status] for status in lag.STATUSES if status != lag.OK}
-    if any(unknown.values()):
-        why = ", ".join(f"{count} {status}" for status, count in unknown.items() if count)
-        say(f"coterie: {sum(unknown.values())} of {counts.total()} lags are not known: {why}")
+    say_untimed(ends, asking.until(options, at_ms), until_ms)
+    statuses.say_unknown()
 
 
 def draw(rows: list[Row]) -> Iterator[RenderableType]:

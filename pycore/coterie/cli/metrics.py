@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from coterie.cli import asking
+from coterie.cli.lagnotes import Statuses, say_untimed
 from coterie.cli.newest import log_until
 from coterie.cli.params import at_option, log_until_option
 from coterie.insight import metrics, prometheus
@@ -88,13 +89,18 @@ def command(
         listing, end_ms = options.logs.listing, asking.until(options, at_ms)
         log_until_ms = log_until(listing, options.engine, options.master, log_until_ms, end_ms)
     ask = metrics.Ask(group_filter, group_exclude, topic_filter, topic_exclude, ends, log_until_ms)
-    if options.form != TEXT:
-        if not asking.put(metrics.NAME, ask, options, at_ms=at_ms):
-            asking.say_no_group(at_ms)
-        return
     parts = asking.parts_of(metrics.NAME, ask, options, at_ms=at_ms)
-    rows = [row for part in parts for row in part.rows]
-    with asking.text_out(options.logs.listing, options.out, options.overwrite) as out:
-        out.writelines(prometheus.text_lines(rows, names, granularity))
-    if not rows:
+    statuses = Statuses("lag_status")
+    rows = statuses.of(row for part in parts for row in part.rows)
+    if options.form == TEXT:
+        held = list(rows)
+        with asking.text_out(options.logs.listing, options.out, options.overwrite) as out:
+            out.writelines(prometheus.text_lines(held, names, granularity))
+        count = len(held)
+    else:
+        count = asking.show(metrics.FIELDS, rows, options)
+    if not count:
         asking.say_no_group(at_ms)
+    if ends is not None and log_until_ms is not None:
+        say_untimed(ends, asking.until(options, at_ms), log_until_ms)
+        statuses.say_unknown()
