@@ -97,6 +97,14 @@ def test_times_that_contradict_are_wrong_usage():
     fails("explain", BASIC, "--since", 5, "--until", 4, status=2, says="--since is later")
     fails("explain", BASIC, "--at", 5, "--until", 4, status=2, says="say the same")
     fails("records", BASIC, "--at", 5, "--until", 4, status=2, says="say the same")
+    asked = ("undo", BASIC, "--all-groups", "--at", 5, "--until", 4)
+    fails(*asked, status=2, says="--until is earlier than the time to go back to")
+
+
+def test_expiry_up_to_a_time_is_judged_then():
+    told = rows("expire", BASIC, "--until", MIDDLE)
+    assert told == rows("expire", BASIC, "--until", MIDDLE, "--now", MIDDLE)
+    assert told != rows("expire", BASIC, "--until", MIDDLE, "--now", LAST)
 
 
 NAMES = (b"pay", b"pay-1", b"Pay-2", b"[p]*", b"other")

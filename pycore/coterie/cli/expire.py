@@ -80,6 +80,8 @@ def command(
     """
     asking.check(options)
     notes = []
+    if now_ms is None and options.until_ms is not None:
+        now_ms = options.until_ms
     if now_ms is None:
         now_ms = newest_ms(options.logs.listing, options.engine, options.master)
         notes.append(f"now is {format_time(now_ms)}, the log's newest record; --now sets another")

@@ -76,6 +76,8 @@ def command(
         raise click.UsageError("give either --at or --before")
     at_ms = before_ms - 1 if before_ms is not None else at_ms
     assert at_ms is not None
+    if options.until_ms is not None and options.until_ms < at_ms:
+        raise click.UsageError("--until is earlier than the time to go back to")
     parts = asking.parts_of(undo.NAME, undo.Ask(at_ms, retention_ms), options)
     rows = [row for part in parts for row in part.rows]
     if without_deleted:
