@@ -182,3 +182,20 @@ def test_commits_are_as_many_as_the_clients_were_told_of(incident):
         # One that was under way when its client was killed may stand in the log all the same.
         killed = len(events(incident, "process killed"))
         assert sum(row["requests"] for row in rows) <= count + outside[group] + killed
+
+
+def test_a_stopped_broker_is_told_by_the_leader_epoch_of_the_partition():
+    events = json.loads((INCIDENTS / "protocols" / "truth.json").read_text())
+    at_ms = {event["what"]: event["at_ms"] for event in events}
+    told = coterie_ok("explain", INCIDENTS / "protocols", "--format", "json").stdout
+    rows = json.loads(told)
+    found = {row["group_id"]: row for row in of_kind(rows, "coordinator_change")}
+    assert found.keys() == {"moved", "idle", "vault", "till", "plain", "clash", "solo"}
+    for row in found.values():
+        assert row["timestamp"] <= at_ms["broker stops"]
+        assert row["until"] >= at_ms["broker started"]
+        assert "leader epoch went from 0 to 2" in row["cause"]
+    # README: solo-2 goes while the broker is down; the members of the others are back.
+    gone = {group for group, row in found.items() if "soon after" in row["cause"]}
+    assert gone == {"solo"}
+    assert "soon after, solo-2" in found["solo"]["cause"]

@@ -126,7 +126,7 @@ def steady(*groups, until=100, step=10, value=0):
 
 def test_another_leader_of_the_partition_is_told_with_whom_it_cost_the_place(tmp_path):
     before = [life(0, 1, member("a"), member("b", clientId="d")), *steady(b"g", b"h", until=200)]
-    after = [commit(9_200, {0: 800}, group=b"h"), life(19_000, 2, member("a"))]
+    after = [commit(9_200, {0: 800}, group=b"h"), life(18_000, 2, member("a"))]
     epochs = [3] * len(before) + [5] * len(after)
     log = written(tmp_path, *before, *after, epochs=epochs)
     (row,) = rows_of(log, "coordinator_change", "silence", groups={"g"})
@@ -142,13 +142,21 @@ def test_another_leader_of_the_partition_is_told_with_whom_it_cost_the_place(tmp
 
 @pytest.mark.parametrize(("late_ms", "told"), [(0, True), (1, False)])
 def test_who_goes_long_after_a_change_is_not_brought_together_with_it(tmp_path, late_ms, told):
-    """Long is more than the session and the time to rebalance of `lives.member`."""
+    """Long is more than the session of `lives.member` and the 3 s of a heartbeat interval."""
     before = [life(0, 1, member("a"), member("b")), *steady(b"g", b"h", until=200)]
-    gone = life(300 + 7_000 + 9_000 + late_ms, 2, member("a"))
+    gone = life(300 + 7_000 + 3_000 + late_ms, 2, member("a"))
     late = [commit(300, {0: 800}), gone]
     log = written(tmp_path, *before, *late, epochs=[1] * len(before) + [2, 2])
     (row,) = rows_of(log, "coordinator_change", groups={"g"})
     assert ("evicted" in row["cause"]) == told
+
+
+def test_who_is_in_a_generation_after_a_change_has_come_back(tmp_path):
+    before = [life(0, 1, member("a"), member("b")), *steady(b"g", b"h", until=200)]
+    after = [life(300, 2, member("a"), member("b")), life(400, 3, member("a"))]
+    log = written(tmp_path, *before, *after, epochs=[1] * len(before) + [2, 2])
+    (row,) = rows_of(log, "coordinator_change", groups={"g"})
+    assert "evicted" not in row["cause"]
 
 
 def test_a_group_that_began_after_a_change_is_not_told_of_it(tmp_path):

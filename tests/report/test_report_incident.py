@@ -134,6 +134,14 @@ def test_what_was_compacted_is_said_with_the_time_since_which_each_partition_is_
     assert page.detail("whole")["head"]["trusted_from_ms"] is None
 
 
+def test_what_was_compacted_is_said_beside_the_file_too(tmp_path):
+    told = coterie_ok("report", compacted(tmp_path / "log"), "-o", tmp_path / "page.html")
+    line = "coterie: partition 1: trusted since 1970-01-01T00:00:05.000Z; compacted before\n"
+    assert told.stderr == line
+    gone = ("report", tmp_path / "log", "-o", tmp_path / "x", "--group", "nobody")
+    fails(*gone, says="which was compacted: what was before 1970-01-01T00:00:05.000Z may be gone")
+
+
 def sections(text):
     """Heading -> what stands under it, of a text in Markdown."""
     parts = re.split(r"^(#+ .*)$", text, flags=re.M)

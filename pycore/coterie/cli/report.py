@@ -6,9 +6,9 @@ import click
 
 from coterie.cli import asking
 from coterie.cli.brokerlogs import read_logs, request_log_options, server_log_option
-from coterie.cli.failures import Failed
+from coterie.cli.failures import Failed, say
 from coterie.cli.groupnames import chosen_groups
-from coterie.cli.logs import Logs, logs_argument
+from coterie.cli.logs import Logs, logs_argument, trust_notes
 from coterie.cli.newest import newest_ms
 from coterie.cli.params import (
     DURATION,
@@ -94,7 +94,7 @@ def command(
             listing, groups=chosen, at_ms=end_ms, since_ms=since_ms, progress=progress
         )
         whole = gather(facts, basis)
-    missing = missing_groups(chosen, frozenset(whole.found), end_ms)
+    missing = missing_groups(chosen, frozenset(whole.found), end_ms, whole.trusted_from_ms)
     if missing is not None:
         raise missing
     subtitle = "From " + ", ".join(logs.paths)
@@ -104,6 +104,8 @@ def command(
         else:
             file.writelines(render(whole, title, subtitle, basis))
     asking.say_left_out(listing, whole.faults)
+    for note in trust_notes(listing, dict(whole.compacted)):
+        say(f"coterie: {note}")
 
 
 def now_of(log: Log, now_ms: int | None, at_ms: int | None) -> int:

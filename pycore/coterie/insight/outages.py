@@ -19,6 +19,7 @@ import numpy as np
 from coterie.insight.causes import counted, who
 from coterie.insight.commits import Array
 from coterie.insight.facts import PartitionFacts
+from coterie.insight.rebalances import is_rebalance
 from coterie.times import format_time
 
 CHANGE, SILENCE = "coordinator_change", "silence"
@@ -28,7 +29,8 @@ LEAST_MS = 5_000
 BACK_MS = 60_000  # after a silence, members that are not back have gone: their session is shorter
 AT_ONCE_MS = 1_000
 NAMED = 5  # members
-NEWER_SESSION_MS = 45_000  # group.consumer.session.timeout.ms, which is the broker's alone
+SESSION_MS = 45_000  # a newer group's, group.consumer.session.timeout.ms: the broker's alone
+REJOIN_MS = 3_000  # a heartbeat interval: then those who stay know, and the rebalance can end
 GONE = ("left_or_evicted", "evicted", "restarted", "restarted_evicted")
 Row = dict[str, Any]
 
@@ -193,17 +195,18 @@ def went_at_once(went: list[tuple[int, str]], since_ms: int) -> int:
 def tell(outage: Outage, events: Iterable[Row], waits_ms: int) -> Row:
     """Return an outage as a row of a group, with whom it cost its place.
 
-    ``events`` are the group's; ``waits_ms`` is how long after a load a member that does not come
-    back may stay: its session and the rebalance that follows.
+    ``events`` are the group's, in order; ``waits_ms`` is how long after a load a member that does
+    not come back may stay. Who is in a generation that nobody left has come back.
     """
     gone: dict[str, None] = {}
     for row in events:
         at_ms = row["timestamp"]
         if at_ms is None or not outage.until_ms <= at_ms <= outage.until_ms + waits_ms:
             continue
-        for cause in row.get("causes", ()):
-            if cause["what"] in GONE:
-                gone[who(cause)] = None
+        left = [cause for cause in row.get("causes", ()) if cause["what"] in GONE]
+        if is_rebalance(row) and not left:
+            break
+        gone |= dict.fromkeys(map(who, left))
     row = outage.as_row()
     if gone:
         names = list(gone)[:NAMED]
@@ -213,7 +216,7 @@ def tell(outage: Outage, events: Iterable[Row], waits_ms: int) -> Row:
 
 
 def wait_of(state: Mapping[str, Any] | None) -> int:
-    """Return how long members that do not come back may stay after a load, ms."""
+    """Return how long a member that does not come back may stay after a load, ms."""
     members = () if state is None else state["members"]
-    sessions = [one["session_timeout_ms"] + one["rebalance_timeout_ms"] for one in members]
-    return max(sessions, default=2 * NEWER_SESSION_MS)
+    sessions = [one["session_timeout_ms"] for one in members]
+    return max(sessions, default=SESSION_MS) + REJOIN_MS
