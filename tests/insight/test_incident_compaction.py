@@ -15,6 +15,12 @@ TRUTH = truth(INCIDENT)
 SAMPLES = {sample["label"]: sample for sample in TRUTH["samples"]}
 EARLIER = ("early", "between the rounds", "before the copy")
 LATER = ("after the copy, 1", "after the copy, 2")
+# The group ``doomed`` had committed and left in order; it was deleted later.
+(DOOMED_HAD_OFFSETS_MS,) = (
+    event["at_ms"]
+    for event in TRUTH["events"]
+    if (event["what"], event.get("member")) == ("process closed in order", "doomed-1")
+)
 (COPIED_MS,) = (event["at_ms"] for event in TRUTH["events"] if event["what"] == "copied")
 
 
@@ -139,6 +145,17 @@ def test_undo_says_which_offsets_of_then_are_lost(tmp_path):
             assert row["change"] == "unknown"
     assert "trusted since" in done.stderr
     fails("undo", LOG / "compacted", "--group", "billing", "--at", at_ms, says="was compacted")
+
+
+def test_undo_does_not_say_that_a_group_deleted_since_then_had_no_offset():
+    at_ms = DOOMED_HAD_OFFSETS_MS
+    whole = coterie_ok("undo", LOG / "whole", "--group", "doomed", "--at", at_ms)
+    assert len(whole.stdout.splitlines()) == 2
+    asked = ("undo", LOG / "compacted", "--group", "doomed", "--at", at_ms)
+    fails(*asked, says="which there were is not known")
+    # Of the time after its deletion, which the whole log tells, there was none.
+    asked = ("undo", LOG / "whole", "--group", "doomed", "--at", COPIED_MS)
+    fails(*asked, says="nothing to go back to")
 
 
 def test_a_group_of_before_the_cleaning_is_not_said_to_be_missing():

@@ -102,16 +102,19 @@ def write_reset(rows: list[Row], at_ms: int, options: asking.Options) -> None:
     """Write the file, and say on standard error what it would change."""
     planned = [row for row in rows if row["offset"] is not None]
     if not planned:
-        raise nothing_planned(rows, at_ms)
+        raise nothing_planned(options, at_ms)
     one = len(set(options.groups)) == 1 and len({row["group_id"] for row in planned}) == 1
     with asking.text_out(options.logs.listing, options.out, options.overwrite) as out:
         out.writelines(reset_lines(planned, with_group=not one))
     asking.show_table(draw(rows) if len(rows) <= ROWS_TOLD else draw_groups(rows), sys.stderr)
 
 
-def nothing_planned(rows: list[Row], at_ms: int) -> Failed:
-    """Return why there is nothing to go back to: there was nothing, or the log has lost it."""
-    since = [row["trusted_from"] for row in rows if row["change"] == undo.UNKNOWN]
+def nothing_planned(options: asking.Options, at_ms: int) -> Failed:
+    """Return why there is nothing to go back to: there was nothing, or the log has lost it.
+
+    Not the rows tell: a group that was deleted since then has none.
+    """
+    since = [ms for ms in options.trusted_from_ms.values() if at_ms < ms]
     if not since:
         return Failed(f"no offset was committed at {format_time(at_ms)}: nothing to go back to")
     return Failed(
