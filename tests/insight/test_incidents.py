@@ -199,3 +199,23 @@ def test_a_stopped_broker_is_told_by_the_leader_epoch_of_the_partition():
     gone = {group for group, row in found.items() if "soon after" in row["cause"]}
     assert gone == {"solo"}
     assert "soon after, solo-2" in found["solo"]["cause"]
+
+
+def test_who_joined_again_first_is_whom_the_coordinator_names():
+    # `search-1` and the leader `billing-1` came within a ms, after generation 6.
+    rows = explained("two-applications", "shared", broker_logs=True)
+    (row,) = [row for row in of_kind(rows, "generation") if row["generation"] == 7]
+    (cause,) = row["causes"]
+    assert (cause["what"], cause["client_id"]) == ("rejoined_first", "billing-1")
+    assert cause["member_id"] in row["reason"]
+    # By the request log alone as well: of two that came at once, the leader begins a rebalance.
+    log = INCIDENTS / "two-applications" / "kafka-request.log.gz"
+    rows = explained("two-applications", "shared", "--request-log", log)
+    (row,) = [row for row in of_kind(rows, "generation") if row["generation"] == 7]
+    assert [cause["client_id"] for cause in row["causes"]] == ["billing-1"]
+
+
+def test_a_static_member_that_joins_again_is_one_member_under_one_name():
+    rows = explained("broker-killed", "static", broker_logs=True)
+    names = {row["cause"].split(" ")[0] for row in of_kind(rows, "client")}
+    assert names == {"s-1", "s-2"}  # README

@@ -30,6 +30,7 @@ REPLACED, REFUSED = "replaced", "refused"
 NO_REASON = re.compile(r"(not provided|need to re-join with the given member-id.*)?")
 HEARTBEATS = {f"{kind}_GROUP_HEARTBEAT" for kind in ("CONSUMER", "SHARE", "STREAMS")}
 APIS = frozenset({"JOIN_GROUP", "LEAVE_GROUP", *HEARTBEATS})
+CLOCK_MS = 2  # within this, a request log does not tell which of two requests came first
 JOINING, LEAVING = 0, -1  # member epochs of a heartbeat
 CLASSIC = ("generation", "empty", "rewritten", "static_replacement")  # rows of generations
 NO_REFUSAL = {  # answers to a join that a client meets in the course of things
@@ -273,11 +274,26 @@ class Index:
                 if one.member_id == cause["member_id"] and reason_of(one):
                     return {**cause, "detail": reason_of(one), "source": one.source}
         if cause["what"] == "rejoined" and self.of(JOINED, row):
-            first = min(self.of(JOINED, row), key=lambda one: one.at_ms)
-            names = {name: getattr(first, name) for name in ("member_id", "client_id", "source")}
-            host = {"client_host": first.client_host, "detail": reason_of(first)}
-            return {**cause, "what": "rejoined_first", **names, **host}
+            first = self._first_to_join(row)
+            named = ("member_id", "client_id", "client_host", "source")
+            names = {name: getattr(first, name) for name in named}
+            names |= {"group_instance_id": first.instance_id, "detail": reason_of(first)}
+            return {**cause, "what": "rejoined_first", **names}
         return cause
+
+    def _first_to_join(self, row: Row) -> Told:
+        """Return the join that began a rebalance: the coordinator's word before the clock's.
+
+        A request log has whole milliseconds. Of joins that came in the same, one of the leader
+        begins a rebalance at any time, one of another member only with another subscription.
+        """
+        joined = sorted(self.of(JOINED, row), key=lambda one: one.at_ms)
+        said = [one.detail or "" for one in self.of(PREPARING, row)[:1]]
+        for one in joined:
+            if said and one.member_id and one.member_id in said[0]:
+                return one
+        at_once = [one for one in joined if one.at_ms <= joined[0].at_ms + CLOCK_MS]
+        return next((one for one in at_once if one.member_id == row.get("leader")), joined[0])
 
     def _departure(self, cause: Row, before: Row | None, row: Row) -> Row:
         gone = cause["member_id"] if cause["what"] == "left_or_evicted" else cause["detail"]
