@@ -246,7 +246,8 @@ def spans_of(events: list[Row], commits: Commits, rows: Array) -> list[Span]:
     events = sorted(events, key=lambda row: int(row["log_offset"]))
     ends = [row["log_offset"] for row in events]
     places = np.searchsorted(ends, commits.log_offset[rows], side="left")
-    parts = [rows[places == number] for number in range(len(events) + 1)]
+    order = np.argsort(places, kind="stable")  # offsets of a log may go back
+    parts = np.split(rows[order], np.searchsorted(places[order], np.arange(1, len(events) + 1)))
     return list(zip(parts, [*events, None], strict=True))
 
 
