@@ -201,6 +201,15 @@ def test_a_stopped_broker_is_told_by_the_leader_epoch_of_the_partition():
     assert "soon after, solo-2" in found["solo"]["cause"]
 
 
+def test_one_member_was_evicted_and_several_were():
+    (lost,) = of_kind(explained("broker-killed", "lost"), "empty")
+    assert "lost-1 (127.0.0.1) left or was evicted; " in lost["cause"]
+    (halved,) = of_kind(explained("broker-killed", "halved"), "empty")
+    assert "left or were evicted; " in halved["cause"]
+    (row,) = of_kind(explained("broker-killed", "lost", broker_logs=True), "coordinator_change")
+    assert row["cause"].endswith("soon after, lost-1 (127.0.0.1) left or was evicted")
+
+
 def test_who_joined_again_first_is_whom_the_coordinator_names():
     # `search-1` and the leader `billing-1` came within a ms, after generation 6.
     rows = explained("two-applications", "shared", broker_logs=True)

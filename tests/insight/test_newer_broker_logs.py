@@ -116,6 +116,12 @@ def test_a_join_that_was_refused_stands_in_the_timeline(rows, group, name, error
     assert times == sorted(times)
 
 
+def test_a_refused_join_names_who_wanted_the_id_not_whose_it_is(rows):
+    # README: `vault-x` wants `s-2`, which `vault-b` has.
+    (row,) = (row for row in rows["vault"] if row["event"] == "refused")
+    assert row["cause"].startswith("vault-x as static s-2 (127.0.0.1) was refused: UNRELEASED")
+
+
 def test_no_join_is_refused_in_groups_where_none_was(rows):
     refused = {group for group, theirs in rows.items() for r in theirs if r["event"] == "refused"}
     assert refused == {"clash", "vault"}

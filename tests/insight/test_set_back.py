@@ -134,7 +134,7 @@ def test_another_leader_of_the_partition_is_told_with_whom_it_cost_the_place(tmp
     assert (row["timestamp"], row["until"], row["duration_ms"]) == (190, 9_200, 9_010)
     assert "leader epoch went from 3 to 5" in row["cause"]
     assert "no record of any group for 9.0 s (before, 0.0 s at most)" in row["cause"]
-    assert row["cause"].endswith("; soon after, d (h) left or were evicted")
+    assert row["cause"].endswith("; soon after, d (h) left or was evicted")
     # `h` has no members: of it only the change is told.
     (row,) = rows_of(log, "coordinator_change", groups={"h"})
     assert "evicted" not in row["cause"]
@@ -185,7 +185,7 @@ def test_a_silence_after_which_members_of_several_groups_go_at_once_is_told(
     assert [row["event"] for row in found] == ["silence"] * 2 * told
     for row in found:
         assert row["cause"].startswith("members of 2 groups went at once after a silence: perhaps")
-        assert row["cause"].endswith("; soon after, c (h) left or were evicted")
+        assert row["cause"].endswith("; soon after, c (h) left or was evicted")
 
 
 @pytest.mark.parametrize(("lost", "apart_ms"), [((b"g",), 0), ((), 0), ((b"g", b"h"), 1_001)])

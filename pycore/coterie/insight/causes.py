@@ -198,9 +198,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def plural(said: str) -> str:
+    """Return what is said of one member as it is said of several."""
+    return said.replace(" was ", " were ").replace("a new member id", "new member ids")
+
+
 def who(of: Cause) -> str:
     """Return a member as people know it: its instance id, or client id, and host if it is sure."""
     name = str(of["group_instance_id"] or of["client_id"] or of["member_id"] or "a member")
+    if of["what"] == "refused" and of["group_instance_id"] and of["client_id"]:
+        # The id may be another's, who has nothing to do with it.
+        name = f"{of['client_id']} as static {of['group_instance_id']}"
     if of["what"] == "replaced" and of["source"] == NAMES_CLIENTS:
         name += f": {of['client_id']}"
     return shortened(name) + hosts_in_words([host_of(of)])
@@ -235,7 +243,8 @@ def in_words(causes: Iterable[Cause], named: int = 3) -> str:
         names = [who(one) for one in alike[:named]]
         if len(alike) > named:
             names.append(f"{len(alike) - named} more")
-        text = WHATS.get(what, what).format(", ".join(names))
+        said = WHATS.get(what, what)
+        text = (said if len(alike) == 1 else plural(said)).format(", ".join(names))
         details = list(dict.fromkeys(one["detail"] for one in alike[:named] if one["detail"]))
         if details and what not in ("replaced", *RESTARTED):
             text += f": {', '.join(details)}"

@@ -211,7 +211,8 @@ def tell(outage: Outage, events: Iterable[Row], waits_ms: int) -> Row:
     if gone:
         names = list(gone)[:NAMED]
         names += [f"{counted(len(gone) - NAMED, 'other')}"] if len(gone) > NAMED else []
-        row["cause"] += f"; soon after, {', '.join(names)} left or were evicted"
+        were = "was" if len(gone) == 1 else "were"
+        row["cause"] += f"; soon after, {', '.join(names)} left or {were} evicted"
     return row
 
 
