@@ -17,6 +17,7 @@ from coterie.times import log_zone
 from coterie.traces.files import open_text
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+UTC = "Z"
 Told = tuple[brokerlog.Told, ...]
 Reading = Callable[[Iterable[str], str], Iterator[brokerlog.Told]]
 
@@ -45,7 +46,7 @@ def request_log_options(command: Decorated) -> Decorated:
     """``--request-log FILE``, repeatable, as ``request_logs``, and ``--log-zone``."""
     command = click.option(
         "--log-zone",
-        default="Z",
+        default=UTC,
         show_default=True,
         metavar="ZONE",
         callback=zone_of,
@@ -76,9 +77,12 @@ def flap_options(command: Decorated) -> Decorated:
 
 def read_logs(server_logs: Iterable[str], request_logs: Iterable[str], zone: str) -> Told:
     """Return what a broker's logs say; fail in one line where one cannot be read."""
+    servers, requests = tuple(server_logs), tuple(request_logs)
+    if zone != UTC and not servers + requests:
+        raise click.UsageError("--log-zone is for the times of a broker's logs; none is given")
     return (
-        *read_told(server_logs, brokerlog.read_server_log, zone),
-        *read_told(request_logs, brokerlog.read_request_log, zone),
+        *read_told(servers, brokerlog.read_server_log, zone),
+        *read_told(requests, brokerlog.read_request_log, zone),
     )
 
 
