@@ -20,8 +20,10 @@ __all__ = ["Outage", "outages", "started_times"]
 
 SHORTEST_MS = 1000  # no broker stops and starts in less
 _STARTED = re.compile(
-    r"^\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\] INFO "
-    r"\[Kafka(?:RaftServer nodeId|Server id)=\d+\] (?:Kafka Server )?started"
+    r"^\[(?P<at>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\] INFO (?:"
+    r"(?P<begins>\[GroupCoordinator (?:id=)?\d+\]:? Starting up)"
+    r"|(?P<loaded>.*Finished loading (?:of|offsets and group) metadata from __consumer_offsets-)"
+    r"|\[Kafka(?:RaftServer nodeId|Server id)=\d+\] (?:Kafka Server )?started)"
 )
 
 
@@ -41,9 +43,22 @@ class _Seen(NamedTuple):
 
 
 def started_times(lines: Iterable[str]) -> list[float]:
-    """Return when a broker had started, ms, by its server log."""
-    clock = LogClock()
-    return [clock.ms(match[1]) for match in map(_STARTED.match, lines) if match is not None]
+    """Return when a broker had started, ms, by its server log.
+
+    That is when it had loaded the first of the topic's partitions, if it had before it takes
+    requests: sessions count from there.
+    """
+    clock, loaded_ms, found = LogClock(), None, []
+    for match in filter(None, map(_STARTED.match, lines)):
+        at_ms = clock.ms(match["at"])
+        if match["begins"]:
+            loaded_ms = None
+        elif match["loaded"]:
+            loaded_ms = at_ms if loaded_ms is None else loaded_ms
+        else:
+            found.append(at_ms if loaded_ms is None else loaded_ms)
+            loaded_ms = None
+    return found
 
 
 def outages(exchanges: Sequence[Exchange], started_ms: Collection[float] = ()) -> list[Outage]:
