@@ -51,7 +51,7 @@ OF_PARTITION = {**OF_TOPIC, "partition": "partition"}
 BRAEDON = {"group": "group_id", "topic": "topic"}
 KMINION = {"group_id": "group_id"}
 INFO = {**KMINION, **{name: name for name in ("protocol", "protocol_type", "state")}}
-COUNTED = "that the log still has (compaction drops superseded ones)"
+COUNTED = "since its log is whole (compaction drops superseded ones)"
 
 FAMILIES = (
     Family(
