@@ -81,7 +81,7 @@ def test_a_wrong_trace_is_one_line_and_the_others_still_run(traces):
         ('{"at": 0, "op": ' + "[" * 100_000 + "]" * 100_000 + "}", "line 2: nested too deeply"),
         ('{"at": 0, "op": "describe_group", "id": 1, "group_id": "\\udc80"}', "line 2: describe_"),
         ("9" * 5000, "line 2: "),
-        ("\udce9", "'utf-8' codec can't decode"),
+        ("\udce9", "not text: 'utf-8' codec can't decode"),
     ],
 )
 def test_a_line_that_no_parser_takes_is_one_line_and_the_others_still_run(traces, line, says):

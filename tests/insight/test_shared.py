@@ -69,7 +69,7 @@ def test_a_request_log_names_the_true_clients_of_a_static_id(fight, tmp_path):
     requests.write_text("".join(lines))
     (row,) = audited(fight, "--only", "static_fight", "--request-log", requests)
     assert row["detail"] == (
-        "i taken over 4 times by second (10.0.0.2) 2 times, by first (10.0.0.1) once, "
+        "i taken over 4 times: by second (10.0.0.2) 2 times, by first (10.0.0.1) once, "
         "1 not in the request log, first held by first (10.0.0.1) [request log]"
     )
     names = [(one["client_id"], one["client_host"]) for one in row["clients"]]

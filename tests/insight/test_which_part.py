@@ -7,6 +7,7 @@ import pytest
 from commandline import coterie, coterie_ok, fails
 from coterie.cli import replay, undo
 from coterie.replay.engine import SPARK_FROM_BYTES, choose_engine
+from coterie.times import format_time
 from golden_data import log, records
 from log_writer import batch, commit
 
@@ -101,6 +102,23 @@ def test_times_that_contradict_are_wrong_usage():
         fails("records", BASIC, "--since", 5, end, 4, status=2, says="--since is later than")
     asked = ("undo", BASIC, "--all-groups", "--at", 5, "--until", 4)
     fails(*asked, status=2, says="--until is earlier than the time to go back to")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("undo", "--all-groups", "--against-latest"),
+        ("groups", "--list"),
+        ("metrics",),
+        ("explain",),
+    ],
+)
+def test_a_time_after_the_newest_record_is_said_to_be_so(asked):
+    command, *options = asked
+    done = coterie(command, BASIC, *options, "--at", LAST + 1)
+    assert done.stderr.count(f"is after the newest record of the log, {format_time(LAST)}") == 1
+    done = coterie(command, BASIC, *options, "--at", LAST)
+    assert "newest record" not in done.stderr
 
 
 def test_expiry_up_to_a_time_is_judged_then():

@@ -139,7 +139,7 @@ def test_what_was_compacted_is_said_beside_the_file_too(tmp_path):
     line = "coterie: partition 1: trusted since 1970-01-01T00:00:05.000Z; compacted before\n"
     assert told.stderr == line
     gone = ("report", tmp_path / "log", "-o", tmp_path / "x", "--group", "nobody")
-    fails(*gone, says="which was compacted: what was before 1970-01-01T00:00:05.000Z may be gone")
+    fails(*gone, says="(compacted: what was before 1970-01-01T00:00:05.000Z may be gone")
 
 
 def sections(text):

@@ -21,7 +21,7 @@ import click
 
 from coterie.cli.failures import say, say_faults
 from coterie.cli.groupnames import chosen_groups
-from coterie.cli.logs import Logs, Since, logs_argument, say_left_alone, trust_notes
+from coterie.cli.logs import Logs, Since, beyond_notes, logs_argument, say_left_alone, trust_notes
 from coterie.cli.nopandas import without_pandas
 from coterie.cli.outfile import whole_file
 from coterie.cli.params import end_of, engine_options, group_option, since_option, until_option
@@ -66,6 +66,7 @@ class Options:
     since_ms: int | None = None
     until_ms: int | None = None
     trusted_from_ms: Since = field(default_factory=dict)  # of what was compacted, once answered
+    notes: list[str] = field(default_factory=list)  # to be said once the command is done
 
 
 def question_options(*, first: str | None = None) -> Callable[[Decorated], Decorated]:
@@ -166,11 +167,16 @@ def parts_of(name: str, ask: Any, options: Options, *, at_ms: int | None = None)
     groups = chosen_groups(options.groups, listing, options.engine, options.master)
     end_ms = until(options, at_ms)
     request = Request(name, ask, listing, groups, end_ms, options.since_ms, options.master)
-    return told_parts(request, listing, find_asker(options.engine), options.trusted_from_ms)
+    if at_ms is None:
+        at_ms = getattr(ask, "at_ms", None)
+    asker = find_asker(options.engine)
+    return told_parts(request, listing, asker, options, at_ms)
 
 
 def say_notes(options: Options) -> None:
     """Say what stands beside an answer that was given."""
+    for line in options.notes:
+        say(f"coterie: {line}")
     for line in trust_notes(options.logs.listing, options.trusted_from_ms):
         say(f"coterie: {line}")
 
@@ -181,13 +187,19 @@ def until(options: Options, at_ms: int | None) -> int | None:
 
 
 def told_parts(
-    request: Request, listing: Listing, answer: Asker, trusted_from_ms: Since
+    request: Request,
+    listing: Listing,
+    answer: Asker,
+    options: Options,
+    at_ms: int | None = None,
 ) -> Iterator[Part]:
     """Yield the parts of an answer, with progress; see :func:`parts_of`.
 
-    ``trusted_from_ms`` gets since when each partition can be trusted that was compacted.
+    ``options`` gets what to say at the end: since when each partition can be trusted that was
+    compacted. ``at_ms`` is the time that the answer is of, if one was given.
     """
     faults = 0
+    newest_ms = -1
     with TerminalProgress() as progress:
         parts = answer(request, progress)
         if request.groups is not None:  # all of a group lies in one partition: few rows
@@ -200,11 +212,14 @@ def told_parts(
             parts = iter(held)
         for part in parts:
             faults += part.faults
+            newest_ms = max(newest_ms, part.newest_ms)
             if part.trusted_from_ms is not None and (request.groups is None or part.found):
-                trusted_from_ms[part.number] = part.trusted_from_ms
+                options.trusted_from_ms[part.number] = part.trusted_from_ms
             progress.clear()
             yield part
     say_left_out(listing, faults)
+    if at_ms is not None and newest_ms >= 0:
+        options.notes.extend(beyond_notes(at_ms, newest_ms))
 
 
 def say_no_group(at_ms: int | None) -> None:
@@ -233,7 +248,7 @@ def show(fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | 
 
     ``fields`` are the question's own; ``trusted_from`` follows them.
     """
-    fields = {**fields, **TRUSTED}
+    own, fields = fields, {**fields, **TRUSTED}
     counted = Counted(rows)
     with out_file(options.logs.listing, options.out, options.overwrite) as path:
         if options.form == "parquet":
@@ -246,7 +261,7 @@ def show(fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | 
                 elif options.form == "csv":
                     out.writelines(shapes.csv_lines(fields, counted))
                 else:
-                    drawn = draw or (lambda held: [shapes.table(fields, held)])
+                    drawn = draw or (lambda held: [shapes.table(with_trust(own, held), held)])
                     show_table(drawn(list(counted)), out, path is None)
     return counted.count
 

@@ -21,6 +21,7 @@ from coterie.insight import brokerlog, explain, shapes
 from coterie.insight.asking import Part, Row
 from coterie.insight.causes import counted
 from coterie.insight.words import cause_of, summed, waited
+from coterie.times import format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -106,7 +107,13 @@ def table_of(group: str, rows: list[Row]) -> RenderableType:
     table = shapes.plain_table(f"group {shapes.shortened(shapes.printable(group))}")
     for heading, kind in zip(HEADINGS, SHOWN.values(), strict=True):
         shapes.add_column(table, heading, kind)
+    missing = False
     for row in rows:
+        late = row["timestamp"] is None or row["timestamp"] >= (row["trusted_from"] or 0)
+        if missing and late:
+            whole = f"from here on nothing is missing: since {format_time(row['trusted_from'])}"
+            table.add_row("", "", "", "", shapes.text(whole), "")
+        missing = not late
         cells = {**row, "cause": cause_of(row), "duration": waited(row)}
         table.add_row(
             *(shapes.text(shapes.cell(cells[name], kind)) for name, kind in SHOWN.items())

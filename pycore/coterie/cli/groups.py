@@ -11,7 +11,7 @@ import click
 from coterie._core.codec.checksum import partition_for
 from coterie.cli.failures import say, say_faults
 from coterie.cli.groupnames import chosen_groups
-from coterie.cli.logs import Logs, logs_argument, say_left_alone, trust_notes
+from coterie.cli.logs import Logs, beyond_notes, logs_argument, say_left_alone, trust_notes
 from coterie.cli.params import at_option, group_option
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import Listing
@@ -89,6 +89,11 @@ def command(**given: Any) -> None:
     state = fold_logs(options.logs, options.at_ms)
     named = chosen_groups(options.groups, options.logs.listing) or frozenset()
     since = not_whole(state, options.at_ms)
+    if options.at_ms is not None:
+        folds = state.partitions.values()
+        newest = [piece.max_timestamp for fold in folds for piece in fold.segments]
+        for line in beyond_notes(options.at_ms, max(newest, default=options.at_ms)):
+            say(f"coterie: {line}")
     everyone = options.all_groups and view == "offsets"
     rows = state.groups(offsets_of=None if everyone else named)
     of_kind = [row for row in rows if views.kind_of(row) == options.kind]

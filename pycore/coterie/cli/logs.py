@@ -11,6 +11,7 @@ import click
 from coterie.cli.failures import say
 from coterie.log.folders import Listing, find_segments, left_alone
 from coterie.log.trust import trust_lines
+from coterie.times import format_time
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Since = dict["int | None", int]
@@ -58,6 +59,16 @@ def say_left_alone(listing: Listing) -> None:
     """Say which files and folders were left alone, and why."""
     for line in left_alone(listing.passed_over):
         say(f"coterie: {line}")
+
+
+def beyond_notes(at_ms: int, newest_ms: int) -> list[str]:
+    """Return what to say where a time is after the log's newest record."""
+    if at_ms <= newest_ms:
+        return []
+    return [
+        f"{format_time(at_ms)} is after the newest record of the log, {format_time(newest_ms)}: "
+        "what is shown is as of that, and may have changed since"
+    ]
 
 
 def trust_notes(listing: Listing, since: Mapping[int | None, int]) -> list[str]:

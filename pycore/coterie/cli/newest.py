@@ -53,6 +53,9 @@ def log_until(
         raise click.UsageError(f"--log-until {format_time(until_ms)} is too early: {covers}")
     end_ms = newest if until_ms is None else until_ms
     if at_ms is not None and at_ms > end_ms:
-        hint = "; --log-until TIME says when the copy was made" if until_ms is None else ""
-        raise click.UsageError(f"--at {format_time(at_ms)} is after the log ends: {covers}{hint}")
+        at = f"--at {format_time(at_ms)}"
+        if until_ms is not None:
+            raise click.UsageError(f"{at} is after --log-until {format_time(until_ms)}")
+        hint = "--log-until TIME says when the copy was made"
+        raise click.UsageError(f"{at} is after the log ends: {covers}; {hint}")
     return end_ms

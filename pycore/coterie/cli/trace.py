@@ -37,6 +37,8 @@ def unreadable(path: Path, error: Exception) -> str:
     what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, RecursionError):
         what = "nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        what = f"not text: {error}"
     return f"{path}: {what}"
 
 

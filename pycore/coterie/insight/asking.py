@@ -82,6 +82,8 @@ class Part:
         Corrupt places that were left out.
     trusted_from_ms : int or None
         From when on the partition's state is whole; None: from its start.
+    newest_ms : int
+        The time of its newest record, whatever was asked for; -1: none has one.
     """
 
     number: int | None
@@ -89,6 +91,7 @@ class Part:
     found: frozenset[str]
     faults: int
     trusted_from_ms: int | None
+    newest_ms: int
 
     def to_bytes(self) -> bytes:
         """Serialize, for another process of the same version."""
@@ -125,7 +128,9 @@ def part_of(facts: PartitionFacts, question: Question, ask: Any) -> Part:
     """Put a question to one partition."""
     rows = list(rows_of(facts, question, ask))
     found = frozenset() if facts.groups is None else frozenset(facts.group_ids)
-    return Part(facts.number, rows, found, len(facts.fold.faults), facts.trusted_from_ms)
+    newest_ms = max((piece.max_timestamp for piece in facts.fold.segments), default=-1)
+    faults = len(facts.fold.faults)
+    return Part(facts.number, rows, found, faults, facts.trusted_from_ms, newest_ms)
 
 
 def answer(request: Request, progress: Progress) -> Iterator[Part]:
@@ -159,7 +164,7 @@ def missing_groups(
     until = "" if at_ms is None else f" up to {format_time(at_ms)}"
     lost = ""
     if trusted_from_ms is not None:
-        lost = f", which was compacted: what was before {format_time(trusted_from_ms)} may be gone"
+        lost = f" (compacted: what was before {format_time(trusted_from_ms)} may be gone)"
     return CoterieError(
         f"the log has no record of {which} {names}{until}{lost}; "
         "`coterie groups LOG --list` names those it has"

@@ -344,7 +344,7 @@ def rivals(
         text.append(f"first held by {named(holder)}")
     each = dict.fromkeys([*([holder[:2]] if holder else []), *known])
     rows = [{"client_id": name, "client_host": host, "topics": None} for name, host in each]
-    return f" {', '.join(text)} [{REQUESTS}]", rows
+    return f": {', '.join(text)} [{REQUESTS}]", rows
 
 
 def named(client: tuple[str | None, ...]) -> str:

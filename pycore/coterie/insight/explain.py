@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from coterie.insight import brokerlog, causes, epochs, flapping, outages, switches
-from coterie.insight.commits import ABORTED, PENDING, Array, Commits
+from coterie.insight.commits import ABORTED, COMMITTED, PENDING, Array, Commits
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.rebalances import counts, is_rebalance, replacements
 from coterie.insight.requests import batches_tell, requests_in
@@ -162,7 +162,7 @@ class Lives:
         if taken := sum(map(replacements, rows)):
             text.append(f"{causes.counted(taken, 'static replacement')} without one")
         told = since(self.facts, theirs, begins_ms)
-        told = told[~commits.tombstone[told]]
+        told = told[~commits.tombstone[told] & (commits.outcome[told] == COMMITTED)]
         text.append(
             committed(requests_in(commits, told) if self.tell_requests else None, len(told))
         )
@@ -285,7 +285,7 @@ def commit_row(commits: Commits, part: Array, tell_requests: bool = True) -> Row
     text = [f"{committed(requests, count)} to {partitions} of {named}"] if count else []
     for outcome, word in ((ABORTED, "aborted"), (PENDING, "pending")):
         number = int(np.count_nonzero(commits.outcome[part] == outcome))
-        text += [f"{number} {word}"] if number else []
+        text += [f"{causes.counted(number, 'offset')} of an {word} transaction"] if number else []
     if gone.any():
         number = int(np.count_nonzero(gone))
         text.append(f"{causes.counted(number, 'offset')} deleted or expired")

@@ -197,8 +197,15 @@ def _changed(group: str, seen: list[Seen], changes: list[Row]) -> Shared | None:
     told = ", then ".join(
         row["causes"][0]["what"] + " from " + row["causes"][0]["detail"] for row in changes
     )
-    detail = f"one application that changed its protocol: {told}"
+    # Whether what came after is the application of before, members tell that carried on.
+    whose = "one application" if any(map(has_carried_on, changes)) else "a group"
+    detail = f"{whose} that changed its protocol: {told}"
     return Shared(group, detail, [], changes[0], None, len(changes))
+
+
+def has_carried_on(change: Row) -> bool:
+    """Whether members went on when their group changed its protocol."""
+    return any(cause["what"] == "carried_on" for cause in change["causes"])
 
 
 def _protocols_of(group: str, seen: list[Seen]) -> Iterator[Shared]:

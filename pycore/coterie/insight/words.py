@@ -23,14 +23,14 @@ Row = dict[str, Any]
 def cause_of(row: Row) -> str:
     """Return the cause, with the coordinator's own reason and how long a time without members."""
     text: str = row["cause"]
-    if row["reason"]:
-        text += f" [{SERVER}: {UNSAID.sub('', row['reason'])}]"
     if row["event"] == EMPTY and row["duration_ms"] is not None:
         text += f" for {seconds(row['duration_ms'])}"
+    if row["reason"]:
+        text += f" [{SERVER}: {UNSAID.sub('', row['reason'])}]"
     if row["event"] == EPOCH_EVENT and row["until"] and row["until"] > row["timestamp"]:
         text += f"; reconciled after {seconds(row['until'] - row['timestamp'])}"
     if row["event"] == COMMITS and row["until"] != row["timestamp"]:
-        text += f" until {format_time(row['until'])[11:]}"
+        text += f" (until {format_time(row['until'])[11:]})"
     return text
 
 

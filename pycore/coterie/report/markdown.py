@@ -72,8 +72,9 @@ def log_lines(whole: Gathered) -> Iterator[str]:
     for number, since_ms in whole.compacted:
         name = "The partition" if number is None else f"__consumer_offsets-{number}"
         yield (
-            f"\n> **Compacted:** {escaped(name)} is whole since {format_time(since_ms)}; what lies "
-            "before may be missing. Rebalances, commits and findings are counted since then.\n"
+            f"\n> **Compacted:** {escaped(name)} is whole since {format_time(since_ms)}. "
+            "Rebalances and commits are counted since then; what is told of before is true, but "
+            "may not be all.\n"
         )
     if whole.faults:
         yield f"\n> {whole.faults:,} corrupt places were left out; `coterie verify` lists them.\n"

@@ -21,8 +21,8 @@ function banner(compacted) {  // what compaction may have taken must not be read
   const more = compacted.length - few.length;
   return el("div", { class: "banner", role: "note" }, el("strong", {}, "Compacted. "),
     few.map(compactedNote).join("; ") + (more ? "; " + plural(more, "more partition") + " since "
-      + formatTime(latest) + " at the latest" : "") + ". What lies before may be missing: rebalances, "
-      + "commits and findings are counted since then.");
+      + formatTime(latest) + " at the latest" : "") + ". Rebalances and commits are counted since then; "
+      + "what is told of before is true, but may not be all.");
 }
 
 function warnings(compacted) {
