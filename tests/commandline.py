@@ -56,6 +56,15 @@ class Said:
             return text.read()
 
 
+def default_sigint():
+    """Let a process hear SIGINT: to be called in it before the command starts.
+
+    A shell starts what runs in the background with SIGINT ignored; processes inherit that, and
+    Python then ignores it as well.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def state_kept(cwd):
     """Give a command its folder and environment; take back what ``main`` sets for a process."""

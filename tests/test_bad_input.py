@@ -16,7 +16,15 @@ from pathlib import Path
 import pytest
 
 import golden_data
-from commandline import COTERIE, coterie, coterie_ok, coterie_process, fails, folder_of
+from commandline import (
+    COTERIE,
+    coterie,
+    coterie_ok,
+    coterie_process,
+    default_sigint,
+    fails,
+    folder_of,
+)
 
 NOBODY = 65534
 COMMANDS = [
@@ -241,7 +249,8 @@ def test_an_interruption_leaves_no_half_written_table(tmp_path, number, status):
             path.write_bytes(big)
     out = tmp_path / "out" / "tables"
     command = [*COTERIE, *map(str, local(tmp_path / "log", out, "--history"))]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, preexec_fn=default_sigint, **pipes)
     try:
         while process.poll() is None and not any(out.parent.glob(".tables.*/commits.parquet")):
             os.sched_yield()

@@ -14,7 +14,7 @@ from itertools import chain
 
 import pytest
 
-from commandline import COTERIE, folder_of
+from commandline import COTERIE, default_sigint, folder_of
 from coterie import GroupCoordinator, OffsetAndMetadata, load_trace
 from coterie._core.coordinator.trace import Trace
 from coterie.coordinator.clock import SharedClock
@@ -209,7 +209,9 @@ def test_a_trace_that_runs_on_and_on_ends_with_a_signal_and_leaves_nothing(
     path.write_text("\n".join(map(json.dumps, lines)))
     out = tmp_path / "new" / "out"
     command = [*COTERIE, "trace", "run", path, "--out", out]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, preexec_fn=default_sigint
+    )
     try:
         while process.poll() is None and not any(out.glob(".it.*.partial")):
             os.sched_yield()

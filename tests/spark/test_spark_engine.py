@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import golden_data
-from commandline import COTERIE, coterie_ok, coterie_process, fails, folder_of
+from commandline import COTERIE, coterie_ok, coterie_process, default_sigint, fails, folder_of
 
 pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -116,12 +116,10 @@ def java_is_starting(process, folder):
 )
 def test_an_interruption_leaves_nothing_and_ends_spark(tmp_path, moment, number):
     log = golden_data.log("default50")
-    command = [*COTERIE, "replay", str(log), "--out", str(tmp_path / "out")]
-    # Who runs the tests in the background ignores SIGINT, and so would the command.
-    held = signal.signal(number, signal.SIG_DFL)
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    signal.signal(number, held)
-    until_there(lambda: moment(process, tmp_path))
+    command = [*COTERIE, "replay", str(log), "--engine", "spark", "--out", str(tmp_path / "out")]
+    own = {"start_new_session": True, "preexec_fn": default_sigint}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **own)
+    until_there(lambda: moment(process, tmp_path) or process.poll() is not None)
     process.send_signal(number)
     _, said = process.communicate()
     assert process.returncode == (130 if number == signal.SIGINT else 143), said
@@ -163,8 +161,8 @@ def until_there(seen):
 
 def test_without_spark_one_line_says_what_to_install(tmp_path):
     code = "import sys; sys.modules['pyspark'] = None\nfrom coterie.cli import main; main()"
-    arguments = ["replay", str(golden_data.log("corrupt/fine")), "--out", str(tmp_path / "out")]
-    command = [sys.executable, "-c", code, *arguments]
+    log, out = str(golden_data.log("corrupt/fine")), str(tmp_path / "out")
+    command = [sys.executable, "-c", code, "replay", log, "--engine", "spark", "--out", out]
     told = subprocess.run(command, capture_output=True, text=True)
     assert told.returncode == 1
     assert len(told.stderr.splitlines()) == 1, told.stderr
