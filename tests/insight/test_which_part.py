@@ -210,7 +210,9 @@ def test_auto_is_spark_for_a_large_log_or_a_master(
 
 def test_a_replay_says_that_it_works_in_this_process(tmp_path):
     done = coterie_ok("replay", log_of(tmp_path, b"g"), "--out", tmp_path / "out")
-    assert "in this process (--engine spark: on Spark)" in done.stderr.splitlines()[0]
+    assert done.stderr.splitlines()[-1] == "replayed in this process (--engine spark: on Spark)"
+    done = coterie("replay", tmp_path / "none", "--out", tmp_path / "other")
+    assert len(done.stderr.splitlines()) == 1  # a failure is one line
     assert replay.URL.match("s3a://bucket")
 
 

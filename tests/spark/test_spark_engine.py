@@ -18,12 +18,13 @@ pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
 
 TABLES = ["groups", "members", "offsets", "generations", "faults", "commits"]
+SPARK = ("--engine", "spark")
 
 
 @pytest.mark.parametrize("case", ["old-formats", "corrupt/length-2gib"])
 def test_both_engines_write_the_same_tables(spark, tmp_path, case):
     log = golden_data.log(case)
-    told = coterie_ok("replay", log, "--out", tmp_path / "spark", "--history")
+    told = coterie_ok("replay", log, "--out", tmp_path / "spark", "--history", *SPARK)
     other = coterie_ok("replay", log, "--out", tmp_path / "one", "--history", "--engine", "local")
     assert without_time(told.stderr) == without_time(other.stderr)
     assert folder_of(tmp_path / "spark") == sorted(f"{name}.parquet" for name in TABLES)
@@ -43,9 +44,10 @@ def without_time(said):
 
 def test_both_engines_write_the_same_document(tmp_path):
     log = golden_data.log("transactions")
-    common = ("replay", log, "--format", "json", "--history", "--master", "local[1]")
-    told = coterie_ok(*common, "--out", tmp_path / "spark", run=coterie_process)
-    coterie_ok(*common[:-2], "--out", tmp_path / "one", "--engine", "local")
+    common = ("replay", log, "--format", "json", "--history")
+    spark = (*SPARK, "--master", "local[1]")
+    told = coterie_ok(*common, "--out", tmp_path / "spark", *spark, run=coterie_process)
+    coterie_ok(*common, "--out", tmp_path / "one", "--engine", "local")
     assert folder_of(tmp_path / "spark") == ["commits.jsonl", "groups.json"]
     for name in ("groups.json", "commits.jsonl"):
         ours, theirs = (tmp_path / "spark" / name), (tmp_path / "one" / name)
@@ -66,13 +68,13 @@ def test_a_question_is_answered_alike_by_both_engines_and_quietly():
 def test_a_fault_stops_it_in_one_line_and_leaves_nothing(spark, tmp_path):
     log = golden_data.log("corrupt/magic-3")
     out = tmp_path / "out"
-    fails("replay", log, "--out", out, "--on-fault", "stop", says=("byte 10616", "magic"))
+    fails("replay", log, "--out", out, "--on-fault", "stop", *SPARK, says=("byte 10616", "magic"))
     assert folder_of(tmp_path) == []
 
 
 def test_what_spark_itself_cannot_do_is_one_line(tmp_path):
     log = golden_data.log("corrupt/fine")
-    asked = ("replay", log, "--out", tmp_path / "out", "--master", "local[x]")
+    asked = ("replay", log, "--out", tmp_path / "out", *SPARK, "--master", "local[x]")
     fails(*asked, says="local[x]", run=coterie_process)
     assert folder_of(tmp_path) == []
 
@@ -82,7 +84,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
     limited = ["bash", "-c", 'ulimit -f 40; exec "$@"', "limited", *COTERIE]
     log = golden_data.log("default50")
     told = subprocess.run(
-        [*limited, "replay", log, "--out", tmp_path / "out", "--history", "--master", "local[1]"],
+        [*limited, "replay", log, "--out", tmp_path / "out", "--history", *SPARK],
         capture_output=True,
         text=True,
     )

@@ -73,12 +73,8 @@ def command(
     the summary says how far back a compacted log can be trusted.
     """
     by_url = any(URL.match(path) for path in logs.paths)
-    if engine == AUTO:
-        engine = choose_engine(engine, master, None if by_url else logs.listing.size)
-        if engine == "local":
-            say(f"{size(logs.listing.size)}: in this process (--engine spark: on Spark)")
-        else:
-            say("on Spark (--engine local: in this process)")
+    chosen_here = engine == AUTO
+    engine = choose_engine(engine, master, None if by_url else logs.listing.size)
     if master is not None and engine != "spark":
         raise click.UsageError("--master is for --engine spark")
     began = perf_counter()
@@ -98,6 +94,10 @@ def command(
         raise missing_module(error) from error
     for line in summary_lines(summary, at_ms, perf_counter() - began):
         say(line)
+    if chosen_here:
+        other = "local: in this process" if engine == "spark" else "spark: on Spark"
+        where = "on Spark" if engine == "spark" else "in this process"
+        say(f"replayed {where} (--engine {other})")
 
 
 def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[str]:
