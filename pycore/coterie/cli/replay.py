@@ -73,10 +73,11 @@ def command(
     the summary says how far back a compacted log can be trusted.
     """
     by_url = any(URL.match(path) for path in logs.paths)
-    chosen_here = engine == AUTO
-    engine = choose_engine(engine, master, None if by_url else logs.listing.size)
-    if master is not None and engine != "spark":
+    if master is not None and engine not in ("spark", AUTO):
         raise click.UsageError("--master is for --engine spark")
+    chosen_here = engine == AUTO
+    if chosen_here:
+        engine = choose_engine(engine, master, None if by_url else logs.listing.size)
     began = perf_counter()
     try:
         with without_pandas(engine == "local"):
