@@ -21,7 +21,15 @@ import click
 
 from coterie.cli.failures import say, say_faults
 from coterie.cli.groupnames import chosen_groups
-from coterie.cli.logs import Logs, Since, beyond_notes, logs_argument, say_left_alone, trust_notes
+from coterie.cli.logs import (
+    Logs,
+    Since,
+    beyond_notes,
+    logs_argument,
+    say_each,
+    say_left_alone,
+    trust_notes,
+)
 from coterie.cli.nopandas import without_pandas
 from coterie.cli.outfile import whole_file
 from coterie.cli.params import end_of, engine_options, group_option, since_option, until_option
@@ -175,10 +183,8 @@ def parts_of(name: str, ask: Any, options: Options, *, at_ms: int | None = None)
 
 def say_notes(options: Options) -> None:
     """Say what stands beside an answer that was given."""
-    for line in options.notes:
-        say(f"coterie: {line}")
-    for line in trust_notes(options.logs.listing, options.trusted_from_ms):
-        say(f"coterie: {line}")
+    say_each(options.notes)
+    say_each(trust_notes(options.logs.listing, options.trusted_from_ms))
 
 
 def until(options: Options, at_ms: int | None) -> int | None:

@@ -11,7 +11,14 @@ import click
 from coterie._core.codec.checksum import partition_for
 from coterie.cli.failures import say, say_faults
 from coterie.cli.groupnames import chosen_groups
-from coterie.cli.logs import Logs, beyond_notes, logs_argument, say_left_alone, trust_notes
+from coterie.cli.logs import (
+    Logs,
+    beyond_notes,
+    logs_argument,
+    say_each,
+    say_left_alone,
+    trust_notes,
+)
 from coterie.cli.params import at_option, group_option
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import Listing
@@ -92,14 +99,13 @@ def command(**given: Any) -> None:
     if options.at_ms is not None:
         folds = state.partitions.values()
         newest = [piece.max_timestamp for fold in folds for piece in fold.segments]
-        for line in beyond_notes(options.at_ms, max(newest, default=options.at_ms)):
-            say(f"coterie: {line}")
+        say_each(beyond_notes(options.at_ms, max(newest, default=options.at_ms)))
     everyone = options.all_groups and view == "offsets"
     rows = state.groups(offsets_of=None if everyone else named)
     of_kind = [row for row in rows if views.kind_of(row) == options.kind]
     if options.listing:
         _print_list([views.list_row(row) for row in of_kind], options)
-        say_trust(options.logs.listing, since)
+        say_each(trust_notes(options.logs.listing, since))
         return
     old = options.layout == "3.9" or (
         options.layout == "auto" and not any(fold.newer for _, fold in state.live())
@@ -119,7 +125,7 @@ def command(**given: Any) -> None:
             )
         else:
             say(f"Error: Consumer group '{name}' does not exist.")
-    say_trust(options.logs.listing, since)
+    say_each(trust_notes(options.logs.listing, since))
     if missing:
         raise click.exceptions.Exit(1)
 
@@ -148,12 +154,6 @@ def not_whole(state: PartialState, at_ms: int | None) -> dict[int | None, int]:
         return {}
     since = {number: trusted_from(state.partitions[number].segments) for number in state.numbers()}
     return {number: ms for number, ms in since.items() if ms is not None and at_ms < ms}
-
-
-def say_trust(listing: Listing, since: Mapping[int | None, int]) -> None:
-    """Say of each partition that was compacted from when on it can be trusted."""
-    for line in trust_notes(listing, since):
-        say(f"coterie: {line}")
 
 
 def is_unknown(group: str, listing: Listing, since: Mapping[int | None, int]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 import click
@@ -55,10 +55,15 @@ def logs_argument(command: Decorated) -> Decorated:
     return cast(Decorated, taken(run_any))
 
 
+def say_each(notes: Iterable[str]) -> None:
+    """Say what stands beside an answer, a line each."""
+    for line in notes:
+        say(f"coterie: {line}")
+
+
 def say_left_alone(listing: Listing) -> None:
     """Say which files and folders were left alone, and why."""
-    for line in left_alone(listing.passed_over):
-        say(f"coterie: {line}")
+    say_each(left_alone(listing.passed_over))
 
 
 def beyond_notes(at_ms: int, newest_ms: int) -> list[str]:

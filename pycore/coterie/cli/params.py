@@ -102,6 +102,18 @@ def at_option(command: Decorated) -> Decorated:
     )(command)
 
 
+def retention_option(text: str) -> Callable[[Decorated], Decorated]:
+    """``--retention DURATION`` as ``retention_ms``: int of ms, Kafka's default if not given."""
+    return click.option(
+        "--retention",
+        "retention_ms",
+        type=DURATION,
+        default="7d",
+        show_default=True,
+        help=f"The broker's offsets.retention.minutes: {text}.",
+    )
+
+
 def since_option(command: Decorated) -> Decorated:
     """``--since TIME`` as ``since_ms``: int of epoch ms, or None."""
     return click.option(

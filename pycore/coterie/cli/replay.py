@@ -20,6 +20,7 @@ from coterie.cli.params import (
 )
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import Log, left_alone
+from coterie.log.trust import trust_lines
 from coterie.replay.engine import (
     AUTO,
     ReplayRequest,
@@ -117,27 +118,22 @@ def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[s
     for version, number in summary.unknown_versions.items():
         lines.append(f"key version {version}: {count(number, 'record')} passed over")
     lines += left_alone(summary.passed_over)
-    return lines + trust_lines(summary, at_ms)
+    return lines + compaction_lines(summary, at_ms)
 
 
-def trust_lines(summary: Summary, at_ms: int | None) -> list[str]:
+def compaction_lines(summary: Summary, at_ms: int | None) -> list[str]:
     """Say from when on the state of a compacted log can be trusted."""
     since = summary.trusted_from_ms
     if not since and at_ms is None:
         return []
     if not since:
         return ["no offset is missing: nothing was compacted, the state at any time can be trusted"]
-    line = (
-        f"offsets are missing in {len(since)} of {count(summary.partitions, 'partition')}, "
-        "as compaction leaves them: the state can be trusted from "
-        f"{format_time(max(since.values()))} on"
-    )
+    lines = list(trust_lines(since))
     late = [moment for moment in since.values() if at_ms is not None and at_ms < moment]
     if at_ms is not None and late:
-        line += (
-            f"; at {format_time(at_ms)} commits may be missing in {count(len(late), 'partition')}"
-        )
-    return [line]
+        where = count(len(late), "partition")
+        lines.append(f"at {format_time(at_ms)} commits may be missing in {where}")
+    return lines
 
 
 def count(number: int, one: str, many: str = "") -> str:

@@ -6,16 +6,16 @@ import click
 
 from coterie.cli import asking
 from coterie.cli.brokerlogs import read_logs, request_log_options, server_log_option
-from coterie.cli.failures import Failed, say
+from coterie.cli.failures import Failed
 from coterie.cli.groupnames import chosen_groups
-from coterie.cli.logs import Logs, logs_argument, trust_notes
+from coterie.cli.logs import Logs, logs_argument, say_each, trust_notes
 from coterie.cli.newest import newest_ms
 from coterie.cli.params import (
-    DURATION,
     TIME,
     at_option,
     end_of,
     group_option,
+    retention_option,
     since_option,
     until_option,
 )
@@ -50,14 +50,7 @@ from coterie.report.sections import Basis
 @click.option(
     "--now", "now_ms", type=TIME, help="Judge expiry as of TIME; by default the newest record's."
 )
-@click.option(
-    "--retention",
-    "retention_ms",
-    type=DURATION,
-    default="7d",
-    show_default=True,
-    help="The broker's offsets.retention.minutes, for expiry.",
-)
+@retention_option("when offsets expire")
 @click.option("--title", default="Consumer groups", show_default=True, help="The page's heading.")
 def command(
     logs: Logs,
@@ -104,8 +97,7 @@ def command(
         else:
             file.writelines(render(whole, title, subtitle, basis))
     asking.say_left_out(listing, whole.faults)
-    for note in trust_notes(listing, dict(whole.compacted)):
-        say(f"coterie: {note}")
+    say_each(trust_notes(listing, dict(whole.compacted)))
 
 
 def now_of(log: Log, now_ms: int | None, at_ms: int | None) -> int:

@@ -14,7 +14,7 @@ import click
 
 from coterie.cli import asking
 from coterie.cli.failures import Failed, say
-from coterie.cli.params import DURATION, TIME
+from coterie.cli.params import TIME, retention_option
 from coterie.insight import shapes, undo
 from coterie.insight.asking import Row
 from coterie.times import format_time
@@ -37,14 +37,7 @@ REWIND_IS_FRESH_MS = 60_000  # a time that people give is seldom finer than a mi
 @click.option(
     "--before", "before_ms", type=TIME, help="Go back to just before TIME, as that of a reset."
 )
-@click.option(
-    "--retention",
-    "retention_ms",
-    type=DURATION,
-    default="7d",
-    show_default=True,
-    help="The broker's offsets.retention.minutes: when restored offsets would expire.",
-)
+@retention_option("when restored offsets would expire")
 @click.option(
     "--against-latest",
     is_flag=True,

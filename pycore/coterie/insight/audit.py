@@ -17,7 +17,7 @@ import numpy as np
 from coterie.insight import epochs, flapping, switches
 from coterie.insight.brokerlog import JOINED, REQUESTS, Told
 from coterie.insight.causes import hosts_in_words
-from coterie.insight.commits import Array, Commits
+from coterie.insight.commits import Array, Commits, is_before
 from coterie.insight.divergence import Live, divergences
 from coterie.insight.facts import Client, Life, PartitionFacts
 from coterie.insight.keys import by_key
@@ -157,23 +157,14 @@ def commit_findings(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
         begins = fresh | (change != 0) | whole_from(facts, order)
         yield from standstills(commits, order, begins, gone, ask.no_progress)
     if wanted(ask, LARGE_METADATA):
-        is_whole = ~before_trusted(facts)
+        is_whole = ~is_before(commits.timestamp, facts.trusted_from_ms)
         yield from large_metadata(commits, ask.metadata_bytes, is_whole)
         yield from large_metadata(commits, ask.metadata_bytes, ~is_whole)
 
 
-def before_trusted(facts: PartitionFacts) -> Array:
-    """Return which commits are of a time from which compaction may have taken others; bool."""
-    time, since_ms = facts.commits.timestamp, facts.trusted_from_ms
-    if since_ms is None:
-        return np.zeros(len(time), dtype=np.bool_)
-    early: Array = (time >= 0) & (time < since_ms)
-    return early
-
-
 def whole_from(facts: PartitionFacts, order: Array) -> Array:
     """Return which elements of ``order`` are the first of which nothing was taken."""
-    early = before_trusted(facts)[order]
+    early = is_before(facts.commits.timestamp[order], facts.trusted_from_ms)
     first: Array = ~early & np.append(True, early[:-1])[: len(early)]
     return first
 

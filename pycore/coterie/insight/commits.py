@@ -162,6 +162,14 @@ def in_time(timestamps: Array, at_ms: int) -> Array:
     return counting
 
 
+def is_before(timestamps: Array, since_ms: int | None) -> Array:
+    """Return which records are known to be of before a time (ms; None: none is); bool."""
+    if since_ms is None:
+        return np.zeros(len(timestamps), dtype=np.bool_)
+    early: Array = (timestamps >= 0) & (timestamps < since_ms)
+    return early
+
+
 class Numbering:
     """Numbering numbered in order of first sight, over all pieces."""
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from coterie.insight import brokerlog, causes, epochs, flapping, outages, switches
-from coterie.insight.commits import ABORTED, COMMITTED, PENDING, Array, Commits
+from coterie.insight.commits import ABORTED, COMMITTED, PENDING, Array, Commits, is_before
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.rebalances import counts, is_rebalance, replacements
 from coterie.insight.requests import batches_tell, requests_in
@@ -237,8 +237,7 @@ def commits_by_group(commits: Commits) -> dict[str, Array]:
 
 def since(facts: PartitionFacts, rows: Array, at_ms: int | None) -> Array:
     """Return commits (their rows) from a time on, and those without one; None: all."""
-    time = facts.commits.timestamp[rows]
-    return rows if at_ms is None else rows[(time >= at_ms) | (time < 0)]
+    return rows[~is_before(facts.commits.timestamp[rows], at_ms)]
 
 
 def spans_of(events: list[Row], commits: Commits, rows: Array) -> list[Span]:
@@ -256,8 +255,7 @@ def cut(facts: PartitionFacts, spans: list[Span]) -> list[Span]:
     for at_ms in filter(None, (facts.trusted_from_ms, facts.since_ms)):
         found: list[Span] = []
         for part, event in spans:
-            time = facts.commits.timestamp[part]
-            early = (time >= 0) & (time < at_ms)
+            early = is_before(facts.commits.timestamp[part], at_ms)
             if early.any() and not early.all():
                 found.append((part[early], None))
                 part = part[~early]

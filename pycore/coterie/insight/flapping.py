@@ -68,10 +68,11 @@ def flaps(moves: dict[str, list[Move]], count: int, window_ms: int) -> Iterator[
     """Yield a row for each stretch in which a client joined and left too often."""
     for client, theirs in moves.items():
         points = turns(theirs)
+        times = [move.at_ms for move in points if move.at_ms is not None]  # all have one
         stretch: list[int] = []
         for first in range(len(points) - count + 1):
             last = first + count - 1
-            if points[last].at_ms - points[first].at_ms > window_ms:  # type: ignore[operator]
+            if times[last] - times[first] > window_ms:
                 continue
             if stretch and first > stretch[1]:
                 yield _flap(named(client, theirs), points[stretch[0] : stretch[1] + 1])

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.insight.commits import ABORTED, KIND, PENDING, Array
+from coterie.insight.commits import ABORTED, KIND, PENDING, Array, is_before
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import by_key, sorted_by
 
@@ -179,7 +179,7 @@ def counted(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     part, places = parts_of(facts, kind, ask.every_ms)
     parts = len(places)
     if facts.since_ms is not None:  # what was before is a part of its own, which is not told
-        early = (records.timestamp >= 0) & (records.timestamp < facts.since_ms)
+        early = is_before(records.timestamp, facts.since_ms)
         part, parts = np.where(early, parts, part), parts + 1
     sums = sums_of(facts, keys, part, parts)
     total, count = intervals(facts, keys, part, parts)

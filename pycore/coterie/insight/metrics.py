@@ -16,7 +16,7 @@ import numpy as np
 
 from coterie.errors import CorruptData
 from coterie.insight import epochs, lag
-from coterie.insight.commits import COMMITTED
+from coterie.insight.commits import COMMITTED, is_before
 from coterie.insight.endoffsets import EndOffsets
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import by_key
@@ -148,10 +148,7 @@ def commits_by_key(facts: PartitionFacts) -> dict[Key, tuple[int, int | None]]:
     counts = np.flatnonzero(~commits.tombstone & (commits.outcome == COMMITTED))
     keyed = by_key(commits, counts)
     last = keyed.last_rows()
-    since = np.ones(len(counts), dtype=np.int64)
-    if facts.begins_ms is not None:
-        time = commits.timestamp[keyed.order]
-        since = ((time >= facts.begins_ms) | (time < 0)).astype(np.int64)
+    since = (~is_before(commits.timestamp[keyed.order], facts.begins_ms)).astype(np.int64)
     starts = np.flatnonzero(keyed.first)
     number = np.add.reduceat(since, starts) if len(starts) else starts
     columns = (commits.group, commits.topic, commits.partition, commits.commit_timestamp)

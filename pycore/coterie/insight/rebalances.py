@@ -47,5 +47,4 @@ def rebalances(
 
 def counts(facts: PartitionFacts, row: Mapping[str, Any]) -> bool:
     """Whether a record came in the time in which all is known that is asked for."""
-    at_ms = row["timestamp"]
-    return at_ms is None or facts.begins_ms is None or at_ms >= facts.begins_ms
+    return facts.is_asked(row["timestamp"]) and facts.is_whole_at(row["timestamp"])

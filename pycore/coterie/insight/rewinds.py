@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from coterie.insight.causes import counted
-from coterie.insight.commits import COMMITTED, Array, Commits
+from coterie.insight.commits import COMMITTED, Array, Commits, in_time
 from coterie.insight.keys import by_key
 from coterie.insight.shapes import shortened
 
@@ -45,22 +45,28 @@ class Steps:
         Whether it is a tombstone.
     change : int64
         Its offset less that of the one before; meaningless where ``fresh``.
+    last : bool
+        Whether it is the last of its key.
     """
 
     order: Array
     fresh: Array
     gone: Array
     change: Array
+    last: Array
 
 
-def steps_of(commits: Commits) -> Steps:
-    """Return how each partition's offset went on."""
-    held = by_key(commits, np.flatnonzero(commits.outcome == COMMITTED))
+def steps_of(commits: Commits, at_ms: int | None = None) -> Steps:
+    """Return how each partition's offset went on, up to a time (ms; None: to the end)."""
+    counts = commits.outcome == COMMITTED
+    if at_ms is not None:
+        counts &= in_time(commits.timestamp, at_ms)
+    held = by_key(commits, np.flatnonzero(counts))
     gone = commits.tombstone[held.order]
     # A tombstone ends what was before it: the next commit follows on nothing.
     fresh = held.first | gone | np.append(True, gone[:-1])[: len(gone)]
     offset = commits.offset[held.order]
-    return Steps(held.order, fresh, gone, np.diff(offset, prepend=offset[:1]))
+    return Steps(held.order, fresh, gone, np.diff(offset, prepend=offset[:1]), held.last)
 
 
 class Rewinds:

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from coterie.insight.commits import COMMITTED, in_time
 from coterie.insight.expire import DEFAULT_RETENTION_MS
 from coterie.insight.facts import PartitionFacts
-from coterie.insight.keys import by_key
+from coterie.insight.rewinds import steps_of
 from coterie.ordering import key_order
 from coterie.state.rows import head_rows, pending_by_group, visible_offsets
 
@@ -116,13 +115,10 @@ def goes_at(head: dict[str, Any], ask: Ask) -> int | None:
 def rewinds(facts: PartitionFacts, at_ms: int) -> dict[Key, tuple[int, int]]:
     """Return the keys whose last commit by a time went back: from where, and when (epoch ms)."""
     commits = facts.commits
-    counts = (commits.outcome == COMMITTED) & in_time(commits.timestamp, at_ms)
-    held = by_key(commits, np.flatnonzero(counts))
-    last = np.flatnonzero(held.last & ~held.first)
-    rows, before = held.order[last], held.order[last - 1]
-    back = commits.offset[rows] < commits.offset[before]
-    back &= ~commits.tombstone[rows] & ~commits.tombstone[before] & (commits.timestamp[rows] >= 0)
-    rows, before = rows[back], before[back]
+    steps = steps_of(commits, at_ms)
+    back = np.flatnonzero(steps.last & ~steps.fresh & (steps.change < 0))
+    back = back[commits.timestamp[steps.order[back]] >= 0]
+    rows, before = steps.order[back], steps.order[back - 1]
     names = (commits.group, commits.topic, commits.partition, commits.timestamp)
     columns = [column[rows].tolist() for column in names]
     return {
