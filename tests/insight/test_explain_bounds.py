@@ -5,8 +5,8 @@ import pytest
 from coterie._core.codec.encode import encode_key, encode_value
 from coterie.insight import brokerlog, causes, epochs, explain, flapping, timeline
 from coterie.insight.brokerlog import JOINED, REQUESTS, SEEN, Index, Told
-from coterie.insight.commits import GroupRecord
 from coterie.insight.facts import Life, read_facts
+from coterie.insight.grouplog import GroupRecord
 from coterie.log.consumer_protocol import assignment
 from log_writer import batch, commit_key, commit_value, group_key, group_value
 

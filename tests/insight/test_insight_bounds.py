@@ -3,8 +3,7 @@
 import pytest
 
 from coterie.errors import CoterieError
-from coterie.insight import commits as commits_module
-from coterie.insight import expire, extent, growth, metrics, prometheus, shapes, undo
+from coterie.insight import expire, extent, growth, metrics, prometheus, reading, shapes, undo
 from coterie.insight.endoffsets import EndOffsets, Sample, read_end_offsets
 from coterie.insight.facts import read_facts
 from coterie.insight.keys import by_key
@@ -39,7 +38,7 @@ def test_metadata_of_the_second_segment_is_that_of_its_records(tmp_path):
 
 def test_places_are_those_in_the_segment_also_behind_its_first_piece(tmp_path, monkeypatch):
     batches = each(0, *(commit(time) for time in range(5)))
-    monkeypatch.setattr(commits_module, "PIECE_BYTES", len(batches[0]) + 1)
+    monkeypatch.setattr(reading, "PIECE_BYTES", len(batches[0]) + 1)
     commits = facts_of(tmp_path, (0, batches)).commits
     assert commits.position.tolist() == [len(batches[0]) * at for at in range(5)]
 

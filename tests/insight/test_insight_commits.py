@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from coterie._core.codec.reader import LogReader
-from coterie.insight import commits as module
-from coterie.insight.commits import OUTCOMES, read_records
+from coterie.insight import reading as module
+from coterie.insight.commits import OUTCOMES
 from coterie.insight.facts import read_facts
+from coterie.insight.reading import read_records
 from coterie.log.folders import find_segments
 from coterie.replay.local import scan_segment
 from coterie.state.history import COMMIT_FIELDS, CommitHistory, commit_rows

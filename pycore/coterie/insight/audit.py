@@ -350,7 +350,7 @@ def how_often(number: int) -> str:
 
 def flapping_clients(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield each stretch in which a client of a group came and went too often."""
-    newer = epochs.by_group(facts.newer_records)
+    newer = facts.newer_records.by_group()
     for group in dict.fromkeys([*facts.lives, *newer]):
         life, records = facts.lives.get(group), newer.get(group, [])
         changed = switches.switches(life, records)

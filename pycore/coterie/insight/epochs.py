@@ -16,7 +16,7 @@ from typing import Any
 from coterie._core.codec.schema import decode_key, decode_value
 from coterie.errors import CorruptData
 from coterie.insight.causes import RECORDS, in_words
-from coterie.insight.commits import GroupRecord
+from coterie.insight.grouplog import GroupLog, GroupRecord
 from coterie.state.newer import (
     LEFT_FOR_NOW,
     MEMBER_STATES,
@@ -48,15 +48,7 @@ WORDS = {  # field of a member's record -> how it is said
 Row = dict[str, Any]
 
 
-def by_group(records: Iterable[GroupRecord]) -> dict[str, list[GroupRecord]]:
-    """Return the records of each group, in log order."""
-    found: dict[str, list[GroupRecord]] = {}
-    for record in records:
-        found.setdefault(record.group, []).append(record)
-    return found
-
-
-def timeline(records: list[GroupRecord], told: Collection[int] = ()) -> list[Row]:
+def timeline(records: Iterable[GroupRecord], told: Collection[int] = ()) -> list[Row]:
     """Return a row for each epoch of a group, and for what happened to members without one.
 
     ``told``: log offsets of epoch records that another row tells of, that of a change of the
@@ -70,10 +62,10 @@ def timeline(records: list[GroupRecord], told: Collection[int] = ()) -> list[Row
     return walk.rows
 
 
-def empty_since(records: Iterable[GroupRecord]) -> dict[str, int]:
+def empty_since(records: GroupLog) -> dict[str, int]:
     """Return when the epoch came since which a group has no members, for those that have none."""
     found: dict[str, int] = {}
-    for group, theirs in by_group(records).items():
+    for group, theirs in records.by_group().items():
         for row in timeline(theirs):
             if row["member_count"] != 0:
                 found.pop(group, None)

@@ -102,7 +102,7 @@ class Lives:
     def __init__(self, facts: PartitionFacts, loads: list[int]) -> None:
         self.facts = facts
         self.commits = commits_by_group(facts.commits)
-        self.newer = epochs.by_group(facts.newer_records)
+        self.newer = facts.newer_records.by_group()
         self.rewinds = Rewinds(facts.commits)
         whole = facts.whole() if facts.group_ids else facts
         self.outages = outages.outages(whole, loads)

@@ -13,7 +13,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.codec.text import decode_utf8
-from coterie.insight.commits import Commits, GroupRecord, ReadSegment, read_records
+from coterie.insight.commits import Commits, joined
+from coterie.insight.grouplog import GroupLog
+from coterie.insight.reading import Reader, ReadSegment
 from coterie.log.folders import Log, Segment, find_segments, read_segment
 from coterie.log.trust import trusted_from
 from coterie.ordering import java_order
@@ -43,7 +45,7 @@ class Life:
     ----------
     group : str
         Its id.
-    records : list of GroupRecord
+    records : GroupLog
         Whole, as they lie in the log; :meth:`state` decodes one.
     generations : list of dict
         One row a record: the fields of ``coterie._core.fold.generations.Generation`` (what
@@ -53,7 +55,7 @@ class Life:
     """
 
     group: str
-    records: list[GroupRecord]
+    records: GroupLog
     generations: list[dict[str, Any]]
     clients: dict[str, Client]
 
@@ -139,13 +141,21 @@ class PartitionFacts:
         return fold
 
     @cached_property
-    def _read(self) -> tuple[Commits, list[GroupRecord]]:
-        return read_records(self.segments, groups=self.groups, at_ms=self.at_ms, read=self.bytes_of)
+    def log(self) -> Reader:
+        """The log as columns, to be read in pieces; what goes beyond a piece is known."""
+        return Reader(self.segments, self.groups, self.at_ms, self.bytes_of)
 
-    @property
+    def pieces(self) -> Iterator[Commits]:
+        """Yield every record as columns, a piece of the log at a time.
+
+        Without those of no group where groups are named. Each call reads the log anew.
+        """
+        return self.log.pieces()
+
+    @cached_property
     def records(self) -> Commits:
-        """Every record as columns; without those of no group where groups are named."""
-        return self._read[0]
+        """Every record at once, about 130 bytes each: not for a question."""
+        return joined(list(self.pieces()))
 
     @cached_property
     def commits(self) -> Commits:
@@ -155,9 +165,7 @@ class PartitionFacts:
     @cached_property
     def group_ids(self) -> list[str]:
         """Every group that has a record of any kind, sorted as Java sorts."""
-        records = self.records
-        present = set(records.group.tolist()) - {-1}
-        return sorted((records.groups[number] for number in present), key=java_order)
+        return sorted(self.log.present, key=java_order)
 
     @cached_property
     def trusted_from_ms(self) -> int | None:
@@ -176,23 +184,23 @@ class PartitionFacts:
         return rows_by_id(self.number, self.fold)
 
     @cached_property
-    def newer_records(self) -> list[GroupRecord]:
+    def newer_records(self) -> GroupLog:
         """The records of the newer protocols (key versions 3 to 23), in log order."""
-        return [record for record in self._read[1] if record.version != KEY_GROUP]
+        log = self.log.group_log
+        return log.part(n for n, one in enumerate(log.places) if one.version != KEY_GROUP)
 
     @cached_property
     def lives(self) -> dict[str, Life]:
         """The metadata records of every group that has any, by id."""
-        records: dict[str, list[GroupRecord]] = {}
-        for record in self._read[1]:
-            if record.version == KEY_GROUP:
-                records.setdefault(record.group, []).append(record)
+        log = self.log.group_log
+        classic = log.part(n for n, one in enumerate(log.places) if one.version == KEY_GROUP)
+        records = classic.by_group()
         lives = {}
-        for raw, log in self.fold.groups.items():
+        for raw, held in self.fold.groups.items():
             group = decode_utf8(raw)
             rows = [
                 {**row._asdict(), "file": record.file, "position": record.position}
-                for row, record in zip(log.generations(), records[group], strict=True)
+                for row, record in zip(held.generations(), records[group].places, strict=True)
             ]
             lives[group] = Life(group, records[group], rows, _clients(rows, records[group]))
         return lives
@@ -205,12 +213,14 @@ def rows_by_id(number: int | None, fold: PartitionFold) -> dict[str, dict[str, A
     return {row["group_id"]: row for row in rows}
 
 
-def _clients(rows: list[dict[str, Any]], records: list[GroupRecord]) -> dict[str, Client]:
+def _clients(rows: list[dict[str, Any]], records: GroupLog) -> dict[str, Client]:
     """Return who each member id stands for; only records in which someone is new are decoded."""
     found: dict[str, Client] = {}
-    for row, record in zip(rows, records, strict=True):
-        if record.value is not None and (row["joined"] or row["replaced"]):
-            for member in metadata_row(record.value)["members"]:
+    for number, row in enumerate(rows):
+        if not row["tombstone"] and (row["joined"] or row["replaced"]):
+            value = records[number].value
+            assert value is not None  # it is no tombstone
+            for member in metadata_row(value)["members"]:
                 who = (member["client_id"], member["client_host"], member["group_instance_id"])
                 found[member["member_id"]] = Client(*who)
     return found

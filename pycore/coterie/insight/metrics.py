@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from coterie.errors import CorruptData
-from coterie.insight import epochs, lag
+from coterie.insight import lag
 from coterie.insight.commits import COMMITTED, is_before
 from coterie.insight.endoffsets import EndOffsets
 from coterie.insight.facts import PartitionFacts
@@ -68,7 +68,7 @@ class Ask:
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order, then topics and partitions."""
     partitions = partitions_by_group(facts)
-    newer = epochs.by_group(facts.newer_records)
+    newer = facts.newer_records.by_group()
     behind = {} if ask.ends is None else lags_by_key(facts, ask.ends, ask.log_until_ms)
     for group in sorted(facts.group_rows, key=java_order):
         if not passes(group, ask.group_filter, ask.group_exclude):

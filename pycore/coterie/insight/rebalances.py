@@ -8,12 +8,12 @@ counts apart; a record that repeats its number, and a generation that never comp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coterie.insight import epochs, switches
-from coterie.insight.commits import GroupRecord
 from coterie.insight.facts import Life, PartitionFacts
+from coterie.insight.grouplog import GroupRecord
 
 Row = dict[str, Any]
 
@@ -30,18 +30,17 @@ def replacements(row: Mapping[str, Any]) -> int:
 
 
 def rebalances(
-    facts: PartitionFacts, life: Life | None, newer: Iterable[GroupRecord] = ()
+    facts: PartitionFacts, life: Life | None, newer: Sequence[GroupRecord] = ()
 ) -> list[Row]:
     """Return the records of a group that count, since ``facts.begins_ms``.
 
     ``newer``: its records of a newer protocol; they stand after the classic ones. A change of the
     protocol is none: the members keep what they have until the next rebalance.
     """
-    records = list(newer)
-    changed = switches.switches(life, records)
+    changed = switches.switches(life, newer)
     classic = [] if life is None else life.generations
     rows = [row for index, row in enumerate(classic) if index not in changed]
-    rows += epochs.timeline(records, switches.told_epochs(changed, life))
+    rows += epochs.timeline(newer, switches.told_epochs(changed, life))
     return [row for row in rows if is_rebalance(row) and counts(facts, row)]
 
 

@@ -117,7 +117,7 @@ def since_whole(facts: PartitionFacts, told: list[Told]) -> list[Told]:
 
 def two_applications(facts: PartitionFacts) -> Iterator[Shared]:
     """Yield each group with members at one time whose topics have nothing in common."""
-    newer = epochs.by_group(facts.newer_records)
+    newer = facts.newer_records.by_group()
     for group in dict.fromkeys([*facts.lives, *newer]):
         life = facts.lives.get(group)
         told = [] if life is None else list(classic_readers(life))
@@ -171,7 +171,7 @@ def several_protocols(facts: PartitionFacts) -> Iterator[Shared]:
         if kind is not None and record.value is not None:
             one = Seen(record._asdict(), f"{kind} {NEW_PROTOCOL}")
             told.setdefault(record.group, []).append(one)
-    newer = epochs.by_group(facts.newer_records)
+    newer = facts.newer_records.by_group()
     for group, seen in told.items():
         seen.sort(key=lambda one: int(one.row["log_offset"]))
         seen = since_whole(facts, seen)

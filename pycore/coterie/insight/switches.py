@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from coterie.insight import epochs
 from coterie.insight.causes import cause, in_words
-from coterie.insight.commits import GroupRecord
 from coterie.insight.epochs import EPOCH, MEMBER, cause_of, decoded, is_readable
 from coterie.insight.facts import Life
+from coterie.insight.grouplog import GroupRecord
 from coterie.insight.timeline import timeline
 
 UPGRADED, DOWNGRADED = "upgraded", "downgraded"
@@ -85,7 +85,7 @@ def _what(classic: GroupRecord, epoch: GroupRecord) -> str | None:
     return DOWNGRADED if classic.value is not None and epoch.value is None else None
 
 
-def timeline_of(life: Life | None, records: list[GroupRecord]) -> list[Row]:
+def timeline_of(life: Life | None, records: Sequence[GroupRecord]) -> list[Row]:
     """Return the rows of a group in order of its log, whatever its protocols were.
 
     See ``coterie.insight.timeline`` and ``coterie.insight.epochs``; ``records``: of a newer one.

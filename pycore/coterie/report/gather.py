@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from coterie.insight import epochs
 from coterie.insight.commits import COMMITTED, Array, Commits
 from coterie.insight.epochs import learn_names
 from coterie.insight.explain import commits_by_group, since
@@ -174,7 +173,7 @@ class GroupParts:
         self.counted: dict[str, dict[tuple[str, int], tuple[int, int | None]]] = {}
         for (group, topic, partition), told in commits_by_key(facts).items():
             self.counted.setdefault(group, {})[topic, partition] = told
-        self.newer = epochs.by_group(facts.newer_records)
+        self.newer = facts.newer_records.by_group()
         self.tell_requests = batches_tell(facts.whole())
         self.topic_names = topic_names(facts)
 

@@ -1,0 +1,128 @@
+"""The records of groups that are no commits, kept whole but not in memory.
+
+A group of a thousand members writes a hundred kilobytes at each rebalance. So keys and values go
+into a temporary file once they are more than a little; what finds them stays in memory.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, overload
+
+HELD_BYTES = 16 << 20  # of keys and values in memory; more go to a temporary file
+
+
+class GroupRecord(NamedTuple):
+    """One record of a group that is no commit; ``value`` None: a tombstone.
+
+    ``version`` is the key's: 2, a classic group's metadata, or 3 to 23, a newer protocol's.
+    ``timestamp`` is ms, -1: none.
+    """
+
+    group: str
+    log_offset: int
+    timestamp: int
+    version: int
+    key: bytes
+    value: bytes | None
+    file: str
+    position: int
+
+
+class Place(NamedTuple):
+    """A record but for its bytes: they stand at ``at``, the value (-1: none) behind the key."""
+
+    group: str
+    log_offset: int
+    timestamp: int
+    version: int
+    file: str
+    position: int
+    at: int
+    key_size: int
+    value_size: int
+
+
+class Spool:
+    """Bytes that are appended and read back, beyond ``HELD_BYTES`` from a temporary file."""
+
+    def __init__(self) -> None:
+        self.file = tempfile.SpooledTemporaryFile(HELD_BYTES)  # noqa: SIM115 - open while in use
+        self.end = 0
+        weakref.finalize(self, self.file.close)
+
+    def append(self, data: bytes) -> int:
+        """Append bytes and return where they stand."""
+        self.file.seek(self.end)
+        self.file.write(data)
+        self.end += len(data)
+        return self.end - len(data)
+
+    def read(self, at: int, size: int) -> bytes:
+        """Return bytes."""
+        self.file.seek(at)
+        return self.file.read(size)
+
+
+class GroupLog(Sequence[GroupRecord]):
+    """Records of groups in log order; a part of them shares their bytes.
+
+    Each access reads the record anew.
+    """
+
+    def __init__(self, records: Iterable[GroupRecord] = ()) -> None:
+        self.places: list[Place] = []
+        self.spool = Spool()
+        for record in records:
+            self.append(record)
+
+    def append(self, record: GroupRecord) -> None:
+        """Add a record at the end. Only the whole log takes them, no part of it."""
+        at = self.spool.append(record.key + (record.value or b""))
+        sizes = len(record.key), -1 if record.value is None else len(record.value)
+        names = record.group, record.log_offset, record.timestamp, record.version
+        self.places.append(Place(*names, record.file, record.position, at, *sizes))
+
+    def part(self, numbers: Iterable[int]) -> GroupLog:
+        """Return some of the records, as a log that shares their bytes."""
+        some = GroupLog.__new__(GroupLog)
+        some.places = [self.places[number] for number in numbers]
+        some.spool = self.spool
+        return some
+
+    def by_group(self) -> dict[str, GroupLog]:
+        """Return the records of each group, by id in order of first sight."""
+        numbers: dict[str, list[int]] = {}
+        for number, place in enumerate(self.places):
+            numbers.setdefault(place.group, []).append(number)
+        return {group: self.part(theirs) for group, theirs in numbers.items()}
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @overload
+    def __getitem__(self, at: int) -> GroupRecord: ...
+    @overload
+    def __getitem__(self, at: slice) -> GroupLog: ...
+    def __getitem__(self, at: int | slice) -> GroupRecord | GroupLog:
+        if isinstance(at, slice):
+            return self.part(range(*at.indices(len(self))))
+        place = self.places[at]
+        held = self.spool.read(place.at, place.key_size + max(place.value_size, 0))
+        return GroupRecord(
+            *place[:4],
+            held[: place.key_size],
+            None if place.value_size < 0 else held[place.key_size :],
+            place.file,
+            place.position,
+        )
+
+    def __iter__(self) -> Iterator[GroupRecord]:
+        return (self[number] for number in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
