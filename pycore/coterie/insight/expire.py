@@ -20,9 +20,9 @@ import numpy as np
 
 from coterie._core.structures.offsets import expired, expiry_rule
 from coterie.insight import epochs
-from coterie.insight.commits import COMMITTED, Commits
+from coterie.insight.commits import COMMITTED, KIND, Array, Commits
 from coterie.insight.facts import PartitionFacts
-from coterie.insight.keys import by_key
+from coterie.insight.keys import Key, Keys, Table
 from coterie.ordering import key_order
 from coterie.state.rows import (
     head_rows,
@@ -157,45 +157,65 @@ def decided(head: dict[str, Any], offset: dict[str, Any]) -> tuple[str, int, boo
     return rule if offset["expire_timestamp"] is None else "explicit", base_ms, False
 
 
-def removed(facts: PartitionFacts, there: set[tuple[str, str, int]]) -> Iterator[Held]:
+class Removals:
+    """What came last of each key, and its last commit, as the pieces of a log come."""
+
+    TOMBSTONE = ("timestamp", "log_offset")
+    COMMIT = ("offset", "commit_timestamp", "expire_timestamp")
+
+    def __init__(self) -> None:
+        self.keys = Keys()
+        columns = dict.fromkeys((*self.TOMBSTONE, *self.COMMIT), (np.int64, -1))
+        self.last = Table(**columns, gone=(np.bool_, False), committed=(np.bool_, False))
+
+    def take(self, commits: Commits) -> None:
+        """Take the next piece."""
+        counts = (commits.outcome == COMMITTED) & (commits.kind <= KIND["offset_tombstone"])
+        rows = np.flatnonzero(counts)
+        held = self.keys.held(commits, rows)
+        self.last.fit(len(self.keys))
+        gone = commits.tombstone[held.order]
+        self._put(commits, self.TOMBSTONE, held.keys[held.last], held.last_rows())
+        self.last["gone"][held.keys[held.last]] = gone[held.last]
+        # Of several writes to one place numpy keeps the last one.
+        self._put(commits, self.COMMIT, held.keys[~gone], held.order[~gone])
+        self.last["committed"][held.keys[~gone]] = True
+
+    def _put(self, commits: Commits, names: Iterable[str], keys: Array, rows: Array) -> None:
+        for name in names:
+            self.last[name][keys] = getattr(commits, name)[rows]
+
+
+def removed(facts: PartitionFacts, there: set[Key]) -> Iterator[Held]:
     """Yield the offsets whose last record is a tombstone, as they were before it."""
-    commits = facts.commits
-    if not commits.tombstone.any():
-        return
-    keyed = by_key(commits, np.flatnonzero(commits.outcome == COMMITTED))
-    last = keyed.last_rows()
-    before = _last_commits(commits, keyed.order, keyed.first)
-    for row, commit in zip(last.tolist(), before, strict=True):
-        group, topic = commits.groups[commits.group[row]], commits.topics[commits.topic[row]]
-        key = group, topic, int(commits.partition[row])
-        if not commits.tombstone[row] or key in there:
+    removals = Removals()
+    for commits in facts.pieces():
+        removals.take(commits)
+    last = removals.last
+    for at, key in removals.keys.items():
+        if not last["gone"][at] or key in there:
             continue
-        removed_ms = int(commits.timestamp[row])
+        removed_ms = int(last["timestamp"][at])
         if not facts.is_asked(removed_ms):
             continue
-        offset = _offset(commits, commit, *key[1:])
-        head = head_before(facts, group, int(commits.log_offset[row]))
-        if commit < 0:
-            yield Held(group, head, offset, "unknown", -1, True, False, removed_ms)
+        told = {name: int(last[name][at]) for name in removals.COMMIT}
+        has_commit = bool(last["committed"][at])
+        offset = _offset(told if has_commit else None, *key[1:])
+        head = head_before(facts, key[0], int(last["log_offset"][at]))
+        if has_commit:
+            yield Held(key[0], head, offset, *decided(head, offset), False, removed_ms)
         else:
-            yield Held(group, head, offset, *decided(head, offset), False, removed_ms)
+            yield Held(key[0], head, offset, "unknown", -1, True, False, removed_ms)
 
 
-def _last_commits(commits: Commits, order: Any, first: Any) -> list[int]:
-    """Return each key's last row that is no tombstone, -1 where there is none."""
-    places = np.where(commits.tombstone[order], -1, np.arange(len(order)))
-    latest = np.maximum.reduceat(places, np.flatnonzero(first))
-    found: list[int] = np.where(latest < 0, -1, order[latest]).tolist()
-    return found
-
-
-def _offset(commits: Commits, row: int, topic: str, partition: int) -> dict[str, Any]:
-    expires = -1 if row < 0 else int(commits.expire_timestamp[row])
+def _offset(told: dict[str, int] | None, topic: str, partition: int) -> dict[str, Any]:
+    """Return a removed offset; ``told``: its last commit, None: the log has lost it."""
+    expires = -1 if told is None else told["expire_timestamp"]
     return {
         "topic": topic,
         "partition": partition,
-        "offset": None if row < 0 else int(commits.offset[row]),
-        "commit_timestamp": None if row < 0 else int(commits.commit_timestamp[row]),
+        "offset": None if told is None else told["offset"],
+        "commit_timestamp": None if told is None else told["commit_timestamp"],
         "expire_timestamp": None if expires == -1 else expires,
     }
 
@@ -204,7 +224,7 @@ def head_before(facts: PartitionFacts, group: str, log_offset: int) -> dict[str,
     """Return a group's own fields as they were before a record."""
     life = facts.lives.get(group)
     if life is not None:
-        index = bisect_left([record.log_offset for record in life.records], log_offset)
+        index = bisect_left([place.log_offset for place in life.records.places], log_offset)
         value = life.records[index - 1].value if index else None
         if value is not None:
             return {"type": "classic", **metadata_row(value)}

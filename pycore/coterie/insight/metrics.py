@@ -16,10 +16,10 @@ import numpy as np
 
 from coterie.errors import CorruptData
 from coterie.insight import lag
-from coterie.insight.commits import COMMITTED, is_before
+from coterie.insight.commits import COMMITTED, KIND, is_before
 from coterie.insight.endoffsets import EndOffsets
 from coterie.insight.facts import PartitionFacts
-from coterie.insight.keys import by_key
+from coterie.insight.keys import Key, Keys, Table
 from coterie.insight.rebalances import rebalances
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import java_order, key_order
@@ -45,7 +45,6 @@ FIELDS = {
     "empty_members": "int64",  # members with no partition; null: a protocol of another kind
     "rebalances": "int64",  # since ``trusted_from``; see ``coterie.insight.rebalances``
 }
-Key = tuple[str, str, int]
 Row = dict[str, Any]
 
 
@@ -144,20 +143,16 @@ def commits_by_key(facts: PartitionFacts) -> dict[Key, tuple[int, int | None]]:
 
     Counted are those from ``facts.begins_ms`` on, and those without a time.
     """
-    commits = facts.commits
-    counts = np.flatnonzero(~commits.tombstone & (commits.outcome == COMMITTED))
-    keyed = by_key(commits, counts)
-    last = keyed.last_rows()
-    since = (~is_before(commits.timestamp[keyed.order], facts.begins_ms)).astype(np.int64)
-    starts = np.flatnonzero(keyed.first)
-    number = np.add.reduceat(since, starts) if len(starts) else starts
-    columns = (commits.group, commits.topic, commits.partition, commits.commit_timestamp)
-    return {
-        (commits.groups[group], commits.topics[topic], partition): (count, None if ms < 0 else ms)
-        for group, topic, partition, ms, count in zip(
-            *(column[last].tolist() for column in columns), number.tolist(), strict=True
-        )
-    }
+    keys, found = Keys(), Table(count=(np.int64, 0), ms=(np.int64, -1))
+    for commits in facts.pieces():
+        counts = (commits.kind == KIND["offset"]) & (commits.outcome == COMMITTED)
+        held = keys.held(commits, np.flatnonzero(counts))
+        found.fit(len(keys))
+        told = held.keys[~is_before(commits.timestamp[held.order], facts.begins_ms)]
+        found["count"][:] += np.bincount(told, minlength=len(keys))
+        found["ms"][held.keys[held.last]] = commits.commit_timestamp[held.last_rows()]
+    count, ms = found["count"].tolist(), found["ms"].tolist()
+    return {key: (count[at], None if ms[at] < 0 else ms[at]) for at, key in keys.items()}
 
 
 def head_of(group: Row, counted: list[Row]) -> Row:

@@ -15,7 +15,8 @@ import numpy as np
 
 from coterie.insight.expire import DEFAULT_RETENTION_MS
 from coterie.insight.facts import PartitionFacts
-from coterie.insight.rewinds import steps_of
+from coterie.insight.keys import Key, Table
+from coterie.insight.steps import Walk
 from coterie.ordering import key_order
 from coterie.state.rows import head_rows, pending_by_group, visible_offsets
 
@@ -40,7 +41,6 @@ FIELDS = {
     "expires_at": "timestamp",  # when it would go as the group stands; null: that is not known
 }
 SAME, MOVED, NEW, DELETED, UNKNOWN = CHANGES = ("same", "moved", "new", "deleted", "unknown")
-Key = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
@@ -114,19 +114,17 @@ def goes_at(head: dict[str, Any], ask: Ask) -> int | None:
 
 def rewinds(facts: PartitionFacts, at_ms: int) -> dict[Key, tuple[int, int]]:
     """Return the keys whose last commit by a time went back: from where, and when (epoch ms)."""
-    commits = facts.commits
-    steps = steps_of(commits, at_ms)
-    back = np.flatnonzero(steps.last & ~steps.fresh & (steps.change < 0))
-    back = back[commits.timestamp[steps.order[back]] >= 0]
-    rows, before = steps.order[back], steps.order[back - 1]
-    names = (commits.group, commits.topic, commits.partition, commits.timestamp)
-    columns = [column[rows].tolist() for column in names]
-    return {
-        (commits.groups[group], commits.topics[topic], partition): (was, time)
-        for group, topic, partition, time, was in zip(
-            *columns, commits.offset[before].tolist(), strict=True
-        )
-    }
+    walk = Walk(at_ms)
+    found = Table(was=(np.int64, 0), when=(np.int64, -1))
+    for commits in facts.pieces():
+        steps = walk.take(commits)
+        found.fit(len(walk.keys))
+        back = ~steps.fresh & (steps.change < 0)
+        keys = steps.keys[steps.last]
+        found["when"][keys] = np.where(back, commits.timestamp[steps.order], -1)[steps.last]
+        found["was"][keys] = steps.before["offset"][steps.last]
+    was, when = found["was"].tolist(), found["when"].tolist()
+    return {key: (was[at], when[at]) for at, key in walk.keys.items() if when[at] >= 0}
 
 
 def change_of(offset: int | None, latest: int | None, is_whole: bool = True) -> str:

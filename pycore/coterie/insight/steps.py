@@ -1,0 +1,89 @@
+"""How the offset of each partition goes on, from one commit that counts to the next.
+
+The commits are taken a piece of the log at a time; of each key its last one is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.insight.commits import COMMITTED, KIND, Array, Commits, in_time
+from coterie.insight.keys import Keys, Table
+
+NOTHING = -1  # no commit before
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Commits of a piece that count, and tombstones, of each key in log order.
+
+    Attributes
+    ----------
+    order : int64
+        Their rows, those of a key together.
+    keys : int64
+        The number of each one's key.
+    first, last : bool
+        Whether an element is the first of its key in the piece, the last.
+    fresh : bool
+        Whether it follows on nothing: the first of its key at all, a tombstone, or after one.
+    gone : bool
+        Whether it is a tombstone.
+    before : dict of str to array
+        Of the element before it, of whichever piece: ``offset``, ``log_offset``, ``timestamp``;
+        meaningless where ``fresh``.
+    change : int64
+        Its offset less that of the one before; meaningless where ``fresh``.
+    """
+
+    order: Array
+    keys: Array
+    first: Array
+    last: Array
+    fresh: Array
+    gone: Array
+    before: dict[str, Array]
+    change: Array
+
+
+class Walk:
+    """The last commit or tombstone that counts of each key, as the pieces of a log come.
+
+    Parameters
+    ----------
+    at_ms
+        Leave out records whose own timestamp is after this; None: none.
+    """
+
+    BEFORE = ("offset", "log_offset", "timestamp")
+
+    def __init__(self, at_ms: int | None = None) -> None:
+        self.at_ms = at_ms
+        self.keys = Keys()
+        names = dict.fromkeys(self.BEFORE, (np.int64, NOTHING))
+        self.held = Table(**names, gone=(np.bool_, True))
+
+    def take(self, commits: Commits) -> Steps:
+        """Return the steps of the next piece."""
+        counts = (commits.outcome == COMMITTED) & (commits.kind <= KIND["offset_tombstone"])
+        if self.at_ms is not None:
+            counts &= in_time(commits.timestamp, self.at_ms)
+        held = self.keys.held(commits, np.flatnonzero(counts))
+        self.held.fit(len(self.keys))
+        order, keys = held.order, held.keys
+        gone = commits.tombstone[order]
+        before = {name: np.roll(getattr(commits, name)[order], 1) for name in self.BEFORE}
+        follows = np.roll(gone, 1)
+        # Of the first of a piece, what came before stands in the pieces before.
+        first = keys[held.first]
+        for name, column in before.items():
+            column[held.first] = self.held[name][first]
+            self.held[name][keys[held.last]] = getattr(commits, name)[order[held.last]]
+        follows[held.first] = self.held["gone"][first]
+        self.held["gone"][keys[held.last]] = gone[held.last]
+        # A tombstone ends what was before it: the next commit follows on nothing.
+        fresh = gone | follows
+        change = commits.offset[order] - before["offset"]
+        return Steps(order, keys, held.first, held.last, fresh, gone, before, change)
