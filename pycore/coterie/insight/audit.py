@@ -1,7 +1,7 @@
 """What looks wrong in a log: each finding with the record that shows it.
 
-Findings about commits are numpy over all of them; those about groups go through their metadata
-records. A live state to compare with is another matter: ``coterie.insight.divergence``.
+Findings about commits are ``coterie.insight.commit_findings``; those about groups go through their
+metadata records. A live state to compare with is another matter: ``coterie.insight.divergence``.
 """
 
 from __future__ import annotations
@@ -12,16 +12,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from coterie.insight import epochs, flapping, switches
 from coterie.insight.brokerlog import JOINED, REQUESTS, Told
 from coterie.insight.causes import hosts_in_words
-from coterie.insight.commits import Array, Commits, is_before
+from coterie.insight.commit_findings import LARGE_METADATA, NO_PROGRESS, REWIND, Findings
 from coterie.insight.divergence import Live, divergences
 from coterie.insight.facts import Client, Life, PartitionFacts
-from coterie.insight.keys import by_key
-from coterie.insight.rewinds import steps_of
 from coterie.insight.shapes import shortened
 from coterie.insight.sharing import CLIENT, Shared, several_protocols, two_applications
 from coterie.ordering import java_order
@@ -56,8 +52,7 @@ KINDS = {
     "applications": "one group id, members whose topics have nothing in common",
     "divergence": "a live state that is not the log's",
 }
-REWIND, NO_PROGRESS, LARGE_METADATA, GENERATION_GAP, STATIC_FIGHT, *_MORE = KINDS
-FLAPPING, PROTOCOLS, APPLICATIONS, DIVERGENCE = _MORE
+GENERATION_GAP, STATIC_FIGHT, FLAPPING, PROTOCOLS, APPLICATIONS, DIVERGENCE = list(KINDS)[3:]
 OF_GROUPS = (GENERATION_GAP, STATIC_FIGHT, FLAPPING, PROTOCOLS, APPLICATIONS)
 Row = dict[str, Any]
 
@@ -130,88 +125,17 @@ def wanted(ask: Ask, kind: str) -> bool:
     return not ask.only or kind in ask.only
 
 
-def evidence(commits: Commits, row: int) -> Row:
-    """Return the fields that name a record of a commit."""
-    time = int(commits.timestamp[row])
-    return {
-        "group_id": commits.groups[commits.group[row]],
-        "topic": commits.topics[commits.topic[row]],
-        "partition": int(commits.partition[row]),
-        "offset": int(commits.offset[row]),
-        "timestamp": None if time < 0 else time,
-        "log_offset": int(commits.log_offset[row]),
-        "file": commits.files[commits.file[row]],
-        "position": int(commits.position[row]),
-    }
-
-
 def commit_findings(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
-    """Yield what the commits of each partition of a topic show, in log order."""
-    commits = facts.commits
-    steps = steps_of(commits)
-    order, fresh, gone, change = steps.order, steps.fresh, steps.gone, steps.change
-    if wanted(ask, REWIND):
-        yield from rewinds(commits, order, np.flatnonzero(~fresh & (change <= -ask.rewind_by)))
-    if wanted(ask, NO_PROGRESS):
-        # A run is counted from where all of it is there.
-        begins = fresh | (change != 0) | whole_from(facts, order)
-        yield from standstills(commits, order, begins, gone, ask.no_progress)
-    if wanted(ask, LARGE_METADATA):
-        is_whole = ~is_before(commits.timestamp, facts.trusted_from_ms)
-        yield from large_metadata(commits, ask.metadata_bytes, is_whole)
-        yield from large_metadata(commits, ask.metadata_bytes, ~is_whole)
-
-
-def whole_from(facts: PartitionFacts, order: Array) -> Array:
-    """Return which elements of ``order`` are the first of which nothing was taken."""
-    early = is_before(facts.commits.timestamp[order], facts.trusted_from_ms)
-    first: Array = ~early & np.append(True, early[:-1])[: len(early)]
-    return first
-
-
-def rewinds(commits: Commits, order: Array, at: Array) -> Iterator[Row]:
-    """Yield each commit that goes back."""
-    for place in at.tolist():
-        row, before = int(order[place]), int(order[place - 1])
-        was, now = int(commits.offset[before]), int(commits.offset[row])
-        yield evidence(commits, row) | {
-            "kind": REWIND,
-            "detail": f"from {was} back to {now}, by {was - now}",
-            "previous_offset": was,
-            "previous_log_offset": int(commits.log_offset[before]),
-        }
-
-
-def standstills(
-    commits: Commits, order: Array, begins: Array, gone: Array, fewest: int
-) -> Iterator[Row]:
-    """Yield each run of commits of one offset that is long enough."""
-    starts = np.flatnonzero(begins)
-    lengths = np.diff(np.append(starts, len(order)))
-    for which in np.flatnonzero((lengths >= fewest) & ~gone[starts]).tolist():
-        first, count = int(order[starts[which]]), int(lengths[which])
-        last = int(order[starts[which] + count - 1])
-        passed = int(commits.timestamp[last] - commits.timestamp[first])
-        yield evidence(commits, last) | {
-            "kind": NO_PROGRESS,
-            "detail": f"{count} commits of offset {int(commits.offset[last])} in {passed} ms",
-            "count": count,
-            "previous_offset": int(commits.offset[first]),
-            "previous_log_offset": int(commits.log_offset[first]),
-        }
-
-
-def large_metadata(commits: Commits, limit: int, among: Array) -> Iterator[Row]:
-    """Yield one row a partition that has commits with more metadata: the largest of them."""
-    sizes = commits.metadata_size
-    for run in by_key(commits, np.flatnonzero(among & (sizes > limit))).runs():
-        largest = int(run[np.argmax(sizes[run])])
-        yield evidence(commits, largest) | {
-            "kind": LARGE_METADATA,
-            "detail": f"{int(sizes[largest])} bytes of metadata in the largest of {len(run)}",
-            "count": len(run),
-            "previous_log_offset": int(commits.log_offset[run[0]]),
-        }
+    """Yield what the commits of each partition of a topic show, by key and in log order."""
+    findings = Findings(
+        ask.rewind_by if wanted(ask, REWIND) else None,
+        ask.no_progress if wanted(ask, NO_PROGRESS) else None,
+        ask.metadata_bytes if wanted(ask, LARGE_METADATA) else None,
+        facts.trusted_from_ms,
+    )
+    for commits in facts.pieces():
+        findings.take(commits)
+    yield from findings.rows()
 
 
 def group_findings(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
@@ -352,7 +276,7 @@ def flapping_clients(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield each stretch in which a client of a group came and went too often."""
     newer = facts.newer_records.by_group()
     for group in dict.fromkeys([*facts.lives, *newer]):
-        life, records = facts.lives.get(group), newer.get(group, [])
+        life, records = facts.lives.get(group), newer.get(group, ())
         changed = switches.switches(life, records)
         moves = {} if life is None else flapping.moves_in(life, changed)
         rows = epochs.timeline(records, switches.told_epochs(changed, life))

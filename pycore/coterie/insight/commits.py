@@ -160,7 +160,7 @@ def joined(parts: Sequence[Commits]) -> Commits:
     names: dict[str, Any] = {
         name: getattr(parts[-1], name) if parts else [] for name in ("groups", "topics", "files")
     }
-    dtypes = dict.fromkeys(ROW_COLUMNS, np.int64)
+    dtypes: dict[str, Any] = dict.fromkeys(ROW_COLUMNS, np.int64)
     dtypes |= {"metadata": np.uint8, "batches": BATCH_DTYPE, "batch_file": np.int32}
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])

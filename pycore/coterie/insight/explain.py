@@ -9,19 +9,18 @@ once for them, once for what all of its groups did.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from coterie.insight import brokerlog, causes, epochs, flapping, outages, switches
-from coterie.insight.commits import ABORTED, COMMITTED, PENDING, Array, Commits, is_before
+from coterie.insight.committed import Between, Committed, Span
 from coterie.insight.facts import Life, PartitionFacts
+from coterie.insight.grouplog import GroupRecord
 from coterie.insight.rebalances import counts, is_rebalance, replacements
-from coterie.insight.requests import batches_tell, requests_in
-from coterie.insight.rewinds import MEMBERS, NOBODY, RESET, REWIND, UNKNOWN, Rewinds
+from coterie.insight.requests import BatchesTell
+from coterie.insight.rewinds import MEMBERS, NOBODY, RESET, REWIND, UNKNOWN
 from coterie.insight.shapes import shortened
 from coterie.insight.timeline import (
     DELETED,
@@ -66,8 +65,6 @@ COMMITS = "commits"
 WITHOUT_MEMBERS = (EMPTY, switches.UPGRADED, switches.DOWNGRADED)
 CAUSES_IN_WORDS = 3
 Row = dict[str, Any]
-Span = tuple[Array, "Row | None"]
-NO_ROWS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -81,14 +78,9 @@ class Ask:
 
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order of their ids."""
-    told: dict[str, list[brokerlog.Told]] = {}
-    for one in ask.told:
-        told.setdefault(one.group, []).append(one)
-    loads = [one.at_ms for one in told.pop("", ()) if one.generation == facts.number]
-    lives = Lives(facts, loads)
+    lives = Lives(facts, ask)
     for group in facts.group_ids:
-        whole = lives.rows_of(group, told.get(group, ()), ask)
-        for row in whole:
+        for row in lives.rows_of(group):
             yield {name: row.get(name) for name in FIELDS} | {
                 "group_id": group,
                 "offsets_partition": facts.number,
@@ -99,35 +91,55 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
 class Lives:
     """What of a partition the lives of all its groups are told from."""
 
-    def __init__(self, facts: PartitionFacts, loads: list[int]) -> None:
+    def __init__(self, facts: PartitionFacts, ask: Ask) -> None:
         self.facts = facts
-        self.commits = commits_by_group(facts.commits)
-        self.newer = facts.newer_records.by_group()
-        self.rewinds = Rewinds(facts.commits)
+        self.ask = ask
+        told: dict[str, list[brokerlog.Told]] = {}
+        for one in ask.told:
+            told.setdefault(one.group, []).append(one)
+        loads = [one.at_ms for one in told.pop("", ()) if one.generation == facts.number]
+        newer = facts.newer_records.by_group()
+        self.indexes = {group: brokerlog.Index(told.get(group, ())) for group in facts.group_ids}
+        self.events = {
+            group: self.events_of(group, newer.get(group, ()), bool(told.get(group)))
+            for group in facts.group_ids
+        }
         whole = facts.whole() if facts.group_ids else facts
-        self.outages = outages.outages(whole, loads)
-        self.tell_requests = batches_tell(whole)
+        watch, seen = outages.Watch(whole.trusted_from_ms, loads), BatchesTell()
+        self.committed = Committed(facts, self.events)
+        for records in whole.pieces():
+            watch.take(records)
+            seen.take(records)
+            if whole is facts:
+                self.committed.take(records)
+        if whole is not facts:
+            for records in facts.pieces():
+                self.committed.take(records)
+        self.outages = watch.outages(whole)
+        self.tell_requests = seen.tell
 
-    def rows_of(self, group: str, told: Iterable[brokerlog.Told], ask: Ask) -> list[Row]:
-        """Return the rows of a group, in order of the log, and what sums it up."""
-        life = self.facts.lives.get(group)
-        events = switches.timeline_of(life, self.newer.get(group, []))
-        index = brokerlog.Index(told)
+    def events_of(self, group: str, newer: Sequence[GroupRecord], is_told: bool) -> list[Row]:
+        """Return what the records of a group tell, in order of its log."""
+        events = switches.timeline_of(self.facts.lives.get(group), newer)
         self.forget_gaps(events)
-        if told:
-            index.tell(events)
+        if is_told:
+            self.indexes[group].tell(events)
             for row in events:
                 row["cause"] = row["cause"] if not row["causes"] else in_words(row)
-        theirs = self.commits.get(group, NO_ROWS)
-        spans = cut(self.facts, spans_of(events, self.facts.commits, theirs))
+        return sorted(events, key=lambda row: int(row["log_offset"]))
+
+    def rows_of(self, group: str) -> list[Row]:
+        """Return the rows of a group, in order of the log, and what sums it up."""
+        life = self.facts.lives.get(group)
+        spans = self.committed.spans(group)
         among = self.in_order(spans)
         bound_waits(among)
         away = self.without_coordinator(life, among)
         among = sorted([*away, *among, *self.set_back(spans)], key=lambda row: row["log_offset"])
-        among = index.with_refusals(among)
+        among = self.indexes[group].with_refusals(among)
         asked = [row for row in among if self.facts.is_asked(row["timestamp"])]
         whole = [row for row in asked if self.facts.is_whole_at(row["timestamp"])]
-        return [*asked, *sum_up(whole, ask), self.summary(whole, theirs)]
+        return [*asked, *sum_up(whole, self.ask), self.summary(whole, group)]
 
     def forget_gaps(self, events: list[Row]) -> None:
         """Say of generations that are not there where compaction may have taken them."""
@@ -139,7 +151,7 @@ class Lives:
                 if gaps:
                     row["cause"] = in_words(row)
 
-    def summary(self, rows: list[Row], theirs: Array) -> Row:
+    def summary(self, rows: list[Row], group: str) -> Row:
         """Return a group's life in one row: counted since all of it is known."""
         counted = [row for row in rows if counts(self.facts, row)]
         times = [row[name] for row in rows for name in ("timestamp", "until") if row.get(name)]
@@ -152,60 +164,56 @@ class Lives:
             "count": sum(map(is_rebalance, counted)),
             "duration_ms": sum(known) if known else None,
             SOURCE: brokerlog.SERVER if known and len(waits) == len(known) else None,
-            "cause": self.summary_text(counted, theirs),
+            "cause": self.summary_text(counted, group),
         }
 
-    def summary_text(self, rows: list[Row], theirs: Array) -> str:
+    def summary_text(self, rows: list[Row], group: str) -> str:
         """Return a group's life in one line."""
-        commits, begins_ms = self.facts.commits, self.facts.begins_ms
+        begins_ms = self.facts.begins_ms
         text = [causes.counted(sum(map(is_rebalance, rows)), "rebalance")]
         if taken := sum(map(replacements, rows)):
             text.append(f"{causes.counted(taken, 'static replacement')} without one")
-        told = since(self.facts, theirs, begins_ms)
-        told = told[~commits.tombstone[told] & (commits.outcome[told] == COMMITTED)]
-        text.append(
-            committed(requests_in(commits, told) if self.tell_requests else None, len(told))
-        )
+        count, requests = self.committed.counted(group)
+        text.append(committed(requests if self.tell_requests else None, count))
         text += without_members(rows)
         if begins_ms is not None and begins_ms == self.facts.trusted_from_ms:
             text.append(f"since {format_time(begins_ms)}; compacted before")
         return ", ".join(text)
 
-    def in_order(self, spans: list[Span]) -> list[Row]:
+    def in_order(self, spans: list[Between]) -> list[Row]:
         """Return events in order of the log, with the commits between them as one row each time."""
         found: list[Row] = []
-        for part, event in spans:
-            if len(part):
-                found.append(commit_row(self.facts.commits, part, self.tell_requests))
+        for span, event in spans:
+            if span.rows:
+                found.append(commit_row(span, self.tell_requests))
             if event is not None:
                 found.append(event)
         return found
 
-    def set_back(self, spans: list[Span]) -> Iterator[Row]:
+    def set_back(self, spans: list[Between]) -> Iterator[Row]:
         """Yield what was set back, or from outside of the group."""
         first = next((event for _, event in spans if event is not None), None)
         began = first is None or (first["generation"] or 0) <= 1
         who = NOBODY if began and self.facts.trusted_from_ms is None else UNKNOWN
         had_members = False
         all_told = self.facts.trusted_from_ms is None
-        for part, event in spans:
-            if not all_told and self.begins_whole(part, event):
+        for span, event in spans:
+            if not all_told and self.begins_whole(span, event):
                 # The state of that time is whole: a group without a record had no members. What
                 # it had before is left out, as compaction may have left it out.
                 all_told, who = True, NOBODY if who == UNKNOWN else who
                 had_members = who == MEMBERS
-            if len(part):
-                yield from self.rewinds.rows(part, who, had_members and who == NOBODY)
+            if span.rows:
+                yield from span.asked.rows(who, had_members and who == NOBODY)
             if event is not None:
                 who = MEMBERS if event["member_count"] else NOBODY
                 had_members = had_members or who == MEMBERS
 
-    def begins_whole(self, part: Array, event: Row | None) -> bool:
+    def begins_whole(self, span: Span, event: Row | None) -> bool:
         """Whether a span is of a time of which compaction took nothing."""
-        time = int(self.facts.commits.timestamp[part[0]]) if len(part) else -1
-        if time < 0:
+        if span.first_ms is None:
             return event is None or self.facts.is_whole_at(event["timestamp"])
-        return self.facts.is_whole_at(time)
+        return self.facts.is_whole_at(span.first_ms)
 
     def without_coordinator(self, life: Life | None, rows: list[Row]) -> Iterator[Row]:
         """Yield when the partition had no coordinator, since the group's first record."""
@@ -227,76 +235,28 @@ def in_words(row: Row) -> str:
     )
 
 
-def commits_by_group(commits: Commits) -> dict[str, Array]:
-    """Return the rows of each group's commits, in log order."""
-    order = np.argsort(commits.group, kind="stable")
-    numbers, starts = np.unique(commits.group[order], return_index=True)
-    parts = np.split(order, starts[1:]) if len(numbers) else []
-    return {commits.groups[number]: part for number, part in zip(numbers, parts, strict=True)}
-
-
-def since(facts: PartitionFacts, rows: Array, at_ms: int | None) -> Array:
-    """Return commits (their rows) from a time on, and those without one; None: all."""
-    return rows[~is_before(facts.commits.timestamp[rows], at_ms)]
-
-
-def spans_of(events: list[Row], commits: Commits, rows: Array) -> list[Span]:
-    """Return the commits (their rows) before each event of a group, and those after the last."""
-    events = sorted(events, key=lambda row: int(row["log_offset"]))
-    ends = [row["log_offset"] for row in events]
-    places = np.searchsorted(ends, commits.log_offset[rows], side="left")
-    order = np.argsort(places, kind="stable")  # offsets of a log may go back
-    parts = np.split(rows[order], np.searchsorted(places[order], np.arange(1, len(events) + 1)))
-    return list(zip(parts, [*events, None], strict=True))
-
-
-def cut(facts: PartitionFacts, spans: list[Span]) -> list[Span]:
-    """Return spans cut where compaction ends, and where what is asked for begins."""
-    for at_ms in filter(None, (facts.trusted_from_ms, facts.since_ms)):
-        found: list[Span] = []
-        for part, event in spans:
-            early = is_before(facts.commits.timestamp[part], at_ms)
-            if early.any() and not early.all():
-                found.append((part[early], None))
-                part = part[~early]
-            found.append((part, event))
-        spans = found
-    return spans
-
-
-def commit_row(commits: Commits, part: Array, tell_requests: bool = True) -> Row:
+def commit_row(span: Span, tell_requests: bool = True) -> Row:
     """Return a row that counts neighbouring commits of a group."""
-    times = commits.timestamp[part]
-    times = times[times >= 0]
-    gone = commits.tombstone[part]
-    # One number says (topic, partition); an int32 partition may be negative.
-    places = (commits.topic[part].astype(np.int64) << 32) | commits.partition[part].astype(
-        np.uint32
+    requests = span.requests if tell_requests else None
+    partitions = causes.counted(span.partitions, "partition")
+    named = ", ".join(map(shortened, span.topics[:3])) + (
+        f" and {len(span.topics) - 3} more" if len(span.topics) > 3 else ""
     )
-    partitions = causes.counted(len(np.unique(places)), "partition")
-    count = int(np.count_nonzero(~gone))
-    topics = sorted(commits.topics[number] for number in np.unique(commits.topic[part]))
-    named = ", ".join(map(shortened, topics[:3])) + (
-        f" and {len(topics) - 3} more" if len(topics) > 3 else ""
-    )
-    requests = requests_in(commits, part[~gone]) if tell_requests else None
-    text = [f"{committed(requests, count)} to {partitions} of {named}"] if count else []
-    for outcome, word in ((ABORTED, "aborted"), (PENDING, "pending")):
-        number = int(np.count_nonzero(commits.outcome[part] == outcome))
+    text = [f"{committed(requests, span.count)} to {partitions} of {named}"] if span.count else []
+    for number, word in ((span.aborted, "aborted"), (span.pending, "pending")):
         text += [f"{causes.counted(number, 'offset')} of an {word} transaction"] if number else []
-    if gone.any():
-        number = int(np.count_nonzero(gone))
-        text.append(f"{causes.counted(number, 'offset')} deleted or expired")
+    if span.gone:
+        text.append(f"{causes.counted(span.gone, 'offset')} deleted or expired")
     return {
         "event": COMMITS,
-        "timestamp": int(times.min()) if len(times) else None,
-        "until": int(times.max()) if len(times) else None,
-        "log_offset": int(commits.log_offset[part[0]]),
+        "timestamp": span.from_ms,
+        "until": span.until_ms,
+        "log_offset": span.log_offset,
         "cause": "; ".join(text),
-        "count": count,
+        "count": span.count,
         "requests": requests,
-        "file": commits.files[int(commits.file[part[0]])],
-        "position": int(commits.position[part[0]]),
+        "file": span.file,
+        "position": span.position,
     }
 
 

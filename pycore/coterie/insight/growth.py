@@ -1,6 +1,7 @@
 """Who fills the topic: bytes, records, what is superseded, and what compaction would free.
 
-Columns only: numpy over the records of a partition, a Python object a group and topic. A batch's
+Numpy over a piece of the log at a time; kept are sums of each group and topic, and of each key the
+record that nothing has superseded yet. A batch's
 bytes on disk, its header too, are shared out to its records by the bytes of their keys and values
 (decompressed); so a compressed batch costs its groups what it costs the disk, and the sum over all
 rows is the sum of all batches.
@@ -18,9 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from coterie.insight.commits import ABORTED, KIND, PENDING, Array, is_before
+from coterie.insight.commits import (
+    ABORTED,
+    COMMITTED,
+    KIND,
+    PENDING,
+    Array,
+    Commits,
+    is_before,
+)
 from coterie.insight.facts import PartitionFacts
-from coterie.insight.keys import by_key, sorted_by
+from coterie.insight.keys import Keys, Table, sorted_by
 
 NAME = "growth"
 FIELDS = {
@@ -63,7 +72,12 @@ for _name, _kind in {
     KIND_OF[KIND[_name]] = _kind
 NEVER = np.iinfo(np.int64).max
 FEWEST = 10  # intervals: below, nothing is said to be too often
-Sums = dict[str, Array]
+PAIRS_AT_ONCE = 1 << 20
+SUMS = (
+    *("records", "bytes", "tombstones", "requests", "keys", "superseded_records"),
+    *("superseded_bytes", "free_bytes", "held_transaction_bytes", "held_active_bytes"),
+)
+Row = dict[str, Any]
 UNKNOWN_OF_EMPTY = ("group_id", "topic", "time", "first_timestamp", "last_timestamp", "interval_ms")
 
 
@@ -88,29 +102,248 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row a group, topic and kind (and span of time), the most bytes first."""
     # Batches and keys are shared: all of the partition is weighed, whatever groups are asked for.
     whole = facts.whole()
-    found = list(counted(whole, ask))
+    scales = Scales(whole, ask)
+    for records in whole.pieces():
+        scales.take(records)
+    found = list(scales.rows())
     if facts.groups is not None:
         found = [row for row in found if row["group_id"] in facts.groups]
-    elif (size := empty_batches(whole)) > 0:
+    elif scales.empty_bytes > 0:
         nothing = dict.fromkeys(FIELDS, 0) | dict.fromkeys(UNKNOWN_OF_EMPTY)
         found.append(
             nothing
-            | {"offsets_partition": facts.number, "kind": "empty_batch", "bytes": size}
-            | {"too_often": False, "open_transactions": []}
+            | {"offsets_partition": facts.number, "kind": "empty_batch"}
+            | {"bytes": scales.empty_bytes, "too_often": False, "open_transactions": []}
         )
     yield from sorted(found, key=lambda row: (row["time"] or 0, -row["bytes"]))
 
 
-def empty_batches(facts: PartitionFacts) -> int:
-    """Return the bytes of batches that compaction has left without records."""
-    records = facts.records
-    there = np.bincount(records.batch, minlength=len(records.batches)) > 0
-    return int(records.batches["size"][~there].sum())
+class Scales:
+    """Weighs the records of a partition, piece by piece.
+
+    A *part* is what gets a row: a group, topic and kind, and span of time. Part 0 is what was
+    before the time that is asked for: it supersedes and is superseded, and is not told.
+    """
+
+    def __init__(self, facts: PartitionFacts, ask: Ask) -> None:
+        self.facts = facts
+        self.ask = ask
+        self.active = facts.segments[-1].name if facts.segments else None
+        self.undecided = NEVER if facts.log.undecided is None else facts.log.undecided
+        self.parts: dict[tuple[int, int, int, int] | None, int] = {None: 0}
+        self.sums = Table(
+            **dict.fromkeys(SUMS, (np.int64, 0)),
+            first=(np.int64, NEVER),
+            last=(np.int64, -1),
+            passed_ms=(np.int64, 0),
+            intervals=(np.int64, 0),
+        )
+        self.commit_keys = Keys()
+        self.newer_keys: dict[bytes, int] = {}
+        self.newer_seen = 0
+        self.held = {kind: Held(self) for kind in (COMMITS, GROUP, NEWER)}
+        self.committed = Table(ms=(np.int64, -1), part=(np.int64, -1))
+        self.open: dict[int, Row] = {}
+        self.empty_bytes = 0
+        self.names: Commits | None = None
+
+    def take(self, records: Commits) -> None:
+        """Weigh the next piece."""
+        self.names = records
+        there = np.bincount(records.batch, minlength=len(records.batches)) > 0
+        self.empty_bytes += int(records.batches["size"][~there].sum())
+        kind = KIND_OF[records.kind]
+        part, size = self._parts(records, kind), bytes_of_rows(records)
+        self.sums.fit(len(self.parts))
+        self.add("records", part)
+        self.add("bytes", part, size)
+        self.add("tombstones", part[records.value_size < 0])
+        self.add("requests", part[np.diff(records.batch, prepend=-1) != 0])
+        known = records.timestamp >= 0
+        np.minimum.at(self.sums["first"], part[known], records.timestamp[known])
+        np.maximum.at(self.sums["last"], part[known], records.timestamp[known])
+        for which, held in self.held.items():
+            rows = np.flatnonzero(kind == which)
+            if len(rows):
+                keys = self._keys(records, which, rows)
+                held.take(records, rows, keys, part[rows], size[rows])
+                if which == COMMITS:
+                    self._intervals(records, rows, keys, part[rows])
+        self._open(records, part)
+
+    def add(self, name: str, part: Array, weight: Array | None = None) -> None:
+        """Add to the sums of each part: 1, or a weight, for each element."""
+        total = np.bincount(part, weight, self.sums.count)
+        self.sums[name][:] += total.astype(np.int64)
+
+    def _parts(self, records: Commits, kind: Array) -> Array:
+        """Return the part that each row belongs to."""
+        time = np.full(len(records), -1, dtype=np.int64)
+        if self.ask.every_ms is not None:
+            known = records.timestamp >= 0
+            time[known] = records.timestamp[known] // self.ask.every_ms * self.ask.every_ms
+        spans, span = np.unique(time, return_inverse=True)
+        names = ((records.group.astype(np.int64) + 1) << 32) | (records.topic + 1)
+        names, name = np.unique(names, return_inverse=True)
+        code = (name.astype(np.int64) * len(KINDS) + kind) * len(spans) + span
+        codes, which = np.unique(code, return_inverse=True)
+        code, span = np.divmod(codes, max(len(spans), 1))
+        name, what = np.divmod(code, len(KINDS))
+        columns = ((names[name] >> 32) - 1, (names[name] & 0xFFFFFFFF) - 1, what, spans[span])
+        places = zip(*(column.tolist() for column in columns), strict=True)
+        numbers = [self.parts.setdefault(place, len(self.parts)) for place in places]
+        part: Array = np.array(numbers, np.int64)[which]
+        part[is_before(records.timestamp, self.facts.since_ms)] = 0
+        return part
+
+    def _keys(self, records: Commits, kind: int, rows: Array) -> Array:
+        """Return a number for the key of each of these rows, which are of one kind."""
+        if kind == COMMITS:
+            return self.commit_keys.of(records, rows)
+        if kind == GROUP:
+            return records.group[rows].astype(np.int64)
+        first, self.newer_seen = self.newer_seen, self.newer_seen + len(rows)
+        keys = (one.key for one in self.facts.newer_records[first : self.newer_seen])
+        of = [self.newer_keys.setdefault(key, len(self.newer_keys)) for key in keys]
+        return np.array(of, dtype=np.int64)
+
+    def _intervals(self, records: Commits, rows: Array, keys: Array, part: Array) -> None:
+        """Note the time between commits that follow one another for a partition."""
+        is_commit = records.kind[rows] == KIND["offset"]
+        timed = np.flatnonzero(is_commit & (records.timestamp[rows] >= 0))
+        held = sorted_by(keys[timed], timed)
+        self.committed.fit(len(self.commit_keys))
+        ms, where = records.timestamp[rows[held.order]], part[held.order]
+        last = {}
+        for name, column in (("ms", ms), ("part", where)):
+            before = np.roll(column, 1)
+            before[held.first] = self.committed[name][held.keys[held.first]]
+            self.committed[name][held.keys[held.last]] = column[held.last]
+            last[name] = before
+        follows = last["part"] == where
+        self.add("passed_ms", where[follows], (ms - last["ms"])[follows])
+        self.add("intervals", where[follows])
+
+    def _open(self, records: Commits, part: Array) -> None:
+        """Note the first record of each undecided transaction in each part."""
+        for row in np.flatnonzero(records.outcome == PENDING).tolist():
+            self.open.setdefault(int(part[row]), {}).setdefault(
+                str(records.producer_id[row]),
+                {
+                    "producer_id": int(records.producer_id[row]),
+                    "log_offset": int(records.log_offset[row]),
+                    "timestamp": int(records.timestamp[row]),
+                    "file": records.files[records.file[row]],
+                    "position": int(records.position[row]),
+                },
+            )
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of all that has a record, by names in order of first sight."""
+        for held in self.held.values():
+            for part, count in held.keys_of_parts():
+                self.sums["keys"][part] += count
+        told = {place: number for place, number in self.parts.items() if place is not None}
+        for place in sorted(told):
+            number = told[place]
+            if self.sums["records"][number]:
+                sums = {name: int(self.sums[name][number]) for name in self.sums.fields}
+                yield self._row(place, sums, self.open.get(number, {}))
+
+    def _row(self, place: tuple[int, int, int, int], sums: dict[str, int], pending: Row) -> Row:
+        assert self.names is not None  # a part has rows
+        group, topic, what, time = place
+        count, last = sums["intervals"], sums["last"]
+        often = sums["passed_ms"] / count if count else None
+        return {
+            "group_id": None if group < 0 else self.names.groups[group],
+            "offsets_partition": self.facts.number,
+            "topic": None if topic < 0 else self.names.topics[topic],
+            "kind": KINDS[what],
+            "time": None if time < 0 else time,
+            **{name: sums[name] for name in SUMS},
+            "first_timestamp": sums["first"] if last >= 0 else None,
+            "last_timestamp": last if last >= 0 else None,
+            "interval_ms": often,
+            "too_often": often is not None and count >= FEWEST and often < self.ask.interval_ms,
+            "open_transactions": list(pending.values()),
+        }
 
 
-def bytes_of_rows(facts: PartitionFacts) -> Array:
+class Held:
+    """The last record of each key of a kind that is settled: what may be superseded yet."""
+
+    def __init__(self, scales: Scales) -> None:
+        self.scales = scales
+        columns = dict.fromkeys(("size", "number", "seen_in"), (np.int64, -1))
+        self.last = Table(**columns, part=(np.int64, -1), active=(np.bool_, False))
+        self.pairs: list[Array] = []  # part and key, as one number: each at least once
+
+    def take(self, records: Commits, rows: Array, keys: Array, part: Array, size: Array) -> None:
+        """Take the rows of a piece; ``keys``, ``part`` and ``size`` are theirs."""
+        self.last.fit(int(keys.max()) + 1)
+        active = np.array([name == self.scales.active for name in records.files])
+        columns = {
+            "size": size,
+            "number": records.number[rows],
+            "part": part,
+            "active": active[records.file[rows]],
+        }
+        self._note_keys(keys, part)
+        outcome = records.outcome[rows]
+        aborted = np.flatnonzero(outcome == ABORTED)  # gone at once, and supersedes nothing
+        self._supersede({name: column[aborted] for name, column in columns.items()}, None)
+        settled = np.flatnonzero(outcome == COMMITTED)
+        held = sorted_by(keys[settled], settled)
+        before = {}
+        for name, column in columns.items():
+            ordered = column[held.order]
+            earlier = np.roll(ordered, 1)
+            earlier[held.first] = self.last[name][held.keys[held.first]]
+            self.last[name][held.keys[held.last]] = ordered[held.last]
+            before[name] = earlier
+        there = before["part"] >= 0
+        by = {name: columns[name][held.order][there] for name in ("number", "active")}
+        self._supersede({name: column[there] for name, column in before.items()}, by)
+
+    def _note_keys(self, keys: Array, part: Array) -> None:
+        held = sorted_by(keys, np.arange(len(keys)))
+        now = part[held.order]
+        before = np.roll(now, 1)
+        before[held.first] = self.last["seen_in"][held.keys[held.first]]
+        self.last["seen_in"][held.keys[held.last]] = now[held.last]
+        new = now != before
+        self.pairs.append(np.unique((now[new] << 32) | held.keys[new]))
+        if sum(map(len, self.pairs)) > 2 * max(len(self.pairs[0]), PAIRS_AT_ONCE):
+            self.pairs = [np.unique(np.concatenate(self.pairs))]
+
+    def keys_of_parts(self) -> Iterator[tuple[int, int]]:
+        """Yield how many keys each part has."""
+        if self.pairs:
+            pairs = np.unique(np.concatenate(self.pairs))
+            parts, counts = np.unique(pairs >> 32, return_counts=True)
+            yield from zip(parts.tolist(), counts.tolist(), strict=True)
+
+    def _supersede(self, one: dict[str, Array], by: dict[str, Array] | None) -> None:
+        """Count what was superseded, and why the cleaner may not free it; None: it was aborted."""
+        part, size, undecided = one["part"], one["size"], self.scales.undecided
+        before_active = ~one["active"]
+        decided = one["number"] < undecided
+        if by is not None:
+            before_active &= ~by["active"]
+            decided &= by["number"] < undecided
+        self.scales.add("superseded_records", part)
+        self.scales.add("superseded_bytes", part, size)
+        for name, rows in (
+            ("free_bytes", before_active & decided),
+            ("held_transaction_bytes", before_active & ~decided),
+            ("held_active_bytes", ~before_active),
+        ):
+            self.scales.add(name, part[rows], size[rows])
+
+
+def bytes_of_rows(records: Commits) -> Array:
     """Return each record's share of its batch on disk, int64; a batch's add up to its size."""
-    records = facts.records
     batch = records.batch
     sizes = np.maximum(records.key_size, 0) + np.maximum(records.value_size, 0)
     weight = np.maximum(sizes, 1).astype(np.int64)
@@ -121,186 +354,3 @@ def bytes_of_rows(facts: PartitionFacts) -> Array:
     whole = records.batches["size"].astype(np.int64)[batch]
     shares: Array = (upto - before) * whole // total - (upto - weight - before) * whole // total
     return shares
-
-
-def keys_of_rows(facts: PartitionFacts, kind: Array) -> Array:
-    """Return a number for each record's key, int64; -1: of no key that is known."""
-    records = facts.records
-    keys = np.full(len(records), -1, dtype=np.int64)
-    commits = by_key(records, np.flatnonzero(kind == COMMITS))
-    keys[commits.order] = np.cumsum(commits.first) - 1
-    classic = np.flatnonzero(kind == GROUP)
-    base = len(records)  # there are no more keys of commits
-    keys[classic] = base + records.group[classic]
-    newer = np.flatnonzero(kind == NEWER)
-    if len(newer):
-        base += len(records.groups)
-        numbers: dict[bytes, int] = {}
-        of = [numbers.setdefault(record.key, len(numbers)) for record in facts.newer_records]
-        keys[newer] = base + np.array(of, dtype=np.int64)
-    return keys
-
-
-def next_of_key(facts: PartitionFacts, keys: Array) -> Array:
-    """Return the row that supersedes each row, int64; ``NEVER``: none does.
-
-    What was aborted supersedes nothing, nor does what is undecided; what was aborted is gone at
-    once: its next is row 0.
-    """
-    outcome = facts.records.outcome
-    settled = np.flatnonzero((keys >= 0) & (outcome != ABORTED) & (outcome != PENDING))
-    held = sorted_by(keys[settled], settled)
-    found = np.full(len(keys), NEVER, dtype=np.int64)
-    inner = np.flatnonzero(~held.last)
-    found[held.order[inner]] = held.order[inner + 1]
-    found[(outcome == ABORTED) & (keys >= 0)] = 0
-    return found
-
-
-def bounds(facts: PartitionFacts) -> tuple[int, int]:
-    """Return the row at which the active segment begins, and the first that is undecided."""
-    records = facts.records
-    active = facts.segments[-1].name if facts.segments else None
-    inside = np.zeros(len(records), dtype=np.bool_)
-    if active in records.files:
-        inside = records.file == records.files.index(active)
-    undecided = np.flatnonzero(records.outcome == PENDING)
-    at = np.flatnonzero(inside)
-    return int(at[0]) if len(at) else len(records), int(undecided[0]) if len(undecided) else NEVER
-
-
-def counted(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
-    """Yield the rows of all that has a record."""
-    records = facts.records
-    if not len(records):
-        return
-    kind = KIND_OF[records.kind]
-    keys = keys_of_rows(facts, kind)
-    part, places = parts_of(facts, kind, ask.every_ms)
-    parts = len(places)
-    if facts.since_ms is not None:  # what was before is a part of its own, which is not told
-        early = is_before(records.timestamp, facts.since_ms)
-        part, parts = np.where(early, parts, part), parts + 1
-    sums = sums_of(facts, keys, part, parts)
-    total, count = intervals(facts, keys, part, parts)
-    first, last = times_of(facts, part, parts)
-    pending = open_by_part(facts, part)
-    for number, (group, topic, what, time) in enumerate(places):
-        if not sums["records"][number]:
-            continue
-        often = count[number] and total[number] / count[number]
-        yield {
-            "group_id": None if group < 0 else records.groups[group],
-            "offsets_partition": facts.number,
-            "topic": None if topic < 0 else records.topics[topic],
-            "kind": KINDS[what],
-            "time": None if time < 0 else time,
-            **{name: int(column[number]) for name, column in sums.items()},
-            "first_timestamp": int(first[number]) if last[number] >= 0 else None,
-            "last_timestamp": int(last[number]) if last[number] >= 0 else None,
-            "interval_ms": float(often) if count[number] else None,
-            "too_often": bool(count[number] >= FEWEST and often < ask.interval_ms),
-            "open_transactions": pending.get(number, []),
-        }
-
-
-def parts_of(
-    facts: PartitionFacts, kind: Array, every_ms: int | None
-) -> tuple[Array, list[tuple[int, int, int, int]]]:
-    """Return the part that each row belongs to, and each part's group, topic, kind and time."""
-    records = facts.records
-    time = np.full(len(records), -1, dtype=np.int64)
-    if every_ms is not None:
-        known = records.timestamp >= 0
-        time[known] = records.timestamp[known] // every_ms * every_ms
-    spans, span = np.unique(time, return_inverse=True)
-    names = (records.group.astype(np.int64) + 1) * (len(records.topics) + 1) + records.topic + 1
-    names, name = np.unique(names, return_inverse=True)
-    code = (name.astype(np.int64) * len(KINDS) + kind) * len(spans) + span
-    codes, part = np.unique(code, return_inverse=True)
-    code, span = np.divmod(codes, len(spans))
-    name, what = np.divmod(code, len(KINDS))
-    group, topic = np.divmod(names[name], len(records.topics) + 1)
-    columns = (group - 1, topic - 1, what, spans[span])
-    return part, list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def sums_of(facts: PartitionFacts, keys: Array, part: Array, count: int) -> Sums:
-    """Return the counts and bytes of each part."""
-    records = facts.records
-    size, follower = bytes_of_rows(facts), next_of_key(facts, keys)
-    active, undecided = bounds(facts)
-    number = np.arange(len(records))
-    superseded = follower != NEVER
-    before_active = (number < active) & (follower < active)
-    free = before_active & (number < undecided) & (follower < undecided)
-
-    def total(rows: Array, weight: Array | None = None) -> Array:
-        chosen = None if weight is None else weight[rows]
-        return np.bincount(part[rows], chosen, count).astype(np.int64)
-
-    every = np.ones(len(records), dtype=np.bool_)
-    return {
-        "records": total(every),
-        "bytes": total(every, size),
-        "tombstones": total(records.value_size < 0),
-        "requests": total(np.diff(records.batch, prepend=-1) != 0),
-        "keys": distinct(part[keys >= 0], keys[keys >= 0], count),
-        "superseded_records": total(superseded),
-        "superseded_bytes": total(superseded, size),
-        "free_bytes": total(free, size),
-        "held_transaction_bytes": total(before_active & ~free, size),
-        "held_active_bytes": total(superseded & ~before_active, size),
-    }
-
-
-def times_of(facts: PartitionFacts, part: Array, count: int) -> tuple[Array, Array]:
-    """Return each part's first and last timestamp; the last -1: none of its records has one."""
-    first = np.full(count, NEVER, dtype=np.int64)
-    last = np.full(count, -1, dtype=np.int64)
-    known = facts.records.timestamp >= 0
-    np.minimum.at(first, part[known], facts.records.timestamp[known])
-    np.maximum.at(last, part[known], facts.records.timestamp[known])
-    return first, last
-
-
-def distinct(part: Array, values: Array, count: int) -> Array:
-    """Return how many different values each part has."""
-    if not len(part):
-        return np.zeros(count, dtype=np.int64)
-    span = int(values.max()) + 1
-    different = np.unique(part.astype(np.int64) * span + values)
-    return np.bincount(different // span, minlength=count)
-
-
-def intervals(facts: PartitionFacts, keys: Array, part: Array, count: int) -> tuple[Array, Array]:
-    """Return the time between commits that follow one another for a partition: sum and number."""
-    records = facts.records
-    rows = np.flatnonzero((records.kind == KIND["offset"]) & (records.timestamp >= 0))
-    held = sorted_by(keys[rows], rows)
-    one, next_ = held.order[:-1], held.order[1:]
-    follows = ~held.last[:-1] & (part[one] == part[next_]) if len(rows) else np.empty(0, np.bool_)
-    passed = (records.timestamp[next_] - records.timestamp[one])[follows]
-    where = part[one][follows]
-    return np.bincount(where, passed, count), np.bincount(where, minlength=count)
-
-
-def open_by_part(facts: PartitionFacts, part: Array) -> dict[int, list[dict[str, Any]]]:
-    """Return the undecided transactions of each part that has any, by their first record."""
-    records = facts.records
-    found: dict[int, list[dict[str, Any]]] = {}
-    seen: set[tuple[int, int]] = set()
-    for row in np.flatnonzero(records.outcome == PENDING).tolist():
-        place = int(part[row]), int(records.producer_id[row])
-        if place not in seen:
-            seen.add(place)
-            found.setdefault(place[0], []).append(
-                {
-                    "producer_id": place[1],
-                    "log_offset": int(records.log_offset[row]),
-                    "timestamp": int(records.timestamp[row]),
-                    "file": records.files[records.file[row]],
-                    "position": int(records.position[row]),
-                }
-            )
-    return found

@@ -15,16 +15,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from coterie.errors import CorruptData
-from coterie.insight.commits import COMMITTED, KIND, Array, Commits
 from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import PartitionFacts
-from coterie.insight.keys import by_key
+from coterie.insight.visible import NOTHING, Times, Visible
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import key_order
-from coterie.times import MAX_MS
 
 NAME = "lag"
 FIELDS = {
@@ -61,7 +57,6 @@ TOTALS = {
 }
 Key = tuple[str, str, int]
 Row = dict[str, Any]
-NO_SAMPLE = (Sample(None, None),)
 
 
 @dataclass(frozen=True)
@@ -113,40 +108,41 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     whole = facts
     if facts.groups is not None or facts.at_ms is not None:
         whole = PartitionFacts(facts.number, facts.segments, read=facts.bytes_of)
-    commits = whole.records
-    told = Told(facts.trusted_from_ms, newest_of(commits, ask))
-    events = Events(commits)
-    keys = {*events.spans, *assigned(facts)}
+    at_ms = facts.at_ms if ask.at_ms is None or ask.ends.timed else ask.at_ms
+    times = Times(ask.ends, at_ms)
+    seen = Visible(times)
+    for commits in whole.pieces():
+        seen.take(commits)
+    told = Told(facts.trusted_from_ms, newest_of(whole, ask))
+    shown_of = seen.by_key()
+    keys = {*shown_of, *assigned(facts)}
     if facts.groups is not None:
         keys = {key for key in keys if key[0] in facts.groups}
     for key in sorted(keys, key=key_order):
-        samples = ask.ends.samples.get(key[1:], NO_SAMPLE)
-        at_ms = facts.at_ms if ask.at_ms is None or ask.ends.timed else ask.at_ms
-        times = [at_ms if sample.time_ms is None else sample.time_ms for sample in samples]
-        shown = events.visible(key, times)
-        asked = [index for index, ms in enumerate(times) if facts.is_asked(ms)]
+        samples = times.samples(*key[1:])
+        when = times.of(*key[1:])
+        shown = shown_of[key] if key in shown_of else [NOTHING] * len(when)
+        asked = [index for index, ms in enumerate(when) if facts.is_asked(ms)]
         for index in asked[-1:] if ask.latest else asked:
-            row = shown[index]
-            offset = None if row < 0 else int(commits.offset[row])
+            offset, commit_ms = shown[index]
             yield {
                 "group_id": key[0],
                 "offsets_partition": facts.number,
                 "topic": key[1],
                 "partition": key[2],
-                "time": times[index],
+                "time": when[index],
                 "offset": offset,
-                "commit_timestamp": None if row < 0 else int(commits.commit_timestamp[row]),
+                "commit_timestamp": commit_ms,
                 "end_offset": samples[index].offset,
-                **lag_of(offset, samples, index, told.status(times[index], offset)),
+                **lag_of(offset, samples, index, told.status(when[index], offset)),
             }
 
 
-def newest_of(commits: Commits, ask: Ask) -> int | None:
+def newest_of(facts: PartitionFacts, ask: Ask) -> int | None:
     """Return up to when the log tells all; None: no record has a time."""
     if ask.log_until_ms is not None:
         return ask.log_until_ms
-    newest = int(commits.timestamp.max()) if len(commits) else -1
-    return None if newest < 0 else newest
+    return None if facts.log.newest_ms < 0 else facts.log.newest_ms
 
 
 def lag_of(
@@ -224,90 +220,3 @@ def assigned(facts: PartitionFacts) -> Iterator[Key]:
                 continue
             for topic, partitions in held.items():
                 yield from ((life.group, topic, partition) for partition in partitions)
-
-
-class Events:
-    """What changed the offset of each key, in the order in which readers saw it.
-
-    Parameters
-    ----------
-    records
-        All of a partition's: markers are of no group.
-    """
-
-    def __init__(self, records: Commits) -> None:
-        self.records = records
-        inside = records.producer_id != -1
-        counts = (records.kind <= KIND["offset_tombstone"]) & (records.outcome == COMMITTED)
-        self.place = np.arange(len(records))
-        # A record without a time (magic 0) counts at any.
-        self.time = np.where(records.timestamp == -1, -MAX_MS - 1, records.timestamp)
-        decided = np.flatnonzero(counts & inside)
-        self.place[decided] = next_markers(records, decided)
-        self.time[decided] = np.maximum(self.time, self.time[self.place])[decided]
-        self.inside = inside
-        held = by_key(records, np.flatnonzero(counts))
-        self.rows = held.order
-        starts = np.flatnonzero(held.first)
-        back = ~held.first & (np.diff(self.time[self.rows], prepend=0) < 0)
-        odd = np.add.reduceat(back | inside[self.rows], starts) if len(starts) else starts
-        first = self.rows[starts]
-        names = (records.group[first], records.topic[first], records.partition[first])
-        ends = np.append(starts[1:], len(self.rows))[: len(starts)].tolist()
-        columns = (*(column.tolist() for column in names), starts.tolist(), ends, odd.tolist())
-        self.spans = {
-            (records.groups[group], records.topics[topic], partition): (start, end, bool(is_odd))
-            for group, topic, partition, start, end, is_odd in zip(*columns, strict=True)
-        }
-
-    def visible(self, key: Key, times: list[int | None]) -> list[int]:
-        """Return the row that readers saw at each time (None: at the end), -1: none."""
-        if key not in self.spans:
-            return [-1] * len(times)
-        start, end, is_odd = self.spans[key]
-        rows = self.rows[start:end]
-        if is_odd:
-            rows = rows[np.argsort(self.place[rows], kind="stable")]
-            return [self._visible_at(rows.tolist(), ms) for ms in times]
-        if times == [None]:
-            found = [int(rows[-1])]
-        else:
-            stamps = self.time[rows]
-            counts = [
-                len(rows) if ms is None else int(stamps.searchsorted(ms, "right")) for ms in times
-            ]
-            found = [int(rows[count - 1]) if count else -1 for count in counts]
-        return [-1 if row < 0 or self.records.tombstone[row] else row for row in found]
-
-    def _visible_at(self, rows: list[int], at_ms: int | None) -> int:
-        """As :meth:`visible` for one time, event by event.
-
-        Of a transaction the last record of the key counts, a tombstone as none at all, and only
-        over what was appended before it.
-        """
-        counting = [row for row in rows if at_ms is None or self.time[row] <= at_ms]
-        last = {int(self.place[row]): row for row in counting}
-        shown = -1
-        for row in last.values():
-            if not self.inside[row]:
-                shown = -1 if self.records.tombstone[row] else row
-            elif not self.records.tombstone[row] and (
-                shown < 0 or self._appended_at(shown) < self._appended_at(row)
-            ):
-                shown = row
-        return shown
-
-    def _appended_at(self, row: int) -> int:
-        return int(self.records.batch_first[self.records.batch[row]])
-
-
-def next_markers(records: Commits, rows: Array) -> Array:
-    """Return the row of the marker that decides each of these transactional rows."""
-    ends_one = np.isin(records.batches["marker"], (0, 1))  # ABORT, COMMIT
-    markers = np.flatnonzero((records.kind == KIND["marker"]) & ends_one[records.batch])
-    found = np.empty(len(rows), dtype=np.int64)
-    for producer_id in np.unique(records.producer_id[rows]).tolist():
-        theirs = records.producer_id[rows] == producer_id
-        ends = markers[records.producer_id[markers] == producer_id]
-        found[theirs] = ends[np.searchsorted(ends, rows[theirs])]
-    return found

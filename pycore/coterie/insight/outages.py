@@ -10,14 +10,14 @@ may have other reasons, and is told as what it is.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie.insight.causes import counted, who
-from coterie.insight.commits import Array
+from coterie.insight.commits import Array, Commits
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.rebalances import is_rebalance
 from coterie.times import format_time
@@ -32,6 +32,7 @@ NAMED = 5  # members
 SESSION_MS = 45_000  # a newer group's, group.consumer.session.timeout.ms: the broker's alone
 REJOIN_MS = 3_000  # a heartbeat interval: then those who stay know, and the rebalance can end
 GONE = ("left_or_evicted", "evicted", "restarted", "restarted_evicted")
+BACK = "a broker restarted or the partition moved, and the groups were loaded"
 Row = dict[str, Any]
 
 
@@ -53,6 +54,8 @@ class Outage:
         Whether the log has all records since then; else it was compacted.
     log_offset, file, position
         The first record after it.
+    back_ms : int
+        The time of the batch after it: of its last record.
     """
 
     event: str
@@ -64,6 +67,7 @@ class Outage:
     log_offset: int
     file: str
     position: int
+    back_ms: int
 
     def as_row(self) -> Row:
         """Return it as a row of ``explain``."""
@@ -85,48 +89,145 @@ class Outage:
         }
 
 
-class Batches:
-    """The batches of a partition that have records: when each came, of which leader epoch."""
+class Watch:
+    """Looks for outages while the pieces of a partition's log go by: those of all groups.
 
-    def __init__(self, facts: PartitionFacts) -> None:
-        records = self.records = facts.records
-        # Of each: its first row, its last one's time.
-        self.first = np.flatnonzero(np.diff(records.batch, prepend=-1))
-        last = np.append(self.first[1:], len(records))[: len(self.first)] - 1
-        self.time: Array = records.timestamp[last]
-        self.epoch: Array = records.batches["leader_epoch"][records.batch[self.first]]
-        self.pause: Array = np.diff(self.time, prepend=self.time[:1])
-        self.since_ms = facts.trusted_from_ms
+    Parameters
+    ----------
+    since_ms
+        From when on the log has all records; None: from its start.
+    loads
+        When (epoch ms) a broker had loaded the partition.
+    """
 
-    def changes(self) -> Iterable[int]:
-        """Return the batches of a higher leader epoch than the one before."""
-        rose = np.diff(self.epoch, prepend=self.epoch[:1]) > 0
-        return np.flatnonzero(rose & (np.roll(self.epoch, 1) >= 0)).tolist()
+    def __init__(self, since_ms: int | None, loads: Iterable[int] = ()) -> None:
+        self.since_ms = since_ms
+        self.loads = sorted(loads)
+        self.count = 0  # batches that have records
+        self.latest = -1  # the greatest time so far
+        # Of the last batches: its last row's time, leader epoch, first row's group, pause before.
+        self.last = Last(*(np.empty(0, np.int64) for _ in Last._fields))
+        self.found: dict[int, Outage | None] = {}
+        self.silent: list[tuple[int, Outage | None]] = []
 
-    def silences(self) -> Iterable[int]:
+    def take(self, records: Commits) -> None:
+        """Look through the next piece."""
+        first = np.flatnonzero(np.diff(records.batch, prepend=-1))
+        if not len(first):
+            return
+        last = np.append(first[1:], len(records)) - 1
+        time = np.append(self.last.time, records.timestamp[last])
+        batches = Last(
+            time,
+            np.append(self.last.epoch, records.batches["leader_epoch"][records.batch[first]]),
+            np.append(self.last.group, records.group[first]),
+            np.append(self.last.pause, np.diff(time, prepend=time[:1])[len(self.last.time) :]),
+        )
+        begin = len(self.last.time)
+        piece = Neighbours(batches, self.count - begin, records, first, begin, self.since_ms)
+        for at, at_ms in self._loaded(records.timestamp[last]):
+            told = f"a broker had loaded the groups at {format_time(at_ms)} [server log]"
+            self.found[at] = piece.outage(at, CHANGE, told)
+        for at, was, now in piece.changes():
+            told = f"the partition's leader epoch went from {was} to {now}: {BACK}"
+            self.found.setdefault(at, piece.outage(at, CHANGE, told))
+        self.silent += [(at, piece.outage(at, SILENCE, "")) for at in piece.silences()]
+        self.count += len(first)
+        self.last = Last(*(column[-STEADY - 1 :] for column in batches))
+
+    def _loaded(self, times: Array) -> Iterator[tuple[int, int]]:
+        """Yield the batch after each load that the piece reaches, and the time of the load."""
+        reached = np.maximum.accumulate(np.append(self.latest, times))[1:]
+        self.latest = int(reached[-1])
+        while self.loads and self.loads[0] <= self.latest:
+            at_ms = self.loads.pop(0)
+            yield self.count + int(np.searchsorted(reached, at_ms)), at_ms
+
+    def outages(self, facts: PartitionFacts) -> list[Outage]:
+        """Return the outages of the log, in its order, once all pieces are through."""
+        went = departures(facts)
+        for at, silence in self.silent:
+            if at in self.found or silence is None:
+                continue
+            groups = went_at_once(went, silence.back_ms)
+            if groups > 1:
+                told = f"members of {groups} groups went at once after a silence: perhaps there "
+                told += "was no coordinator, and it ended their sessions when it was back"
+                self.found[at] = replace(silence, shown_by=told)
+        return [outage for _, outage in sorted(self.found.items()) if outage is not None]
+
+
+class Last(NamedTuple):
+    """Neighbouring batches: a last row's time, leader epoch, first row's group, pause before."""
+
+    time: Array
+    epoch: Array
+    group: Array
+    pause: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The batches of a piece, behind some of those before it.
+
+    Attributes
+    ----------
+    batches : Last
+        Of both.
+    base : int
+        The number of the first of them; batches are numbered over all pieces.
+    records, first
+        The piece, and its rows that begin a batch.
+    begin : int
+        Where its batches begin among ``batches``.
+    since_ms
+        As of :class:`Watch`.
+    """
+
+    batches: Last
+    base: int
+    records: Commits
+    first: Array
+    begin: int
+    since_ms: int | None
+
+    def changes(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the batches of a higher leader epoch than the one before, with both epochs."""
+        epoch = self.batches.epoch
+        rose = (np.diff(epoch) > 0) & (epoch[:-1] >= 0)
+        for at in (np.flatnonzero(rose) + 1).tolist():
+            if at >= self.begin:
+                yield self.base + at, int(epoch[at - 1]), int(epoch[at])
+
+    def silences(self) -> Iterator[int]:
         """Yield the batches after a long pause, where several groups had written steadily."""
-        for at in np.flatnonzero(self.pause >= LEAST_MS).tolist():
+        pause = self.batches.pause
+        for local in (np.flatnonzero(pause[self.begin :] >= LEAST_MS) + self.begin).tolist():
+            at = self.base + local
             usual = self.usual_ms(at)
-            before = self.records.group[self.first[max(at - STEADY, 0) : at]]
-            steady = usual is not None and self.pause[at] > TIMES_LONGER * usual
+            before = self.batches.group[max(at - STEADY, 0) - self.base : local]
+            steady = usual is not None and pause[local] > TIMES_LONGER * usual
             if steady and len(set(before.tolist()) - {-1}) > 1:
                 yield at
 
     def is_whole(self, at: int) -> bool:
         """Whether the log has all records since the batch before one."""
-        return self.since_ms is None or bool(self.time[at - 1] >= self.since_ms)
+        before = self.batches.time[at - 1 - self.base]
+        return self.since_ms is None or bool(before >= self.since_ms)
 
     def usual_ms(self, at: int) -> int | None:
         """Return the longest pause between the batches before one; None: they are too few."""
-        before = self.pause[max(at - STEADY, 1) : at]
+        before = self.batches.pause[max(at - STEADY, 1) - self.base : at - self.base]
         known = len(before) >= STEADY // 2 and self.is_whole(at)
         return int(before.max()) if known else None
 
     def outage(self, at: int, event: str, shown_by: str) -> Outage | None:
         """Return the outage that ended with a batch; None: times are not known."""
-        row = int(self.first[at])
-        times = int(self.time[at - 1]), int(self.records.timestamp[row])
-        if at == 0 or min(times) < 0:
+        row = int(self.first[at - self.base - self.begin])
+        if at == 0:
+            return None
+        times = int(self.batches.time[at - 1 - self.base]), int(self.records.timestamp[row])
+        if min(times) < 0:
             return None
         return Outage(
             event,
@@ -137,36 +238,8 @@ class Batches:
             int(self.records.log_offset[row]),
             self.records.files[int(self.records.file[row])],
             int(self.records.position[row]),
+            int(self.batches.time[at - self.base]),
         )
-
-
-def outages(facts: PartitionFacts, loads: Iterable[int] = ()) -> list[Outage]:
-    """Return the outages that a partition's log shows, in its order.
-
-    ``facts`` are of all groups; ``loads``: when (epoch ms) a broker had loaded the partition.
-    """
-    batches = Batches(facts)
-    if not len(batches.time):
-        return []
-    found: dict[int, Outage | None] = {}
-    back = "a broker restarted or the partition moved, and the groups were loaded"
-    for at_ms in loads:
-        at = int(np.searchsorted(np.maximum.accumulate(batches.time), at_ms))
-        if at < len(batches.time):
-            told = f"a broker had loaded the groups at {format_time(at_ms)} [server log]"
-            found[at] = batches.outage(at, CHANGE, told)
-    for at in batches.changes():
-        was, now = batches.epoch[at - 1], batches.epoch[at]
-        told = f"the partition's leader epoch went from {was} to {now}: {back}"
-        found.setdefault(at, batches.outage(at, CHANGE, told))
-    went = departures(facts)
-    for at in batches.silences():
-        groups = went_at_once(went, int(batches.time[at]))
-        if at not in found and groups > 1:
-            told = f"members of {groups} groups went at once after a silence: perhaps there was no "
-            told += "coordinator, and it ended their sessions when it was back"
-            found[at] = batches.outage(at, SILENCE, told)
-    return [outage for _, outage in sorted(found.items()) if outage is not None]
 
 
 def departures(facts: PartitionFacts) -> list[tuple[int, str]]:

@@ -14,9 +14,26 @@ from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import by_key
 
 
+class BatchesTell:
+    """Whether each batch with commits is one request, as far as the pieces show: of all groups."""
+
+    def __init__(self) -> None:
+        self.tell = True
+
+    def take(self, records: Commits) -> None:
+        """Look at the next piece."""
+        self.tell = self.tell and _batches_tell(records)
+
+
 def batches_tell(facts: PartitionFacts) -> bool:
-    """Whether each batch with commits is one request, as far as all groups' ``facts`` show."""
-    records = facts.records
+    """Return what :class:`BatchesTell` says of a partition; ``facts`` are of all groups."""
+    seen = BatchesTell()
+    for records in facts.pieces():
+        seen.take(records)
+    return seen.tell
+
+
+def _batches_tell(records: Commits) -> bool:
     offsets = records.kind == KIND["offset"]
     if (records.kind == KIND["newer"]).any():
         return False

@@ -8,15 +8,15 @@ work of a consumer that assigns itself its partitions: the log does not tell the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie.insight.causes import counted
-from coterie.insight.commits import COMMITTED, Array, Commits, in_time
-from coterie.insight.keys import by_key
+from coterie.insight.commits import Array, Commits
 from coterie.insight.shapes import shortened
+from coterie.insight.steps import Steps
 
 REWIND, RESET = "rewind", "reset"
 EACH = 10  # requests of a time between two records of a group that get a row each
@@ -31,108 +31,160 @@ PRODUCER = "by a producer's transaction"
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """Commits that count, and tombstones, of each key in log order.
+class Asked(NamedTuple):
+    """A request, by what it did to offsets: how many it set back, forward, for the first time.
+
+    ``shown`` of them are told of, in words by ``places``: those set back, else all.
+    """
+
+    back: int
+    on: int
+    first: int
+    shown: int
+    places: str
+    by_producer: bool
+    time: int
+    log_offset: int
+    file: str
+    position: int
+
+    def row(self, who: str) -> Row:
+        """Return its row; ``who`` could commit then: ``MEMBERS``, ``NOBODY`` or ``UNKNOWN``."""
+        outside = who == NOBODY and not self.by_producer
+        counts = [
+            (self.back, "set back"),
+            (self.on, "set forward"),
+            (self.first, "set for the first time"),
+        ]
+        told = counts if outside else counts[:1]
+        parts = [f"{counted(number, 'offset')} {how}" for number, how in told if number]
+        time = None if self.time < 0 else self.time
+        return {
+            "event": RESET if outside else REWIND,
+            "timestamp": time,
+            "until": time,
+            "log_offset": self.log_offset,
+            "cause": f"{', '.join(parts) or 'offsets set to what they were'}: "
+            f"{self.places}; {PRODUCER if self.by_producer else WHO[who]}",
+            "count": self.shown,
+            "file": self.file,
+            "position": self.position,
+        }
+
+
+@dataclass
+class Requests:
+    """The requests of a time between two records of a group that may be told of.
 
     Attributes
     ----------
-    order : int64
-        Their rows, those of a key together.
-    fresh : bool
-        Whether an element follows on nothing: the first of its key, a tombstone, or after one.
-    gone : bool
-        Whether it is a tombstone.
-    change : int64
-        Its offset less that of the one before; meaningless where ``fresh``.
-    last : bool
-        Whether it is the last of its key.
+    back : list of Asked
+        The first of those that set offsets back.
+    count : int
+        How many those are.
+    until : int
+        The time of the last of them.
+    every : list of Asked
+        The first of those, and of all that are of no transaction; one more than are told of.
     """
 
-    order: Array
-    fresh: Array
-    gone: Array
-    change: Array
-    last: Array
+    back: list[Asked] = field(default_factory=list)
+    count: int = 0
+    until: int = -1
+    every: list[Asked] = field(default_factory=list)
 
+    def rows(self, who: str, every: bool) -> list[Row]:
+        """Return a row for each request that sets offsets back.
 
-def steps_of(commits: Commits, at_ms: int | None = None) -> Steps:
-    """Return how each partition's offset went on, up to a time (ms; None: to the end)."""
-    counts = commits.outcome == COMMITTED
-    if at_ms is not None:
-        counts &= in_time(commits.timestamp, at_ms)
-    held = by_key(commits, np.flatnonzero(counts))
-    gone = commits.tombstone[held.order]
-    # A tombstone ends what was before it: the next commit follows on nothing.
-    fresh = held.first | gone | np.append(True, gone[:-1])[: len(gone)]
-    offset = commits.offset[held.order]
-    return Steps(held.order, fresh, gone, np.diff(offset, prepend=offset[:1]), held.last)
+        ``who`` could commit then. ``every``: also for those that set them forward, unless there
+        are many, as of a consumer outside of the group.
+        """
+        if every and len(self.every) <= EACH:
+            return [one.row(who) for one in self.every]
+        told = [one.row(who) for one in self.back]
+        if self.count > EACH:
+            more = counted(self.count - EACH, "more request")
+            told[-1]["cause"] += f"; {more} set offsets back"
+            told[-1]["until"] = self.until
+        return told
 
 
 class Rewinds:
-    """Finds what was set back or from outside in any time between two records of a group."""
+    """Finds what was set back or from outside in each span of a group's life.
 
-    def __init__(self, commits: Commits) -> None:
-        self.commits = commits
-        steps = steps_of(commits)
-        follows = np.flatnonzero(~steps.fresh)
-        self.before = np.full(len(commits), -1, dtype=np.int64)
-        self.before[steps.order[follows]] = steps.order[follows - 1]
+    Parameters
+    ----------
+    every
+        Of each span, by number: whether requests that set nothing back may be told of too; bool.
+    """
 
-    def rows(self, part: Array, who: str, every: bool = False) -> list[Row]:
-        """Return a row for each request of these commits (their numbers) that sets offsets back.
+    def __init__(self, every: Array) -> None:
+        self.every = every.copy()
+        self.found: dict[int, Requests] = {}
 
-        ``who`` could commit then: ``MEMBERS``, ``NOBODY`` or ``UNKNOWN``. ``every``: also for those
-        that set them forward, unless there are many, as of a consumer outside of the group.
-        """
-        commits = self.commits
-        part = part[(commits.outcome[part] == COMMITTED) & ~commits.tombstone[part]]
-        back = (self.before[part] >= 0) & (commits.offset[part] < commits.offset[self.before[part]])
-        batches = commits.batch[part]
-        plain = commits.producer_id[part] == -1
-        chosen = np.unique(batches[back | (plain & every)])
-        if len(chosen) > EACH:
-            chosen = np.unique(batches[back])
-        told = [self.row(part[batches == number], who) for number in chosen[:EACH].tolist()]
-        if len(chosen) > EACH:
-            rest = part[np.isin(batches, chosen[EACH:])]
-            more = counted(len(chosen) - EACH, "more request")
-            told[-1]["cause"] += f"; {more} set offsets back"
-            told[-1]["until"] = int(commits.timestamp[rest[-1]])
-        return told
+    def take(self, commits: Commits, steps: Steps, span: Array) -> None:
+        """Look through the next piece; ``span`` is the number of each row's."""
+        there = ~steps.gone
+        rows = steps.order[there]
+        # By span and batch, rows of one request in log order.
+        code = (span[rows].astype(np.int64) << 32) | commits.batch[rows]
+        order = np.lexsort((rows, code))
+        rows, code = rows[order], code[order]
+        fresh, change = steps.fresh[there][order], steps.change[there][order]
+        change = np.where(fresh, 0, change)
+        before = np.where(fresh, -1, steps.before["offset"][there][order])
+        plain = (commits.producer_id[rows] == -1) & self.every[span[rows]]
+        # Only requests that may be told of are looked at one by one.
+        chosen = np.unique(code[(change < 0) | plain])
+        starts, ends = (np.searchsorted(code, chosen, side) for side in ("left", "right"))
+        set_back = np.add.reduceat(change < 0, starts) > 0 if len(starts) else starts
+        for number, start, end, back in zip(
+            *(column.tolist() for column in (chosen, starts, ends, set_back)), strict=True
+        ):
+            at, theirs = number >> 32, slice(start, end)
+            requests = self.found.setdefault(at, Requests())
+            requests.count += back
+            if back:
+                requests.until = int(commits.timestamp[rows[end - 1]])
+            wanted = self.every[at] and len(requests.every) <= EACH
+            if not wanted and not (back and len(requests.back) < EACH):
+                continue
+            one = asked(commits, rows[theirs], change[theirs], before[theirs], fresh[theirs])
+            if back and len(requests.back) < EACH:
+                requests.back.append(one)
+            if wanted:
+                requests.every.append(one)
+                self.every[at] = len(requests.every) <= EACH
 
-    def row(self, rows: Array, who: str) -> Row:
-        """Return the row of a request; ``rows`` are its commits."""
-        commits, before = self.commits, self.before[rows]
-        change = np.where(before >= 0, commits.offset[rows] - commits.offset[before], 0)
-        back, on, first = change < 0, change > 0, before < 0
-        by_producer = commits.producer_id[rows[0]] != -1
-        outside = who == NOBODY and not by_producer
-        counts = [(back, "set back"), (on, "set forward"), (first, "set for the first time")]
-        told = counts if outside else counts[:1]
-        parts = [f"{counted(int(of.sum()), 'offset')} {how}" for of, how in told if of.any()]
-        shown = rows[back] if back.any() else rows
-        time = int(commits.timestamp[rows[0]])
-        return {
-            "event": RESET if outside else REWIND,
-            "timestamp": None if time < 0 else time,
-            "until": None if time < 0 else time,
-            "log_offset": int(commits.log_offset[rows[0]]),
-            "cause": f"{', '.join(parts) or 'offsets set to what they were'}: "
-            f"{self.places(shown)}; {PRODUCER if by_producer else WHO[who]}",
-            "count": len(shown),
-            "file": commits.files[int(commits.file[rows[0]])],
-            "position": int(commits.position[rows[0]]),
-        }
+    def of(self, span: int) -> Requests:
+        """Return the requests of a span."""
+        return self.found.get(span, Requests())
 
-    def places(self, rows: Array) -> str:
-        """Return what some commits changed, the first by name."""
-        commits = self.commits
-        names = []
-        for row in rows[:NAMED].tolist():
-            before = int(self.before[row])
-            was = f"{commits.offset[before]} to " if before >= 0 else ""
-            topic = shortened(commits.topics[commits.topic[row]])
-            names.append(f"{topic}-{commits.partition[row]} {was}{commits.offset[row]}")
-        more = [f"{len(rows) - NAMED} more"] if len(rows) > NAMED else []
-        return ", ".join([*names, *more])
+
+def asked(commits: Commits, rows: Array, change: Array, before: Array, fresh: Array) -> Asked:
+    """Return a request; ``rows`` are its commits, the others what each of them changed."""
+    back = change < 0
+    shown = back if back.any() else np.ones(len(rows), dtype=np.bool_)
+    return Asked(
+        int(back.sum()),
+        int((change > 0).sum()),
+        int(fresh.sum()),
+        int(shown.sum()),
+        places(commits, rows[shown], before[shown], fresh[shown]),
+        bool(commits.producer_id[rows[0]] != -1),
+        int(commits.timestamp[rows[0]]),
+        int(commits.log_offset[rows[0]]),
+        commits.files[int(commits.file[rows[0]])],
+        int(commits.position[rows[0]]),
+    )
+
+
+def places(commits: Commits, rows: Array, before: Array, fresh: Array) -> str:
+    """Return what some commits changed, the first by name."""
+    names = []
+    for at, row in enumerate(rows[:NAMED].tolist()):
+        was = "" if fresh[at] else f"{before[at]} to "
+        topic = shortened(commits.topics[commits.topic[row]])
+        names.append(f"{topic}-{commits.partition[row]} {was}{commits.offset[row]}")
+    more = [f"{len(rows) - NAMED} more"] if len(rows) > NAMED else []
+    return ", ".join([*names, *more])

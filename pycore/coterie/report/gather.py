@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.insight.commits import COMMITTED, Array, Commits
+from coterie.insight.commits import COMMITTED, Array, Commits, is_before
 from coterie.insight.epochs import learn_names
-from coterie.insight.explain import commits_by_group, since
 from coterie.insight.facts import Life, PartitionFacts
 from coterie.insight.keys import by_key
 from coterie.insight.metrics import commits_by_key, head_of
@@ -149,6 +148,19 @@ def packed(detail: Row) -> str:
 def time_of(commits: Commits) -> Array:
     """Return each commit's time, ms: the record's, where it has none the one in its value."""
     return np.where(commits.timestamp >= 0, commits.timestamp, commits.commit_timestamp)
+
+
+def commits_by_group(commits: Commits) -> dict[str, Array]:
+    """Return the rows of each group's commits, in log order."""
+    order = np.argsort(commits.group, kind="stable")
+    numbers, starts = np.unique(commits.group[order], return_index=True)
+    parts = np.split(order, starts[1:]) if len(numbers) else []
+    return {commits.groups[number]: part for number, part in zip(numbers, parts, strict=True)}
+
+
+def since(facts: PartitionFacts, rows: Array, at_ms: int | None) -> Array:
+    """Return commits (their rows) from a time on, and those without one; None: all."""
+    return rows[~is_before(facts.commits.timestamp[rows], at_ms)]
 
 
 class GroupParts:

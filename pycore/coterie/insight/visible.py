@@ -1,0 +1,263 @@
+"""Which offset of each key readers saw at given times, found while the pieces of a log go by.
+
+A record counts from its own time on, one of a transaction from its marker's on, if that is later.
+In the order in which they were decided, a plain record or its tombstone takes the place of what was
+there; of a transaction the last record of the key counts, a tombstone as none at all, and only over
+what was appended before it. Of what became visible between two times that are asked for, only that
+is kept which any of them may show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from coterie.insight.commits import COMMITTED, KIND, Array, Commits
+from coterie.insight.endoffsets import EndOffsets, Sample
+from coterie.insight.keys import Key, Keys, Table
+from coterie.times import MAX_MS
+
+NO_SAMPLE = (Sample(None, None),)
+NOTHING: tuple[int | None, int | None] = (None, None)
+AT_ONCE = 1 << 20  # events held until those are left out that no time shows
+BEFORE_ALL = -MAX_MS - 1
+Events = dict[str, Array]
+
+
+class Times:
+    """The times at which the offsets of each partition of a topic are wanted.
+
+    Parameters
+    ----------
+    ends
+        Whose samples give the times; a partition without any is asked for once.
+    at_ms
+        The time where a sample has none; None: the end of the log.
+    """
+
+    def __init__(self, ends: EndOffsets, at_ms: int | None) -> None:
+        self.ends = ends
+        self.at_ms = at_ms
+        self.plans: dict[tuple[int | None, ...], int] = {}
+        every = [(at_ms,), *(tuple(self.of(*place)) for place in ends.samples)]
+        for plan in every:
+            self.plans.setdefault(plan, len(self.plans))
+        known = {ms for plan in self.plans for ms in plan if ms is not None}
+        self.sorted = np.array(sorted(known), dtype=np.int64)
+        self.span = len(self.sorted) + 2  # ranks, the end of the log the last of them
+        rank = {ms: at for at, ms in enumerate(self.sorted.tolist())}
+        codes = [
+            number * self.span + rank.get(ms, len(rank))
+            for plan, number in self.plans.items()
+            for ms in plan
+        ]
+        self.codes = np.array(codes, dtype=np.int64)
+        self.ends_at = np.cumsum([len(plan) for plan in self.plans])
+
+    def samples(self, topic: str, partition: int) -> tuple[Sample, ...]:
+        """Return the samples of a partition."""
+        return self.ends.samples.get((topic, partition), NO_SAMPLE)
+
+    def of(self, topic: str, partition: int) -> list[int | None]:
+        """Return the times of a partition, rising; None: the end of the log."""
+        samples = self.samples(topic, partition)
+        return [self.at_ms if one.time_ms is None else one.time_ms for one in samples]
+
+    def plan(self, topic: str, partition: int) -> int:
+        """Return the number of a partition's times."""
+        return self.plans[tuple(self.of(topic, partition))]
+
+    def first_showing(self, plan: Array, ms: Array) -> Array:
+        """Return the number of the first time that is not before each of these; -1: none is."""
+        rank = np.searchsorted(self.sorted, ms)
+        at = np.searchsorted(self.codes, plan * self.span + rank)
+        shown: Array = np.where(at < self.ends_at[plan], at, -1)
+        return shown
+
+
+class Visible:
+    """What each key's readers saw at its times, as the pieces of a log come.
+
+    Parameters
+    ----------
+    times
+        Those that are asked for.
+    """
+
+    FIELDS = ("key", "shown_from", "decided_by", "number", "ms", "appended", "inside", "gone")
+
+    def __init__(self, times: Times) -> None:
+        self.times = times
+        self.keys = Keys()
+        self.plans = Table(plan=(np.int64, -1))
+        self.held: list[Events] = []
+        self.settled = 0  # events left by the last sifting
+
+    def take(self, commits: Commits) -> None:
+        """Take the next piece, of all groups: what decides is of none."""
+        counts = (commits.kind <= KIND["offset_tombstone"]) & (commits.outcome == COMMITTED)
+        rows = np.flatnonzero(counts)
+        keys = self.keys.of(commits, rows)
+        self._plan(commits, rows, keys)
+        # A record without a time (magic 0) counts at any.
+        own, marker = (
+            np.where(ms == -1, BEFORE_ALL, ms)
+            for ms in (commits.timestamp[rows], commits.decided_ms[rows])
+        )
+        ms = np.maximum(own, marker)
+        shown_from = self.times.first_showing(self.plans["plan"][keys], ms)
+        events = {
+            "key": keys,
+            "shown_from": shown_from,
+            "decided_by": commits.decided_by[rows],
+            "number": commits.number[rows],
+            "ms": ms,
+            "appended": commits.batch_first[commits.batch[rows]],
+            "inside": commits.producer_id[rows] != -1,
+            "gone": commits.tombstone[rows],
+            "offset": commits.offset[rows],
+            "commit_ms": commits.commit_timestamp[rows],
+        }
+        keep = shown_from >= 0
+        keep[keep] = self._last_plain(events, np.flatnonzero(keep))
+        self.held.append({name: column[keep] for name, column in events.items()})
+        if sum(len(one["key"]) for one in self.held) > self.settled + AT_ONCE:
+            self._sift(int(commits.number[-1]))
+
+    def _plan(self, commits: Commits, rows: Array, keys: Array) -> None:
+        """Find the times of keys that are new."""
+        self.plans.fit(len(self.keys))
+        new = np.flatnonzero(self.plans["plan"][keys] < 0)
+        _, first = np.unique(keys[new], return_index=True)
+        for at in new[first].tolist():
+            row = rows[at]
+            place = commits.topics[commits.topic[row]], int(commits.partition[row])
+            self.plans["plan"][keys[at]] = self.times.plan(*place)
+
+    def _last_plain(self, events: Events, rows: Array) -> Array:
+        """Return which rows are of a transaction, or the last plain one that a time shows first."""
+        keep = events["inside"][rows]
+        plain = rows[~keep]
+        code = (events["key"][plain] << 32) | events["shown_from"][plain]
+        order = np.argsort(code, kind="stable")
+        last = np.append(np.diff(code[order]) != 0, True)[: len(order)]
+        keep[np.flatnonzero(~keep)[order[last]]] = True
+        return keep
+
+    def _sift(self, upto: int) -> None:
+        """Leave out events that no time shows, once all records up to a number are in."""
+        if not self.held:
+            return
+        events = {name: np.concatenate([one[name] for one in self.held]) for name in self.held[0]}
+        names = ("number", "decided_by", "shown_from", "key")
+        order = np.lexsort([events[name] for name in names])
+        events = {name: column[order] for name, column in events.items()}
+        for leave_out in (said_again, taken_over, passed_over):
+            keep = ~leave_out(events, upto)
+            events = {name: column[keep] for name, column in events.items()}
+        self.held = [events]
+        self.settled = len(events["key"])
+
+    def by_key(self) -> dict[Key, list[tuple[int | None, int | None]]]:
+        """Return the offset and commit time of each key at each of its times; None: none."""
+        self._sift(MAX_MS)
+        if not self.held:
+            return {}
+        events = self.held[0]
+        order = np.lexsort([events[name] for name in ("number", "decided_by", "key")])
+        events = {name: column[order] for name, column in events.items()}
+        starts = np.searchsorted(events["key"], np.arange(len(self.keys) + 1)).tolist()
+        found = {}
+        for number, key in self.keys.items():
+            theirs = {n: c[starts[number] : starts[number + 1]] for n, c in events.items()}
+            rows = list(shown(theirs, self.times.of(*key[1:])))
+            columns = theirs["offset"], theirs["commit_ms"]
+            found[key] = [
+                NOTHING if row < 0 else (int(columns[0][row]), int(columns[1][row])) for row in rows
+            ]
+        return found
+
+
+def same_as_next(events: Events, *names: str) -> Array:
+    """Return which events agree with the next in these fields; they are sorted by them."""
+    agrees = np.ones(len(events["key"]), dtype=np.bool_)
+    agrees[-1:] = False
+    for name in names:
+        agrees[:-1] &= events[name][1:] == events[name][:-1]
+    return agrees
+
+
+def said_again(events: Events, upto: int) -> Array:
+    """Return which are followed by another of their transaction that is shown from then on, too."""
+    return same_as_next(events, "key", "shown_from", "decided_by")
+
+
+def taken_over(events: Events, upto: int) -> Array:
+    """Return which a plain event takes the place of that is shown wherever they are."""
+    count = len(events["key"])
+    same = same_as_next(events, "key", "shown_from")
+    ends = np.flatnonzero(~same)
+    run = np.cumsum(np.append(False, ~same[:-1])[:count])  # the number of each one's run
+    last_plain = np.full(len(ends), -1, dtype=np.int64)
+    plain = np.flatnonzero(~events["inside"])
+    last_plain[run[plain]] = plain
+    over: Array = np.arange(count) < last_plain[run]
+    return over
+
+
+def passed_over(events: Events, upto: int) -> Array:
+    """Return which of a transaction are behind one that was decided later and appended later.
+
+    That one must be sure to count: its transaction is complete, and has no other record of the
+    key that other times show.
+    """
+    count = len(events["key"])
+    by_place = np.lexsort((events["decided_by"], events["key"]))
+    alone = np.ones(count, dtype=np.bool_)
+    twice = same_as_next(
+        {n: events[n][by_place] for n in ("key", "decided_by")}, "key", "decided_by"
+    )
+    alone[by_place[twice]] = False
+    alone[by_place[np.flatnonzero(twice) + 1]] = False
+    sure = events["inside"] & ~events["gone"] & alone & (events["decided_by"] <= upto)
+    same = same_as_next(events, "key", "shown_from")
+    run = np.cumsum(np.append(False, ~same[:-1])[:count])
+    # The greatest place of append among the sure ones behind each event of its run: runs and
+    # places as one number, which rises from run to run when read from behind.
+    places, rank = np.unique(events["appended"], return_inverse=True)
+    step = len(places) + 1
+    code = np.where(sure, rank + 1, 0) + (int(run[-1]) - run if count else run) * step
+    behind = np.maximum.accumulate(code[::-1])[::-1]
+    later = np.append(behind[1:], 0)[:count]
+    greatest = np.where(same, later % step, 0) - 1
+    return events["inside"] & (greatest > rank)
+
+
+def shown(events: Events, times: list[int | None]) -> Iterator[int]:
+    """Yield which event of a key readers saw at each time (None: at the end); -1: none.
+
+    The events stand in the order in which they were decided.
+    """
+    ms, inside, gone = events["ms"], events["inside"], events["gone"]
+    if not inside.any() and not (np.diff(ms) < 0).any():
+        for at_ms in times:
+            count = len(ms) if at_ms is None else int(ms.searchsorted(at_ms, "right"))
+            yield count - 1 if count and not gone[count - 1] else -1
+        return
+    for at_ms in times:
+        yield shown_at(events, at_ms)
+
+
+def shown_at(events: Events, at_ms: int | None) -> int:
+    """As :func:`shown` for one time, event by event."""
+    ms, inside, gone, appended = (events[n] for n in ("ms", "inside", "gone", "appended"))
+    counting = [row for row in range(len(ms)) if at_ms is None or ms[row] <= at_ms]
+    last = {int(events["decided_by"][row]): row for row in counting}
+    found = -1
+    for row in last.values():
+        if not inside[row]:
+            found = -1 if gone[row] else row
+        elif not gone[row] and (found < 0 or appended[found] < appended[row]):
+            found = row
+    return found
