@@ -131,8 +131,8 @@ class Committed:
         self.rewinds.take(commits, self.walk.take(commits), span)
         told = ~is_before(commits.timestamp, self.facts.begins_ms)
         told &= (commits.outcome == COMMITTED) & (commits.kind == KIND["offset"])
-        self._add(self.groups, "count", group[told])
-        self._add(self.groups, "requests", group[told][first_of_batches(commits, told, group)])
+        self.groups.add("count", group[told])
+        self.groups.add("requests", group[told][first_of_batches(commits, told, group)])
 
     def _spans(self, commits: Commits, group: Array) -> Array:
         """Return the number of each commit's span."""
@@ -142,9 +142,6 @@ class Committed:
         for weight, at_ms in ((2, self.facts.trusted_from_ms), (1, self.facts.since_ms)):
             span += weight * ~is_before(commits.timestamp, at_ms)
         return span
-
-    def _add(self, table: Table, name: str, at: Array) -> None:
-        table[name][:] += np.bincount(at, minlength=table.count)
 
     def _sum(self, commits: Commits, span: Array) -> None:
         sums = self.spans_of
@@ -168,8 +165,8 @@ class Committed:
             ("aborted", commits.outcome == ABORTED),
             ("pending", commits.outcome == PENDING),
         ):
-            self._add(sums, name, span[rows])
-        self._add(sums, "requests", span[~gone][first_of_batches(commits, ~gone, span)])
+            sums.add(name, span[rows])
+        sums.add("requests", span[~gone][first_of_batches(commits, ~gone, span)])
 
     def _note_keys(self, commits: Commits, span: Array) -> None:
         """Note which keys have a record in which span, whenever a key's span is another."""

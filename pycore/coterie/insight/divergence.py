@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie._core.codec.checksum import partition_for
 from coterie.errors import CoterieError
-from coterie.insight.commits import COMMITTED
+from coterie.insight.commits import COMMITTED, KIND, Array, Commits
 from coterie.insight.facts import PartitionFacts
+from coterie.insight.keys import Key, by_key
 from coterie.ordering import java_order, place_order
 from coterie.state.assignments import assignments
 
@@ -93,12 +95,20 @@ def _wrong(group: Any) -> str | None:
 
 def divergences(facts: PartitionFacts, live: Live) -> Iterator[Row]:
     """Yield each difference, with the first record that the live state does not follow."""
+    found = list(_differences(facts, live))
+    evidence = Evidence(facts, [shown_by for _, shown_by in found])
+    for row, shown_by in found:
+        yield row | evidence.of(shown_by)
+
+
+def _differences(facts: PartitionFacts, live: Live) -> Iterator[tuple[Row, ShownBy]]:
+    """Yield each difference, and which record to show of it."""
     for group, row in facts.group_rows.items():
         if group in live.groups:
             yield from of_group(facts, row, live.groups[group])
-            yield from of_offsets(facts, row, live.groups[group])
+            yield from of_offsets(row, live.groups[group])
         elif row["type"] in ("classic", "consumer") and row["protocol_type"] in (None, "consumer"):
-            yield _found(group, "in the log, not in the live state") | last_record(facts, group)
+            yield _found(group, "in the log, not in the live state"), LastOf(group)
     if live.partition_count is None:
         return
     for group in sorted(live.groups.keys() - facts.group_rows.keys(), key=java_order):
@@ -106,14 +116,14 @@ def divergences(facts: PartitionFacts, live: Live) -> Iterator[Row]:
         asked = facts.groups is None or group in facts.groups
         if here and asked:
             state = live.groups[group].get("state", "there")
-            yield _found(group, f"live and {state}, the log has no record of it")
+            yield _found(group, f"live and {state}, the log has no record of it"), None
 
 
 def _found(group: str, detail: str) -> Row:
     return {"kind": DIVERGENCE, "group_id": group, "detail": detail}
 
 
-def of_group(facts: PartitionFacts, row: Row, live: Row) -> Iterator[Row]:
+def of_group(facts: PartitionFacts, row: Row, live: Row) -> Iterator[tuple[Row, ShownBy]]:
     """Yield what differs in state, protocol and members."""
     group = row["group_id"]
     if "describe_error" in live:
@@ -135,9 +145,9 @@ def of_group(facts: PartitionFacts, row: Row, live: Row) -> Iterator[Row]:
     if "members" in live:
         told += _members(row, {member["member_id"]: member for member in live["members"]})
     if told:
-        evidence = first_differing_record(facts, group, live)
+        shown_by = first_differing_record(facts, group, live)
         for detail in told:
-            yield _found(group, detail) | evidence
+            yield _found(group, detail), shown_by
 
 
 def _members(row: Row, live: dict[str, Row]) -> Iterator[str]:
@@ -170,11 +180,11 @@ def _same_assignment(
     return sorted(told) == sorted(held)
 
 
-def first_differing_record(facts: PartitionFacts, group: str, live: Row) -> Row:
+def first_differing_record(facts: PartitionFacts, group: str, live: Row) -> ShownBy:
     """Return the metadata record after the last one that gives the live members; else the last."""
     life = facts.lives.get(group)
     if life is None or not life.records:
-        return last_record(facts, group)
+        return LastOf(group)
     members = {member["member_id"] for member in live.get("members", ())}
     index = len(life.records) - 1
     for number in range(len(life.records) - 2, -1, -1):
@@ -182,18 +192,11 @@ def first_differing_record(facts: PartitionFacts, group: str, live: Row) -> Row:
         if state is not None and {member["member_id"] for member in state["members"]} == members:
             index = number + 1
             break
-    record = life.records[index]
+    record = life.records.places[index]
     return _record(record.timestamp, record.log_offset, record.file, record.position)
 
 
-def last_record(facts: PartitionFacts, group: str) -> Row:
-    """Return the last record of a group, of any kind."""
-    records = facts.records
-    rows = np.flatnonzero(records.group == records.groups.index(group))
-    return _commit_record(records, int(rows[-1])) if len(rows) else {}
-
-
-def of_offsets(facts: PartitionFacts, row: Row, live: Row) -> Iterator[Row]:
+def of_offsets(row: Row, live: Row) -> Iterator[tuple[Row, ShownBy]]:
     """Yield each partition of a topic whose offset differs."""
     if "offsets" not in live:
         return
@@ -203,14 +206,17 @@ def of_offsets(facts: PartitionFacts, row: Row, live: Row) -> Iterator[Row]:
         mine, told = ours.get(key), theirs.get(key)
         detail = _difference(mine, told)
         if detail is not None:
-            yield {
-                **_found(row["group_id"], detail),
-                "topic": key[0],
-                "partition": key[1],
-                "offset": None if mine is None else mine["offset"],
-                "previous_offset": None if told is None else told["offset"],
-                **first_differing_commit(facts, row["group_id"], key, told),
-            }
+            known = None if told is None else told["offset"]
+            yield (
+                {
+                    **_found(row["group_id"], detail),
+                    "topic": key[0],
+                    "partition": key[1],
+                    "offset": None if mine is None else mine["offset"],
+                    "previous_offset": known,
+                },
+                CommitAfter((row["group_id"], *key), known),
+            )
 
 
 def _difference(mine: Row | None, told: Row | None) -> str | None:
@@ -224,36 +230,103 @@ def _difference(mine: Row | None, told: Row | None) -> str | None:
     return None
 
 
-def first_differing_commit(
-    facts: PartitionFacts, group: str, key: tuple[str, int], told: Row | None
-) -> Row:
-    """Return the commit after the last one that gives the live offset; else the last.
+class LastOf(NamedTuple):
+    """To show: the last record of a group, of any kind."""
 
-    Where the live state has none, a tombstone is what gives it.
+    group: str
+
+
+class CommitAfter(NamedTuple):
+    """To show: the commit after the last one of an offset, or of no offset (a tombstone).
+
+    Where no commit is of it, or none comes after, the last one.
     """
-    commits = facts.commits
-    if group not in commits.groups or key[0] not in commits.topics:
-        return {}
-    rows = np.flatnonzero(
-        (commits.group == commits.groups.index(group))
-        & (commits.topic == commits.topics.index(key[0]))
-        & (commits.partition == key[1])
-        & (commits.outcome == COMMITTED)
-    )
-    if not len(rows):
-        return {}
-    same = commits.tombstone[rows]
-    if told is not None:
-        same = ~same & (commits.offset[rows] == told["offset"])
-    at = np.flatnonzero(same)
-    following = min(int(at[-1]) + 1, len(rows) - 1) if len(at) else len(rows) - 1
-    return _commit_record(commits, int(rows[following]))
+
+    key: Key
+    offset: int | None
 
 
-def _commit_record(commits: Any, row: int) -> Row:
-    file = commits.files[commits.file[row]]
-    place = int(commits.log_offset[row]), file, int(commits.position[row])
-    return _record(int(commits.timestamp[row]), *place)
+ShownBy = Row | LastOf | CommitAfter | None
+
+
+class Evidence:
+    """Finds the records to show, while the pieces of a log go by.
+
+    Parameters
+    ----------
+    facts
+        The partition.
+    wanted
+        What to find; what is found already, or None, is left alone.
+    """
+
+    PLACE = ("timestamp", "log_offset", "file", "position")
+
+    def __init__(self, facts: PartitionFacts, wanted: Iterable[ShownBy]) -> None:
+        wanted = list(wanted)
+        self.commits = {one.key: one.offset for one in wanted if isinstance(one, CommitAfter)}
+        self.groups = {one.group for one in wanted if isinstance(one, LastOf)}
+        self.last_of: dict[str, Row] = {}
+        self.after: dict[Key, Row] = {}  # the record behind the last one of the offset
+        self.last: dict[Key, Row] = {}
+        self.waiting: set[Key] = set()  # the last record so far is one of the offset
+        if self.commits or self.groups:
+            for records in facts.pieces():
+                self.take(records)
+
+    def take(self, records: Commits) -> None:
+        """Look through the next piece."""
+        for number, group in enumerate(records.groups):
+            if group in self.groups:
+                rows = np.flatnonzero(records.group == number)
+                if len(rows):
+                    self.last_of[group] = _place(records, int(rows[-1]))
+        wanted = np.array([(name in self.named) for name in records.groups], np.bool_)
+        counts = (records.kind <= KIND["offset_tombstone"]) & (records.outcome == COMMITTED)
+        rows = np.flatnonzero(counts)
+        rows = rows[wanted[records.group[rows]]]
+        for run in by_key(records, rows).runs():
+            group, topic = records.group[run[0]], records.topic[run[0]]
+            place = int(records.partition[run[0]])
+            key = records.groups[group], records.topics[topic], place
+            if key in self.commits:
+                self._take_run(key, records, run)
+
+    @cached_property
+    def named(self) -> set[str]:
+        """The groups of the commits to show."""
+        return {key[0] for key in self.commits}
+
+    def _take_run(self, key: Key, records: Commits, run: Array) -> None:
+        offset = self.commits[key]
+        same = records.tombstone[run]
+        if offset is not None:
+            same = ~same & (records.offset[run] == offset)
+        at = np.flatnonzero(same)
+        if len(at) and at[-1] + 1 < len(run):
+            self.after[key] = _place(records, int(run[at[-1] + 1]))
+            self.waiting.discard(key)
+        elif len(at):
+            self.waiting.add(key)
+        elif key in self.waiting:
+            self.after[key] = _place(records, int(run[0]))
+            self.waiting.discard(key)
+        self.last[key] = _place(records, int(run[-1]))
+
+    def of(self, wanted: ShownBy) -> Row:
+        """Return the fields of the record to show."""
+        if isinstance(wanted, LastOf):
+            return self.last_of.get(wanted.group, {})
+        if isinstance(wanted, CommitAfter):
+            last = self.last.get(wanted.key, {})
+            return last if wanted.key in self.waiting else self.after.get(wanted.key, last)
+        return wanted or {}
+
+
+def _place(records: Commits, row: int) -> Row:
+    file = records.files[records.file[row]]
+    place = int(records.log_offset[row]), file, int(records.position[row])
+    return _record(int(records.timestamp[row]), *place)
 
 
 def _record(timestamp: int, log_offset: int, file: str, position: int) -> Row:

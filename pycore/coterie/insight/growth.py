@@ -155,10 +155,10 @@ class Scales:
         kind = KIND_OF[records.kind]
         part, size = self._parts(records, kind), bytes_of_rows(records)
         self.sums.fit(len(self.parts))
-        self.add("records", part)
-        self.add("bytes", part, size)
-        self.add("tombstones", part[records.value_size < 0])
-        self.add("requests", part[np.diff(records.batch, prepend=-1) != 0])
+        self.sums.add("records", part)
+        self.sums.add("bytes", part, size)
+        self.sums.add("tombstones", part[records.value_size < 0])
+        self.sums.add("requests", part[np.diff(records.batch, prepend=-1) != 0])
         known = records.timestamp >= 0
         np.minimum.at(self.sums["first"], part[known], records.timestamp[known])
         np.maximum.at(self.sums["last"], part[known], records.timestamp[known])
@@ -170,11 +170,6 @@ class Scales:
                 if which == COMMITS:
                     self._intervals(records, rows, keys, part[rows])
         self._open(records, part)
-
-    def add(self, name: str, part: Array, weight: Array | None = None) -> None:
-        """Add to the sums of each part: 1, or a weight, for each element."""
-        total = np.bincount(part, weight, self.sums.count)
-        self.sums[name][:] += total.astype(np.int64)
 
     def _parts(self, records: Commits, kind: Array) -> Array:
         """Return the part that each row belongs to."""
@@ -221,8 +216,8 @@ class Scales:
             self.committed[name][held.keys[held.last]] = column[held.last]
             last[name] = before
         follows = last["part"] == where
-        self.add("passed_ms", where[follows], (ms - last["ms"])[follows])
-        self.add("intervals", where[follows])
+        self.sums.add("passed_ms", where[follows], (ms - last["ms"])[follows])
+        self.sums.add("intervals", where[follows])
 
     def _open(self, records: Commits, part: Array) -> None:
         """Note the first record of each undecided transaction in each part."""
@@ -332,14 +327,14 @@ class Held:
         if by is not None:
             before_active &= ~by["active"]
             decided &= by["number"] < undecided
-        self.scales.add("superseded_records", part)
-        self.scales.add("superseded_bytes", part, size)
+        self.scales.sums.add("superseded_records", part)
+        self.scales.sums.add("superseded_bytes", part, size)
         for name, rows in (
             ("free_bytes", before_active & decided),
             ("held_transaction_bytes", before_active & ~decided),
             ("held_active_bytes", ~before_active),
         ):
-            self.scales.add(name, part[rows], size[rows])
+            self.scales.sums.add(name, part[rows], size[rows])
 
 
 def bytes_of_rows(records: Commits) -> Array:

@@ -140,6 +140,14 @@ class Table:
                 self.columns[name] = grown
         self.count = max(self.count, count)
 
+    def add(self, name: str, at: Array, weight: Array | None = None) -> None:
+        """Add to rows, each as often as it is named: 1, or a weight (integers)."""
+        column = self[name]
+        if len(at) * 8 < len(column):
+            np.add.at(column, at, 1 if weight is None else weight)
+        else:
+            column += np.bincount(at, weight, len(column)).astype(column.dtype)
+
     def __getitem__(self, name: str) -> Array:
         column: Array = self.columns[name]
         return column[: self.count]

@@ -149,7 +149,7 @@ def commits_by_key(facts: PartitionFacts) -> dict[Key, tuple[int, int | None]]:
         held = keys.held(commits, np.flatnonzero(counts))
         found.fit(len(keys))
         told = held.keys[~is_before(commits.timestamp[held.order], facts.begins_ms)]
-        found["count"][:] += np.bincount(told, minlength=len(keys))
+        found.add("count", told)
         found["ms"][held.keys[held.last]] = commits.commit_timestamp[held.last_rows()]
     count, ms = found["count"].tolist(), found["ms"].tolist()
     return {key: (count[at], None if ms[at] < 0 else ms[at]) for at, key in keys.items()}
