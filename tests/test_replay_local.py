@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import golden_data
 from commandline import coterie_ok
 from coterie import PartialState, ScanOptions, scan
-from coterie.replay import files, local
+from coterie.replay import crew, files
 from coterie.replay.engine import ReplayRequest, Silent
 from coterie.replay.local import replay, scan_state
 from coterie.state.document import document_groups
@@ -236,7 +236,7 @@ def test_every_group_metadata_record_is_a_generation(tmp_path):
 def test_generations_written_while_reading_are_those_written_at_the_end(tmp_path, monkeypatch):
     replayed("basic", tmp_path / "end")
     monkeypatch.setattr(files, "ROWS_HELD", 10)
-    monkeypatch.setattr(local, "PIECE_BYTES", 5000)
+    monkeypatch.setattr(crew, "PIECE_BYTES", 5000)
     replayed("basic", tmp_path / "reading")
     late, early = (tables(tmp_path / name)["generations"] for name in ("end", "reading"))
     assert plain(early) == plain(late)

@@ -1,4 +1,4 @@
-"""The engine in this process: one partition after another, each folded and written in turn.
+"""The engine in this process: a log folded on all cores, and written partition by partition.
 
 Memory grows with the keys, not with the log: a segment is mapped, scanned in pieces and let go,
 commits and generations are written as they come, and the other tables partition by partition.
@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-from coterie.log.folders import (
-    PIECE_BYTES,
-    Log,
-    Segment,
-    cut_points,
-    find_segments,
-    read_segment,
-)
+from coterie.log.folders import Log, Segment, find_segments, read_segment
+from coterie.replay.crew import Part, fold_log, scan_part, threads_for
 from coterie.replay.engine import (
     Progress,
     ReplayRequest,
@@ -32,9 +27,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from coterie._core.fold.fold import PartitionFold
-    from coterie.replay.files import Drain
-
-HISTORY_PIECE_BYTES = 4 << 20  # the commits of a piece are Python objects until it is written
 
 
 def replay(request: ReplayRequest, progress: Progress) -> Summary:
@@ -48,14 +40,17 @@ def replay(request: ReplayRequest, progress: Progress) -> Summary:
     listing = find_segments(request.log)
     progress.total(listing.size)
     state = PartialState(request.options)
-    with Documents(request) if request.format == "json" else Tables(request) as files:
-        for number, segments in listing.partitions().items():
-            fold = state.fold(number)
+    threads = threads_for(listing, request.options)
+    with (
+        Documents(request) if request.format == "json" else Tables(request) as files,
+        closing(fold_log(state, listing, threads)) as folded,
+    ):
+        for number, steps in itertools.groupby(folded, lambda step: step.partition):
             drain = Drain(number, files, request.options)
-            for segment in segments:
-                scan_segment(fold, segment, drain)
+            for step in steps:
+                drain.take(state.fold(number))
                 stop_at_fault(state)
-                progress.advance(segment.size)
+                progress.advance(step.size)
             drain.finish()
         progress.stage("writing")
         groups = files.write(state)
@@ -67,24 +62,15 @@ def scan_state(log: Log, options: ScanOptions, progress: Progress) -> PartialSta
     listing = find_segments(log)
     progress.total(listing.size)
     state = PartialState(options)
-    for segment in listing.segments:
-        scan_segment(state.fold(segment.partition), segment)
-        progress.advance(segment.size)
+    with closing(fold_log(state, listing, threads_for(listing, options))) as folded:
+        for step in folded:
+            progress.advance(step.size)
     return state
 
 
 def scan_segment(
-    fold: PartitionFold,
-    segment: Segment,
-    drain: Drain | None = None,
-    read: Callable[[Segment], Buffer] = read_segment,
+    fold: PartitionFold, segment: Segment, read: Callable[[Segment], Buffer] = read_segment
 ) -> None:
     """Let a fold go on with a segment, in pieces."""
-    if fold.failed or fold.cut or fold.stopped:
-        return  # what follows does not count
-    data = memoryview(read(segment))
-    cuts = cut_points(data, PIECE_BYTES if fold.history is None else HISTORY_PIECE_BYTES)
-    for start, end in itertools.pairwise(cuts if len(cuts) > 1 else [0, 0]):
-        fold.scan(data[start:end], file=segment.name, position=start)
-        if drain is not None:
-            drain.take(fold)
+    for _ in scan_part(fold, Part(segment), read):
+        pass

@@ -33,6 +33,13 @@ cdef enum:
     ZSTD = 4
 
 KINDS = (None, "length", "tail", "magic", "crc", "codec", "records", "marker", "key", "value")
+FRAME_DETAIL = {
+    FRAME_BATCH: "the stored checksum does not hold",      # what recovery cuts a whole batch for
+    FRAME_TAIL: "bytes after the last batch",
+    FRAME_LENGTH: "a batch length below 14 or beyond the end of the file",
+    FRAME_MAGIC: "a magic outside 0-2",
+    FRAME_SHORT: "a batch too short for its own header",
+}
 
 
 cdef bint only_zeros(const uint8_t* at, int64_t size) noexcept nogil:

@@ -6,6 +6,7 @@ Sources: OffsetCommitKey.json, OffsetCommitValue.json, GroupMetadataManager.read
 """
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
+from coterie._core.codec.batch cimport Record
 from coterie._core.codec.cursor cimport (
     NEGATIVE, OK, Cursor, Status, load_i16, load_i32, load_i64, read_i32, read_string16)
 
@@ -83,3 +84,5 @@ cdef Status check_group_value(const uint8_t* value, int32_t size) noexcept nogil
 cdef bytes canonical(bytes name)
 
 cdef bytes commit_key(bytes group, bytes topic, int32_t partition)
+
+cdef str detail_of(const Record* record)

@@ -4,12 +4,15 @@ See commit.pxd.
 """
 from libc.stdint cimport int32_t, uint8_t
 
+from coterie._core.codec.batch cimport Record
 from coterie._core.codec.cursor cimport OK, Status
 from coterie._core.codec.fields cimport slot_of, versions_of
 from coterie._core.codec.walk cimport MOST_FIELDS, Span, Versions, number_at, walk_value
 
 from coterie._core.codec.fields import OFFSET_COMMIT
+from coterie._core.codec.schema import decode_key, decode_value
 from coterie._core.codec.text import decode_utf8
+from coterie.errors import CorruptData
 
 cdef const Versions* COMMITS = versions_of(KEY_OFFSET_MAX)
 cdef const Versions* GROUPS = versions_of(KEY_GROUP)
@@ -48,3 +51,18 @@ cdef bytes commit_key(bytes group, bytes topic, int32_t partition):
     """An offset key's bytes after the version; the lengths may use all of their 16 bits."""
     return (len(group).to_bytes(2, "big") + group + len(topic).to_bytes(2, "big") + topic
             + partition.to_bytes(4, "big", signed=True))
+
+
+cdef str detail_of(const Record* record):
+    """In words, why a record of the classic coordinator cannot be read."""
+    cdef bytes key = None if record.key_size < 0 else record.key[:record.key_size]
+    cdef bytes value = None if record.value_size < 0 else record.value[:record.value_size]
+    if key is None:
+        return "a record without a key"
+    try:
+        decode_key(key)
+        if value is not None:
+            decode_value(int.from_bytes(key[:2], "big", signed=True), value)
+    except CorruptData as error:
+        return str(error)
+    return "a record that Kafka's reader refuses"

@@ -1,10 +1,12 @@
 """The fold of one log partition: its C face, for ``partial`` (merging, columns out)."""
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from coterie._core.codec.batch cimport Batch, Record, Records
+from coterie._core.codec.batch cimport Batch, Frame, Record, Records
 from coterie._core.fold.commit cimport Commit
 from coterie._core.fold.keytable cimport Entry, Table, Value
+from coterie._core.fold.later cimport Later
 from coterie._core.fold.near cimport Near
+from coterie._core.fold.parsed cimport AllParsed, Parsed
 from coterie._core.fold.waiting cimport Queue
 
 cdef enum OnFault:
@@ -13,20 +15,21 @@ cdef enum OnFault:
     LOAD = 2
     STOP = 3
 
-cdef struct Parsed:              # one record of the batch at hand, classified
-    Commit commit
-    uint64_t hash
-    int16_t version              # of the key
-    int kind                     # PLAIN_COMMIT ... FAULTY, see fold.pyx
-    int fault
+cdef enum Met:                   # by the loop over plain batches
+    PLAIN = 0                    # as many of them as were asked for
+    NOTHING = 1                  # the end of the piece
+    OTHER = 2                    # what is no plain batch, or none at all
+    BAD_SUM = 3                  # a batch whose checksum does not hold
+    MANY_LATER = 4               # a plain batch, and many were put off
+    NO_MEMORY = 5
 
 cdef class PartitionFold:
     cdef Table table
     cdef Near near
     cdef Queue queue                     # plain commits that are read, not yet in the table
+    cdef Later later                     # batches of group metadata, not yet taken
     cdef Records records
-    cdef Parsed* parsed
-    cdef Py_ssize_t parsed_capacity
+    cdef AllParsed parsed
     cdef readonly int on_fault
     cdef readonly object at_ms           # int or None
     cdef int64_t until_ms
@@ -48,6 +51,7 @@ cdef class PartitionFold:
     cdef int64_t batch_count, record_count, byte_count
     cdef int64_t first_offset, last_offset, max_timestamp, first_timestamp
     cdef bint gap
+    cdef bint takes_plain                # no record needs a look beyond the batch's own
     cdef int users                       # see `begin_change`
 
     cdef Entry* entry_at(self, object index) except NULL
@@ -59,12 +63,16 @@ cdef class PartitionFold:
     cdef bint recovery_cuts(self, int frame, const Batch* batch) except -1
     cdef int take_batch(self, const Batch* batch) except -1
     cdef int take_waiting(self) except -1
-    cdef bint take_plain(self, const Batch* batch) except -1
-    cdef int count_batch(self, const Batch* batch, int64_t first, Py_ssize_t count) except -1
-    cdef int reserve_parsed(self, Py_ssize_t count) except -1
-    cdef void classify(self, Record* record, Parsed* out) noexcept nogil
+    cdef int take_later(self) except -1
+    cdef Met run_plain(self, const uint8_t* data, int64_t size, int64_t most, int64_t* at,
+                       Frame* frame, Batch* batch) noexcept nogil
+    cdef Met take_plain(self, const Batch* batch) noexcept nogil
+    cdef void count_batch(self, const Batch* batch, int64_t first, Py_ssize_t count) noexcept nogil
+    cdef void classify_all(self, Py_ssize_t count) noexcept nogil
+    cdef Py_ssize_t apply_plains(self, Py_ssize_t i, Py_ssize_t count,
+                                 int64_t batch_offset) noexcept nogil
     cdef int apply_all(self, const Batch* batch) except -1
-    cdef int apply_plain(self, Parsed* parsed, int64_t batch_offset) except -1 nogil
+    cdef int apply_plain(self, Parsed* parsed, int64_t batch_offset) noexcept nogil
     cdef int apply_other(self, const Batch* batch, Record* record, Parsed* parsed,
                          int64_t batch_offset) except -1
     cdef int apply_pending(self, const Batch* batch, Parsed* parsed,

@@ -10,30 +10,31 @@ from collections import namedtuple
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
 
 from coterie._core.checks cimport (
     begin_change, buffer_of, end_use, int64_of, int64_or_none, text_of, texts_of, within)
 from coterie._core.codec.batch cimport (
     FAULT_CRC, FAULT_KEY, FAULT_MARKER, FAULT_VALUE,
-    FRAME_BATCH, FRAME_END, FRAME_LENGTH, FRAME_MAGIC, FRAME_SHORT, FRAME_TAIL, MARKER_ABORT,
+    FRAME_BATCH, FRAME_END, FRAME_MAGIC, MARKER_ABORT,
     MARKER_COMMIT, MIN_RECORD_V2, NO_FAULT, Batch, Frame, Record, Records, crc_holds,
     frame_as_loader, frame_batch, frame_to_fault, in_time, plausible_base, read_marker,
     unread_magic_holds)
-from coterie._core.fold.commit cimport (
-    KEY_GROUP, KEY_OFFSET_MAX, Commit, canonical, commit_key, is_newer_key, read_commit_key,
-    read_commit_value)
-from coterie._core.codec.cursor cimport OK, load_i16, wrap_add
+from coterie._core.fold.commit cimport Commit, canonical, commit_key, detail_of
+from coterie._core.codec.cursor cimport load_i16, wrap_add
 from coterie._core.fold.generations cimport GroupView, note
 from coterie._core.fold.keytable cimport (
-    Entry, Value, coterie_is_ascii, coterie_keyhash, own_metadata, prefetch_entry,
-    prefetch_slot, remove_plain, set_if_newer, set_plain, table_free, table_init, table_intern)
+    Entry, Value, coterie_keyhash, own_metadata, prefetch_entry, prefetch_slot, remove_plain,
+    set_if_newer, set_plain, table_free, table_init, table_intern)
+from coterie._core.fold.later cimport MOST_LATER, groups_alone, later_free, later_put
 from coterie._core.fold.near cimport near_free, near_init
+from coterie._core.fold.parsed cimport (
+    FAULTY, GROUP, LEFT_OUT, NEWER, ODD_COMMIT, PLAIN_COMMIT, UNKNOWN, Parsed, classify,
+    parsed_free, parsed_reserve)
 from coterie._core.fold.producers cimport unpack_value
 from coterie._core.fold.waiting cimport (
     FULL, queue_apply, queue_batch, queue_free, queue_reserve, to_value)
 
-from coterie._core.codec.batch import KINDS
+from coterie._core.codec.batch import FRAME_DETAIL, KINDS
 from coterie._core.fold.generations import GroupLog
 from coterie._core.fold.producers import Committed, Producer
 from coterie._core.codec.schema import decode_key, decode_value
@@ -56,24 +57,11 @@ cdef object make = tuple.__new__     # what a named tuple's own maker calls: a t
 ON_FAULT = {"skip": SKIP, "recover": RECOVER, "load": LOAD, "stop": STOP}
 
 cdef enum:
-    PLAIN_COMMIT = 0             # an offset key and value as they stand
-    ODD_COMMIT = 1               # the same, with a name that is not ASCII: made canonical first
-    GROUP = 2
-    NEWER = 3                    # see `is_newer_key`
-    UNKNOWN = 4
-    FAULTY = 5
-    LEFT_OUT = 6                 # later than the time asked for
+    BATCHES_HELD = 2             # plain ones for which the GIL is kept: odd ones come in runs
+    RECORDS_HELD = 16
 
 cdef int64_t MAX_MS = 0x7FFFFFFFFFFFFFFF
 cdef int64_t FURTHEST = <int64_t>1 << 62      # a place in a file, to which a piece's may be added
-
-FRAME_DETAIL = {
-    FRAME_BATCH: "the stored checksum does not hold",      # what recovery cuts a whole batch for
-    FRAME_TAIL: "bytes after the last batch",
-    FRAME_LENGTH: "a batch length below 14 or beyond the end of the file",
-    FRAME_MAGIC: "a magic outside 0-2",
-    FRAME_SHORT: "a batch too short for its own header",
-}
 
 
 @cython.final
@@ -100,7 +88,8 @@ cdef class PartitionFold:
         table_free(&self.table)
         near_free(&self.near)
         queue_free(&self.queue)
-        free(self.parsed)
+        later_free(&self.later)
+        parsed_free(&self.parsed)
 
     @property
     def key_count(self):
@@ -150,53 +139,99 @@ cdef class PartitionFold:
         """Copy what is borrowed from the piece's bytes, which may go now."""
         cdef uint32_t i
         cdef int missing = 0
-        for i in range(self.table.count):
-            missing |= own_metadata(&self.table.entries[i])
+        with nogil:
+            for i in range(self.table.count):
+                missing |= own_metadata(&self.table.entries[i])
         if missing:
             raise MemoryError
         return 0
 
     cdef int run(self, const uint8_t* data, int64_t size) except -1:
-        self.queue.count = 0
         cdef Batch batch
+        cdef Frame frame = FRAME_END
+        cdef Met met
         cdef int64_t at = 0
-        cdef Frame frame
+        self.queue.count = self.later.count = 0
+        self.takes_plain = self.only is None and self.history is None and self.until_ms >= -1
         while at < size and not (self.failed or self.cut or self.stopped):
-            frame = (frame_as_loader(data, size, at, &batch) if self.on_fault == LOAD
-                     else frame_batch(data, size, at, &batch))
-            at += batch.size
-            if self.on_fault == RECOVER and self.recovery_cuts(frame, &batch):
+            met = self.run_plain(data, size, BATCHES_HELD, &at, &frame, &batch)
+            if met == PLAIN:
+                with nogil:
+                    met = self.run_plain(data, size, size, &at, &frame, &batch)
+            if met == NO_MEMORY:
+                raise MemoryError
+            self.take_later()
+            if met == NOTHING:
+                break
+            if met == PLAIN or met == MANY_LATER:
+                continue
+            if self.on_fault == RECOVER and (met == BAD_SUM or self.recovery_cuts(frame, &batch)):
                 self.cut = True
                 self.frame_fault(frame, &batch)
             elif frame == FRAME_END:
                 break
             elif frame != FRAME_BATCH:
                 self.frame_fault(frame, &batch)
-            elif self.on_fault != LOAD and self.on_fault != RECOVER and not crc_holds(&batch):
+            elif met == BAD_SUM:
                 self.fault_at(FAULT_CRC, &batch, None,
                               f"the stored checksum {batch.crc} does not hold")
-            elif not self.take_plain(&batch):
+            else:
                 self.take_waiting()
                 self.take_batch(&batch)
             self.seq += 1
         return self.take_waiting()
 
-    cdef bint take_plain(self, const Batch* batch) except -1:
-        """A batch of nothing but plain commits, as nearly all are; False: it is not, or has a
-        fault, and none of it is taken."""
+    cdef Met run_plain(self, const uint8_t* data, int64_t size, int64_t most, int64_t* at,
+                       Frame* frame, Batch* batch) noexcept nogil:
+        """Take plain batches, so many at most, and say what came then: one that is framed but not
+        taken, or PLAIN, for there may be more."""
+        cdef Met met
+        while at[0] < size:
+            if most == 0:
+                return PLAIN
+            frame[0] = (frame_as_loader(data, size, at[0], batch) if self.on_fault == LOAD
+                        else frame_batch(data, size, at[0], batch))
+            at[0] += batch.size
+            if frame[0] != FRAME_BATCH:
+                return OTHER
+            if self.on_fault != LOAD and not crc_holds(batch):
+                return BAD_SUM
+            met = self.take_plain(batch)
+            if met == PLAIN or met == MANY_LATER:
+                self.seq += 1
+            if met != PLAIN:
+                return met
+            most -= 1
+        return NOTHING
+
+    cdef Met take_plain(self, const Batch* batch) noexcept nogil:
+        """A batch of nothing but plain commits, as nearly all are, or of group metadata, which is
+        put off; OTHER: it is neither, or has a fault, and none of it is taken."""
         cdef int32_t count = batch.record_count
         if (batch.magic != 2 or batch.codec != 0 or batch.control or batch.transactional
-                or count < 1 or count > batch.size // MIN_RECORD_V2 or self.only is not None
-                or self.history is not None or self.until_ms < -1):
-            return False
+                or count < 1 or count > batch.size // MIN_RECORD_V2 or not self.takes_plain):
+            return OTHER
         if queue_reserve(&self.queue, count) != 0:
-            raise MemoryError
-        if not queue_batch(&self.queue, &self.table, &self.near, batch, self.until_ms, self.seq):
-            return False
-        self.count_batch(batch, batch.base_offset, count)
-        if self.queue.count >= FULL:
-            self.take_waiting()
-        return True
+            return NO_MEMORY
+        if queue_batch(&self.queue, &self.table, &self.near, batch, self.until_ms, self.seq):
+            self.count_batch(batch, batch.base_offset, count)
+            if self.queue.count < FULL or not queue_apply(&self.queue, &self.table, &self.near):
+                return PLAIN
+        elif not groups_alone(batch, self.until_ms):
+            return OTHER
+        elif later_put(&self.later, batch) == 0:
+            self.count_batch(batch, batch.base_offset, count)
+            return PLAIN if self.later.count < MOST_LATER else MANY_LATER
+        return NO_MEMORY
+
+    cdef int take_later(self) except -1:
+        """Whatever else becomes a Python object first lets what was put off go before it."""
+        cdef int32_t i
+        for i in range(self.later.count):
+            if self.records.read(&self.later.items[i]) == NO_FAULT:
+                self.apply_all(&self.later.items[i])
+        self.later.count = 0
+        return 0
 
     cdef int take_waiting(self) except -1:
         """Whatever else changes state first lets what waits go before it."""
@@ -207,7 +242,7 @@ cdef class PartitionFold:
     cdef bint recovery_cuts(self, int frame, const Batch* batch) except -1:
         """LogSegment.recover: lengths and checksums are looked at, the magic is not."""
         if frame == FRAME_BATCH:
-            return not crc_holds(batch)
+            return False                       # its checksum was looked at before
         if frame == FRAME_MAGIC:
             return not unread_magic_holds(batch)
         return frame != FRAME_END
@@ -240,7 +275,7 @@ cdef class PartitionFold:
             return self.apply_marker(batch) if self.records.count else 0
         return self.apply_all(batch) if self.records.count else 0
 
-    cdef int count_batch(self, const Batch* batch, int64_t first, Py_ssize_t count) except -1:
+    cdef void count_batch(self, const Batch* batch, int64_t first, Py_ssize_t count) noexcept nogil:
         """Note a batch that could be read: what the summary and the trust in a log go by."""
         cdef int64_t last = batch.base_offset
         if batch.magic == 2:
@@ -257,93 +292,65 @@ cdef class PartitionFold:
         self.expected_offset = wrap_add(last, 1)
         if batch.max_timestamp > self.max_timestamp:
             self.max_timestamp = batch.max_timestamp
-        return 0
-
-    cdef int reserve_parsed(self, Py_ssize_t count) except -1:
-        cdef Parsed* grown
-        if count > self.parsed_capacity:
-            grown = <Parsed*>realloc(self.parsed, 2 * count * sizeof(Parsed))
-            if grown == NULL:
-                raise MemoryError
-            self.parsed = grown
-            self.parsed_capacity = 2 * count
-        return 0
-
-    cdef void classify(self, Record* record, Parsed* out) noexcept nogil:
-        cdef Commit* commit = &out.commit
-        out.fault = NO_FAULT
-        if not in_time(record, self.until_ms):
-            out.kind = LEFT_OUT
-            return
-        out.kind = FAULTY
-        out.fault = FAULT_KEY
-        if record.key_size < 2:
-            return
-        out.version = load_i16(record.key)
-        if out.version < 0 or out.version > KEY_OFFSET_MAX:
-            out.kind = (GROUP if out.version == KEY_GROUP
-                        else NEWER if is_newer_key(out.version) else UNKNOWN)
-            out.fault = NO_FAULT
-            return
-        if read_commit_key(record.key, record.key_size, commit) != OK:
-            return
-        commit.tombstone = record.value_size < 0
-        if not commit.tombstone and read_commit_value(
-                record.value, record.value_size, commit) != OK:
-            out.fault = FAULT_VALUE
-            return
-        out.fault = NO_FAULT
-        if (coterie_is_ascii(commit.group, commit.group_size)
-                and coterie_is_ascii(commit.topic, commit.topic_size)):
-            out.kind = PLAIN_COMMIT
-            out.hash = coterie_keyhash(commit.key, commit.key_size)
-        else:
-            out.kind = ODD_COMMIT
 
     cdef int apply_all(self, const Batch* batch) except -1:
         """Every record of a data batch, in order."""
-        cdef Py_ssize_t i, count = self.records.count
+        cdef Py_ssize_t i = 0, count = self.records.count
         cdef int64_t batch_offset = self.records.items[0].offset
-        cdef Parsed* parsed
         cdef bint plain = not batch.transactional and self.only is None and self.history is None
-        self.reserve_parsed(count)
-        parsed = self.parsed
-        with nogil:
-            for i in range(count):
-                self.classify(&self.records.items[i], &parsed[i])
-                if parsed[i].kind == PLAIN_COMMIT:
-                    prefetch_slot(&self.table, parsed[i].hash)
-            for i in range(count):
-                if parsed[i].kind == PLAIN_COMMIT:
-                    prefetch_entry(&self.table, parsed[i].hash)
-            for i in range(count):
-                if plain and parsed[i].kind == PLAIN_COMMIT:
-                    self.apply_plain(&parsed[i], batch_offset)
-                elif parsed[i].kind != LEFT_OUT:
-                    with gil:
-                        self.apply_other(batch, &self.records.items[i], &parsed[i], batch_offset)
-                        if self.failed or self.stopped:
-                            break
+        if parsed_reserve(&self.parsed, count) != 0:
+            raise MemoryError
+        if plain and count > RECORDS_HELD:
+            with nogil:
+                self.classify_all(count)
+                i = self.apply_plains(i, count, batch_offset)
+        else:
+            self.classify_all(count)
+        while 0 <= i < count and not (self.failed or self.stopped):
+            if plain and self.parsed.items[i].kind == PLAIN_COMMIT:
+                i = self.apply_plains(i, count, batch_offset)
+                continue
+            if self.parsed.items[i].kind != LEFT_OUT:
+                self.apply_other(batch, &self.records.items[i], &self.parsed.items[i], batch_offset)
+            i += 1
+        if i < 0:
+            raise MemoryError
         return 0
 
-    cdef int apply_plain(self, Parsed* parsed, int64_t batch_offset) except -1 nogil:
+    cdef void classify_all(self, Py_ssize_t count) noexcept nogil:
+        cdef Py_ssize_t i
+        for i in range(count):
+            classify(&self.records.items[i], self.until_ms, &self.parsed.items[i])
+            if self.parsed.items[i].kind == PLAIN_COMMIT:
+                prefetch_slot(&self.table, self.parsed.items[i].hash)
+        for i in range(count):
+            if self.parsed.items[i].kind == PLAIN_COMMIT:
+                prefetch_entry(&self.table, self.parsed.items[i].hash)
+
+    cdef Py_ssize_t apply_plains(self, Py_ssize_t i, Py_ssize_t count,
+                                 int64_t batch_offset) noexcept nogil:
+        """Apply plain commits and say which record is none; -1: no memory."""
+        while i < count and self.parsed.items[i].kind == PLAIN_COMMIT:
+            if self.apply_plain(&self.parsed.items[i], batch_offset) != 0:
+                return -1
+            i += 1
+        return i
+
+    cdef int apply_plain(self, Parsed* parsed, int64_t batch_offset) noexcept nogil:
+        """-1: no memory."""
         cdef Commit* commit = &parsed.commit
         cdef Entry* entry
         cdef Value value
         cdef int64_t index = table_intern(&self.table, parsed.hash, commit.key, commit.key_size)
         if index < 0:
-            with gil:
-                raise MemoryError
+            return -1
         entry = &self.table.entries[index]
         if commit.tombstone:
             remove_plain(entry, self.seq)
             return 0
         to_value(commit, batch_offset, &value)
         set_plain(entry, &value, self.seq)
-        if self.records.inflated and own_metadata(entry) != 0:
-            with gil:
-                raise MemoryError
-        return 0
+        return own_metadata(entry) if self.records.inflated else 0
 
     cdef int apply_other(self, const Batch* batch, Record* record, Parsed* parsed,
                          int64_t batch_offset) except -1:
@@ -371,7 +378,9 @@ cdef class PartitionFold:
             self.note_history(batch, record, parsed)
         if batch.transactional:
             return self.apply_pending(batch, parsed, batch_offset)
-        return self.apply_plain(parsed, batch_offset)
+        if self.apply_plain(parsed, batch_offset) != 0:
+            raise MemoryError
+        return 0
 
     cdef int64_t intern(self, const Commit* commit, uint64_t hash) except -1:
         cdef int64_t index = table_intern(&self.table, hash, commit.key, commit.key_size)
@@ -482,18 +491,3 @@ cdef int put_committed(PartitionFold fold, object pending, object but, int64_t s
         if set_if_newer(entry, &value, seq) and own_metadata(entry) != 0:
             raise MemoryError
     return 0
-
-
-cdef str detail_of(const Record* record):
-    """In words, why a record of the classic coordinator cannot be read."""
-    cdef bytes key = None if record.key_size < 0 else record.key[:record.key_size]
-    cdef bytes value = None if record.value_size < 0 else record.value[:record.value_size]
-    if key is None:
-        return "a record without a key"
-    try:
-        decode_key(key)
-        if value is not None:
-            decode_value(int.from_bytes(key[:2], "big", signed=True), value)
-    except CorruptData as error:
-        return str(error)
-    return "a record that Kafka's reader refuses"

@@ -4,20 +4,22 @@
 ``keytable``), and its first marker of each producer decides what the earlier piece left open.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from coterie._core.checks cimport begin_change, begin_read, end_use
+from coterie._core.checks cimport begin_change, begin_read, end_use, within
 from coterie._core.codec.cursor cimport load_i32
 from coterie._core.fold.fold cimport PartitionFold, put_committed
 from coterie._core.fold.keytable cimport (
-    Entry, Table, coterie_keyhash, own_metadata, put, remove_plain, set_if_newer,
-    table_intern)
+    Entry, Table, coterie_keyhash, own_metadata, prefetch_entry, prefetch_slot, put, remove_plain,
+    set_if_newer, table_intern)
 
 from coterie._core.fold.producers import Committed, Producer
 from coterie.errors import CorruptData, CoterieError
 
 cdef enum:
     PRESENT = 1
+    AHEAD = 16                   # keys whose slots are fetched before they are looked up
 
 cdef str IN_USE = "this partial state"
 
@@ -31,9 +33,9 @@ cdef uint32_t find(PartitionFold fold, const uint8_t* key, uint32_t size) except
     return <uint32_t>index
 
 
-cdef int compose(PartitionFold fold, uint32_t index, const Entry* later, int64_t shift) except -1:
-    """Let `later`, the same key in the next piece, follow on the entry at `index`."""
-    cdef Entry* entry = &fold.table.entries[index]
+cdef int compose(Table* table, uint32_t index, const Entry* later, int64_t shift) noexcept nogil:
+    """Let `later`, the same key of the next piece, follow on an entry. -1: no memory."""
+    cdef Entry* entry = &table.entries[index]
     if later.base_seq >= 0:
         if later.present:
             put(entry, &later.value, later.won_seq + shift)
@@ -42,8 +44,32 @@ cdef int compose(PartitionFold fold, uint32_t index, const Entry* later, int64_t
         entry.base_seq = later.base_seq + shift
     elif later.present:
         set_if_newer(entry, &later.value, later.won_seq + shift)
-    if own_metadata(entry) != 0:
-        raise MemoryError
+    return own_metadata(entry)
+
+
+cdef int compose_all(Table* table, const Table* later, int64_t shift,
+                     uint32_t* index_of) noexcept nogil:
+    """Let each key of `later` follow; say where each is, if `index_of` is given. -1: no memory."""
+    cdef const Entry* entry
+    cdef const uint8_t* key
+    cdef uint64_t hashes[AHEAD]
+    cdef uint32_t i, ahead = 0
+    cdef int64_t index
+    for i in range(later.count):
+        while ahead < later.count and ahead < i + AHEAD:
+            entry = &later.entries[ahead]
+            hashes[ahead % AHEAD] = coterie_keyhash(later.arena + entry.key_at, entry.key_size)
+            prefetch_slot(table, hashes[ahead % AHEAD])
+            ahead += 1
+        if i + AHEAD // 2 < ahead:
+            prefetch_entry(table, hashes[(i + AHEAD // 2) % AHEAD])
+        entry = &later.entries[i]
+        key = later.arena + entry.key_at
+        index = table_intern(table, hashes[i % AHEAD], key, entry.key_size)
+        if index < 0 or compose(table, <uint32_t>index, entry, shift) != 0:
+            return -1
+        if index_of != NULL:
+            index_of[i] = <uint32_t>index
     return 0
 
 
@@ -61,34 +87,23 @@ def absorb(PartitionFold fold not None, PartitionFold later not None):
 
 
 cdef int follow(PartitionFold fold, PartitionFold later) except -1:
-    cdef Entry* entry
-    cdef uint32_t i, index
     cdef int64_t shift = fold.seq
-    cdef list index_of = []
+    cdef uint32_t* index_of = NULL
+    cdef int failed
     if fold.failed or fold.cut or fold.stopped:
         return 0
-    for i in range(later.table.count):
-        entry = &later.table.entries[i]
-        index = find(fold, later.table.arena + entry.key_at, entry.key_size)
-        compose(fold, index, entry, shift)
-        index_of.append(index)
-    for producer_id, theirs in later.producers.items():
-        ours = fold.producers.get(producer_id)
-        if ours is None:
-            ours = fold.producers[producer_id] = Producer()
-        pending = {index_of[index]: value for index, value in theirs.pending.items()}
-        if theirs.first_seq < 0:
-            ours.pending.update(pending)
-            continue
-        if theirs.first_committed:
-            # The later piece's first marker decides what the earlier one left open.
-            put_committed(fold, ours.pending, {index_of[index] for index in theirs.before},
-                          theirs.first_seq + shift)
-        if ours.first_seq < 0:
-            ours.first_seq = theirs.first_seq + shift
-            ours.first_committed = theirs.first_committed
-            ours.before = frozenset(ours.pending) | {index_of[index] for index in theirs.before}
-        ours.pending = pending
+    if later.producers:                  # they name keys by number
+        index_of = <uint32_t*>malloc((later.table.count + 1) * sizeof(uint32_t))
+        if index_of == NULL:
+            raise MemoryError
+    try:
+        with nogil:
+            failed = compose_all(&fold.table, &later.table, shift, index_of)
+        if failed:
+            raise MemoryError
+        follow_producers(fold, later, shift, index_of)
+    finally:
+        free(index_of)
     for group, log in later.groups.items():
         if group in fold.groups:
             fold.groups[group].absorb(log)
@@ -106,6 +121,34 @@ cdef int follow(PartitionFold fold, PartitionFold later) except -1:
     fold.cut = later.cut
     fold.stopped = later.stopped
     return 0
+
+
+cdef int follow_producers(PartitionFold fold, PartitionFold later, int64_t shift,
+                          const uint32_t* index_of) except -1:
+    for producer_id, theirs in later.producers.items():
+        ours = fold.producers.get(producer_id)
+        if ours is None:
+            ours = fold.producers[producer_id] = Producer()
+        pending = {place_of(later, index_of, index): value
+                   for index, value in theirs.pending.items()}
+        if theirs.first_seq < 0:
+            ours.pending.update(pending)
+            continue
+        before = {place_of(later, index_of, index) for index in theirs.before}
+        if theirs.first_committed:
+            # The later piece's first marker decides what the earlier one left open.
+            put_committed(fold, ours.pending, before, theirs.first_seq + shift)
+        if ours.first_seq < 0:
+            ours.first_seq = theirs.first_seq + shift
+            ours.first_committed = theirs.first_committed
+            ours.before = frozenset(ours.pending) | before
+        ours.pending = pending
+    return 0
+
+
+cdef uint32_t place_of(PartitionFold later, const uint32_t* index_of, object index) except? 0:
+    """Where a key of `later` is now; whoever has it may have written other numbers."""
+    return index_of[within(index, "the index of a key", 0, <int64_t>later.table.count - 1)]
 
 
 cdef dict columns_of(PartitionFold fold, bint everything):
@@ -209,7 +252,7 @@ cdef tuple entry_at(PartitionFold fold, uint32_t i):
         if i >= fold.table.count:
             return None
         entry = &fold.table.entries[i]
-        return key_at(fold, i), None if not entry.present else Committed(
+        return key_bytes(fold, i), None if not entry.present else Committed(
             entry.value.batch_offset, entry.value.offset, entry.value.commit_timestamp,
             entry.value.expire_timestamp, entry.value.leader_epoch,
             (<const char*>entry.value.metadata)[:entry.value.metadata_size])
@@ -227,8 +270,16 @@ def split_key(bytes key not None):
 
 def key_at(PartitionFold fold not None, uint32_t index):
     """See ``partial.pyi``."""
-    if index >= fold.table.count:
-        raise IndexError(index)
+    begin_read(&fold.users, IN_USE)
+    try:
+        if index >= fold.table.count:
+            raise IndexError(index)
+        return key_bytes(fold, index)
+    finally:
+        end_use(&fold.users)
+
+
+cdef bytes key_bytes(PartitionFold fold, uint32_t index):
     cdef Entry* entry = &fold.table.entries[index]
     cdef const uint8_t* start = fold.table.arena + entry.key_at
     return start[:entry.key_size]

@@ -1,0 +1,208 @@
+"""A log folded on several threads says what one scan of each segment says, in the same order."""
+
+import functools
+import itertools
+import signal
+import tempfile
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import golden_data
+from coterie import PartialState, ScanOptions
+from coterie._core.codec.reader import batch_boundaries
+from coterie._core.fold.partial import key_at
+from coterie.errors import FaultFound, LogError
+from coterie.log.folders import find_segments
+from coterie.replay import crew
+from coterie.replay.crew import fold_log, threads_for
+from coterie.replay.engine import ReplayRequest, Silent
+from coterie.replay.local import replay
+from test_fold_properties import LOGS, MODES, as_bytes, damaged, laid_out, slow, what_it_says
+
+THREADS = (1, 2, 3, 4)
+CASES = [*golden_data.cases(), *(f"corrupt/{case}" for case in golden_data.corrupt_cases())]
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch):
+    """Cut what would be one piece into many."""
+    monkeypatch.setattr(crew, "PIECE_BYTES", 700)
+
+
+def said(state):
+    """Everything that a state says, its keys and groups in their order."""
+    folds = {number: state.partitions[number] for number in state.numbers()}
+    ended = {n for n, fold in folds.items() if fold.failed or fold.cut or fold.stopped}
+    keys = {n: [key_at(f, i) for i in range(f.key_count)] for n, f in folds.items()}
+    orders = [(n, keys[n], list(f.groups)) for n, f in folds.items() if n not in ended]
+    return what_it_says(state), orders
+
+
+@functools.cache
+def one_scan(listing, options):
+    state = PartialState(options)
+    for segment in listing.segments:
+        fold = state.fold(segment.partition)
+        fold.scan(Path(segment.path).read_bytes(), file=segment.name)
+    return said(state)
+
+
+def folded(listing, options, threads, unit_bytes=2000):
+    state = PartialState(options)
+    with closing(fold_log(state, listing, threads, unit_bytes)) as steps:
+        done = sum(step.size for step in steps)
+    assert done == listing.size  # what the progress tells
+    return state
+
+
+def check(listing, options):
+    for threads in THREADS:
+        assert said(folded(listing, options, threads)) == one_scan(listing, options)
+
+
+@pytest.mark.parametrize("on_fault", MODES)
+@pytest.mark.parametrize("case", CASES)
+def test_any_number_of_threads_says_what_one_scan_says(case, on_fault):
+    check(find_segments([golden_data.log(case)]), ScanOptions(on_fault=on_fault))
+
+
+@pytest.mark.parametrize("options", [{"history": True}, {"groups": frozenset({"grp-mix-range"})}])
+def test_so_it_is_with_history_and_for_some_groups(options):
+    check(find_segments([golden_data.log("basic")]), ScanOptions(**options))
+
+
+def in_files(home, pieces):
+    for partition, name, data in pieces:
+        folder = Path(home) / f"__consumer_offsets-{partition}"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(data)
+    return find_segments([home])
+
+
+@pytest.mark.parametrize("case", ["compacted", "transactions", "old-formats"])
+@given(st.data())
+@settings(slow, max_examples=15)
+def test_any_number_of_threads_says_the_same_of_a_log_damaged_anywhere(case, data):
+    options = ScanOptions(on_fault=data.draw(st.sampled_from(MODES)))
+    with tempfile.TemporaryDirectory() as home:
+        check(in_files(home, data.draw(damaged(case))), options)
+
+
+@given(LOGS, st.integers(1, 4), st.sampled_from(MODES), st.integers(1, 900))
+@settings(slow, max_examples=60)
+def test_any_number_of_threads_says_the_same_of_a_log_that_no_broker_wrote(
+    steps, segments, on_fault, unit_bytes
+):
+    data = as_bytes(laid_out(steps))
+    cuts = batch_boundaries(data, len(data) // segments + 1)
+    pieces = [(0, f"{start:020d}.log", data[start:end]) for start, end in itertools.pairwise(cuts)]
+    options = ScanOptions(on_fault=on_fault)
+    with tempfile.TemporaryDirectory() as home:
+        listing = in_files(home, pieces or [(0, f"{0:020d}.log", b"")])
+        for threads in THREADS:
+            found = folded(listing, options, threads, unit_bytes)
+            assert said(found) == one_scan(listing, options)
+
+
+def unreadable(folder):
+    """The listing of a log whose last partition went away after it was listed."""
+    listing = find_segments([folder])
+    (gone, *_) = (s for s in reversed(listing.segments) if s.size)
+    Path(gone.path).unlink()
+    return listing
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_a_segment_that_cannot_be_read_is_named(threads, tmp_path):
+    listing = unreadable(copied("basic", tmp_path))
+    with pytest.raises(LogError, match="cannot be read"):
+        folded(listing, ScanOptions(), threads)
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_the_first_fault_stops_before_what_cannot_be_read(threads, tmp_path, monkeypatch):
+    folder = copied("basic", tmp_path)
+    first = next(s for s in find_segments([folder]).segments if s.size)
+    data = bytearray(Path(first.path).read_bytes())
+    data[30] ^= 1
+    Path(first.path).write_bytes(data)
+    monkeypatch.setattr("coterie.replay.local.threads_for", lambda *_: threads)
+    (tmp_path / "out").mkdir()
+    request = ReplayRequest(
+        unreadable(folder), tmp_path / "out", "json", ScanOptions(on_fault="stop")
+    )
+    with pytest.raises(FaultFound, match="checksum"):
+        replay(request, Silent())
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_what_lies_behind_the_end_of_a_partition_need_not_be_readable(threads, tmp_path):
+    pieces = [(0, f"{0:020d}.log", b"\xff" * 20), (0, f"{1:020d}.log", bytes(2000))]
+    in_files(tmp_path, pieces)
+    state = folded(unreadable(tmp_path), ScanOptions(on_fault="recover"), threads, 100)
+    assert [fault.file for fault in state.partitions[0].faults] == [
+        str(tmp_path / "__consumer_offsets-0" / f"{0:020d}.log")
+    ]
+
+
+def copied(case, home):
+    for path in golden_data.segments(case):
+        in_files(home, [(path.parent.name.rpartition("-")[2], path.name, path.read_bytes())])
+    return home
+
+
+def test_no_more_is_scanned_ahead_than_the_window(monkeypatch):
+    begun = []
+    scan_unit = crew.scan_unit
+
+    def counted(unit, *rest):
+        begun.append(unit)
+        return scan_unit(unit, *rest)
+
+    monkeypatch.setattr(crew, "scan_unit", counted)
+    state = PartialState()
+    listing = find_segments([golden_data.log("basic")])
+    steps = fold_log(state, listing, 2, 2000)
+    next(steps)
+    steps.close()
+    assert len(begun) <= 2 * crew.AHEAD_PER_THREAD
+    assert len(begun) < len(list(crew.units_of(listing.segments, 2000)))
+
+
+def test_an_interruption_is_heard_while_units_are_scanned(monkeypatch):
+    main = threading.main_thread().ident
+    before = set(threading.enumerate())
+    sent = threading.Lock()
+
+    def endless(unit, options, going):
+        if sent.acquire(blocking=False):
+            signal.pthread_kill(main, signal.SIGINT)
+        while going:
+            pass
+        return options.new_fold()
+
+    monkeypatch.setattr(crew, "scan_unit", endless)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            folded(find_segments([golden_data.log("basic")]), ScanOptions(), 3)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    for thread in set(threading.enumerate()) - before:
+        thread.join()  # else the suite hangs
+
+
+def test_a_log_is_folded_on_one_thread_where_more_bring_nothing(monkeypatch):
+    monkeypatch.setattr(crew, "cores", lambda: 8)
+    small = find_segments([golden_data.log("basic")])
+    monkeypatch.setattr(crew, "UNIT_BYTES_MIN", small.size // 2)
+    assert threads_for(small, ScanOptions()) == 8
+    assert threads_for(small, ScanOptions(history=True)) == 1
+    assert threads_for(small, ScanOptions(groups=frozenset("g"))) == 1
+    monkeypatch.setattr(crew, "UNIT_BYTES_MIN", small.size)
+    assert threads_for(small, ScanOptions()) == 1
