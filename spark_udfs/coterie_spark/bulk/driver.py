@@ -185,7 +185,7 @@ def run(
 ) -> tuple[DataFrame, Summary]:
     """Scan and merge a log; return its products (see ``coterie_spark.bulk.merging``), persisted."""
     listing = listing_of_paths(spark, paths)
-    cores = max(spark.sparkContext.defaultParallelism, 1)
+    cores = cores_of(spark)
     count = min(len(listing.partitions()), plan.TASKS_PER_CORE * cores)
     if is_url(listing.segments[0].path):
         states = scan_by_hadoop(spark, listing.segments, options)
@@ -198,6 +198,17 @@ def run(
         )
         count = min(count, len(tasks))
     return run_merge(spark, merge(states, count, form), listing.passed_over)
+
+
+def cores_of(spark: SparkSession) -> int:
+    """Return how many tasks run at once: Spark's default parallelism."""
+    from pyspark.sql import functions as f
+
+    try:
+        return max(spark.sparkContext.defaultParallelism, 1)
+    except AttributeError:  # Spark Connect has no context; a range has as many partitions
+        last = spark.range(1).select(f.spark_partition_id().alias("last")).agg(f.max("last"))
+        return int(last.collect()[0][0]) + 1
 
 
 def listing_of_paths(spark: SparkSession, paths: Listing | scanning.Paths) -> Listing:

@@ -17,7 +17,7 @@ from coterie.errors import CoterieError
 from coterie.log.folders import TOPIC
 from coterie.state.partial import PartialState, ScanOptions
 from coterie_spark.bulk import plan, scanning
-from coterie_spark.bulk.driver import Replay, merge, options_of, run_merge, table_names
+from coterie_spark.bulk.driver import Replay, cores_of, merge, options_of, run_merge, table_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +77,7 @@ def replay_frame(
         raise CoterieError(f"no column {missing[0]!r} to replay; needed: {', '.join(NEEDED)}")
     options = options_of(at, history, on_fault, groups)
     spark = frame.sparkSession
-    cores = max(spark.sparkContext.defaultParallelism, 1)
+    cores = cores_of(spark)
     rows = frame.select(
         f.col("key").cast("binary"),
         f.col("value").cast("binary"),

@@ -1,0 +1,124 @@
+"""Over a Spark Connect session everything gives what it gives in this process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import golden_data
+from coterie import ScanOptions, run_trace
+from coterie.insight.asking import fields_of, find_question, rows_of
+from coterie.insight.facts import read_facts
+from coterie.insight.fields import arrow_schema, arrow_table
+from coterie.replay.engine import Silent
+from coterie.replay.local import scan_state
+from coterie_spark.bulk.arrow import spark_schema, to_spark
+from trace_data import TRACES, scenario
+
+pytest.importorskip("pyspark")
+pa = pytest.importorskip("pyarrow")
+for needed in ("grpc", "grpc_status", "zstandard"):
+    pytest.importorskip(needed, reason="pip install 'pyspark[connect]'")
+
+CASE = "default50"
+LOG = golden_data.log(CASE)
+NOW_MS = 1795237385000
+TRACE = "vote-tie"
+KEY_AND_OFFSET = ["group_id", "topic", "partition", "offset"]
+QUESTIONS = {
+    "audit": {},
+    "expire": {"now_ms": NOW_MS},
+    "explain": {},
+    "growth": {},
+    "metrics": {},
+    "undo": {"at_ms": NOW_MS},
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """The folder of all answers, given over one session."""
+    folder = tmp_path_factory.mktemp("connect")
+    traces = folder / "traces"
+    traces.mkdir()
+    (traces / f"{TRACE}.trace.jsonl").symlink_to(TRACES / f"scenarios/{TRACE}.trace.jsonl")
+    script = Path(__file__).parents[1] / "spark_over_connect.py"
+    done = subprocess.run(
+        [sys.executable, script, folder, LOG, traces],
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def found(folder, name):
+    """The rows of an answer, in an order of their own."""
+    with pa.memory_map(str(folder / f"{name}.arrow")) as file:
+        return in_order(pa.ipc.open_file(file).read_all())
+
+
+def in_order(table):
+    return sorted(map(repr, table.to_pylist()))
+
+
+@pytest.mark.parametrize(
+    "name", ["groups", "members", "offsets", "generations", "faults", "commits"]
+)
+def test_a_replay_gives_the_tables_of_one_process_though_the_log_is_gone(told, name):
+    table = scan_state((str(LOG),), ScanOptions(history=True), Silent()).to_arrow()[name]
+    expected = in_order(to_spark(table, spark_schema(table.schema)))
+    assert found(told, f"replay-{name}") == expected
+    assert expected or name == "faults"
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_gives_the_rows_of_one_process(told, name):
+    question = find_question(name)
+    ask = question.Ask(**QUESTIONS[name])
+    rows = [row for facts in read_facts([LOG]) for row in rows_of(facts, question, ask)]
+    schema = spark_schema(arrow_schema(fields_of(question)))
+    assert found(told, name) == in_order(to_spark(arrow_table(fields_of(question), rows), schema))
+    assert rows
+
+
+def test_the_data_source_gives_the_records(told):
+    expected = [(record["partition"], record["offset"]) for record in golden_data.records(CASE)]
+    with pa.memory_map(str(told / "source.arrow")) as file:
+        rows = pa.ipc.open_file(file).read_all().select(["offsets_partition", "log_offset"])
+        assert sorted(tuple(row.values()) for row in rows.to_pylist()) == sorted(expected)
+    assert expected
+
+
+def test_rows_of_a_frame_are_replayed(told):
+    groups = golden_data.json_of(CASE, "groups.json")["groups"]
+    expected = [
+        {"group_id": group["group_id"], **{name: row[name] for name in KEY_AND_OFFSET[1:]}}
+        for group in groups
+        for row in group["offsets"]
+    ]
+    with pa.memory_map(str(told / "frame-offsets.arrow")) as file:
+        rows = pa.ipc.open_file(file).read_all().select(KEY_AND_OFFSET)
+        assert in_order(rows) == sorted(map(repr, expected))
+    assert expected
+
+
+def test_the_udfs_compute_what_the_library_computes(told):
+    assert found(told, "expired") == sorted(
+        map(repr, [{"c": 0, "x": True}, {"c": 0, "x": True}, {"c": 95, "x": False}])
+    )
+    assert found(told, "select_protocol") == [repr({"x": "b"})]
+    ended = [("m", 10), ("m", 40), ("n", 15)]
+    assert found(told, "session_expirations") == [
+        repr({"member": member, "ended_ms": at}) for member, at in ended
+    ]
+
+
+def test_traces_run_as_in_one_process(told):
+    with pa.memory_map(str(told / "traces.arrow")) as file:
+        rows = pa.ipc.open_file(file).read_all().sort_by("number").to_pylist()
+    assert [json.loads(row["line"]) for row in rows] == list(run_trace(scenario(TRACE)[0]))

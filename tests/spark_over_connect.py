@@ -1,0 +1,84 @@
+"""Everything that ``coterie_spark`` offers over one Spark Connect session; see the tests of it.
+
+Run in a process of its own, as one process has a session of either kind: FOLDER LOG TRACES. Each
+answer is left in FOLDER as an Arrow file, NAME.arrow.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import lit
+
+import coterie_spark
+
+NOW_MS = 1795237385000
+ROWS = ("key", "value", "offsets_partition as partition", "log_offset as offset", "timestamp")
+
+
+def keep(folder, name, frame):
+    """Leave a frame's rows."""
+    table = frame.toArrow()
+    with pa.ipc.new_file(str(folder / f"{name}.arrow"), table.schema) as file:
+        file.write_table(table)
+
+
+def replayed(spark, folder, log):
+    """Replay a copy that is gone before the tables are asked for."""
+    copy = shutil.copytree(log, folder / "copy")
+    tables = coterie_spark.replay(spark, copy, history=True)
+    shutil.rmtree(copy)
+    for name, frame in tables.items():
+        keep(folder, f"replay-{name}", frame)
+    tables.unpersist()
+
+
+def asked(spark, folder, log):
+    """Put every question."""
+    for name in ("audit", "explain", "growth", "metrics"):
+        keep(folder, name, getattr(coterie_spark, name)(spark, log))
+    keep(folder, "expire", coterie_spark.expire(spark, log, now_ms=NOW_MS))
+    keep(folder, "undo", coterie_spark.undo(spark, log, at=NOW_MS))
+
+
+def read(spark, folder, log):
+    """Read through the data source, and replay what it gives."""
+    coterie_spark.register(spark)
+    frame = spark.read.format("consumer_offsets").load(str(log))
+    keep(folder, "source", frame.select("offsets_partition", "log_offset", "key", "value"))
+    tables = coterie_spark.replay_frame(frame.selectExpr(*ROWS))
+    keep(folder, "frame-offsets", tables["offsets"])
+    tables.unpersist()
+
+
+def computed(spark, folder):
+    """Run the UDFs."""
+    from coterie_spark.udfs import expired, select_protocol, session_expirations
+
+    offsets = spark.createDataFrame([(0, None), (0, 50), (95, None)], "c long, e long")
+    keep(folder, "expired", offsets.select("c", expired("c", "e", lit(100), lit(10)).alias("x")))
+    groups = spark.createDataFrame([([["b", "a"], ["a", "b"]],)], "p array<array<string>>")
+    keep(folder, "select_protocol", groups.select(select_protocol("p").alias("x")))
+    ddl = "member string, heartbeat_ms long, timeout_ms long"
+    events = spark.createDataFrame([("m", 0, 10), ("m", 30, 10), ("n", 5, 10)], ddl)
+    keep(folder, "session_expirations", session_expirations(events))
+
+
+def main(folder, log, traces):
+    """Leave all answers."""
+    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    spark = SparkSession.builder.remote("local[2]").config(map=conf).getOrCreate()
+    replayed(spark, folder, log)
+    asked(spark, folder, log)
+    read(spark, folder, log)
+    computed(spark, folder)
+    keep(
+        folder, "traces", coterie_spark.run_traces(spark, traces).select("trace", "number", "line")
+    )
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
