@@ -1,5 +1,6 @@
 """What workers do with pieces, chunks and rows right at their bounds. No JVM is started."""
 
+import errno
 import json
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from coterie import PartialState, ScanOptions
 from coterie._core.codec.reader import LogReader
 from coterie._core.fold.fold import Scanned
 from coterie.log.folders import TOPIC, Segment
+from coterie.state.schemas import SCHEMAS
 from coterie_spark import frames, traces
 from coterie_spark.bulk import hadoop, merging, plan, scanning, writing
 from coterie_spark.bulk.arrow import MAX_MS, spark_schema, to_spark
@@ -238,13 +240,38 @@ def test_events_of_a_trace_are_numbered_through_and_its_error_is_one_more(tmp_pa
     assert "sing" in wrong["error"]
 
 
-def test_a_table_without_rows_has_a_part_with_its_columns(tmp_path):
+def parquet_bytes(name):
+    """A product of a table: an Arrow stream without rows."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMAS[name]()) as stream:
+        stream.write_table(SCHEMAS[name]().empty_table())
+    return sink.getvalue().to_pybytes()
+
+
+def test_a_table_has_the_parts_that_were_told_and_nothing_else(tmp_path):
+    """What a worker left that died, or whose task another had done, is in no table."""
     pq = pytest.importorskip("pyarrow.parquet")
+    folder = writing.work_folder(tmp_path)
+    folder.mkdir()
+    bodies = pa.record_batch({"name": ["groups"], "body": [parquet_bytes("groups")]})
+    told = [*writing.write_files([bodies], folder, "7").items()]
+    told += writing.write_files([bodies], folder, "8").items()
+    writing.write_files([bodies], folder, "9")  # nobody heard of it
+    (folder / "groups-10").write_bytes(b"PAR1")
+    writing.name_parts(tmp_path, ["groups", "faults"], told)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["faults.parquet", "groups.parquet"]
+    parts = sorted(path.name for path in (tmp_path / "groups.parquet").iterdir())
+    assert parts == ["part-00000.parquet", "part-00001.parquet"]
+    assert [path.name for path in (tmp_path / "faults.parquet").iterdir()] == parts[:1]
     for name in ("groups", "faults"):
-        folder = writing.table_folder(tmp_path, name)
-        folder.mkdir()
-        if name == "faults":
-            (folder / "part-00007.parquet").touch()
-        writing.write_missing(tmp_path, name)
-    assert "group_id" in pq.read_table(tmp_path / "groups.parquet").column_names
-    assert [path.name for path in (tmp_path / "faults.parquet").iterdir()] == ["part-00007.parquet"]
+        assert pq.read_table(tmp_path / f"{name}.parquet").schema == SCHEMAS[name]()
+
+
+def test_a_worker_that_goes_on_behind_the_end_puts_nothing_into_an_output(tmp_path):
+    folder = writing.work_folder(tmp_path)
+    folder.mkdir()
+    writing.name_parts(tmp_path, ["groups"], [])
+    bodies = pa.record_batch({"name": ["groups"], "body": [parquet_bytes("groups")]})
+    (told,) = writing.write_worker(str(tmp_path))([bodies])
+    assert told.to_pylist()[0]["errno"] == errno.ENOENT
+    assert [path.name for path in tmp_path.iterdir()] == ["groups.parquet"]

@@ -201,6 +201,21 @@ def test_urls_are_read_through_hadoop(spark, case):
     assert ours == local_rows([golden_data.log(case)])
 
 
+@pytest.mark.parametrize(("numbers", "most"), [((0, 3, 5, 7), 1), (range(8), 2)])
+def test_partitions_are_merged_in_tasks_of_their_own(spark, tmp_path, numbers, most):
+    """There are six tasks for two cores; eight partitions are two more than that."""
+    for number in numbers:
+        name = f"__consumer_offsets-{number}"
+        (tmp_path / name).symlink_to(golden_data.log("basic") / name)
+    products, _ = run(spark, tmp_path.as_uri(), ScanOptions())
+    rows = products.selectExpr("partition", "spark_partition_id() as task").distinct().collect()
+    products.unpersist()
+    tasks = [row.task for row in rows]
+    assert sorted(row.partition for row in rows) == list(numbers)
+    assert len(set(tasks)) == min(len(numbers), 6)
+    assert max(map(tasks.count, tasks)) == most
+
+
 def test_a_url_is_no_pattern(spark, tmp_path):
     folder = tmp_path / "copy [1] {a,b} of*"
     folder.mkdir()

@@ -31,7 +31,7 @@ from coterie_spark.bulk.arrow import spark_schema
 from coterie_spark.bulk.hadoop import find_hadoop_segments, is_url, scan_by_hadoop
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -186,7 +186,8 @@ def run(
     """Scan and merge a log; return its products (see ``coterie_spark.bulk.merging``), persisted."""
     listing = listing_of_paths(spark, paths)
     cores = cores_of(spark)
-    count = min(len(listing.partitions()), plan.TASKS_PER_CORE * cores)
+    partitions = list(listing.partitions())
+    count = min(len(partitions), plan.TASKS_PER_CORE * cores)
     if is_url(listing.segments[0].path):
         states = scan_by_hadoop(spark, listing.segments, options)
     else:
@@ -197,7 +198,7 @@ def run(
             scanning.scan_worker(tasks, options, scanning.reader()), scanning.STATE_DDL
         )
         count = min(count, len(tasks))
-    return run_merge(spark, merge(states, count, form), listing.passed_over)
+    return run_merge(spark, merge(states, count, place_in(partitions), form), listing.passed_over)
 
 
 def cores_of(spark: SparkSession) -> int:
@@ -246,15 +247,28 @@ def cut_on_workers(
     return {index: sorted(found) for index, found in cuts.items()}
 
 
-def merge(states: DataFrame, tasks: int, form: str) -> DataFrame:
-    """Merge states by partition in order of their place into products, persisted when run."""
-    from pyspark import StorageLevel
+def merge(states: DataFrame, tasks: int, task: Column, form: str) -> DataFrame:
+    """Merge states by partition in order of their place into products, persisted when run.
 
-    by_place = states.repartition(tasks, "partition").sortWithinPartitions(
-        "partition", "number", "chunk"
-    )
+    ``task`` says which of the tasks merges the partition of a row.
+    """
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as f
+
+    salt = f.element_at(f.lit(plan.salts(tasks)), f.pmod(task, f.lit(tasks)).cast("int") + 1)
+    by_place = states.repartition(tasks, salt).sortWithinPartitions("partition", "number", "chunk")
     merged = by_place.mapInArrow(merging.merge_worker(form), merging.PRODUCT_DDL)
     return merged.persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def place_in(partitions: Iterable[int | None]) -> Column:
+    """Return the place of a row's partition among these; that of the unknown one is 0."""
+    from pyspark.sql import functions as f
+
+    numbers = [number for number in partitions if number is not None]
+    if not numbers:
+        return f.lit(0)
+    return f.coalesce(f.array_position(f.lit(numbers), f.col("partition")), f.lit(0))
 
 
 def run_merge(

@@ -82,16 +82,15 @@ def replay_in(spark: SparkSession, request: ReplayRequest, progress: Progress) -
 
 def write_tables(spark: SparkSession, products: DataFrame, names: list[str], out: Path) -> None:
     """Have the workers write each table as a folder of Parquet parts."""
-    for name in names:
-        writing.table_folder(out, name).mkdir()
+    writing.work_folder(out).mkdir()
     rows = products.where(products["name"].isin(names)).select("name", "body")
     work = writing.write_worker(str(out.absolute()))
     with bounded_batches(spark, 64):
-        failures = rows.mapInArrow(work, writing.WRITTEN_DDL).collect()
-    for failure in failures:
-        raise OSError(failure.errno, failure.error, failure.file)
-    for name in names:
-        writing.write_missing(out, name)
+        written = rows.mapInArrow(work, writing.WRITTEN_DDL).collect()  # in order of the tasks
+    for row in written:
+        if row.errno is not None:
+            raise OSError(row.errno, row.error, row.file)
+    writing.name_parts(out, names, [(row.name, row.file) for row in written])
 
 
 def write_json(products: DataFrame, request: ReplayRequest) -> int:

@@ -77,7 +77,7 @@ def replay_frame(
         raise CoterieError(f"no column {missing[0]!r} to replay; needed: {', '.join(NEEDED)}")
     options = options_of(at, history, on_fault, groups)
     spark = frame.sparkSession
-    cores = cores_of(spark)
+    tasks = plan.TASKS_PER_CORE * cores_of(spark)
     rows = frame.select(
         f.col("key").cast("binary"),
         f.col("value").cast("binary"),
@@ -86,10 +86,10 @@ def replay_frame(
         f.unix_millis(f.col("timestamp").cast("timestamp")).alias("timestamp"),
         f.floor(f.col("offset") / RUN_OFFSETS).cast("bigint").alias("run"),
     )
-    in_order = rows.repartition(plan.TASKS_PER_CORE * cores, "partition", "run")
+    in_order = rows.repartition(tasks, "partition", "run")
     in_order = in_order.sortWithinPartitions("partition", "offset")
     states = in_order.mapInArrow(rows_worker(options), scanning.STATE_DDL)
-    products = merge(states, plan.TASKS_PER_CORE * cores, "parquet")
+    products = merge(states, tasks, f.coalesce("partition", f.lit(0)), "parquet")
     products, summary = run_merge(spark, products, rows_per_batch=ROWS_PER_BATCH)
     replayed = Replay(products, summary, table_names(options), NOTES)
     replayed.leave_open("groups", "pending_transactional_offsets")

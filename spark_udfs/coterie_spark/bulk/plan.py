@@ -7,9 +7,9 @@ one partition, scanned into one partial state; a *task* is what one worker does 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from coterie._core.codec.reader import LogReader
 from coterie.log.folders import Segment, cut_points
@@ -25,6 +25,7 @@ Cut = tuple[int, int, int]
 first batch should have (-1: not known)."""
 
 WHOLE: Cut = (0, -1, -1)
+_WORD = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def cut_segment(data: memoryview, max_bytes: int) -> list[Cut]:
     """Cut a segment's bytes at batch boundaries. Only headers are read, but for those at a cut."""
     points = cut_points(data, max_bytes)
     cuts, expected = [], -1
-    for start, end in pairwise(points):
+    for start, end in itertools.pairwise(points):
         cuts.append((start, end, expected))
         expected = _offset_after(data, start, end, expected)
     return cuts or [WHOLE]
@@ -106,3 +107,36 @@ def deal(pieces: Iterable[Piece], cores: int) -> list[Task]:
             task.append([piece])
         filled += piece.weight
     return tasks
+
+
+def salts(tasks: int) -> list[int]:
+    """Return for each task an integer that Spark's partitioning by hash sends to it.
+
+    So each row goes where it should: a hash of the rows' own numbers puts two partitions of the
+    topic into one task, and none into another.
+    """
+    found: dict[int, int] = {}
+    for value in itertools.count():
+        found.setdefault(spark_hash(value) % tasks, value)
+        if len(found) == tasks:
+            return [found[task] for task in range(tasks)]
+    raise AssertionError
+
+
+def spark_hash(value: int) -> int:
+    """Return Spark's hash of an int, as its partitioning takes it.
+
+    Source: Murmur3_x86_32.hashInt with the seed 42 of HashPartitioning.
+    """
+    mixed = _rotated(value * 0xCC9E2D51, 15) * 0x1B873593
+    found = _rotated(42 ^ mixed, 13) * 5 + 0xE6546B64
+    found = (found & _WORD) ^ 4  # bytes of an int
+    found = ((found ^ found >> 16) * 0x85EBCA6B) & _WORD
+    found = ((found ^ found >> 13) * 0xC2B2AE35) & _WORD
+    found ^= found >> 16
+    return found - (1 << 32) if found >> 31 else found
+
+
+def _rotated(value: int, bits: int) -> int:
+    value &= _WORD
+    return (value << bits | value >> (32 - bits)) & _WORD
