@@ -1,7 +1,8 @@
 """An output folder that appears whole or not at all.
 
 What is written goes into a hidden sibling, which takes the folder's name at the end. Whatever ends
-the work before that, a failure or an interruption, takes the sibling away again.
+the work before that, a failure or an interruption, takes the sibling away again; and what a killed
+process left, the next one that writes the same folder (``wholefile``).
 """
 
 from __future__ import annotations
@@ -9,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from coterie.cli.failures import Failed
-from coterie.wholefile import beside, open_to_all, undisturbed
+from coterie.wholefile import REPLACED, beside, held, open_to_all, undisturbed
 
 
 @contextlib.contextmanager
@@ -36,11 +36,12 @@ def whole_folder(out: str, *, overwrite: bool, keep: Iterable[str] = ()) -> Iter
     sibling = beside(target)  # named before it is there: an interruption finds it in any case
     with room_for(target):
         try:
-            sibling.mkdir(mode=0o700)
-            yield sibling
-            open_to_all(sibling, 0o777)
-            check(out, target, overwrite, keep)  # what came there meanwhile is not ours to delete
-            put_in_place(sibling, target)
+            with held(target, lambda: sibling.mkdir(mode=0o700), sibling):
+                yield sibling
+                open_to_all(sibling, 0o777)
+                # What came there meanwhile is not ours to delete.
+                check(out, target, overwrite, keep)
+                put_in_place(sibling, target)
         except BaseException:
             with undisturbed():
                 shutil.rmtree(sibling, ignore_errors=True)
@@ -83,7 +84,7 @@ def put_in_place(sibling: Path, target: Path) -> None:
         if not target.exists() or not any(target.iterdir()):
             sibling.replace(target)
             return
-        before = Path(tempfile.mkdtemp(".replaced", f".{target.name}.", target.parent))
+        before = beside(target, REPLACED)
         try:
             target.replace(before)
             sibling.replace(target)
