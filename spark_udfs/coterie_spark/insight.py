@@ -7,7 +7,6 @@ read plain paths by their absolute names, and need coterie installed. Imports no
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from datetime import datetime
@@ -21,15 +20,18 @@ from coterie.insight.facts import PartitionFacts
 from coterie.insight.fields import arrow_schema, arrow_table
 from coterie.log.folders import Listing, Log, Segment, find_segments
 from coterie.replay.engine import Progress
+from coterie.state.portable import pack, unpack
 from coterie_spark.bulk import scanning
 from coterie_spark.bulk.arrow import spark_schema, to_spark
 from coterie_spark.bulk.hadoop import is_url
+from coterie_spark.bulk.shipping import shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_AT_ONCE = 20_000
+PART = "part of an answer"
 Partitions = list[tuple[int | None, list[Segment]]]
 Frame = Callable[..., "DataFrame"]
 Time = int | str | datetime | None
@@ -42,7 +44,7 @@ def asked(spark: SparkSession, request: Request) -> DataFrame:
     log = log_of(request.log)
     work = partial(row_batches, log, request, scanning.reader())
     schema = spark_schema(arrow_schema(fields_of(find_question(request.question))))
-    return tasks(spark, log).mapInArrow(work, from_arrow_schema(schema))
+    return tasks(spark, log).mapInArrow(shipped(work), from_arrow_schema(schema))
 
 
 def answer(request: Request, progress: Progress) -> Iterator[Part]:
@@ -55,7 +57,7 @@ def answer(request: Request, progress: Progress) -> Iterator[Part]:
         progress.total(size)
         progress.stage("reading")
         work = partial(part_batches, log, request, scanning.reader())
-        frame = tasks(spark, log).mapInArrow(work, scanning.STATE_DDL)
+        frame = tasks(spark, log).mapInArrow(shipped(work), scanning.STATE_DDL)
         found = JobProgress(spark, size, progress).of(frame.collect)
     yield from parts_of(found)
 
@@ -68,7 +70,7 @@ def parts_of(found: Iterable[Any]) -> Iterator[Part]:
             raise CoterieError(row.error)
         chunks.setdefault(row.number, []).append(bytes(row.body))
     for bodies in chunks.values():
-        yield pickle.loads(b"".join(bodies))
+        yield unpack(PART, b"".join(bodies))
 
 
 def log_of(log: Log) -> Partitions:
@@ -125,8 +127,8 @@ def part_batches(
         for task in batch.column(0).to_pylist():
             facts = facts_of(log, request, read, task)
             try:
-                part = part_of(facts, question, request.ask)
-                yield from scanning.state_batches(facts.number, task, part)
+                part = pack(PART, part_of(facts, question, request.ask))
+                yield from scanning.chunk_batches(facts.number, task, part)
             except CoterieError as error:
                 yield scanning.error_batch(facts.number, task, error)
 

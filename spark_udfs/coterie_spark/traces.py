@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.errors import CoterieError
 from coterie.traces.files import found_traces, open_text
 from coterie.traces.trace import run_trace
+from coterie_spark.bulk.shipping import shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,4 +84,4 @@ def run_traces(spark: SparkSession, paths: str | Iterable[str]) -> DataFrame:
     tasks = [(place.as_posix(), str(path.absolute())) for path, place in found_traces(given)]
     slices = max(1, min(len(tasks), SLICES))
     frame = spark.createDataFrame(tasks, "trace string, path string").repartition(slices)
-    return frame.mapInArrow(run_batches, TRACES_DDL)
+    return frame.mapInArrow(shipped(run_batches), TRACES_DDL)

@@ -7,7 +7,6 @@ registers under the entry point group ``coterie.askers``, as engines of a replay
 from __future__ import annotations
 
 import importlib
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -92,10 +91,6 @@ class Part:
     faults: int
     trusted_from_ms: int | None
     newest_ms: int
-
-    def to_bytes(self) -> bytes:
-        """Serialize, for another process of the same version."""
-        return pickle.dumps(self, protocol=5)
 
 
 Asker = Callable[[Request, Progress], Iterator[Part]]

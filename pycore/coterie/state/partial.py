@@ -6,7 +6,6 @@ rows (``coterie.state.rows``) or Arrow tables (``coterie.state.tables``).
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,10 +15,13 @@ from coterie._core.fold.fold import ON_FAULT, PartitionFold
 from coterie.arguments import integer, sequence, string, walked, within
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.ordering import java_order, partition_order
+from coterie.state.portable import pack, unpack
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
+
+WHAT = "partial state"
 
 
 @dataclass(frozen=True)
@@ -114,17 +116,23 @@ class PartialState:
 
     def to_bytes(self) -> bytes:
         """Serialize, for another process of the same version."""
-        return pickle.dumps(self, protocol=5)
+        return pack(WHAT, self)
 
     @staticmethod
     def from_bytes(data: Buffer) -> PartialState:
-        """Return what :meth:`to_bytes` was called on. Only for bytes of your own: it unpickles."""
+        """Return what :meth:`to_bytes` was called on, in a process of the same version.
+
+        Raises
+        ------
+        CoterieError
+            The bytes are no partial state, or another version made them.
+        """
         try:
-            state = pickle.loads(data)
-        except Exception as error:
-            raise CoterieError(f"these bytes are no partial state: {error}") from error
+            state = unpack(WHAT, data)
+        except (TypeError, ValueError) as error:
+            raise CoterieError(f"these bytes are no {WHAT}: {error}") from error
         if not isinstance(state, PartialState):
-            raise CoterieError(f"not a partial state but a {type(state).__name__}")
+            raise CoterieError(f"not a {WHAT} but a {type(state).__name__}")
         return state
 
     def __getstate__(self) -> dict[str, Any]:

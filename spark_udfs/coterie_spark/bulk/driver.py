@@ -11,7 +11,6 @@ tables are then decoded from what is persisted.
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -24,11 +23,13 @@ from coterie.ordering import partition_order
 from coterie.replay.engine import Read, Summary, summarize
 from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
+from coterie.state.portable import unpack
 from coterie.state.schemas import SCHEMAS
 from coterie.times import parse_time
 from coterie_spark.bulk import merging, plan, scanning
 from coterie_spark.bulk.arrow import spark_schema
 from coterie_spark.bulk.hadoop import find_hadoop_segments, is_url, scan_by_hadoop
+from coterie_spark.bulk.shipping import shipped, unfit_workers_told
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -96,7 +97,7 @@ def table_of(products: DataFrame, name: str) -> DataFrame:
 
     schema = spark_schema(SCHEMAS[name]())
     bodies = products.where(products["name"] == name).select("body")
-    return bodies.mapInArrow(merging.table_worker(schema), from_arrow_schema(schema))
+    return bodies.mapInArrow(shipped(merging.table_worker(schema)), from_arrow_schema(schema))
 
 
 def replay(
@@ -194,9 +195,8 @@ def run(
         cuts = cut_on_workers(spark, listing.segments, cores)
         tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
-        states = numbers.mapInArrow(
-            scanning.scan_worker(tasks, options, scanning.reader()), scanning.STATE_DDL
-        )
+        work = scanning.scan_worker(tasks, options, scanning.reader())
+        states = numbers.mapInArrow(shipped(work), scanning.STATE_DDL)
         count = min(count, len(tasks))
     return run_merge(spark, merge(states, count, place_in(partitions), form), listing.passed_over)
 
@@ -240,7 +240,9 @@ def cut_on_workers(
     numbers = spark.range(0, len(big), 1, min(len(big), plan.TASKS_PER_CORE * cores))
     work = scanning.cut_worker(chosen, max_bytes, scanning.reader())
     cuts: dict[int, list[plan.Cut]] = {}
-    for row in numbers.mapInArrow(work, scanning.CUT_DDL).collect():
+    with unfit_workers_told():
+        found = numbers.mapInArrow(shipped(work), scanning.CUT_DDL).collect()
+    for row in found:
         if row.error is not None:
             raise CoterieError(row.error)
         cuts.setdefault(big[row.segment], []).append((row.start, row.stop, row.expected))
@@ -257,7 +259,7 @@ def merge(states: DataFrame, tasks: int, task: Column, form: str) -> DataFrame:
 
     salt = f.element_at(f.lit(plan.salts(tasks)), f.pmod(task, f.lit(tasks)).cast("int") + 1)
     by_place = states.repartition(tasks, salt).sortWithinPartitions("partition", "number", "chunk")
-    merged = by_place.mapInArrow(merging.merge_worker(form), merging.PRODUCT_DDL)
+    merged = by_place.mapInArrow(shipped(merging.merge_worker(form)), merging.PRODUCT_DDL)
     return merged.persist(StorageLevel.MEMORY_AND_DISK)
 
 
@@ -285,13 +287,13 @@ def run_merge(
         What a worker could not read, or the first fault under ``on_fault="stop"``.
     """
     try:
-        with bounded_batches(spark, rows_per_batch):
+        with bounded_batches(spark, rows_per_batch), unfit_workers_told():
             about = products.where(products["name"].isin(merging.ABOUT, merging.ERROR))
             rows = about.select("name", "body").collect()
         errors = sorted(bytes(row.body).decode() for row in rows if row.name == merging.ERROR)
         if errors:
             raise CoterieError(errors[0])
-        told = [pickle.loads(bytes(row.body)) for row in rows]
+        told = [unpack(merging.ABOUT, bytes(row.body)) for row in rows]
         told.sort(key=lambda one: partition_order(one[0]))
         for _, read, _, stopped in told:
             if stopped:

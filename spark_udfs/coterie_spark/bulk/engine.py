@@ -23,6 +23,7 @@ from coterie.state.document import write_document
 from coterie.state.partial import PartialState
 from coterie_spark.bulk import merging, writing
 from coterie_spark.bulk.driver import bounded_batches, listing_of_paths, run, table_names
+from coterie_spark.bulk.shipping import shipped, unfit_line
 from coterie_spark.session import local_session
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ def write_tables(spark: SparkSession, products: DataFrame, names: list[str], out
     rows = products.where(products["name"].isin(names)).select("name", "body")
     work = writing.write_worker(str(out.absolute()))
     with bounded_batches(spark, 64):
-        written = rows.mapInArrow(work, writing.WRITTEN_DDL).collect()  # in order of the tasks
+        told = rows.mapInArrow(shipped(work), writing.WRITTEN_DDL)
+        written = told.collect()  # in order of the tasks
     for row in written:
         if row.errno is not None:
             raise OSError(row.errno, row.error, row.file)
@@ -223,6 +225,8 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException) as error:
+        if unfit := unfit_line(error):
+            raise CoterieError(unfit) from error
         why = reason(error)
         if any(os.strerror(code) in why for code in FULL):
             why += "; free some space, or name another folder for it in SPARK_LOCAL_DIRS"

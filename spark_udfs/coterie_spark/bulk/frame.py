@@ -18,6 +18,7 @@ from coterie.log.folders import TOPIC
 from coterie.state.partial import PartialState, ScanOptions
 from coterie_spark.bulk import plan, scanning
 from coterie_spark.bulk.driver import Replay, cores_of, merge, options_of, run_merge, table_names
+from coterie_spark.bulk.shipping import shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,7 +89,7 @@ def replay_frame(
     )
     in_order = rows.repartition(tasks, "partition", "run")
     in_order = in_order.sortWithinPartitions("partition", "offset")
-    states = in_order.mapInArrow(rows_worker(options), scanning.STATE_DDL)
+    states = in_order.mapInArrow(shipped(rows_worker(options)), scanning.STATE_DDL)
     products = merge(states, tasks, f.coalesce("partition", f.lit(0)), "parquet")
     products, summary = run_merge(spark, products, rows_per_batch=ROWS_PER_BATCH)
     replayed = Replay(products, summary, table_names(options), NOTES)

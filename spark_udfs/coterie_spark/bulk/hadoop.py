@@ -27,6 +27,7 @@ from coterie.log.folders import (
 )
 from coterie.state.partial import PartialState, ScanOptions
 from coterie_spark.bulk import plan, scanning
+from coterie_spark.bulk.shipping import shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,11 +139,11 @@ def scan_by_hadoop(
     if full:
         paths = [GLOB.sub(r"\\\g<0>", path) for path in full]
         files = spark.read.format("binaryFile").load(paths).select("path", "content")
-        states.append(files.mapInArrow(content_worker(full, options), scanning.STATE_DDL))
+        states.append(files.mapInArrow(shipped(content_worker(full, options)), scanning.STATE_DDL))
     empty = [[piece] for piece in pieces if not piece.segment.size]
     if empty:  # Spark plans no read of a file without bytes
         work = scanning.scan_worker([empty], options, scanning.no_bytes)
-        states.append(spark.range(0, 1, 1, 1).mapInArrow(work, scanning.STATE_DDL))
+        states.append(spark.range(0, 1, 1, 1).mapInArrow(shipped(work), scanning.STATE_DDL))
     return states[0] if len(states) == 1 else states[0].unionAll(states[1])
 
 

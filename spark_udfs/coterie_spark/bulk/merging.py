@@ -8,7 +8,6 @@ partition. So the shuffled states are merged once, whatever is then asked of the
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from coterie.replay.engine import Read
 from coterie.state.document import commit_lines
 from coterie.state.history import CommitHistory, Decided
 from coterie.state.partial import PartialState
+from coterie.state.portable import pack
 from coterie_spark.bulk.arrow import to_spark
 from coterie_spark.bulk.scanning import CHUNK_BYTES, Batches, Worker, rows_of
 
@@ -103,7 +103,7 @@ class Merging:
             for name, table in tables.items():
                 yield from self.put_table(name, table)
         read = Read(join_pieces(fold.segments), dict(fold.unknown), list(fold.faults))
-        about = pickle.dumps((self.partition, read, groups, bool(fold.stopped)))
+        about = pack(ABOUT, (self.partition, read, groups, bool(fold.stopped)))
         yield self.put(ABOUT, about)
 
     def put(self, name: str, body: bytes | pa.Buffer) -> pa.RecordBatch:

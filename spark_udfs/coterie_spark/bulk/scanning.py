@@ -12,7 +12,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError, LogError
 from coterie.log.folders import inflate, read_segment
@@ -50,16 +50,16 @@ def state_schema() -> pa.Schema:
     )
 
 
-class Portable(Protocol):
-    """What travels: a partial state, the answer of a partition."""
-
-    def to_bytes(self) -> bytes:
-        """Serialize."""
-
-
-def state_batches(partition: int | None, number: int, state: Portable) -> Iterator[pa.RecordBatch]:
+def state_batches(
+    partition: int | None, number: int, state: PartialState
+) -> Iterator[pa.RecordBatch]:
     """Yield a state as rows, one a batch."""
-    body = memoryview(state.to_bytes())
+    yield from chunk_batches(partition, number, state.to_bytes())
+
+
+def chunk_batches(partition: int | None, number: int, whole: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield bytes that may be many as rows, one a batch."""
+    body = memoryview(whole)
     for chunk, start in enumerate(range(0, len(body), CHUNK_BYTES)):
         part = body[start : start + CHUNK_BYTES]
         last = start + CHUNK_BYTES >= len(body)

@@ -1,0 +1,65 @@
+"""How work reaches the workers: they say clearly where coterie is missing or another version.
+
+Work that names coterie's functions could not even be read by a worker without them. So it travels
+as bytes inside a function that names nothing, looks first, and only then reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from coterie.errors import CoterieError
+from coterie.state import portable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from coterie_spark.bulk.scanning import Batches, Worker
+
+UNFIT = "coterie cannot run on worker "
+
+
+def shipped(work: Worker) -> Worker:
+    """Return work that can be sent to a worker, whatever is installed there."""
+    from pyspark import cloudpickle
+
+    dumps: Callable[[Worker], bytes] = cloudpickle.dumps
+    body = dumps(work)
+    wanted, unfit = portable.version(), UNFIT
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        import pickle
+        import platform
+        import sys
+
+        where = f"{unfit}{platform.node()} ({sys.executable}): "
+        release = wanted.partition("/")[0]
+        todo = f"install coterie[spark]=={release} there, or name another Python in PYSPARK_PYTHON"
+        try:
+            from coterie.state.portable import version
+        except ImportError as missing:
+            raise RuntimeError(f"{where}{missing}; {todo}") from None
+        if version() != wanted:
+            raise RuntimeError(f"{where}it has {version()}, the driver {wanted}; {todo}")
+        yield from pickle.loads(body)(batches)
+
+    return run
+
+
+@contextmanager
+def unfit_workers_told() -> Iterator[None]:
+    """Raise in one line what :func:`shipped` found wrong with a worker."""
+    try:
+        yield
+    except Exception as error:
+        if UNFIT in str(error):
+            raise CoterieError(unfit_line(error)) from error
+        raise
+
+
+def unfit_line(error: Any) -> str:
+    """Return the line of a failure that says what is wrong with a worker; empty: none does."""
+    lines = [line for line in str(error).splitlines() if UNFIT in line]
+    return UNFIT + lines[0].partition(UNFIT)[2].strip() if lines else ""
