@@ -1,0 +1,118 @@
+"""Where a log is cut into pieces changes no answer, and no question holds more than a piece."""
+
+import tempfile
+
+import pytest
+from compacted_logs import FIRST_MS, folders, operations, written
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.insight import (
+    audit,
+    expire,
+    explain,
+    grouplog,
+    growth,
+    lag,
+    metrics,
+    reading,
+    undo,
+    visible,
+)
+from coterie.insight.divergence import Live
+from coterie.insight.endoffsets import EndOffsets, Sample
+from coterie.insight.facts import PartitionFacts
+from coterie.log.folders import find_segments
+from golden_data import log
+
+AT_ONCE = (
+    (reading, "PIECE_BYTES"),
+    (visible, "AT_ONCE"),
+    (growth, "PAIRS_AT_ONCE"),
+    (grouplog, "HELD_BYTES"),
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_more_than_this_at_once():
+    """Set how much is read and held at once, whatever the log."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def limit(size):
+            for module, name in AT_ONCE:
+                patch.setattr(module, name, size)
+
+        yield limit
+
+
+def asks(at_ms, later_ms, ends):
+    live = Live({"a": {"state": "Stable", "members": [], "offsets": []}}, 1)
+    return [
+        (undo, undo.Ask(at_ms)),
+        (expire, expire.Ask(later_ms, 60_000)),
+        (audit, audit.Ask(no_progress=2, metadata_bytes=0, live=live)),
+        (growth, growth.Ask(interval_ms=400)),
+        (growth, growth.Ask(every_ms=1000)),
+        (metrics, metrics.Ask(ends=ends)),
+        (lag, lag.Ask(ends)),
+        (explain, explain.Ask(flap_count=2)),
+    ]
+
+
+def answers(segments, asked, options):
+    """Each question's rows, from a reading of its own."""
+    return [
+        list(question.rows(PartitionFacts(0, segments, **options), ask)) for question, ask in asked
+    ]
+
+
+def samples(times):
+    return tuple(Sample(ms, 3) for ms in sorted(set(times)))
+
+
+def ends_at(times):
+    return EndOffsets(True, {("t", 0): samples(times), ("u", 1): samples(times[:1])})
+
+
+@given(
+    steps=operations(),
+    times=st.lists(st.integers(0, 400_000), min_size=1, max_size=4),
+    wanted=st.sampled_from([None, frozenset({"a"}), frozenset({"b", "c"})]),
+    since=st.sampled_from([None, 0, 30_000]),
+    end=st.sampled_from([None, 90_000]),
+)
+def test_a_log_in_pieces_gives_the_answers_of_the_log_as_one(
+    steps, times, wanted, since, end, no_more_than_this_at_once
+):
+    times = [FIRST_MS + ms for ms in times]
+    options = {
+        "groups": wanted,
+        "since_ms": None if since is None else FIRST_MS + since,
+        "at_ms": None if end is None else FIRST_MS + end,
+    }
+    with tempfile.TemporaryDirectory() as home:
+        written_log = written(steps)
+        asked = asks(times[0], written_log.now_ms, ends_at(times))
+        for folder in folders(written_log, home):
+            (segments,) = find_segments([folder]).partitions().values()
+            no_more_than_this_at_once(1 << 30)
+            expected = answers(segments, asked, options)
+            no_more_than_this_at_once(1)
+            assert answers(segments, asked, options) == expected
+
+
+@pytest.mark.parametrize("size", [1, 2000])
+@pytest.mark.parametrize("case", ["transactions", "kip848", "old-formats"])
+def test_a_real_log_in_pieces_gives_the_answers_of_the_log_as_one(
+    case, size, no_more_than_this_at_once
+):
+    listing = find_segments([log(case)])
+    for segments in listing.partitions().values():
+        no_more_than_this_at_once(1 << 30)
+        ((end,),) = [
+            [facts.log.newest_ms] for facts in [PartitionFacts(0, segments)] if facts.segments
+        ]
+        asked = asks(end - 10_000, end, ends_at([end - 20_000, end]))
+        expected = answers(segments, asked, {})
+        no_more_than_this_at_once(size)
+        assert answers(segments, asked, {}) == expected
