@@ -291,6 +291,14 @@ def test_a_time_that_is_none(log, tmp_path, time, says):
         (("replay", ".", "--out", "x", "--format", "xml"), "xml"),
         (("replay", ".", "--out", "x", "--engine", "steam"), "steam"),
         (("replay", ".", "--out", "x", "--engine", "local", "--master", "local"), "--master"),
+        (("replay", ".", "--out", "x", "--engine", "local", "--conf", "spark.a=b"), "--conf is"),
+        (("growth", ".", "--engine", "local", "--conf", "spark.a=b"), "--conf is for"),
+        (
+            ("replay", ".", "--out", "x", "--engine", "spark", "--conf", "spark.a"),
+            "'spark.a' is not",
+        ),
+        (("growth", ".", "--engine", "spark", "--conf", "a=b"), "'a=b' is not KEY=VALUE"),
+        (("growth", ".", "--engine", "spark", "--conf", "spark.=b"), "is not KEY=VALUE"),
     ],
 )
 def test_wrong_usage(args, says, tmp_path):

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections import deque
 from contextlib import contextmanager
 from itertools import chain
@@ -222,3 +223,34 @@ def test_a_trace_that_runs_on_and_on_ends_with_a_signal_and_leaves_nothing(
     assert process.returncode == status, said
     assert len(said.splitlines()) == 1, said
     assert folder_of(tmp_path) == ["it.trace.jsonl"]
+
+
+HEARD_IN_DEL = """
+import os, signal, sys, time
+from coterie import cli
+class Freed:
+    def __del__(self):
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+        for _ in range(1000): pass
+def run():
+    try:
+        freed = Freed()
+        del freed
+        while True:
+            time.sleep(60)  # until a signal comes
+    except BaseException as error:
+        return cli.status_of(error)
+cli.run = run
+cli.main()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_that_comes_as_an_object_is_freed_is_heard_and_shows_no_traceback(name, status):
+    """Python can raise nothing there: it would print a traceback, and go on."""
+    command = [sys.executable, "-c", HEARD_IN_DEL, name]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=default_sigint)
+    assert done.returncode == status
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("nothing half-done was left")

@@ -52,7 +52,7 @@ def answer(request: Request, progress: Progress) -> Iterator[Part]:
     from coterie_spark.bulk.engine import JobProgress, session_of_command
 
     log = log_of(request.log)
-    with session_of_command(request.master, progress) as spark:
+    with session_of_command(request.master, progress, request.conf) as spark:
         size = sum(segment.size for _, segments in log for segment in segments)
         progress.total(size)
         progress.stage("reading")

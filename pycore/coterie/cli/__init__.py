@@ -8,8 +8,10 @@ usage, 130 interrupted (143: told to end). A command raises; only ``main`` print
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from types import FrameType
 
@@ -17,6 +19,7 @@ import click
 
 from coterie.cli.failures import Terminated, status_of
 
+HEARD_AGAIN_S = 0.05
 COMMANDS = {  # and what each is for, in a line: to list them, none is imported
     "replay": "A log as tables: groups, members, offsets, generations, faults.",
     "groups": "kafka-consumer-groups' own views, from a log.",
@@ -83,11 +86,21 @@ def run(args: Sequence[str] | None = None) -> int:
     return 0
 
 
+def heard_again(failure: sys.UnraisableHookArgs) -> None:
+    """Send a signal again that was heard where nothing can be raised: as an object was freed."""
+    number = {Terminated: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}.get(failure.exc_type)
+    if number is None:
+        sys.__unraisablehook__(failure)
+    else:
+        threading.Timer(HEARD_AGAIN_S, os.kill, (os.getpid(), number)).start()
+
+
 def main() -> None:
     """Entry point of the process."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Terminated
 
+    sys.unraisablehook = heard_again
     signal.signal(signal.SIGTERM, end)
     sys.exit(run())

@@ -32,7 +32,14 @@ from coterie.cli.logs import (
 )
 from coterie.cli.nopandas import without_pandas
 from coterie.cli.outfile import whole_file
-from coterie.cli.params import end_of, engine_options, group_option, since_option, until_option
+from coterie.cli.params import (
+    check_where,
+    end_of,
+    engine_options,
+    group_option,
+    since_option,
+    until_option,
+)
 from coterie.cli.progress import TerminalProgress
 from coterie.insight import shapes
 from coterie.insight.asking import (
@@ -47,7 +54,7 @@ from coterie.insight.asking import (
 )
 from coterie.insight.fields import Fields
 from coterie.log.folders import Listing
-from coterie.replay.engine import AUTO, choose_engine, missing_module
+from coterie.replay.engine import AUTO, Conf, Where, choose_engine, missing_module
 from coterie.times import format_time
 
 if TYPE_CHECKING:
@@ -71,10 +78,16 @@ class Options:
     overwrite: bool
     engine: str
     master: str | None
+    conf: Conf = ()
     since_ms: int | None = None
     until_ms: int | None = None
     trusted_from_ms: Since = field(default_factory=dict)  # of what was compacted, once answered
     notes: list[str] = field(default_factory=list)  # to be said once the command is done
+
+    @property
+    def where(self) -> Where:
+        """Where the command works."""
+        return Where(self.engine, self.master, self.conf)
 
 
 def question_options(*, first: str | None = None) -> Callable[[Decorated], Decorated]:
@@ -172,9 +185,10 @@ def parts_of(name: str, ask: Any, options: Options, *, at_ms: int | None = None)
     """
     check(options)
     listing = options.logs.listing
-    groups = chosen_groups(options.groups, listing, options.engine, options.master)
+    groups = chosen_groups(options.groups, listing, options.where)
     end_ms = until(options, at_ms)
-    request = Request(name, ask, listing, groups, end_ms, options.since_ms, options.master)
+    since_ms, (_, master, conf) = options.since_ms, options.where
+    request = Request(name, ask, listing, groups, end_ms, since_ms, master, conf)
     if at_ms is None:
         at_ms = getattr(ask, "at_ms", None)
     asker = find_asker(options.engine)
@@ -245,8 +259,7 @@ def check(options: Options) -> None:
         raise click.UsageError("--format parquet needs --out FILE")
     if options.overwrite and options.out is None:
         raise click.UsageError("--overwrite is for --out FILE")
-    if options.master is not None and options.engine != "spark":
-        raise click.UsageError("--master is for --engine spark")
+    check_where(options.where)
 
 
 def show(fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | None = None) -> int:

@@ -83,7 +83,7 @@ def command(
     if now_ms is None and options.until_ms is not None:
         now_ms = options.until_ms
     if now_ms is None:
-        now_ms = newest_ms(options.logs.listing, options.engine, options.master)
+        now_ms = newest_ms(options.logs.listing, options.where)
         notes.append(f"now is {format_time(now_ms)}, the log's newest record; --now sets another")
     if retention_ms is None:
         retention_ms = expire.Ask.retention_ms

@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from coterie.cli.failures import Failed
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import Listing, Log
+from coterie.replay.engine import HERE, Where
 
 SPECIAL = re.compile(r"[*?\[]")
 
 
-def chosen_groups(
-    given: Iterable[str], log: Log, engine: str = "local", master: str | None = None
-) -> frozenset[str] | None:
+def chosen_groups(given: Iterable[str], log: Log, where: Where = HERE) -> frozenset[str] | None:
     """Return the ids of the groups that are asked for; None: all.
 
     ``*``, ``?`` and ``[...]`` make a pattern, which is matched with whole ids, case counting. A
@@ -34,7 +33,7 @@ def chosen_groups(
         return frozenset(wanted)
     if not isinstance(log, Listing):
         raise Failed("patterns for --group need a log on plain paths; give the ids themselves")
-    known = known_groups(log, engine, master)
+    known = known_groups(log, where)
     chosen: set[str] = set()
     for name in wanted:
         found = {name} if name in known or not SPECIAL.search(name) else matching(name, known)
@@ -47,13 +46,15 @@ def chosen_groups(
     return frozenset(chosen)
 
 
-def known_groups(log: Log, engine: str, master: str | None) -> set[str]:
+def known_groups(log: Log, where: Where) -> set[str]:
     """Return the ids of all groups that a log has any record of."""
     from coterie.insight import names  # whoever gives no pattern does not wait for numpy
     from coterie.insight.asking import Request, find_asker
 
     with TerminalProgress() as progress:
-        parts = find_asker(engine)(Request(names.NAME, names.Ask(), log, master=master), progress)
+        engine, master, conf = where
+        request = Request(names.NAME, names.Ask(), log, master=master, conf=conf)
+        parts = find_asker(engine)(request, progress)
         return {row["group_id"] for part in parts for row in part.rows}
 
 

@@ -62,8 +62,7 @@ def command(
     ends = read_end_offsets(file)
     if at_ms is not None and ends.timed:
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
-    engine, master = options.engine, options.master
-    until_ms = log_until(options.logs.listing, engine, master, log_until_ms, at_ms)
+    until_ms = log_until(options.logs.listing, options.where, log_until_ms, at_ms)
     statuses = Statuses("status")
     ask = lag.Ask(ends, at_ms, latest, until_ms)
     parts = asking.parts_of(lag.NAME, ask, options)

@@ -87,7 +87,7 @@ def command(
     if ends is not None:
         asking.check(options)
         listing, end_ms = options.logs.listing, asking.until(options, at_ms)
-        log_until_ms = log_until(listing, options.engine, options.master, log_until_ms, end_ms)
+        log_until_ms = log_until(listing, options.where, log_until_ms, end_ms)
     ask = metrics.Ask(group_filter, group_exclude, topic_filter, topic_exclude, ends, log_until_ms)
     parts = asking.parts_of(metrics.NAME, ask, options, at_ms=at_ms)
     statuses = Statuses("lag_status")

@@ -9,15 +9,16 @@ from coterie.cli.progress import TerminalProgress
 from coterie.insight import extent
 from coterie.insight.asking import Request, find_asker
 from coterie.log.folders import Log
+from coterie.replay.engine import HERE, Where
 from coterie.times import format_time
 
 
-def newest_ms(log: Log, engine: str = "local", master: str | None = None) -> int:
+def newest_ms(log: Log, where: Where = HERE) -> int:
     """Return the time of the newest record, of any group; Failed where none has a time."""
-    return extent_ms(log, engine, master, "--now")[1]
+    return extent_ms(log, where, "--now")[1]
 
 
-def extent_ms(log: Log, engine: str, master: str | None, option: str) -> tuple[int, int]:
+def extent_ms(log: Log, where: Where, option: str) -> tuple[int, int]:
     """Return the time of the first batch and of the newest record of a log, of any partition.
 
     Raises
@@ -25,7 +26,8 @@ def extent_ms(log: Log, engine: str, master: str | None, option: str) -> tuple[i
     Failed
         No record has a time; ``option`` says it instead.
     """
-    request = Request(extent.NAME, extent.Ask(), log, frozenset(), master=master)
+    engine, master, conf = where
+    request = Request(extent.NAME, extent.Ask(), log, frozenset(), master=master, conf=conf)
     with TerminalProgress() as progress:
         rows = [row for part in find_asker(engine)(request, progress) for row in part.rows]
     first = [row["first_timestamp"] for row in rows if row["first_timestamp"] is not None]
@@ -35,9 +37,7 @@ def extent_ms(log: Log, engine: str, master: str | None, option: str) -> tuple[i
     return min(first, default=min(newest)), max(newest)
 
 
-def log_until(
-    log: Log, engine: str, master: str | None, until_ms: int | None, at_ms: int | None
-) -> int:
+def log_until(log: Log, where: Where, until_ms: int | None, at_ms: int | None) -> int:
     """Return up to when a log tells all: as ``--log-until`` says, or up to its newest record.
 
     ``at_ms``: the time of ``--at``, if it was given.
@@ -47,7 +47,7 @@ def log_until(
     click.UsageError
         Either is not within what the log covers; the message says what that is.
     """
-    first, newest = extent_ms(log, engine, master, "--log-until")
+    first, newest = extent_ms(log, where, "--log-until")
     covers = f"the log covers {format_time(first)} to {format_time(newest)}"
     if until_ms is not None and until_ms < newest:
         raise click.UsageError(f"--log-until {format_time(until_ms)} is too early: {covers}")

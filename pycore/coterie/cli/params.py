@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coterie.replay.engine import AUTO, ENGINE_NAMES, is_registered
+from coterie.replay.engine import AUTO, ENGINE_NAMES, Where, is_registered
 from coterie.times import parse_duration, parse_time
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -15,8 +16,11 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
     IntType = click.ParamType[int]
+    PairType = click.ParamType[tuple[str, str]]
 else:
-    IntType = click.ParamType  # not generic before click 8.3
+    IntType = PairType = click.ParamType  # not generic before click 8.3
+
+SPARK_KEY = re.compile(r"spark\.[^\s=]+")  # Spark passes over any other without a word
 
 
 class Time(IntType):
@@ -49,7 +53,25 @@ class Duration(IntType):
             self.fail(str(error), param, ctx)
 
 
+class Setting(PairType):
+    """KEY=VALUE of Spark's; a pair of strings."""
+
+    name = "KEY=VALUE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Cut in two, or fail as wrong usage."""
+        if isinstance(value, tuple):
+            return value
+        key, equals, setting = value.partition("=")
+        if not equals or not SPARK_KEY.fullmatch(key.strip()):
+            self.fail(f"{value!r} is not KEY=VALUE, as spark.executor.memory=4g", param, ctx)
+        return key.strip(), setting.strip()
+
+
 TIME = Time()
+SETTING = Setting()
 DURATION = Duration()
 
 
@@ -64,7 +86,14 @@ class EngineName(click.Choice):  # type: ignore[type-arg,unused-ignore]  # gener
 
 
 def engine_options(command: Decorated) -> Decorated:
-    """``--engine`` and ``--master``."""
+    """``--engine``, ``--master`` and ``--conf``."""
+    command = click.option(
+        "--conf",
+        type=SETTING,
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="A setting of Spark's, as spark.executor.memory=4g; repeatable.",
+    )(command)
     command = click.option("--master", metavar="URL", help="Spark's master; by default local[*].")(
         command
     )
@@ -76,6 +105,14 @@ def engine_options(command: Decorated) -> Decorated:
         help="Spark, or this process; both give the same rows. auto: Spark if --master is given, "
         "or if the log is larger than 2 GiB and pyspark is installed.",
     )(command)
+
+
+def check_where(where: Where) -> None:
+    """Refuse what is of Spark for another engine, as wrong usage."""
+    if where.engine != "spark":
+        for option, given in (("--master", where.master is not None), ("--conf", where.conf)):
+            if given:
+                raise click.UsageError(f"{option} is for --engine spark")
 
 
 def group_option(command: Decorated) -> Decorated:

@@ -6,6 +6,8 @@ import sys
 from time import perf_counter
 from typing import Any
 
+from coterie.cli.failures import say
+
 AFTER_S = 1.0
 
 
@@ -49,6 +51,11 @@ class TerminalProgress:
         """Say what is being done now."""
         self.what = what
         self._show()
+
+    def notice(self, line: str) -> None:
+        """Print a line on standard error, terminal or not."""
+        self.clear()
+        say(f"coterie: {line}")
 
     def _show(self) -> None:
         if not self.shown or perf_counter() - self.began < AFTER_S:

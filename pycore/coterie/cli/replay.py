@@ -14,6 +14,7 @@ from coterie.cli.nopandas import without_pandas
 from coterie.cli.outfolder import whole_folder
 from coterie.cli.params import (
     at_option,
+    check_where,
     engine_options,
     group_option,
     on_fault_option,
@@ -23,8 +24,10 @@ from coterie.log.folders import Log, left_alone
 from coterie.log.trust import trust_lines
 from coterie.replay.engine import (
     AUTO,
+    Conf,
     ReplayRequest,
     Summary,
+    Where,
     choose_engine,
     find_engine,
     missing_module,
@@ -61,6 +64,7 @@ def command(
     out: str,
     engine: str,
     master: str | None,
+    conf: Conf,
     at_ms: int | None,
     form: str,
     history: bool,
@@ -74,11 +78,12 @@ def command(
     the summary says how far back a compacted log can be trusted.
     """
     by_url = any(URL.match(path) for path in logs.paths)
-    if master is not None and engine not in ("spark", AUTO):
-        raise click.UsageError("--master is for --engine spark")
     chosen_here = engine == AUTO
+    if not chosen_here:
+        check_where(Where(engine, master, conf))  # before the log is listed
     if chosen_here:
         engine = choose_engine(engine, master, None if by_url else logs.listing.size)
+        check_where(Where(engine, master, conf))
     began = perf_counter()
     try:
         with without_pandas(engine == "local"):
@@ -91,7 +96,8 @@ def command(
                 TerminalProgress() as progress,
                 whole_folder(out, overwrite=overwrite, keep=logs.paths) as folder,
             ):
-                summary = replay(ReplayRequest(log, folder, form, options, master), progress)
+                request = ReplayRequest(log, folder, form, options, master, conf)
+                summary = replay(request, progress)
     except ModuleNotFoundError as error:
         raise missing_module(error) from error
     for line in summary_lines(summary, at_ms, perf_counter() - began):

@@ -15,7 +15,7 @@ from coterie.errors import CoterieError
 from coterie.insight.facts import PartitionFacts, read_facts
 from coterie.insight.fields import Fields
 from coterie.log.folders import Log
-from coterie.replay.engine import Progress, find_entry
+from coterie.replay.engine import Conf, Progress, find_entry
 from coterie.times import format_time
 
 ASKERS = "coterie.askers"
@@ -54,6 +54,8 @@ class Request:
         Tell only what was so or happened since then; what was before is read, and is not told.
     master : str or None
         Spark's master URL; None: ``local[*]``.
+    conf : tuple of (str, str)
+        Settings of Spark's.
     """
 
     question: str
@@ -63,6 +65,7 @@ class Request:
     at_ms: int | None = None
     since_ms: int | None = None
     master: str | None = None
+    conf: Conf = ()
 
 
 @dataclass(frozen=True)

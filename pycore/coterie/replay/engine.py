@@ -41,6 +41,21 @@ NEEDS = {  # module that may be missing -> what to do
 }
 
 
+Conf = tuple[tuple[str, str], ...]
+"""Settings of Spark's, by name."""
+
+
+class Where(NamedTuple):
+    """Where a command works: the engine, and of Spark the master and settings."""
+
+    engine: str = "local"
+    master: str | None = None
+    conf: Conf = ()
+
+
+HERE = Where()
+
+
 @dataclass(frozen=True)
 class ReplayRequest:
     """What to replay, and where to put the tables.
@@ -57,6 +72,8 @@ class ReplayRequest:
         How to scan.
     master : str or None
         Spark's master URL; None: ``local[*]``.
+    conf : tuple of (str, str)
+        Settings of Spark's.
     """
 
     log: Log
@@ -64,6 +81,7 @@ class ReplayRequest:
     format: str = "parquet"
     options: ScanOptions = field(default_factory=ScanOptions)
     master: str | None = None
+    conf: Conf = ()
 
 
 @dataclass(frozen=True)
@@ -98,6 +116,9 @@ class Progress(Protocol):
     def stage(self, what: str) -> None:
         """Say what is being done, as ``writing offsets``."""
 
+    def notice(self, line: str) -> None:
+        """Say something that whoever waits should know."""
+
 
 class Silent:
     """A progress that tells nobody."""
@@ -109,6 +130,9 @@ class Silent:
         """Do nothing."""
 
     def stage(self, what: str) -> None:
+        """Do nothing."""
+
+    def notice(self, line: str) -> None:
         """Do nothing."""
 
 

@@ -18,7 +18,7 @@ from dataclasses import replace as with_changes
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coterie.errors import CoterieError
-from coterie.replay.engine import Progress, ReplayRequest, Summary
+from coterie.replay.engine import Conf, Progress, ReplayRequest, Summary
 from coterie.state.document import write_document
 from coterie.state.partial import PartialState
 from coterie_spark.bulk import merging, writing
@@ -33,17 +33,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOOK_EVERY_S = 0.2
+LOOKS_FOR_EXECUTORS = 50  # 10 s
+NO_EXECUTOR = (
+    "waiting for executors: {} has given none so far; see whether its workers run, and have a free"
+    " core and the memory that --conf spark.executor.memory asks for (by default 1 GiB)"
+)
+SAYS_NOTHING = (  # of a JVM that does not start
+    "Error: Could not create the Java Virtual Machine.",
+    "Error: A fatal exception has occurred. Program will exit.",
+)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def replay(request: ReplayRequest, progress: Progress) -> Summary:
     """Replay a log into the files of ``request.out``. See ``coterie.replay.engine``."""
-    with session_of_command(request.master, progress) as spark:
+    with session_of_command(request.master, progress, request.conf) as spark:
         return replay_in(spark, request, progress)
 
 
 @contextmanager
-def session_of_command(master: str | None, progress: Progress) -> Iterator[SparkSession]:
+def session_of_command(
+    master: str | None, progress: Progress, conf: Conf = ()
+) -> Iterator[SparkSession]:
     """Give a command its session, and stop it afterwards if it was not there before.
 
     Raises
@@ -57,7 +68,7 @@ def session_of_command(master: str | None, progress: Progress) -> Iterator[Spark
     is_ours = SparkSession.getActiveSession() is None
     with one_line_errors():
         with spark_says_nothing(), heard_afterwards():
-            spark = local_session(master or "local[*]")
+            spark = local_session(master or "local[*]", conf=dict(conf))
         try:
             yield spark
         finally:
@@ -122,6 +133,13 @@ class JobProgress:
         self.progress = progress
         self.told_bytes = 0
 
+    def has_no_executor(self) -> bool:
+        """Whether a cluster has given nothing to work with so far."""
+        if str(self.context.master).startswith("local"):
+            return False
+        known = self.context._jsc.sc().getExecutorMemoryStatus().size()
+        return bool(known < 2)  # the driver is one of them
+
     def of(self, work: Callable[[], T]) -> T:
         """Return what ``work`` gives; an interruption of this thread ends its jobs."""
         results: list[T] = []
@@ -135,10 +153,14 @@ class JobProgress:
 
         thread = threading.Thread(target=job, daemon=True)
         thread.start()
+        looks = 0
         try:
             while thread.is_alive():
                 thread.join(LOOK_EVERY_S)
                 self.tell()
+                looks += 1
+                if looks == LOOKS_FOR_EXECUTORS and self.has_no_executor():
+                    self.progress.notice(NO_EXECUTOR.format(self.context.master))
         except BaseException:
             with suppress(Exception):
                 self.context.cancelAllJobs()
@@ -187,8 +209,8 @@ def heard_afterwards() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if heard:
-        signal.raise_signal(heard[0])
+        if heard:  # also where the block failed: the JVM may have heard it, too
+            signal.raise_signal(heard[0])
 
 
 @contextmanager
@@ -209,6 +231,7 @@ def spark_says_nothing() -> Iterator[None]:
             said.seek(0)
             lines = said.read().decode(errors="replace").splitlines()
             is_java = hasattr(error, "java_exception")  # else there is no JVM, or one that died
+            lines = [line.strip() for line in lines if line.strip() not in SAYS_NOTHING] or lines
             why = reason(error) if is_java or not lines else lines[-1].strip()
             raise CoterieError(f"Spark did not start: {why}") from error
         finally:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from coterie.errors import CoterieError
 from coterie_spark.session.java import ensure_java
+from coterie_spark.session.master import check_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +65,7 @@ def local_session(
             " --engine local needs none"
         ) from None
     if SparkSession.getActiveSession() is None:
+        check_master(master)
         ensure_java()
     # The workers run the Python of this process, not whatever python3 the PATH has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
