@@ -18,13 +18,12 @@ from coterie.insight import extent
 from coterie.insight.asking import Part, Request, fields_of, find_question, part_of, rows_of
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.fields import arrow_schema, arrow_table
-from coterie.log.folders import Listing, Log, Segment, find_segments
+from coterie.log.folders import Listing, Log
 from coterie.replay.engine import Progress
 from coterie.state.portable import pack, unpack
 from coterie_spark.bulk import scanning
 from coterie_spark.bulk.arrow import spark_schema, to_spark
-from coterie_spark.bulk.hadoop import is_url
-from coterie_spark.bulk.shipping import shipped
+from coterie_spark.bulk.spool import Partitions, each_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 20_000
 PART = "part of an answer"
-Partitions = list[tuple[int | None, list[Segment]]]
 Frame = Callable[..., "DataFrame"]
 Time = int | str | datetime | None
 
@@ -41,24 +39,26 @@ def asked(spark: SparkSession, request: Request) -> DataFrame:
     """Return a question's rows as a DataFrame with the fields of its module."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    log = log_of(request.log)
-    work = partial(row_batches, log, request, scanning.reader())
+    log = log_of(spark, request.log)
+    work = partial(row_batches, log, request)
     schema = spark_schema(arrow_schema(fields_of(find_question(request.question))))
-    return tasks(spark, log).mapInArrow(shipped(work), from_arrow_schema(schema))
+    return each_partition(spark, log, work, from_arrow_schema(schema))
 
 
 def answer(request: Request, progress: Progress) -> Iterator[Part]:
     """Answer a question of the command line in a session of its own."""
+    from coterie_spark.bulk.driver import bounded_batches
     from coterie_spark.bulk.engine import JobProgress, session_of_command
 
-    log = log_of(request.log)
     with session_of_command(request.master, progress, request.conf) as spark:
+        log = log_of(spark, request.log)
         size = sum(segment.size for _, segments in log for segment in segments)
         progress.total(size)
         progress.stage("reading")
-        work = partial(part_batches, log, request, scanning.reader())
-        frame = tasks(spark, log).mapInArrow(shipped(work), scanning.STATE_DDL)
-        found = JobProgress(spark, size, progress).of(frame.collect)
+        work = partial(part_batches, log, request)
+        frame = each_partition(spark, log, work, scanning.STATE_DDL)
+        with bounded_batches(spark, 1):
+            found = JobProgress(spark, size, progress).of(frame.collect)
     yield from parts_of(found)
 
 
@@ -73,25 +73,12 @@ def parts_of(found: Iterable[Any]) -> Iterator[Part]:
         yield unpack(PART, b"".join(bodies))
 
 
-def log_of(log: Log) -> Partitions:
+def log_of(spark: SparkSession, log: Log) -> Partitions:
     """Return the segments of each partition of a log."""
-    return list(listed(log).partitions().items())
+    from coterie_spark.bulk.driver import listing_of_paths
 
-
-def listed(log: Log) -> Listing:
-    """Return a log's listing; questions read plain paths."""
-    if isinstance(log, Listing):
-        return log
-    paths = [os.fspath(path) for path in log]
-    for path in paths:
-        if is_url(path):
-            raise CoterieError(f"{path}: questions read plain paths; copy the log to one")
-    return find_segments(paths)
-
-
-def tasks(spark: SparkSession, log: Partitions) -> DataFrame:
-    """Return one row a partition of the topic, each in a task of its own."""
-    return spark.range(0, len(log), 1, len(log))
+    listing = log if isinstance(log, Listing) else listing_of_paths(spark, list(log))
+    return list(listing.partitions().items())
 
 
 def facts_of(log: Partitions, request: Request, read: scanning.Reader, task: int) -> PartitionFacts:
@@ -153,7 +140,7 @@ def question(name: str) -> Frame:
         until: Time = None,
         **parameters: Any,
     ) -> DataFrame:
-        from coterie_spark.bulk.driver import time_ms
+        from coterie_spark.bulk.driver import listing_of_paths, time_ms
 
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         wanted = [groups] if isinstance(groups, str) else groups
@@ -163,7 +150,7 @@ def question(name: str) -> Frame:
             parameters, at_ms = {**parameters, "at_ms": at_ms}, None
         if at_ms is not None and until_ms is not None:
             raise CoterieError("at and until say the same; give one of them")
-        log = listed(given)
+        log = listing_of_paths(spark, given)
         if "log_until_ms" in known and parameters.get("ends") is not None:
             parameters = {"log_until_ms": newest_ms(spark, log), **parameters}
         request = Request(
@@ -182,9 +169,11 @@ def question(name: str) -> Frame:
     Parameters
     ----------
     spark : SparkSession
-        Its workers need coterie installed, and reach the paths by the same absolute names.
+        Its workers need coterie installed, and reach plain paths by the same absolute names.
     paths
-        Folders that hold ``__consumer_offsets-N`` folders, such folders, or segment files.
+        Folders that hold ``__consumer_offsets-N`` folders, such folders, or segment files; plain
+        paths or URLs, as for :func:`coterie_spark.replay`. Of a URL's partition all segments are
+        put into files of one worker while it answers.
     groups
         Only these groups; None: all.
     at, since, until

@@ -45,9 +45,22 @@ def test_a_question_is_asked_of_some_groups(spark):
     assert frame.count() == 11
 
 
-def test_urls_are_refused_in_one_line(spark):
-    with pytest.raises(CoterieError, match="plain paths"):
-        coterie_spark.undo(spark, "s3a://bucket/log", at=RESET_CLI)
+@pytest.mark.parametrize(("name", "case", "asked"), [QUESTIONS[1], QUESTIONS[3], QUESTIONS[4]])
+def test_a_url_gives_the_rows_that_its_path_gives(spark, name, case, asked):
+    ask = getattr(coterie_spark, name)
+    by_url, by_path = (
+        sorted(map(repr, ask(spark, place, **asked).collect()))
+        for place in (log(case).as_uri(), log(case))
+    )
+    folder = log(case).as_posix()
+    assert [row.replace(f"file:{folder}", folder) for row in by_url] == by_path
+    assert by_path
+
+
+def test_a_url_that_leads_nowhere_is_said_in_one_line(spark):
+    with pytest.raises(CoterieError, match="no such file or folder") as caught:
+        coterie_spark.undo(spark, "file:/no/such/log", at=RESET_CLI)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_sample_after_the_newest_record_of_all_is_beyond_the_log(spark):

@@ -255,12 +255,18 @@ def merge(states: DataFrame, tasks: int, task: Column, form: str) -> DataFrame:
     ``task`` says which of the tasks merges the partition of a row.
     """
     from pyspark import StorageLevel
-    from pyspark.sql import functions as f
 
-    salt = f.element_at(f.lit(plan.salts(tasks)), f.pmod(task, f.lit(tasks)).cast("int") + 1)
-    by_place = states.repartition(tasks, salt).sortWithinPartitions("partition", "number", "chunk")
+    rows = states.repartition(tasks, in_task(task, tasks))
+    by_place = rows.sortWithinPartitions("partition", "number", "chunk")
     merged = by_place.mapInArrow(shipped(merging.merge_worker(form)), merging.PRODUCT_DDL)
     return merged.persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def in_task(task: Column, tasks: int) -> Column:
+    """Return by what rows are partitioned so that each goes to the task (modulo all) it names."""
+    from pyspark.sql import functions as f
+
+    return f.element_at(f.lit(plan.salts(tasks)), f.pmod(task, f.lit(tasks)).cast("int") + 1)
 
 
 def place_in(partitions: Iterable[int | None]) -> Column:

@@ -137,14 +137,22 @@ def scan_by_hadoop(
     full = {piece.segment.path: piece for piece in pieces if piece.segment.size}
     states = []
     if full:
-        paths = [GLOB.sub(r"\\\g<0>", path) for path in full]
-        files = spark.read.format("binaryFile").load(paths).select("path", "content")
-        states.append(files.mapInArrow(shipped(content_worker(full, options)), scanning.STATE_DDL))
+        states.append(
+            files_of(spark, full).mapInArrow(
+                shipped(content_worker(full, options)), scanning.STATE_DDL
+            )
+        )
     empty = [[piece] for piece in pieces if not piece.segment.size]
     if empty:  # Spark plans no read of a file without bytes
         work = scanning.scan_worker([empty], options, scanning.no_bytes)
         states.append(spark.range(0, 1, 1, 1).mapInArrow(shipped(work), scanning.STATE_DDL))
     return states[0] if len(states) == 1 else states[0].unionAll(states[1])
+
+
+def files_of(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
+    """Return files that are not empty as rows of ``path`` and ``content``."""
+    given = [GLOB.sub(r"\\\g<0>", path) for path in paths]
+    return spark.read.format("binaryFile").load(given).select("path", "content")
 
 
 def content_worker(pieces: dict[str, plan.Piece], options: ScanOptions) -> scanning.Worker:
