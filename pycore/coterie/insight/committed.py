@@ -15,7 +15,7 @@ import numpy as np
 
 from coterie.insight.commits import ABORTED, COMMITTED, KIND, PENDING, Array, Commits, is_before
 from coterie.insight.facts import PartitionFacts
-from coterie.insight.keys import Key, Keys, Table, sorted_by
+from coterie.insight.keys import Key, Table, sorted_by
 from coterie.insight.rewinds import Requests, Rewinds
 from coterie.insight.steps import Walk
 
@@ -101,7 +101,8 @@ class Committed:
         self.spans_of.fit((len(offsets) + len(counts)) * CUTS)
         self.groups = Table(count=(np.int64, 0), requests=(np.int64, 0))
         self.groups.fit(len(counts))
-        self.walk, self.keys = Walk(), Keys()
+        self.walk = Walk()
+        self.keys = self.walk.keys
         self.seen_in = Table(span=(np.int64, -1))
         self.keys_of: dict[int, list[Array]] = {}  # of each span, each key at least once
         self.rewinds = Rewinds(self._may_be_reset())
@@ -127,8 +128,9 @@ class Committed:
         group = names[commits.group]
         span = self._spans(commits, group)
         self._sum(commits, span)
-        self._note_keys(commits, span)
-        self.rewinds.take(commits, self.walk.take(commits), span)
+        keys = self.keys.of(commits, np.arange(len(commits)))
+        self._note_keys(keys, span)
+        self.rewinds.take(commits, self.walk.take(commits, keys), span)
         told = ~is_before(commits.timestamp, self.facts.begins_ms)
         told &= (commits.outcome == COMMITTED) & (commits.kind == KIND["offset"])
         self.groups.add("count", group[told])
@@ -168,9 +170,9 @@ class Committed:
             sums.add(name, span[rows])
         sums.add("requests", span[~gone][first_of_batches(commits, ~gone, span)])
 
-    def _note_keys(self, commits: Commits, span: Array) -> None:
+    def _note_keys(self, keys: Array, span: Array) -> None:
         """Note which keys have a record in which span, whenever a key's span is another."""
-        held = self.keys.held(commits, np.arange(len(commits)))
+        held = sorted_by(keys, np.arange(len(keys)))
         self.seen_in.fit(len(self.keys))
         now = span[held.order]
         before = np.roll(now, 1)

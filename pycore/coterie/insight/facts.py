@@ -148,14 +148,15 @@ class PartitionFacts:
     def pieces(self) -> Iterator[Commits]:
         """Yield every record as columns, a piece of the log at a time.
 
-        Without those of no group where groups are named. Each call reads the log anew.
+        Without those of no group where groups are named. Each call reads the log anew, unless
+        all of it is in memory already.
         """
-        return self.log.pieces()
+        return iter([self.records]) if "records" in self.__dict__ else self.log.pieces()
 
     @cached_property
     def records(self) -> Commits:
         """Every record at once, about 130 bytes each: not for a question."""
-        return joined(list(self.pieces()))
+        return joined(list(self.log.pieces()))
 
     @cached_property
     def commits(self) -> Commits:

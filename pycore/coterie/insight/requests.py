@@ -11,7 +11,6 @@ import numpy as np
 
 from coterie.insight.commits import KIND, Array, Commits
 from coterie.insight.facts import PartitionFacts
-from coterie.insight.keys import by_key
 
 
 class BatchesTell:
@@ -43,9 +42,14 @@ def _batches_tell(records: Commits) -> bool:
     mixed = (group[1:] != group[:-1]) | (offsets[1:] != offsets[:-1])
     if (same & committing & mixed).any():
         return False
-    held = by_key(records, np.flatnonzero(offsets))
-    after, before = held.order[1:], held.order[:-1]
-    return not (~held.first[1:] & (batch[after] == batch[before])).any()
+    # A batch is of one group by now: two commits of one partition are two requests.
+    rows = np.flatnonzero(offsets)
+    places = (records.topic[rows].astype(np.int64) << 32) | records.partition[rows].astype(
+        np.uint32
+    )
+    order = np.lexsort((places, batch[rows]))
+    again = (np.diff(places[order]) == 0) & (np.diff(batch[rows][order]) == 0)
+    return not again.any()
 
 
 def requests_in(commits: Commits, rows: Array) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.insight.commits import COMMITTED, KIND, Array, Commits, in_time
-from coterie.insight.keys import Keys, Table
+from coterie.insight.keys import Keys, Table, sorted_by
 
 NOTHING = -1  # no commit before
 
@@ -65,12 +65,17 @@ class Walk:
         names = dict.fromkeys(self.BEFORE, (np.int64, NOTHING))
         self.held = Table(**names, gone=(np.bool_, True))
 
-    def take(self, commits: Commits) -> Steps:
-        """Return the steps of the next piece."""
+    def take(self, commits: Commits, numbers: Array | None = None) -> Steps:
+        """Return the steps of the next piece; ``numbers``: of its rows' keys, where they are known.
+
+        They come from ``keys``, and are those of all rows.
+        """
         counts = (commits.outcome == COMMITTED) & (commits.kind <= KIND["offset_tombstone"])
         if self.at_ms is not None:
             counts &= in_time(commits.timestamp, self.at_ms)
-        held = self.keys.held(commits, np.flatnonzero(counts))
+        rows = np.flatnonzero(counts)
+        keys = self.keys.of(commits, rows) if numbers is None else numbers[rows]
+        held = sorted_by(keys, rows)
         self.held.fit(len(self.keys))
         order, keys = held.order, held.keys
         gone = commits.tombstone[order]
