@@ -65,6 +65,17 @@ def test_a_question_is_answered_alike_by_both_engines_and_quietly():
     assert told.stdout
 
 
+@pytest.mark.parametrize("asked", [("growth",), ("expire", "--group", "*")])
+def test_a_question_about_a_url_is_answered_as_about_its_path(spark, asked):
+    """Without --engine, as the log lies where only Spark reads; the groups are looked for, too."""
+    log = golden_data.log("transactions")
+    told = coterie_ok(*asked, log.as_uri(), "--format", "json")
+    other = coterie_ok(*asked, log, "--format", "json", "--engine", "local")
+    assert told.stdout.replace(f"file:{log}", str(log)) == other.stdout
+    assert told.stderr == other.stderr
+    assert told.stdout
+
+
 def test_a_fault_stops_it_in_one_line_and_leaves_nothing(spark, tmp_path):
     log = golden_data.log("corrupt/magic-3")
     out = tmp_path / "out"

@@ -170,3 +170,14 @@ def test_a_signal_that_the_jvm_heard_too_is_what_the_command_ends_by():
             start()
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--engine", "local"), "URLs are for --engine spark"),
+        (("--engine", "spark", "--include-deleted"), "--include-deleted is for plain paths"),
+    ],
+)
+def test_what_is_not_for_urls_is_wrong_usage(given, says):
+    fails("growth", LOG.as_uri(), *given, status=2, says=says)

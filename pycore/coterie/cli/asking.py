@@ -25,6 +25,7 @@ from coterie.cli.logs import (
     Logs,
     Since,
     beyond_notes,
+    listed,
     logs_argument,
     say_each,
     say_left_alone,
@@ -126,15 +127,17 @@ def question_options(*, first: str | None = None) -> Callable[[Decorated], Decor
             }
             logs, engine, master = (taken[name] for name in ("logs", "engine", "master"))
             if engine == AUTO:
-                taken["engine"] = choose_engine(engine, master, logs.listing.size)
+                size_bytes = None if logs.by_url else logs.listing.size
+                taken["engine"] = choose_engine(engine, master, size_bytes)
             with without_pandas(taken["engine"] == "local"):
                 options = Options(**taken)
-                try:
-                    command(*args, options=options, **given)
-                except click.exceptions.Exit:
+                with listed(logs, options.where):
+                    try:
+                        command(*args, options=options, **given)
+                    except click.exceptions.Exit:
+                        say_notes(options)
+                        raise
                     say_notes(options)
-                    raise
-                say_notes(options)
 
         decorated: Any = run
         for option in reversed(options):

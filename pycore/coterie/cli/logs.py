@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 import click
 
 from coterie.cli.failures import say
+from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import Listing, find_segments, left_alone
 from coterie.log.trust import trust_lines
+from coterie.replay.engine import LISTERS, Where, find_entry
 from coterie.times import format_time
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Since = dict["int | None", int]
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # of Hadoop's file systems: Spark lists those
 
 
 class Logs:
@@ -32,10 +37,38 @@ class Logs:
         self.paths = paths
         self.include_deleted = include_deleted
 
+    @property
+    def by_url(self) -> bool:
+        """Whether any path is a URL, which only Spark reads."""
+        return any(URL.match(path) for path in self.paths)
+
     @functools.cached_property
     def listing(self) -> Listing:
         """The segments; raises what ``find_segments`` raises."""
         return find_segments(self.paths, include_deleted=self.include_deleted)
+
+
+@contextlib.contextmanager
+def listed(logs: Logs, where: Where) -> Iterator[None]:
+    """Have URLs listed by Spark, in a session that the command then goes on in.
+
+    Raises
+    ------
+    click.UsageError
+        There are URLs, and the engine is another, or an option is not for them.
+    """
+    if not logs.by_url:
+        yield
+        return
+    if where.engine != "spark":
+        raise click.UsageError("URLs are for --engine spark")
+    if logs.include_deleted:
+        raise click.UsageError("--include-deleted is for plain paths")
+    lister = find_entry(LISTERS, where.engine)
+    with TerminalProgress() as progress, lister(logs.paths, where, progress) as listing:
+        progress.clear()
+        vars(logs)["listing"] = listing
+        yield
 
 
 def logs_argument(command: Decorated) -> Decorated:

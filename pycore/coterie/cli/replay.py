@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from time import perf_counter
 
 import click
@@ -37,7 +36,6 @@ from coterie.state.partial import ScanOptions
 from coterie.times import format_time
 
 FAULTS_SHOWN = 20
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # of Hadoop's file systems: Spark lists those
 
 
 @click.command("replay")
@@ -77,7 +75,7 @@ def command(
     DIR appears whole or not at all. --at TIME applies the records that are not later than TIME;
     the summary says how far back a compacted log can be trusted.
     """
-    by_url = any(URL.match(path) for path in logs.paths)
+    by_url = logs.by_url
     chosen_here = engine == AUTO
     if not chosen_here:
         check_where(Where(engine, master, conf))  # before the log is listed

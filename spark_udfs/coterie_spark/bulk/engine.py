@@ -12,13 +12,13 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace as with_changes
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coterie.errors import CoterieError
-from coterie.replay.engine import Conf, Progress, ReplayRequest, Summary
+from coterie.replay.engine import Conf, Progress, ReplayRequest, Summary, Where
 from coterie.state.document import write_document
 from coterie.state.partial import PartialState
 from coterie_spark.bulk import merging, writing
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from coterie.log.folders import Listing
 
 T = TypeVar("T")
 LOOK_EVERY_S = 0.2
@@ -75,6 +77,13 @@ def session_of_command(
             if is_ours:
                 with suppress(Exception):
                     spark.stop()
+
+
+@contextmanager
+def listed(paths: Iterable[str], where: Where, progress: Progress) -> Iterator[Listing]:
+    """List a log in a session that stays as long as the listing is used."""
+    with session_of_command(where.master, progress, where.conf) as spark:
+        yield listing_of_paths(spark, paths)
 
 
 def replay_in(spark: SparkSession, request: ReplayRequest, progress: Progress) -> Summary:
