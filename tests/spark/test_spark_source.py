@@ -145,6 +145,29 @@ def test_options_leave_out_partitions_and_other_groups(source):
     assert expected
 
 
+def test_a_table_in_sql_has_the_records_of_its_options(source, tmp_path):
+    (tmp_path / "a copy").symlink_to(LOGS / "basic")
+    options = f"path '{tmp_path}/a copy', partitions '1,2'"
+    source.sql(f"CREATE TABLE offsets_records USING consumer_offsets OPTIONS ({options})")
+    try:
+        asked = "SELECT offsets_partition, log_offset FROM offsets_records WHERE type IS NOT NULL"
+        rows = [tuple(row) for row in source.sql(asked).collect()]
+    finally:
+        source.sql("DROP TABLE offsets_records")
+    wanted = [k for k in golden("basic") if k["partition"] in (1, 2)]
+    assert sorted(rows) == sorted((k["partition"], k["offset"]) for k in wanted)
+    assert rows
+
+
+def test_a_table_that_has_no_path_says_what_to_give(source):
+    source.sql("CREATE TABLE offsets_nowhere (group_id string) USING consumer_offsets")
+    try:
+        with pytest.raises(Exception, match=r"needs a path: .*OPTIONS \(path"):
+            source.sql("SELECT * FROM offsets_nowhere").collect()
+    finally:
+        source.sql("DROP TABLE offsets_nowhere")
+
+
 def test_a_column_that_is_not_there_is_named(source):
     frame = source.read.format("consumer_offsets").schema("no_such int")
     with pytest.raises(Exception, match="has no column no_such"):

@@ -2,6 +2,7 @@
 
     coterie_spark.register(spark)
     spark.read.format("consumer_offsets").load("/copy/of/the/log")
+    spark.sql("CREATE TABLE records USING consumer_offsets OPTIONS (path '/copy/of/the/log')")
 
 One partition of the DataFrame is one segment, or a piece of a large one; workers read the bytes
 themselves. A schema given to the reader prunes columns: Spark's Python API offers no other way.
@@ -14,20 +15,26 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType
 
 from coterie.errors import CoterieError
 from coterie.log.folders import Segment, cut_points, find_segments, read_segment
 from coterie_spark.bulk.plan import PIECE_BYTES
-from coterie_spark.source.decoded import NAMES, RECORDS_DDL, record_batches
+from coterie_spark.source.decoded import NAMES, arrow_schema, record_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+FORMAT = "consumer_offsets"
+LOCAL_URL = re.compile("^file:/+")
+OPTIONS = "path", "paths", "partitions", "group"
 
 
 @dataclass
@@ -45,11 +52,17 @@ class ConsumerOffsetsSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
-        return "consumer_offsets"
+        return FORMAT
 
-    def schema(self) -> str:
-        """Return every column; a schema given to the reader may name fewer."""
-        return RECORDS_DDL
+    def schema(self) -> StructType:
+        """Return every column; a schema given to the reader may name fewer.
+
+        Of ``CREATE TABLE ... OPTIONS (...)`` Spark hands a source of Python's the options only
+        here (as of 4.3), and keeps the schema. So they go along with the first column.
+        """
+        first, *others = from_arrow_schema(arrow_schema()).fields
+        kept = {name: self.options[name] for name in OPTIONS if self.options.get(name)}
+        return StructType([StructField(first.name, first.dataType, True, {FORMAT: kept}), *others])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns that the schema names."""
@@ -58,26 +71,34 @@ class ConsumerOffsetsSource(DataSource):
             raise CoterieError(
                 f"consumer_offsets has no column {unknown[0]}; it has {', '.join(NAMES)}"
             )
+        options = {name: self.options[name] for name in OPTIONS if self.options.get(name)}
+        for field in schema.fields:
+            options = field.metadata.get(FORMAT, {}) | options
         return ConsumerOffsetsReader(
-            self.paths(), tuple(schema.names), self.partitions(), self.options.get("group")
+            paths_of(options), tuple(schema.names), partitions_of(options), options.get("group")
         )
 
-    def paths(self) -> list[str]:
-        """Return the paths given to ``load``."""
-        if self.options.get("paths"):
-            found: list[str] = json.loads(self.options["paths"])
-            return found
-        if self.options.get("path"):
-            return [self.options["path"]]
-        raise CoterieError("consumer_offsets needs a path: give it to load(...)")
 
-    def partitions(self) -> frozenset[int] | None:
-        """Return the option ``partitions``."""
-        text = self.options.get("partitions")
-        try:
-            return None if text is None else frozenset(int(part) for part in text.split(","))
-        except ValueError as error:
-            raise CoterieError(f"partitions must be numbers like 0,7, not {text!r}") from error
+def paths_of(options: Mapping[str, str]) -> list[str]:
+    """Return the paths given to ``load``, or the path of a table."""
+    if "paths" in options:
+        found: list[str] = json.loads(options["paths"])
+        return found
+    if "path" in options:
+        return [LOCAL_URL.sub("/", options["path"])]  # of a table's path Spark makes a URL
+    raise CoterieError(
+        "consumer_offsets needs a path: give it to load(...), or to a table without columns of"
+        " its own as OPTIONS (path '...')"
+    )
+
+
+def partitions_of(options: Mapping[str, str]) -> frozenset[int] | None:
+    """Return the option ``partitions``."""
+    text = options.get("partitions")
+    try:
+        return None if text is None else frozenset(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise CoterieError(f"partitions must be numbers like 0,7, not {text!r}") from error
 
 
 class ConsumerOffsetsReader(DataSourceReader):
