@@ -6,7 +6,7 @@ from coterie._core.codec.encode import encode_key, encode_value
 from coterie.insight import brokerlog, causes, epochs, explain, flapping, timeline
 from coterie.insight.brokerlog import JOINED, REQUESTS, SEEN, Index, Told
 from coterie.insight.facts import Life, read_facts
-from coterie.insight.grouplog import GroupRecord
+from coterie.insight.grouplog import GroupLog, GroupRecord
 from coterie.log.consumer_protocol import assignment
 from log_writer import batch, commit_key, commit_value, group_key, group_value
 
@@ -164,8 +164,8 @@ def member(offset, member_id, *, there=True):
 def test_a_newer_group_is_idle_since_the_first_epoch_without_members():
     there = [member(1, "m"), epoch(2, 1)]
     gone = [member(3, "m", there=False), epoch(4, 2), epoch(5, 3)]
-    assert epochs.empty_since([*there, *gone]) == {"g": 4000}
-    assert epochs.empty_since([*there, *gone, member(6, "n"), epoch(7, 4)]) == {}
+    assert epochs.empty_since(GroupLog([*there, *gone])) == {"g": 4000}
+    assert epochs.empty_since(GroupLog([*there, *gone, member(6, "n"), epoch(7, 4)])) == {}
 
 
 def test_an_epoch_is_told_by_what_came_since_the_one_before_alone():
