@@ -4,8 +4,10 @@ A question is a module with ``NAME``, that of the module; ``FIELDS``, names and 
 (see ``fields``); ``Ask``, a frozen dataclass of its parameters; and ``rows(facts, ask)``, a pure
 function that yields dicts for one partition of the topic. ``coterie.insight.asking`` and
 ``coterie_spark.insight`` call it alike: all of a group lies in one partition, so each can be asked
-by itself, and memory holds one.
+by itself.
 
-``facts`` reads a partition; ``commits`` gives its records as numpy columns. Times in rows are
+``facts`` reads a partition; ``reading`` gives its records as numpy columns (``commits``), a piece of
+the log at a time. A question keeps of each piece what its answer needs: memory grows with keys and
+findings, not with records. Times in rows are
 epoch ms; what is not known is None.
 """
