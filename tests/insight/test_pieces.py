@@ -7,6 +7,7 @@ from compacted_logs import FIRST_MS, folders, operations, written
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coterie.errors import CoterieError
 from coterie.insight import (
     audit,
     expire,
@@ -22,6 +23,7 @@ from coterie.insight import (
 from coterie.insight.divergence import Live
 from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import PartitionFacts
+from coterie.insight.grouplog import GroupLog, GroupRecord
 from coterie.log.folders import find_segments
 from golden_data import log
 
@@ -116,3 +118,31 @@ def test_a_real_log_in_pieces_gives_the_answers_of_the_log_as_one(
         expected = answers(segments, asked, {})
         no_more_than_this_at_once(size)
         assert answers(segments, asked, {}) == expected
+
+
+def record(value):
+    return GroupRecord("g", 1, 2, 2, b"key", value, "file", 3)
+
+
+def test_a_temporary_file_without_room_is_one_line(no_more_than_this_at_once):
+    no_more_than_this_at_once(1)  # byte, before a file is written
+    groups = GroupLog([record(b"kept")])
+    full = open("/dev/full", "r+b", buffering=0)  # noqa: SIM115 - the log closes it
+    groups.spool.file.close()
+    groups.spool.file = full
+    with full, pytest.raises(CoterieError, match=r"No space left on device; let TMPDIR name"):
+        groups.append(record(b"not kept"))
+    assert len(groups) == 1
+
+
+@pytest.mark.parametrize("held", [1, 1 << 20])
+def test_records_of_groups_are_read_as_they_were_written(held, no_more_than_this_at_once):
+    no_more_than_this_at_once(held)
+    records = [record(None), record(b""), record(b"a value"), record(b"x" * 5000)]
+    groups = GroupLog(records)
+    assert list(groups) == records
+    assert groups[2] == records[2]
+    assert list(groups[1:3]) == records[1:3]
+    assert list(groups.part([3, 0])) == [records[3], records[0]]
+    assert groups == records
+    assert groups != records[:1]

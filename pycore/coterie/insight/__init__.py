@@ -6,8 +6,8 @@ function that yields dicts for one partition of the topic. ``coterie.insight.ask
 ``coterie_spark.insight`` call it alike: all of a group lies in one partition, so each can be asked
 by itself.
 
-``facts`` reads a partition; ``reading`` gives its records as numpy columns (``commits``), a piece of
-the log at a time. A question keeps of each piece what its answer needs: memory grows with keys and
-findings, not with records. Times in rows are
+``facts`` reads a partition; ``reading`` gives its records as numpy columns (``commits``), a piece
+of the log at a time. A question keeps of each piece what its answer needs: memory grows with keys
+and findings, not with records. Times in rows are
 epoch ms; what is not known is None.
 """

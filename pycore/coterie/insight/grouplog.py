@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, overload
 
+from coterie.errors import CoterieError
+
 HELD_BYTES = 16 << 20  # of keys and values in memory; more go to a temporary file
 
 
@@ -55,8 +57,12 @@ class Spool:
 
     def append(self, data: bytes) -> int:
         """Append bytes and return where they stand."""
-        self.file.seek(self.end)
-        self.file.write(data)
+        try:
+            self.file.seek(self.end)
+            self.file.write(data)
+        except OSError as error:
+            told = f"a temporary file cannot be written: {error.strerror}"
+            raise CoterieError(f"{told}; let TMPDIR name a folder with more room") from error
         self.end += len(data)
         return self.end - len(data)
 

@@ -72,11 +72,43 @@ class Replay(Mapping[str, "DataFrame"]):
     def __len__(self) -> int:
         return len(self._tables)
 
-    def __getattr__(self, name: str) -> DataFrame:
-        tables: dict[str, DataFrame] = self.__dict__.get("_tables", {})
-        if name not in tables:
-            raise AttributeError(name)
-        return tables[name]
+    @property
+    def groups(self) -> DataFrame:
+        """The table ``groups``: one row a group."""
+        return self["groups"]
+
+    @property
+    def members(self) -> DataFrame:
+        """The table ``members``: one row a member of the last generation."""
+        return self["members"]
+
+    @property
+    def offsets(self) -> DataFrame:
+        """The table ``offsets``: one row a committed offset."""
+        return self["offsets"]
+
+    @property
+    def generations(self) -> DataFrame:
+        """The table ``generations``: one row a generation."""
+        return self["generations"]
+
+    @property
+    def faults(self) -> DataFrame:
+        """The table ``faults``: one row a fault."""
+        return self["faults"]
+
+    @property
+    def commits(self) -> DataFrame:
+        """The table ``commits``: one row a commit.
+
+        Raises
+        ------
+        AttributeError
+            It was replayed without ``history``.
+        """
+        if "commits" not in self._tables:
+            raise AttributeError("no table of commits: replay with history=True")
+        return self["commits"]
 
     def leave_open(self, table: str, column: str) -> None:
         """Make a column null: its source does not tell."""
