@@ -260,7 +260,7 @@ def spoil(value: Any, depth: int = 2) -> None:
             spoil(inner, depth - 1)
         value[:] = [5, None, *value]
     elif isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.flags.writeable:
-        value[...] = -1
+        value[...] = np.array(-1).astype(value.dtype)
     elif isinstance(value, types.MappingProxyType):
         with contextlib.suppress(TypeError):
             value == Writer()  # noqa: B015 - it is handed the very dict

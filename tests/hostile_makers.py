@@ -11,6 +11,7 @@ from coterie._core.coordinator.load import Wanted
 from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.generations import GroupLog
+from coterie._core.fold.history import Undecided
 from coterie._core.fold.partial import dump
 from coterie._core.structures.offsets import Offset
 from coterie._core.structures.votes import ProtocolCounts
@@ -214,6 +215,8 @@ CORE_MAKERS = {
     "AppendOp": lambda: appends_of(a_core())[0],
     "Effects": effects,
     "PartitionFold": a_fold,
+    "History": lambda: a_fold().history,
+    "Undecided": Undecided,
     "GroupLog": a_log,
     "Producer": a_producer,
     "Offset": lambda: Offset(5),
@@ -235,7 +238,8 @@ CORE_GOOD = {
     "max_bytes": 10, "subscriptions": [b""], "members": 1, "scan.data": RAW_LOG, "log_offset": 9,
     "timestamp": 0, "add.value": RAW_GROUP, "only": ["g"], "Coordinator.now_ms": 0,
     "load.now_ms": 0, "read_group_value.value": RAW_GROUP,
-    "events": [], "fresh": [], "key_type.version": 3, "write": lambda: lambda row: 0,
+    "events": [], "decide.events": lambda: a_fold().history,
+    "fresh": [], "key_type.version": 3, "write": lambda: lambda row: 0,
     "CallerLog.rows": lambda: lambda: (), "rows_of_partitions.rows": ROWS,
     "wanted": lambda: Wanted(4, 0, False, {}), "others": False, "exceptions": {},
 }  # fmt: skip

@@ -40,7 +40,7 @@ def what_it_says(state):
                 "generations": {group: log.generations() for group, log in fold.groups.items()},
                 "newer": fold.newer,
                 "unknown": fold.unknown,
-                "history": fold.history,
+                "history": None if fold.history is None else list(fold.history),
                 "ends": (fold.failed, fold.cut, fold.stopped),
                 "keys": fold.key_count if not (fold.cut or fold.stopped or fold.failed) else None,
             }

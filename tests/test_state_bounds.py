@@ -88,7 +88,7 @@ def test_commits_that_no_marker_decides_stand_by_their_place_in_the_log():
     data = opened(0, 9) + opened(1, 5) + opened(2, 9)
     state = scan(data, partition=0, options=ScanOptions(history=True))
     decide = CommitHistory(0)
-    assert decide.feed(state.fold(0).history) == []
+    assert list(commit_rows(decide.feed(state.fold(0).history))) == []
     assert [row[2] for row in commit_rows(decide.finish())] == [0, 1, 2]
 
 

@@ -6,7 +6,6 @@ and topic, int32 partition.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,10 @@ from coterie._core.codec.text import decode_utf8
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+MOST_TEXT = 2**31 - 1  # bytes in an Arrow string array
+FIRST_NOT_ASCII = 0x80
 
 
 def slices(data: np.ndarray[Any, Any], bounds: np.ndarray[Any, Any]) -> pa.Array:
@@ -38,24 +41,19 @@ def to_text(array: pa.Array) -> pa.Array:
         return pa.array(texts, pa.string())
 
 
-def key_columns(keys: Sequence[bytes]) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return group ids, topics and partitions of keys that a fold has parsed."""
+def texts_of(
+    data: np.ndarray[Any, Any], bounds: np.ndarray[Any, Any], nulls: np.ndarray[Any, Any]
+) -> pa.Array:
+    """Cut bytes at ``bounds`` into texts, some of which are null and take no bytes."""
     import pyarrow as pa
 
-    joined = b"".join(keys)
-    data = np.frombuffer(joined, dtype=np.uint8)
-    count = len(keys)
-    ends = np.cumsum(np.fromiter(map(len, keys), dtype=np.int64, count=count))
-    starts = np.concatenate([[0], ends[:-1]])
-
-    def big_endian(at: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
-        raw = np.ascontiguousarray(data[at[:, None] + np.arange(width)])
-        return raw.view(f">u{width}").ravel()
-
-    group_ends = starts + 2 + big_endian(starts, 2)
-    topic_ends = group_ends + 2 + big_endian(group_ends, 2)
-    bounds = np.stack([starts + 2, group_ends, group_ends + 2, topic_ends], axis=1)
-    pieces = slices(data, np.append(bounds.ravel(), ends[-1:]))
-    each = np.arange(count, dtype=np.int64) * 4
-    groups, topics = (to_text(pieces.take(pa.array(each + shift))) for shift in (0, 2))
-    return groups, topics, pa.array(big_endian(topic_ends, 4).astype(np.uint32).view(np.int32))
+    count = len(nulls)
+    holes = None
+    if nulls.any():
+        holes = pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    if len(data) <= MOST_TEXT and (not len(data) or data.max() < FIRST_NOT_ASCII):
+        ends = pa.py_buffer(bounds.astype(np.int32))
+        return pa.Array.from_buffers(pa.string(), count, [holes, ends, pa.py_buffer(data)])
+    ends = pa.py_buffer(bounds)
+    buffers = [holes, ends, pa.py_buffer(data)]
+    return to_text(pa.Array.from_buffers(pa.large_binary(), count, buffers))

@@ -12,9 +12,10 @@ from coterie.insight.facts import read_facts
 from coterie.insight.reading import read_records
 from coterie.log.folders import find_segments
 from coterie.replay.local import scan_segment
-from coterie.state.history import COMMIT_FIELDS, CommitHistory, commit_rows
+from coterie.state.history import COMMIT_FIELDS
 from coterie.state.partial import ScanOptions
 from golden_data import cases, corrupt_cases, log, records, wide
+from history_model import HistoryModel
 from log_writer import batch, commit_key, commit_value, marker
 
 ALL = [*cases(), *(f"corrupt/{case}" for case in corrupt_cases())]
@@ -54,12 +55,13 @@ def history(segments, number, **options):
     fold = ScanOptions(history=True, **options).new_fold()
     for segment in segments:
         scan_segment(fold, segment)
-    decide = CommitHistory(number)
+    events = list(fold.history)
+    decide = HistoryModel(number)
     # Offsets may go back in a log, so the order of the fold's own list is the order of the log.
-    place = {id(event): index for index, event in enumerate(fold.history)}
-    decided = decide.feed(fold.history) + decide.finish()
-    decided.sort(key=lambda row: place[id(row[1])])
-    return list(commit_rows(decided))
+    place = {id(event): index for index, event in enumerate(events)}
+    decided = decide.decided(events)
+    decided.sort(key=lambda one: place[id(one[0])])
+    return [decide.row(*one) for one in decided]
 
 
 @pytest.mark.parametrize("case", ALL)

@@ -32,7 +32,7 @@ UNIT_BYTES = 256 << 20  # two segments of Kafka's default size: each state has t
 UNIT_BYTES_MIN = 16 << 20  # below, a thread and a merge cost more than they bring
 UNITS_PER_THREAD = 4  # so that none waits long for the last one
 AHEAD_PER_THREAD = 2  # units that are scanned and not yet taken, or being scanned
-HISTORY_PIECE_BYTES = 4 << 20  # the commits of a piece are Python objects until it is written
+HISTORY_PIECE_BYTES = 16 << 20  # a piece's commits are held until it is written, 80 bytes each
 INFLATION = 8  # of a segment compressed as a file, roughly: only balances units
 
 
@@ -69,7 +69,10 @@ def cores() -> int:
 
 
 def threads_for(listing: Listing, options: ScanOptions) -> int:
-    """Return on how many threads to fold a log: one where each record needs Python objects."""
+    """Return on how many threads to fold a log.
+
+    One where each record needs Python objects, and where a unit's commits would be held.
+    """
     if options.history or options.groups is not None or listing.size < 2 * UNIT_BYTES_MIN:
         return 1
     return cores()

@@ -34,14 +34,15 @@ class Tables:
 
     def __enter__(self) -> Self:
         try:
-            import pyarrow.parquet as pq
+            import pyarrow.parquet  # noqa: F401
         except ModuleNotFoundError as error:
             raise missing_module(error) from error
+        from coterie.state.parquet import parquet_writer
         from coterie.state.schemas import SCHEMAS
 
-        for name, schema in SCHEMAS.items():
+        for name in SCHEMAS:
             if name != "commits" or self.request.options.history:
-                writer = pq.ParquetWriter(self.request.out / f"{name}.parquet", schema())
+                writer = parquet_writer(self.request.out / f"{name}.parquet", name)
                 self.writers[name] = self.open.enter_context(writer)
         return self
 
@@ -53,7 +54,7 @@ class Tables:
         if table.num_rows:
             self.writers[name].write_table(table)
 
-    def put_commits(self, rows: list[Decided]) -> None:
+    def put_commits(self, rows: Decided) -> None:
         """Append decided commits."""
         from coterie.state.tables import commits_table
 
@@ -99,7 +100,7 @@ class Documents:
         if self.commits is not None:
             self.commits.close()
 
-    def put_commits(self, rows: list[Decided]) -> None:
+    def put_commits(self, rows: Decided) -> None:
         """Append decided commits."""
         if self.commits is not None:
             self.commits.writelines(commit_lines(rows))

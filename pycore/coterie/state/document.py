@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def write_document(state: PartialState, path: Path) -> int:
     return count
 
 
-def commit_lines(rows: Iterable[Decided]) -> Iterator[str]:
+def commit_lines(rows: Decided) -> Iterator[str]:
     """Yield rows of ``CommitHistory`` as JSON objects, a line each; timestamps in epoch ms."""
     for row in commit_rows(rows):
         yield _json(dict(zip(COMMIT_FIELDS, row, strict=True))) + "\n"

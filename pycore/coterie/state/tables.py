@@ -41,8 +41,8 @@ def state_tables(folds: Mapping[int | None, PartitionFold], *, history: bool) ->
         parts["faults"].append(faults_table(number, fold.faults))
         if fold.history is not None:
             commits = CommitHistory(number)
-            rows = commits.feed(fold.history) + commits.finish()
-            parts["commits"].append(commits_table(rows))
+            for rows in (commits.feed(fold.history), commits.finish()):
+                parts["commits"].append(commits_table(rows).cast(SCHEMAS["commits"]()))
     if not history:
         del parts["commits"]
     return {

@@ -111,7 +111,7 @@ class Merging:
         part = self.parts[name] = self.parts.get(name, -1) + 1
         return product(self.partition, name, part, body)
 
-    def put_commits(self, rows: list[Decided]) -> Iterator[pa.RecordBatch]:
+    def put_commits(self, rows: Decided) -> Iterator[pa.RecordBatch]:
         """Yield decided commits."""
         from coterie.state.tables import commits_table
 

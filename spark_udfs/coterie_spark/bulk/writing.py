@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coterie.state.parquet import parquet_writer
 from coterie.state.schemas import SCHEMAS
 from coterie_spark.bulk.scanning import Batches, Worker, rows_of
 
@@ -66,7 +67,6 @@ def attempt() -> str:
 def write_files(batches: Batches, folder: Path, suffix: str) -> dict[str, str]:
     """Write the rows of each table into one file, and return the files' names by table."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     writers: dict[str, Any] = {}
     files: dict[str, str] = {}
@@ -75,7 +75,7 @@ def write_files(batches: Batches, folder: Path, suffix: str) -> dict[str, str]:
             for name, body in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
                 if name not in writers:
                     files[name] = f"{name}-{suffix}"
-                    writer = pq.ParquetWriter(folder / files[name], SCHEMAS[name]())
+                    writer = parquet_writer(folder / files[name], name)
                     writers[name] = open_files.enter_context(writer)
                 writers[name].write_table(pa.ipc.open_stream(body.as_buffer()).read_all())
     return files

@@ -1,9 +1,10 @@
 from collections.abc import Collection
-from typing import Final, Literal, NamedTuple, final
+from typing import Final, NamedTuple, final
 
 from typing_extensions import Buffer, Self
 
 from coterie._core.fold.generations import GroupLog
+from coterie._core.fold.history import History
 from coterie._core.fold.producers import Producer
 
 class Fault(NamedTuple):
@@ -32,26 +33,6 @@ class Scanned(NamedTuple):
     """Within it, offsets are missing."""
     first_timestamp: int
     """Of its first batch."""
-
-class CommitEvent(NamedTuple):
-    """A commit of the history; ``producer_id`` where it is of a transaction.
-
-    ``value``: (offset, leader epoch, metadata, commit timestamp, expire timestamp), or None.
-    """
-
-    what: Literal["commit"]
-    key: bytes
-    log_offset: int
-    timestamp: int
-    producer_id: int | None
-    value: tuple[int, int, bytes, int, int] | None
-
-class MarkerEvent(NamedTuple):
-    """The end of a transaction in the history."""
-
-    what: Literal["marker"]
-    producer_id: int
-    committed: bool
 
 ON_FAULT: Final[dict[str, int]]
 
@@ -97,8 +78,8 @@ class PartitionFold:
     faults: list[Fault]
     segments: list[Scanned]
     """What was scanned, in log order."""
-    history: list[CommitEvent | MarkerEvent] | None
-    """In log order."""
+    history: History | None
+    """Every commit and marker, in log order."""
 
     def __new__(
         cls,

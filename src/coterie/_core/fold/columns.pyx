@@ -5,9 +5,9 @@ then costs one comparison. A batch that does not add up takes its rows back.
 """
 cimport cython
 cimport numpy as cnp
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from coterie._core.codec.batch cimport (
     AHEAD, FAULT_CRC, FAULT_KEY, FAULT_VALUE, FRAME_BATCH, MIN_RECORD_V2, NO_FAULT, V2_HEADER,
@@ -16,10 +16,12 @@ from coterie._core.codec.batch cimport (
 from coterie._core.checks cimport buffer_of, within
 from coterie._core.fold.commit cimport (
     KEY_ENDS, KEY_GROUP, KEY_OFFSET_MAX, VALUE_V3_SIZE, Commit, check_group_value, is_newer_key,
-    read_commit_key, read_commit_value)
+    read_commit_value)
 from coterie._core.codec.cursor cimport OK, Cursor, Status, load_i16, load_i32, load_i64
-from coterie._core.fold.keytable cimport (
-    Table, coterie_equal, coterie_keyhash, coterie_prefetch, table_free, table_init, table_intern)
+from coterie._core.fold.keytable cimport Table, coterie_equal, coterie_prefetch
+from coterie._core.fold.names cimport (
+    NAMES_MIN, Names, Recent, name_number, names_forget, names_free, names_init, names_of,
+    recent_of)
 from coterie._core.codec.record cimport record_v2
 
 import numpy as np
@@ -41,8 +43,6 @@ cdef enum:
     UNKNOWN = 5
     MARKER = 6
     FAULTY = 7
-    RECENT = 64
-    RECENT_SHIFT = 58            # of a 64-bit product: its upper bits choose the slot
     SOME_BYTES = 16              # of metadata, copied as one
     MOST_ROWS = 0x7FFFFFFF       # asked for at once: a count fits 32 bits on disk
     ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
@@ -70,40 +70,14 @@ cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 56 b
     int16_t unused
 
 
-cdef struct Recent:              # the group and topic of a commit's key, both at once
-    const uint8_t* at            # of the key, after its version
-    int32_t size                 # without the partition; 0: nothing yet
-    int32_t partition_at
-    int32_t group
-    int32_t topic
-
-
-@cython.final
-cdef class Names:
-    """Byte strings, numbered in order of first sight."""
-    cdef Table table
-    cdef bint failed
-
-    def __cinit__(self):
-        table_init(&self.table)
-
-    def __dealloc__(self):
-        table_free(&self.table)
-
-    cdef inline int32_t number(self, const uint8_t* name, int32_t size) noexcept nogil:
-        """-1: no memory. The caller looks for it once a batch."""
-        cdef int64_t index = table_intern(&self.table, coterie_keyhash(name, size), name, size)
-        self.failed = self.failed or index < 0
-        return <int32_t>index
-
-    cdef list strings(self):
-        cdef uint32_t i
-        cdef const uint8_t* start
-        cdef list found = []
-        for i in range(self.table.count):
-            start = self.table.arena + self.table.entries[i].key_at
-            found.append(decode_utf8(start[:self.table.entries[i].key_size]))
-        return found
+cdef list strings(const Table* table):
+    cdef uint32_t i
+    cdef const uint8_t* start
+    cdef list found = []
+    for i in range(table.count):
+        start = table.arena + table.entries[i].key_at
+        found.append(decode_utf8(start[:table.entries[i].key_size]))
+    return found
 
 
 @cython.final
@@ -115,8 +89,7 @@ cdef class Columns:
     cdef BatchRow* batch_rows
     cdef Py_ssize_t batch_count, batch_capacity
     cdef bint raw, faulty
-    cdef Names groups, topics
-    cdef Recent recent[RECENT]
+    cdef Names names
     cdef int64_t[::1] log_offset, timestamp, offset, commit_timestamp, expire_timestamp
     cdef int64_t[::1] metadata_end, key_at, value_at
     cdef int32_t[::1] batch, group, topic, partition, leader_epoch, key_size, value_size
@@ -129,7 +102,7 @@ cdef class Columns:
 
     def __cinit__(self, capacity, *, bint raw):
         self.raw = raw
-        self.groups, self.topics = Names(), Names()
+        names_init(&self.names)
         self.faults = []
         self.arrays = {}
         self.heap = np.empty(4096, dtype=np.uint8)
@@ -138,6 +111,7 @@ cdef class Columns:
 
     def __dealloc__(self):
         free(self.batch_rows)
+        names_free(&self.names)
 
     cdef inline int reserve(self, Py_ssize_t rows, int64_t heap) except -1:
         """Room for `rows` rows in all, written before they are counted, and as many bytes more."""
@@ -212,8 +186,8 @@ cdef class Columns:
             for i in range(scratch.count):
                 self.add_record(batch, &scratch.items[i])
             if scratch.inflated:           # the bytes of the names go with the next batch
-                memset(self.recent, 0, sizeof(self.recent))
-        if self.groups.failed or self.topics.failed:
+                names_forget(&self.names)
+        if self.names.failed:
             raise MemoryError
         if batch.control:
             marker = self.mark(batch, first, scratch)
@@ -301,12 +275,13 @@ cdef class Columns:
         cdef const uint8_t* value = record.value
         cdef Recent* recent
         cdef int32_t prefix = record.key_size - KEY_ENDS, metadata_size
-        if self.raw or prefix < 8 or record.value_size < VALUE_V3_SIZE or load_i16(value) != 3:
+        if self.raw or prefix < NAMES_MIN or record.value_size < VALUE_V3_SIZE or (
+                load_i16(value) != 3):
             return False
         metadata_size = load_i16(value + 14)
         if metadata_size < 0 or metadata_size > record.value_size - VALUE_V3_SIZE:
             return False
-        recent = self.recent_of(key, prefix)
+        recent = recent_of(&self.names, key, prefix)
         if recent.size != prefix or not coterie_equal(recent.at, key + 2, prefix) or (
                 load_i16(key) & ~1):
             return False
@@ -381,36 +356,14 @@ cdef class Columns:
         self.commit_timestamp[n] = commit.commit_timestamp
         self.expire_timestamp[n] = commit.expire_timestamp
 
-    cdef inline Recent* recent_of(self, const uint8_t* key, int32_t prefix) noexcept nogil:
-        """Where a key would be that was seen before; `prefix`, its size without version and
-        partition, is at least 8."""
-        cdef uint64_t last
-        memcpy(&last, key + prefix - 6, 8)
-        last = (last ^ <uint64_t>prefix) * <uint64_t>0x9E3779B97F4A7C15
-        return &self.recent[last >> RECENT_SHIFT]
-
     @cython.boundscheck(False)    # as add_plain
     cdef inline Status read_key(self, const uint8_t* key, int32_t size,
                                 int32_t* partition) noexcept nogil:
-        """Set the row's group and topic. The topics of a group's commit take turns, so the last
-        few pairs are found by the key's bytes up to its partition, lengths included."""
-        cdef Recent short_one
-        cdef Recent* recent = &short_one
-        cdef Commit commit
-        cdef Status status
-        cdef int32_t prefix = size - KEY_ENDS
-        memset(&short_one, 0, sizeof(Recent))
-        if prefix >= 8:
-            recent = self.recent_of(key, prefix)
-        if recent.at == NULL or recent.size != prefix or not coterie_equal(
-                recent.at, key + 2, prefix):
-            status = read_commit_key(key, size, &commit)
-            if status != OK:
-                return status
-            recent.at, recent.size = key + 2, prefix
-            recent.partition_at = KEY_ENDS + commit.group_size + commit.topic_size
-            recent.group = self.groups.number(commit.group, commit.group_size)
-            recent.topic = self.topics.number(commit.topic, commit.topic_size)
+        """Set the row's group and topic."""
+        cdef Recent recent
+        cdef Status status = names_of(&self.names, key, size, &recent)
+        if status != OK:
+            return status
         partition[0] = load_i32(key + recent.partition_at)
         self.group[self.n], self.topic[self.n] = recent.group, recent.topic
         return OK
@@ -442,7 +395,8 @@ cdef class Columns:
             self.partition[n] = FAULT_VALUE
             self.faulty = True
             return
-        self.group[n] = self.groups.number(record.key + 4, size)
+        self.group[n] = name_number(
+            &self.names, &self.names.groups, record.key + 4, size)
 
     @cython.boundscheck(False)    # as add_plain
     cdef void add_raw(self, Record* record) noexcept nogil:
@@ -463,7 +417,8 @@ cdef class Columns:
         out["metadata"] = np.asarray(self.heap)[:self.heap_size]
         if self.raw:
             out["bytes"] = np.asarray(self.bytes_heap)[:self.bytes_size]
-        out["groups"], out["topics"] = self.groups.strings(), self.topics.strings()
+        out["groups"] = strings(&self.names.groups)
+        out["topics"] = strings(&self.names.topics)
         out["faults"] = self.faults
         out["batches"] = np.empty(self.batch_count, dtype=BATCH_DTYPE)
         if out["batches"].nbytes != self.batch_count * <Py_ssize_t>sizeof(BatchRow):

@@ -4,8 +4,10 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from coterie._core.codec.batch cimport Batch, Frame, Record, Records
 from coterie._core.fold.commit cimport Commit
 from coterie._core.fold.keytable cimport Entry, Table, Value
+from coterie._core.fold.history cimport History
 from coterie._core.fold.later cimport Later
 from coterie._core.fold.near cimport Near
+from coterie._core.fold.noted cimport Noted
 from coterie._core.fold.parsed cimport AllParsed, Parsed
 from coterie._core.fold.waiting cimport Queue
 
@@ -44,7 +46,8 @@ cdef class PartitionFold:
     cdef readonly dict unknown           # unknown key version -> count
     cdef readonly list faults            # of Fault
     cdef readonly list segments          # of Scanned
-    cdef readonly object history         # list of commit rows, or None
+    cdef readonly History history        # or None
+    cdef Noted* noted                    # its rows, or NULL
     cdef str file                        # of the piece at hand
     cdef int64_t base_position           # of the piece's first byte in the file
     cdef int64_t expected_offset         # what the next batch should begin with, -1: unknown
@@ -69,7 +72,7 @@ cdef class PartitionFold:
     cdef Met take_plain(self, const Batch* batch) noexcept nogil
     cdef void count_batch(self, const Batch* batch, int64_t first, Py_ssize_t count) noexcept nogil
     cdef void classify_all(self, Py_ssize_t count) noexcept nogil
-    cdef Py_ssize_t apply_plains(self, Py_ssize_t i, Py_ssize_t count,
+    cdef Py_ssize_t apply_plains(self, const Batch* batch, Py_ssize_t i, Py_ssize_t count,
                                  int64_t batch_offset) noexcept nogil
     cdef int apply_all(self, const Batch* batch) except -1
     cdef int apply_plain(self, Parsed* parsed, int64_t batch_offset) noexcept nogil
@@ -80,7 +83,9 @@ cdef class PartitionFold:
     cdef int apply_marker(self, const Batch* batch) except -1
     cdef int apply_group(self, const Batch* batch, Record* record) except -1
     cdef int apply_newer(self, const Batch* batch, Record* record) except -1
-    cdef int note_history(self, const Batch* batch, Record* record, Parsed* parsed) except -1
+    cdef bint note_history(self, const Batch* batch, Record* record,
+                           Parsed* parsed) noexcept nogil
+    cdef void keep_history(self, History history)
     cdef int64_t intern(self, const Commit* commit, uint64_t hash) except -1
     cdef int seal(self) except -1
 

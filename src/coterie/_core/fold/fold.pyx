@@ -11,8 +11,7 @@ from collections import namedtuple
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from coterie._core.checks cimport (
-    begin_change, buffer_of, end_use, int64_of, int64_or_none, text_of, texts_of, within)
+from coterie._core.checks cimport buffer_of, int64_of, int64_or_none, text_of, texts_of, within
 from coterie._core.codec.batch cimport (
     FAULT_CRC, FAULT_KEY, FAULT_MARKER, FAULT_VALUE,
     FRAME_BATCH, FRAME_END, FRAME_MAGIC, MARKER_ABORT,
@@ -25,8 +24,11 @@ from coterie._core.fold.generations cimport GroupView, note
 from coterie._core.fold.keytable cimport (
     Entry, Value, coterie_keyhash, own_metadata, prefetch_entry, prefetch_slot, remove_plain,
     set_if_newer, set_plain, table_free, table_init, table_intern)
+from coterie._core.fold.history cimport History, begin_noting, end_noting
 from coterie._core.fold.later cimport MOST_LATER, groups_alone, later_free, later_put
 from coterie._core.fold.near cimport near_free, near_init
+from coterie._core.fold.names cimport names_forget
+from coterie._core.fold.noted cimport note_commit, note_marker
 from coterie._core.fold.parsed cimport (
     FAULTY, GROUP, LEFT_OUT, NEWER, ODD_COMMIT, PLAIN_COMMIT, UNKNOWN, Parsed, classify,
     parsed_free, parsed_reserve)
@@ -47,11 +49,6 @@ Scanned = namedtuple(
     "Scanned", "file position bytes batches records first_offset last_offset max_timestamp gap "
     "first_timestamp", module=__name__)
 Scanned.__doc__ = """See ``fold.pyi``."""
-CommitEvent = namedtuple(
-    "CommitEvent", "what key log_offset timestamp producer_id value", module=__name__)
-CommitEvent.__doc__ = """See ``fold.pyi``."""
-MarkerEvent = namedtuple("MarkerEvent", "what producer_id committed", module=__name__)
-MarkerEvent.__doc__ = """See ``fold.pyi``."""
 cdef object make = tuple.__new__     # what a named tuple's own maker calls: a third of its time
 
 ON_FAULT = {"skip": SKIP, "recover": RECOVER, "load": LOAD, "stop": STOP}
@@ -81,8 +78,12 @@ cdef class PartitionFold:
             name.encode("utf-8", "surrogatepass") for name in texts_of(only, "only"))
         self.producers, self.groups, self.newer, self.unknown = {}, {}, {}, {}
         self.faults, self.segments = [], []
-        self.history = [] if history else None
+        self.keep_history(History() if history else None)
         self.expected_offset = -1
+
+    cdef void keep_history(self, History history):
+        self.history = history
+        self.noted = NULL if history is None else &history.noted
 
     def __dealloc__(self):
         table_free(&self.table)
@@ -107,11 +108,11 @@ cdef class PartitionFold:
         cdef str name = text_of(file, "file")
         cdef int64_t start = within(position, "position", 0, FURTHEST)
         cdef int64_t expected = int64_of(expected_offset, "expected_offset")
-        begin_change(&self.users, "this partial state")
+        begin_noting(&self.users, self.history)
         try:
             self.scan_piece(view, name, start, expected)
         finally:
-            end_use(&self.users)
+            end_noting(&self.users, self.history)
 
     cdef int scan_piece(self, const uint8_t[::1] data, str file, int64_t position,
                         int64_t expected_offset) except -1:
@@ -144,6 +145,8 @@ cdef class PartitionFold:
                 missing |= own_metadata(&self.table.entries[i])
         if missing:
             raise MemoryError
+        if self.noted != NULL:
+            names_forget(&self.noted.names)
         return 0
 
     cdef int run(self, const uint8_t* data, int64_t size) except -1:
@@ -152,7 +155,7 @@ cdef class PartitionFold:
         cdef Met met
         cdef int64_t at = 0
         self.queue.count = self.later.count = 0
-        self.takes_plain = self.only is None and self.history is None and self.until_ms >= -1
+        self.takes_plain = self.only is None and self.until_ms >= -1
         while at < size and not (self.failed or self.cut or self.stopped):
             met = self.run_plain(data, size, BATCHES_HELD, &at, &frame, &batch)
             if met == PLAIN:
@@ -213,7 +216,8 @@ cdef class PartitionFold:
             return OTHER
         if queue_reserve(&self.queue, count) != 0:
             return NO_MEMORY
-        if queue_batch(&self.queue, &self.table, &self.near, batch, self.until_ms, self.seq):
+        if queue_batch(&self.queue, &self.table, &self.near, self.noted, batch, self.until_ms,
+                       self.seq):
             self.count_batch(batch, batch.base_offset, count)
             if self.queue.count < FULL or not queue_apply(&self.queue, &self.table, &self.near):
                 return PLAIN
@@ -297,18 +301,18 @@ cdef class PartitionFold:
         """Every record of a data batch, in order."""
         cdef Py_ssize_t i = 0, count = self.records.count
         cdef int64_t batch_offset = self.records.items[0].offset
-        cdef bint plain = not batch.transactional and self.only is None and self.history is None
+        cdef bint plain = not batch.transactional and self.only is None
         if parsed_reserve(&self.parsed, count) != 0:
             raise MemoryError
         if plain and count > RECORDS_HELD:
             with nogil:
                 self.classify_all(count)
-                i = self.apply_plains(i, count, batch_offset)
+                i = self.apply_plains(batch, i, count, batch_offset)
         else:
             self.classify_all(count)
         while 0 <= i < count and not (self.failed or self.stopped):
             if plain and self.parsed.items[i].kind == PLAIN_COMMIT:
-                i = self.apply_plains(i, count, batch_offset)
+                i = self.apply_plains(batch, i, count, batch_offset)
                 continue
             if self.parsed.items[i].kind != LEFT_OUT:
                 self.apply_other(batch, &self.records.items[i], &self.parsed.items[i], batch_offset)
@@ -327,10 +331,13 @@ cdef class PartitionFold:
             if self.parsed.items[i].kind == PLAIN_COMMIT:
                 prefetch_entry(&self.table, self.parsed.items[i].hash)
 
-    cdef Py_ssize_t apply_plains(self, Py_ssize_t i, Py_ssize_t count,
+    cdef Py_ssize_t apply_plains(self, const Batch* batch, Py_ssize_t i, Py_ssize_t count,
                                  int64_t batch_offset) noexcept nogil:
         """Apply plain commits and say which record is none; -1: no memory."""
         while i < count and self.parsed.items[i].kind == PLAIN_COMMIT:
+            if self.noted != NULL and not self.note_history(
+                    batch, &self.records.items[i], &self.parsed.items[i]):
+                return -1
             if self.apply_plain(&self.parsed.items[i], batch_offset) != 0:
                 return -1
             i += 1
@@ -374,8 +381,8 @@ cdef class PartitionFold:
             commit.key = key
             commit.key_size = <int32_t>len(key)
             parsed.hash = coterie_keyhash(commit.key, commit.key_size)
-        if self.history is not None:
-            self.note_history(batch, record, parsed)
+        if self.noted != NULL and not self.note_history(batch, record, parsed):
+            raise MemoryError
         if batch.transactional:
             return self.apply_pending(batch, parsed, batch_offset)
         if self.apply_plain(parsed, batch_offset) != 0:
@@ -420,8 +427,9 @@ cdef class PartitionFold:
             producer.first_committed = kind == MARKER_COMMIT
             producer.before = frozenset(producer.pending)
         producer.pending = {}
-        if self.history is not None:
-            self.history.append(MarkerEvent("marker", batch.producer_id, kind == MARKER_COMMIT))
+        if self.noted != NULL and not note_marker(
+                self.noted, batch.producer_id, kind == MARKER_COMMIT):
+            raise MemoryError
         return 0
 
     cdef int apply_group(self, const Batch* batch, Record* record) except -1:
@@ -465,16 +473,13 @@ cdef class PartitionFold:
         self.newer[key] = (value, record.offset, record.timestamp)
         return 0
 
-    cdef int note_history(self, const Batch* batch, Record* record, Parsed* parsed) except -1:
-        cdef Commit* commit = &parsed.commit
-        cdef object value = None
-        if not commit.tombstone:
-            value = (commit.offset, commit.leader_epoch, commit.metadata[:commit.metadata_size],
-                     commit.commit_timestamp, commit.expire_timestamp)
-        self.history.append(make(CommitEvent, (
-            "commit", commit.key[:commit.key_size], record.offset, record.timestamp,
-            batch.producer_id if batch.transactional else None, value)))
-        return 0
+    cdef bint note_history(self, const Batch* batch, Record* record,
+                           Parsed* parsed) noexcept nogil:
+        cdef Value value
+        if not parsed.commit.tombstone:
+            to_value(&parsed.commit, 0, &value)
+        return note_commit(self.noted, batch, record, parsed.commit.key,
+                           NULL if parsed.commit.tombstone else &value)
 
 
 cdef int put_committed(PartitionFold fold, object pending, object but, int64_t seq) except -1:

@@ -7,8 +7,8 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from coterie._core.codec.batch cimport Batch, Record
-from coterie._core.checks cimport begin_change, end_use
 from coterie._core.fold.fold cimport PartitionFold
+from coterie._core.fold.history cimport begin_noting, end_noting
 
 
 cdef int lay_out(PartitionFold fold, object records) except -1:
@@ -36,11 +36,11 @@ def take(PartitionFold fold not None, records not None, *, int64_t producer_id=-
          bint transactional=False, bint control=False):
     """See ``intake.pyi``."""
     cdef tuple held = tuple(records)         # the items point into its bytes until they are applied
-    begin_change(&fold.users, "this partial state")
+    begin_noting(&fold.users, fold.history)
     try:
         apply(fold, held, producer_id, transactional, control)
     finally:
-        end_use(&fold.users)
+        end_noting(&fold.users, fold.history)
 
 
 cdef int apply(PartitionFold fold, tuple held, int64_t producer_id, bint transactional,

@@ -10,6 +10,7 @@ from libc.string cimport memcpy
 from coterie._core.checks cimport begin_change, begin_read, end_use, within
 from coterie._core.codec.cursor cimport load_i32
 from coterie._core.fold.fold cimport PartitionFold, put_committed
+from coterie._core.fold.history cimport dump_history, follow_on, restore_history
 from coterie._core.fold.keytable cimport (
     Entry, Table, coterie_keyhash, own_metadata, prefetch_entry, prefetch_slot, put, remove_plain,
     set_if_newer, table_intern)
@@ -115,7 +116,7 @@ cdef int follow(PartitionFold fold, PartitionFold later) except -1:
     fold.faults.extend(later.faults)
     fold.segments.extend(later.segments)
     if fold.history is not None and later.history is not None:
-        fold.history.extend(later.history)
+        follow_on(fold.history, later.history)
     fold.seq = shift + later.seq
     fold.failed = fold.failed or later.failed
     fold.cut = later.cut
@@ -290,7 +291,8 @@ def dump(PartitionFold fold not None):
     producers = {producer_id: (p.first_seq, p.first_committed, p.before, p.pending)
                  for producer_id, p in fold.producers.items()}
     return (columns_of(fold, True), producers, fold.groups, fold.newer, fold.unknown, fold.faults,
-            fold.segments, fold.history, fold.seq, fold.failed, fold.cut, fold.stopped)
+            fold.segments, None if fold.history is None else dump_history(fold.history), fold.seq,
+            fold.failed, fold.cut, fold.stopped)
 
 
 def restore(PartitionFold fold not None, tuple state not None):
@@ -300,7 +302,8 @@ def restore(PartitionFold fold not None, tuple state not None):
         if fold.table.count:
             raise CoterieError("a partial state is restored into an empty one")
         (columns, producers, fold.groups, fold.newer, fold.unknown, fold.faults, fold.segments,
-         fold.history, fold.seq, failed, cut, stopped) = state
+         history, fold.seq, failed, cut, stopped) = state
+        fold.keep_history(None if history is None else restore_history(history))
         fold.failed, fold.cut, fold.stopped = failed, cut, stopped
         enter_columns(fold, columns)
         for producer_id, (first_seq, committed_first, before, pending) in producers.items():

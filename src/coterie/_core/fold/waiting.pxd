@@ -17,6 +17,7 @@ from coterie._core.fold.keytable cimport (
     prefetch_key, prefetch_slot, prefetch_value, remove_plain, set_plain, table_intern)
 from coterie._core.fold.near cimport Near, near_learn, near_meet, near_names, near_place
 from coterie._core.codec.record cimport record_v2
+from coterie._core.fold.noted cimport Noted, note_plain, noted_back
 
 cdef enum:
     FULL = 96                    # enough to hide the memory, few enough to stay in the L1 cache
@@ -91,18 +92,20 @@ cdef inline bint wait(Queue* queue, const Table* table, Near* near, const Record
     return True
 
 
-cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, const Batch* batch,
-                             int64_t until_ms, int64_t seq) noexcept nogil:
+cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, Noted* noted,
+                             const Batch* batch, int64_t until_ms,
+                             int64_t seq) noexcept nogil:
     """Let a batch of plain commits wait, whole; False: it is no such batch, and none of it waits.
 
     The caller made room. Records later than `until_ms`, which is -1 or more, are left out; those
-    of the time -1 have none, and count.
+    of the time -1 have none, and count. `noted`, if there is one, gets each.
     """
-    cdef Py_ssize_t before = queue.count
+    cdef Py_ssize_t before = queue.count, noted_before = 0 if noted == NULL else noted.count
     cdef int64_t batch_offset = 0
     cdef int32_t i
     cdef Cursor cur
     cdef Record record
+    cdef const Waiting* item
     cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
     for i in range(batch.record_count):
         # What comes some batches on, for the checksum: see columns.pyx. Never a read.
@@ -112,13 +115,20 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, const
             break
         if i == 0:
             batch_offset = record.offset
-        if record.timestamp <= until_ms and not wait(
-                queue, table, near, &record, batch_offset, seq):
+        if record.timestamp > until_ms:
+            continue
+        if not wait(queue, table, near, &record, batch_offset, seq):
+            break
+        item = &queue.items[queue.count - 1]
+        if noted != NULL and not note_plain(
+                noted, &record, NULL if item.tombstone else &item.value):
             break
     else:
         if cur.at == cur.end:
             return True
     queue.count = before
+    if noted != NULL:
+        noted_back(noted, noted_before)
     return False
 
 

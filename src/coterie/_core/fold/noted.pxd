@@ -1,0 +1,239 @@
+"""Every commit and marker of a piece of log, in its order, as rows of C. Header only: inlined.
+
+Rows own what they point to, but for `names.recent`: see names.pxd.
+"""
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from coterie._core.codec.batch cimport Batch, Record
+from coterie._core.codec.cursor cimport load_i32
+from coterie._core.fold.keytable cimport Table, Value, table_free, table_init
+from coterie._core.fold.names cimport (
+    Names, Recent, name_number, names_forget, names_free, names_init, names_of)
+
+cdef enum:
+    COMMITTED = 0
+    ABORTED = 1
+    PENDING = 2
+    COMMIT = 0
+    TOMBSTONE = 1
+    MARKER = 2                   # its `outcome` is what it says
+
+cdef struct NotedRow:
+    int64_t log_offset
+    int64_t timestamp
+    int64_t producer_id          # means nothing if not transactional
+    int64_t offset               # this and what follows up to the metadata: -1 in a tombstone
+    int64_t commit_timestamp
+    int64_t expire_timestamp
+    int64_t metadata_end         # in the heap; it begins where that of the row before ends
+    int32_t leader_epoch
+    int32_t group
+    int32_t topic
+    int32_t partition
+    int8_t kind
+    int8_t transactional
+    int8_t outcome
+    int8_t unused[5]
+
+cdef struct Noted:
+    NotedRow* rows
+    Py_ssize_t count, capacity
+    uint8_t* heap                # metadata end to end
+    int64_t heap_size, heap_capacity
+    Py_ssize_t undecided         # rows that are no plain commits: see history.pyx
+    Names names
+
+
+cdef inline int noted_init(Noted* noted) except -1:
+    memset(noted, 0, sizeof(Noted))
+    return names_init(&noted.names)
+
+
+cdef inline void noted_free(Noted* noted) noexcept:
+    free(noted.rows)
+    free(noted.heap)
+    names_free(&noted.names)
+
+
+cdef inline bint noted_reserve(Noted* noted, Py_ssize_t rows, int64_t heap) noexcept nogil:
+    """Room for so many rows and bytes more. False: no memory."""
+    cdef void* grown
+    if noted.count + rows > noted.capacity:
+        grown = realloc(noted.rows, (2 * noted.capacity + rows + 64) * sizeof(NotedRow))
+        if grown == NULL:
+            return False
+        noted.rows = <NotedRow*>grown
+        noted.capacity = 2 * noted.capacity + rows + 64
+    if noted.heap_size + heap > noted.heap_capacity:
+        grown = realloc(noted.heap, 2 * noted.heap_capacity + heap + 64)
+        if grown == NULL:
+            return False
+        noted.heap = <uint8_t*>grown
+        noted.heap_capacity = 2 * noted.heap_capacity + heap + 64
+    return True
+
+
+cdef inline int64_t metadata_start(const Noted* noted, Py_ssize_t row) noexcept nogil:
+    return noted.rows[row - 1].metadata_end if row else 0
+
+
+cdef inline NotedRow* noted_add(Noted* noted, const Value* value) noexcept nogil:
+    """One more row, of a plain commit without names, place and time yet. NULL `value`: a tombstone.
+    NULL: no memory."""
+    cdef int32_t size = 0 if value == NULL else value.metadata_size
+    cdef NotedRow* row
+    if not noted_reserve(noted, 1, size):
+        return NULL
+    row = &noted.rows[noted.count]
+    if value == NULL:
+        row.offset = row.commit_timestamp = row.expire_timestamp = row.leader_epoch = -1
+    else:
+        row.offset, row.leader_epoch = value.offset, value.leader_epoch
+        row.commit_timestamp = value.commit_timestamp
+        row.expire_timestamp = value.expire_timestamp
+        if size:
+            memcpy(noted.heap + noted.heap_size, value.metadata, size)
+            noted.heap_size += size
+    row.metadata_end = noted.heap_size
+    row.kind = TOMBSTONE if value == NULL else COMMIT
+    row.producer_id = -1
+    row.transactional, row.outcome = 0, COMMITTED
+    memset(row.unused, 0, sizeof(row.unused))
+    noted.count += 1
+    return row
+
+
+cdef inline bint note_plain(Noted* noted, const Record* record,
+                            const Value* value) noexcept nogil:
+    """A plain commit whose key can be read, and stays until `names_forget`. False: no memory."""
+    cdef Recent names
+    cdef NotedRow* row
+    names_of(&noted.names, record.key, record.key_size, &names)
+    row = noted_add(noted, value)
+    if row == NULL:
+        return False
+    row.log_offset, row.timestamp = record.offset, record.timestamp
+    row.group, row.topic = names.group, names.topic
+    row.partition = load_i32(record.key + names.partition_at)
+    return not noted.names.failed
+
+
+cdef inline bint note_commit(Noted* noted, const Batch* batch, const Record* record,
+                             const uint8_t* key, const Value* value) noexcept nogil:
+    """A commit by its key as the fold has it, without a version; its names may take all of their
+    16 bits. False: no memory."""
+    cdef int32_t group_size = key[0] << 8 | key[1]
+    cdef const uint8_t* topic = key + 2 + group_size
+    cdef int32_t topic_size = topic[0] << 8 | topic[1]
+    cdef NotedRow* row = noted_add(noted, value)
+    if row == NULL:
+        return False
+    row.log_offset, row.timestamp = record.offset, record.timestamp
+    row.group = name_number(&noted.names, &noted.names.groups, key + 2, group_size)
+    row.topic = name_number(&noted.names, &noted.names.topics, topic + 2, topic_size)
+    row.partition = load_i32(topic + 2 + topic_size)
+    if batch.transactional:
+        row.transactional, row.producer_id = 1, batch.producer_id
+        noted.undecided += 1
+    return not noted.names.failed
+
+
+cdef inline bint note_marker(Noted* noted, int64_t producer_id, bint committed) noexcept nogil:
+    """False: no memory."""
+    cdef NotedRow* row = noted_add(noted, NULL)
+    if row == NULL:
+        return False
+    row.log_offset = row.timestamp = -1
+    row.group = row.topic = row.partition = -1
+    row.kind, row.transactional, row.producer_id = MARKER, 1, producer_id
+    row.outcome = COMMITTED if committed else ABORTED
+    noted.undecided += 1
+    return True
+
+
+cdef inline void noted_back(Noted* noted, Py_ssize_t count) noexcept nogil:
+    """Take back the rows from `count` on, which are plain commits."""
+    noted.heap_size = metadata_start(noted, count)
+    noted.count = count
+
+
+cdef inline void noted_clear(Noted* noted) noexcept:
+    """No rows and no names; their room stays."""
+    noted.count = noted.undecided = 0
+    noted.heap_size = 0
+    noted.names.failed = False
+    names_forget(&noted.names)
+    table_clear(&noted.names.groups)
+    table_clear(&noted.names.topics)
+
+
+cdef inline void table_clear(Table* table) noexcept:
+    """No names; none of them had a value."""
+    memset(table.slots, 0, (table.mask + 1) * sizeof(table.slots[0]))
+    table.count = 0
+    table.arena_size = 0
+
+
+cdef inline bint names_into(Names* to, Table* to_table, const Table* of, int32_t* number) noexcept:
+    """What numbers the names of one table have in another. False: no memory."""
+    cdef uint32_t i
+    for i in range(of.count):
+        number[i] = name_number(to, to_table, of.arena + of.entries[i].key_at,
+                                <int32_t>of.entries[i].key_size)
+    return not to.failed
+
+
+cdef inline bint noted_copy(Noted* to, const Noted* of, Py_ssize_t at) noexcept:
+    """One row of another, with its names, at the end. False: no memory."""
+    cdef const NotedRow* row = &of.rows[at]
+    cdef NotedRow* copy
+    cdef int64_t start = metadata_start(of, at), size = row.metadata_end - start
+    if not noted_reserve(to, 1, size):
+        return False
+    copy = &to.rows[to.count]
+    copy[0] = row[0]
+    copy.group = name_into(to, &to.names.groups, &of.names.groups, row.group)
+    copy.topic = name_into(to, &to.names.topics, &of.names.topics, row.topic)
+    if to.names.failed:
+        return False
+    if size:
+        memcpy(to.heap + to.heap_size, of.heap + start, size)
+        to.heap_size += size
+    copy.metadata_end = to.heap_size
+    to.count += 1
+    return True
+
+
+cdef inline int32_t name_into(Noted* to, Table* table, const Table* of, int32_t number) noexcept:
+    return name_number(&to.names, table, of.arena + of.entries[number].key_at,
+                       <int32_t>of.entries[number].key_size)
+
+
+cdef inline bint noted_follow(Noted* to, const Noted* later) noexcept:
+    """All rows of another at the end. False: no memory, and no row was added."""
+    cdef Py_ssize_t i
+    cdef int64_t shift = to.heap_size
+    cdef int32_t* group = <int32_t*>malloc((later.names.groups.count + 1) * sizeof(int32_t))
+    cdef int32_t* topic = <int32_t*>malloc((later.names.topics.count + 1) * sizeof(int32_t))
+    cdef NotedRow* row
+    cdef bint room = (group != NULL and topic != NULL
+                      and noted_reserve(to, later.count, later.heap_size)
+                      and names_into(&to.names, &to.names.groups, &later.names.groups, group)
+                      and names_into(&to.names, &to.names.topics, &later.names.topics, topic))
+    if room and later.count:
+        memcpy(to.rows + to.count, later.rows, later.count * sizeof(NotedRow))
+        if later.heap_size:
+            memcpy(to.heap + to.heap_size, later.heap, later.heap_size)
+        for i in range(to.count, to.count + later.count):
+            row = &to.rows[i]
+            row.metadata_end += shift
+            if row.kind != MARKER:
+                row.group, row.topic = group[row.group], topic[row.topic]
+        to.count += later.count
+        to.heap_size += later.heap_size
+        to.undecided += later.undecided
+    free(group)
+    free(topic)
+    return room
