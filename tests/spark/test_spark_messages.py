@@ -150,6 +150,14 @@ def test_a_worker_that_does_not_fit_is_the_line_that_a_command_ends_with():
     assert str(caught.value) == line
 
 
+def test_a_session_that_the_cluster_ended_is_said():
+    from pyspark.errors import PySparkException
+
+    says = "Spark failed: the cluster has ended the session"
+    with pytest.raises(CoterieError, match=says), engine.one_line_errors():
+        raise PySparkException("Cannot call methods on a stopped SparkContext.\nThis was created")
+
+
 def test_a_signal_that_the_jvm_heard_too_is_what_the_command_ends_by():
     import signal
 

@@ -268,6 +268,11 @@ def one_line_errors() -> Iterator[None]:
 def reason(error: BaseException) -> str:
     """Return the innermost thing that is known of a failure of Spark's."""
     text = str(error)
+    if "stopped SparkContext" in text:
+        return (
+            "the cluster has ended the session: no master of this version of Spark is there,"
+            " or it took the application away; its log says which"
+        )
     cause: Any = getattr(error, "java_exception", None)
     while cause is not None:
         text = str(cause.toString())
