@@ -26,7 +26,7 @@ from coterie.state.partial import ScanOptions
 from coterie.state.portable import unpack
 from coterie.state.schemas import SCHEMAS
 from coterie.times import parse_time
-from coterie_spark.bulk import merging, plan, scanning
+from coterie_spark.bulk import here, merging, plan, scanning
 from coterie_spark.bulk.arrow import spark_schema
 from coterie_spark.bulk.hadoop import find_hadoop_segments, is_url, scan_by_hadoop
 from coterie_spark.bulk.shipping import shipped, unfit_workers_told
@@ -218,6 +218,8 @@ def run(
 ) -> tuple[DataFrame, Summary]:
     """Scan and merge a log; return its products (see ``coterie_spark.bulk.merging``), persisted."""
     listing = listing_of_paths(spark, paths)
+    if here.is_small(spark, listing):
+        return run_here(spark, listing, options, form)
     cores = cores_of(spark)
     partitions = list(listing.partitions())
     count = min(len(partitions), plan.TASKS_PER_CORE * cores)
@@ -231,6 +233,20 @@ def run(
         states = numbers.mapInArrow(shipped(work), scanning.STATE_DDL)
         count = min(count, len(tasks))
     return run_merge(spark, merge(states, count, place_in(partitions), form), listing.passed_over)
+
+
+def run_here(
+    spark: SparkSession, listing: Listing, options: ScanOptions, form: str
+) -> tuple[DataFrame, Summary]:
+    """Give a small log's products without a job."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    table = pa.Table.from_batches(here.products_of(listing, options, form))
+    about = pc.is_in(table["name"], pa.array([merging.ABOUT, merging.ERROR]))
+    told = table.filter(about)
+    rows = zip(told["name"].to_pylist(), told["body"].to_pylist(), strict=True)
+    return spark.createDataFrame(table), summary_of(rows, listing.passed_over)
 
 
 def cores_of(spark: SparkSession) -> int:
@@ -328,21 +344,33 @@ def run_merge(
         with bounded_batches(spark, rows_per_batch), unfit_workers_told():
             about = products.where(products["name"].isin(merging.ABOUT, merging.ERROR))
             rows = about.select("name", "body").collect()
-        errors = sorted(bytes(row.body).decode() for row in rows if row.name == merging.ERROR)
-        if errors:
-            raise CoterieError(errors[0])
-        told = [unpack(merging.ABOUT, bytes(row.body)) for row in rows]
-        told.sort(key=lambda one: partition_order(one[0]))
-        for _, read, _, stopped in told:
-            if stopped:
-                place = fault_line(read.faults[0])
-                raise FaultFound(f"{place}; stopped (--on-fault skip goes on)")
+        return products, summary_of([(row.name, bytes(row.body)) for row in rows], passed_over)
     except BaseException:
         products.unpersist()
         raise
+
+
+def summary_of(about: Iterable[tuple[str, bytes]], passed_over: tuple[str, ...]) -> Summary:
+    """Return what was read, from the products that tell of the partitions.
+
+    Raises
+    ------
+    CoterieError
+        What could not be read, or the first fault under ``on_fault="stop"``.
+    """
+    rows = list(about)
+    errors = sorted(body.decode() for name, body in rows if name == merging.ERROR)
+    if errors:
+        raise CoterieError(errors[0])
+    told = [unpack(merging.ABOUT, body) for _, body in rows]
+    told.sort(key=lambda one: partition_order(one[0]))
+    for _, read, _, stopped in told:
+        if stopped:
+            place = fault_line(read.faults[0])
+            raise FaultFound(f"{place}; stopped (--on-fault skip goes on)")
     partitions: dict[int | None, Read] = {number: read for number, read, _, _ in told}
     groups = sum(count for _, _, count, _ in told)
-    return products, summarize(partitions, groups, passed_over)
+    return summarize(partitions, groups, passed_over)
 
 
 @contextmanager

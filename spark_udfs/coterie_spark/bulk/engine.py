@@ -21,8 +21,14 @@ from coterie.errors import CoterieError
 from coterie.replay.engine import Conf, Progress, ReplayRequest, Summary, Where
 from coterie.state.document import write_document
 from coterie.state.partial import PartialState
-from coterie_spark.bulk import merging, writing
-from coterie_spark.bulk.driver import bounded_batches, listing_of_paths, run, table_names
+from coterie_spark.bulk import here, merging, writing
+from coterie_spark.bulk.driver import (
+    bounded_batches,
+    listing_of_paths,
+    run,
+    summary_of,
+    table_names,
+)
 from coterie_spark.bulk.shipping import shipped, unfit_line
 from coterie_spark.session import local_session
 
@@ -44,6 +50,9 @@ SAYS_NOTHING = (  # of a JVM that does not start
     "Error: Could not create the Java Virtual Machine.",
     "Error: A fatal exception has occurred. Program will exit.",
 )
+# The JVM of a command only hands on what workers fold: to optimize its code takes more CPU time,
+# beside the workers, than it saves.
+BRIEF = "-XX:TieredStopAtLevel=1"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -70,7 +79,7 @@ def session_of_command(
     is_ours = SparkSession.getActiveSession() is None
     with one_line_errors():
         with spark_says_nothing(), heard_afterwards():
-            spark = local_session(master or "local[*]", conf=dict(conf))
+            spark = local_session(master or "local[*]", conf=dict(conf), java_options=BRIEF)
         try:
             yield spark
         finally:
@@ -91,13 +100,37 @@ def replay_in(spark: SparkSession, request: ReplayRequest, progress: Progress) -
     listing = listing_of_paths(spark, request.log)
     progress.total(listing.size)
     progress.stage("reading")
+    if here.is_small(spark, listing):
+        return replay_here(listing, request, progress)
     told = JobProgress(spark, listing.size, progress)
     products, summary = told.of(lambda: run(spark, listing, request.options, request.format))
     progress.stage("writing")
     if request.format == "json":
-        return with_changes(summary, groups=write_json(products, request))
+        rows = products.where(products["name"].isin(merging.STATE, merging.LINES))
+        found = rows.orderBy("partition", "part").toLocalIterator()
+        return with_changes(summary, groups=write_json(found, request))
     names = table_names(request.options)
     told.of(lambda: write_tables(spark, products, names, request.out))
+    return summary
+
+
+def replay_here(listing: Listing, request: ReplayRequest, progress: Progress) -> Summary:
+    """Replay a small log in this process; the files are those that workers write."""
+    products = list(here.products_of(listing, request.options, request.format))
+    rows = [tuple(row.values()) for batch in products for row in batch.to_pylist()]
+    about = [(name, body) for _, name, _, body in rows if name in (merging.ABOUT, merging.ERROR)]
+    summary = summary_of(about, listing.passed_over)
+    progress.advance(listing.size)
+    progress.stage("writing")
+    if request.format == "json":
+        found = [row for row in rows if row[1] in (merging.STATE, merging.LINES)]
+        return with_changes(summary, groups=write_json(found, request))
+    names = table_names(request.options)
+    tables = (one.select(["name", "body"]) for one in products if one["name"][0].as_py() in names)
+    work = writing.work_folder(request.out)
+    work.mkdir()
+    files = writing.write_files(tables, work, writing.attempt())
+    writing.name_parts(request.out, names, files.items())
     return summary
 
 
@@ -115,17 +148,19 @@ def write_tables(spark: SparkSession, products: DataFrame, names: list[str], out
     writing.name_parts(out, names, [(row.name, row.file) for row in written])
 
 
-def write_json(products: DataFrame, request: ReplayRequest) -> int:
-    """Write ``groups.json`` (and commits line by line), which takes the state into this process."""
-    rows = products.where(products["name"].isin(merging.STATE, merging.LINES))
+def write_json(rows: Iterable[tuple[Any, ...]], request: ReplayRequest) -> int:
+    """Write ``groups.json`` (and commits line by line) of products in order of their partition.
+
+    That takes the state into this process.
+    """
     state = PartialState(request.options)
     chunks: dict[int | None, list[tuple[int, bytes]]] = {}
     with (request.out / "commits.jsonl").open("wb") as lines:
-        for row in rows.orderBy("partition", "part").toLocalIterator():
-            if row.name == merging.LINES:
-                lines.write(row.body)
+        for partition, name, part, body in rows:
+            if name == merging.LINES:
+                lines.write(body)
             else:
-                chunks.setdefault(row.partition, []).append((row.part, bytes(row.body)))
+                chunks.setdefault(partition, []).append((part, bytes(body)))
     if not request.options.history:
         (request.out / "commits.jsonl").unlink()
     for parts in chunks.values():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError, LogError
 from coterie.log.folders import inflate, read_segment
+from coterie.replay.crew import resting_collector
 from coterie.state.partial import PartialState, ScanOptions
 from coterie_spark.bulk.plan import Task, Unit, cut_segment
 
@@ -150,7 +151,9 @@ def scan_worker(tasks: list[Task], options: ScanOptions, read: Reader) -> Worker
                 for unit in tasks[task]:
                     where = unit[0].segment.partition, unit[0].number
                     try:
-                        yield from state_batches(*where, scan_unit(unit, options, read))
+                        with resting_collector():
+                            state = scan_unit(unit, options, read)
+                        yield from state_batches(*where, state)
                     except CoterieError as error:
                         yield error_batch(*where, error)
 

@@ -38,7 +38,11 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def local_session(
-    master: str = "local[*]", app_name: str = "coterie", conf: Mapping[str, str] | None = None
+    master: str = "local[*]",
+    app_name: str = "coterie",
+    conf: Mapping[str, str] | None = None,
+    *,
+    java_options: str = "",
 ) -> SparkSession:
     """Start a session, or give the running one with ``conf`` applied to it.
 
@@ -51,6 +55,8 @@ def local_session(
         Name of the application.
     conf : mapping of str to str, optional
         Spark's own settings; they win over those made here.
+    java_options : str
+        More options of the JVM, if one is started; those of ``conf`` win over them, too.
 
     Raises
     ------
@@ -69,7 +75,9 @@ def local_session(
         ensure_java()
     # The workers run the Python of this process, not whatever python3 the PATH has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = _settings(master) | dict(conf or {})
+    settings = _settings(master)
+    settings[_JAVA_OPTIONS] += f" {java_options}"
+    settings |= dict(conf or {})
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -1,0 +1,64 @@
+"""A small log is folded by the driver: no job runs, and the answers are those of the workers."""
+
+import pytest
+
+import golden_data
+from commandline import coterie_ok, fails, folder_of
+from coterie.errors import FaultFound
+from coterie_spark import replay
+from coterie_spark.bulk import here
+
+pytest.importorskip("pyspark")
+pq = pytest.importorskip("pyarrow.parquet")
+
+SPARK = ("--engine", "spark")
+CASES = ["transactions", "old-formats", "corrupt/length-2gib"]
+
+
+@pytest.fixture
+def by_driver(spark, monkeypatch):
+    """Give the session; the driver folds small logs meanwhile, as it does for users."""
+    monkeypatch.setattr(here, "HERE_BYTES", 32 << 20)
+    return spark
+
+
+def jobs_of(spark):
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("form", ["parquet", "json"])
+def test_the_driver_writes_the_files_of_the_local_engine(by_driver, tmp_path, case, form):
+    asked = ("replay", golden_data.log(case), "--history", "--format", form)
+    before = jobs_of(by_driver)
+    coterie_ok(*asked, "--out", tmp_path / "spark", *SPARK)
+    assert jobs_of(by_driver) == before
+    coterie_ok(*asked, "--out", tmp_path / "one", "--engine", "local")
+    assert folder_of(tmp_path / "spark") == folder_of(tmp_path / "one")
+    for name in folder_of(tmp_path / "one"):
+        ours, theirs = tmp_path / "spark" / name, tmp_path / "one" / name
+        if form == "json":
+            assert ours.read_bytes() == theirs.read_bytes()
+        else:
+            assert folder_of(ours) == ["part-00000.parquet"]
+            assert pq.read_table(ours).equals(pq.read_table(theirs)), name
+
+
+def test_the_tables_are_those_that_workers_make(by_driver, monkeypatch):
+    log = golden_data.log("transactions")
+    mine = replay(by_driver, log, history=True)
+    monkeypatch.setattr(here, "HERE_BYTES", -1)
+    theirs = replay(by_driver, log, history=True)
+    assert mine.summary == theirs.summary
+    for name in theirs:
+        assert sorted(map(repr, mine[name].collect())) == sorted(map(repr, theirs[name].collect()))
+    mine.unpersist()
+    theirs.unpersist()
+
+
+def test_the_driver_stops_at_a_fault_in_one_line(by_driver, tmp_path):
+    log, out = golden_data.log("corrupt/magic-3"), tmp_path / "out"
+    fails("replay", log, "--out", out, "--on-fault", "stop", *SPARK, says=("byte 10616", "magic"))
+    assert folder_of(tmp_path) == []
+    with pytest.raises(FaultFound, match="byte 10616"):
+        replay(by_driver, log, on_fault="stop")
