@@ -7,8 +7,8 @@ read plain paths by their absolute names, and need coterie installed. Imports no
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 20_000
 PART = "part of an answer"
+DEFAULTS = ("now_ms",)  # found in the log where they are not given
 Frame = Callable[..., "DataFrame"]
 Time = int | str | datetime | None
 
@@ -127,6 +128,18 @@ def newest_ms(spark: SparkSession, log: Log) -> int | None:
     return newest
 
 
+def check_names(name: str, ask_type: type[Any], given: Mapping[str, Any]) -> None:
+    """Refuse parameters that a question does not have, or lacks, by name."""
+    known = {field.name: field for field in fields(ask_type)}
+    for one in given:
+        if one not in known:
+            raise CoterieError(f"{name} has no {one}; it takes {', '.join(known) or 'nothing'}")
+    for one, field in known.items():
+        has_default = field.default is not MISSING or field.default_factory is not MISSING
+        if not has_default and given.get(one) is None and one not in DEFAULTS:
+            raise CoterieError(f"{name} needs {'at' if one == 'at_ms' else one}")
+
+
 def question(name: str) -> Frame:
     """Return the function that asks a question of ``coterie.insight`` on Spark."""
 
@@ -150,9 +163,14 @@ def question(name: str) -> Frame:
             parameters, at_ms = {**parameters, "at_ms": at_ms}, None
         if at_ms is not None and until_ms is not None:
             raise CoterieError("at and until say the same; give one of them")
+        check_names(name, ask_type, parameters)
         log = listing_of_paths(spark, given)
         if "log_until_ms" in known and parameters.get("ends") is not None:
             parameters = {"log_until_ms": newest_ms(spark, log), **parameters}
+        if "now_ms" in known and parameters.get("now_ms") is None:
+            parameters["now_ms"] = newest_ms(spark, log) if until_ms is None else until_ms
+            if parameters["now_ms"] is None:
+                raise CoterieError("the log has no record with a time; give now_ms")
         request = Request(
             question=name,
             ask=ask_type(**parameters),
@@ -180,7 +198,8 @@ def question(name: str) -> Frame:
         As ``--at``, ``--since``, ``--until``: epoch ms, ISO 8601 with zone, or a datetime with
         zone.
     **parameters
-        Fields of ``coterie.insight.{name}.Ask``.
+        Fields of ``coterie.insight.{name}.Ask``; ``now_ms`` and ``log_until_ms`` are by default
+        the time of the log's newest record, as for the command.
 
     Returns
     -------

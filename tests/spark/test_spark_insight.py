@@ -45,6 +45,29 @@ def test_a_question_is_asked_of_some_groups(spark):
     assert frame.count() == 11
 
 
+def test_now_is_the_logs_newest_record_unless_it_is_given(spark):
+    newest_ms = max(record["timestamp"] for record in records("transactions"))
+    by_default, given, until = (
+        coterie_spark.expire(spark, log("transactions"), **asked).collect()
+        for asked in ({}, {"now_ms": newest_ms}, {"until": newest_ms})
+    )
+    assert by_default == given == until
+    assert {row.remaining_ms is None for row in given} == {False, True}
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "told"),
+    [
+        ("lag", {}, "lag needs ends"),
+        ("undo", {}, "undo needs at"),
+        ("expire", {"nonsense": 1}, "expire has no nonsense; it takes now_ms, retention_ms, what"),
+    ],
+)
+def test_a_wrong_parameter_is_one_line(spark, name, asked, told):
+    with pytest.raises(CoterieError, match=told):
+        getattr(coterie_spark, name)(spark, log("basic"), **asked)
+
+
 @pytest.mark.parametrize(("name", "case", "asked"), [QUESTIONS[1], QUESTIONS[3], QUESTIONS[4]])
 def test_a_url_gives_the_rows_that_its_path_gives(spark, name, case, asked):
     ask = getattr(coterie_spark, name)
