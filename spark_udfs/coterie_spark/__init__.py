@@ -31,8 +31,13 @@ __all__ = [
 def register(spark: SparkSession) -> None:
     """Make ``spark.read.format("consumer_offsets")`` known to a session: decoded records.
 
+    And the UDFs to SQL: ``expired``, ``select_protocol`` and, as a table function,
+    ``session_expirations``.
+
     See :mod:`coterie_spark.source.data_source` for its columns.
     """
     from coterie_spark.source.data_source import register as make_known
+    from coterie_spark.udfs import register as make_udfs_known
 
     make_known(spark)
+    make_udfs_known(spark)

@@ -1,17 +1,27 @@
-"""Series to series, frame to frame: what the pandas UDFs compute. Imports no Spark."""
+"""Series to series, batches to batches: what the pandas UDFs compute. Imports no Spark.
+
+Whole columns at a time: a row costs no call of Python's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import coterie
 from coterie.coordinator.sessions import session_expirations as ended_sessions
+from coterie.errors import ArgumentError
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    import pyarrow as pa
 
-__all__ = ["expired", "select_protocol", "session_expirations"]
+__all__ = ["ended_in_order", "expired", "select_protocol", "session_expirations"]
+
+NO_EXPIRY = -1
+NONE = -1  # of winners: none; of an array: its last element, which is None
 
 
 def expired(
@@ -19,28 +29,66 @@ def expired(
 ) -> pd.Series:
     """Tell which offsets have expired: :func:`coterie.expired`; a null expiry is none.
 
-    ``now_ms`` and ``retention_ms`` may change from row to row.
+    ``now_ms`` and ``retention_ms`` may change from row to row, but cost least where they do not.
     """
+    import numpy as np
     import pandas as pd
 
-    commits, explicit = commit_ms.to_numpy("int64"), expire_ms.fillna(-1).to_numpy("int64")
-    out = pd.Series(False, index=commit_ms.index)
-    settings = pd.DataFrame({"now": now_ms, "retention": retention_ms})
-    for (now, retention), rows in settings.groupby(["now", "retention"]).indices.items():
-        out.iloc[rows] = coterie.expired(commits[rows], explicit[rows], int(now), int(retention))
-    return out
+    commits = commit_ms.to_numpy("int64")
+    explicit = expire_ms.to_numpy()
+    if explicit.dtype != np.int64:
+        explicit = expire_ms.fillna(NO_EXPIRY).to_numpy("int64")
+    now, retention = now_ms.to_numpy("int64"), retention_ms.to_numpy("int64")
+    out = np.empty(len(commits), dtype=bool)
+    for rows in _runs(now, retention):
+        at = rows.start
+        out[rows] = coterie.expired(commits[rows], explicit[rows], int(now[at]), int(retention[at]))
+    return pd.Series(out, index=commit_ms.index)
+
+
+def _runs(*columns: np.ndarray[Any, Any]) -> Iterator[slice]:
+    """Yield the runs of rows in which no column changes."""
+    import numpy as np
+
+    count = len(columns[0])
+    if not count:
+        return
+    if all((column == column[0]).all() for column in columns):
+        yield slice(0, count)
+        return
+    changes = np.zeros(count - 1, dtype=bool)
+    for column in columns:
+        changes |= column[1:] != column[:-1]
+    bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), count]
+    yield from map(slice, bounds[:-1], bounds[1:])
 
 
 def select_protocol(protocols: pd.Series) -> pd.Series:
     """Return each group's protocol; a row holds its members' lists. Null where there is none."""
+    import numpy as np
+    import pandas as pd
 
-    def selected(lists: Iterable[Iterable[str]]) -> str | None:
-        try:
-            return coterie.select_protocol([list(names) for names in lists])
-        except coterie.CoterieError:
-            return None
+    groups = [() if lists is None else lists for lists in protocols]
+    members = list(chain.from_iterable(groups))
+    if any(names is None for names in members):
+        raise ArgumentError("a member's protocols must be a list of names, not null")
+    names = np.concatenate(members) if members else np.empty(0, dtype=object)
+    number, unique = pd.factorize(names)
+    member_start, group_start = _starts(members), _starts(groups)
+    nulls = np.flatnonzero(number < 0)
+    number[nulls] = 0
+    winner, _ = coterie.select_protocols(number.astype(np.int32), member_start, group_start)
+    theirs = np.searchsorted(member_start, nulls, side="right") - 1
+    winner[np.searchsorted(group_start, theirs, side="right") - 1] = NONE
+    chosen = np.array([*unique, None], dtype=object)[winner]
+    return pd.Series(chosen, index=protocols.index, dtype=object)
 
-    return protocols.map(selected)
+
+def _starts(lists: Iterable[Any]) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    sizes = np.fromiter(map(len, lists), dtype=np.int64)
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
 
 
 def session_expirations(events: pd.DataFrame) -> pd.DataFrame:
@@ -53,3 +101,55 @@ def session_expirations(events: pd.DataFrame) -> pd.DataFrame:
         events["timeout_ms"].to_numpy("int64"),
     )
     return pd.DataFrame({"member": member, "ended_ms": ended_ms})
+
+
+def ended_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give the sessions that ended, of heartbeats in order of member and time.
+
+    Columns member, heartbeat_ms, timeout_ms; given are member, ended_ms. The last heartbeat of a
+    batch is looked at with the next one: only it may tell whether the session goes on.
+    """
+    import pyarrow as pa
+
+    last: pa.Table | None = None
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        if last is not None:
+            rows = pa.concat_tables([last, rows.cast(last.schema)])
+        if rows.num_rows:
+            last = rows.slice(rows.num_rows - 1).combine_chunks()
+            yield _ended(rows.combine_chunks())
+    if last is not None:
+        yield pa.RecordBatch.from_arrays(
+            [last["member"].combine_chunks(), pa.array(_deadlines(last))], ["member", "ended_ms"]
+        )
+
+
+def _ended(rows: pa.Table) -> pa.RecordBatch:
+    """Return the sessions that end between a row and the next: another member's, or too late.
+
+    A heartbeat in the very millisecond of the end comes too late; of several in one millisecond
+    the last one counts.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    deadlines = _deadlines(rows)
+    came = rows["heartbeat_ms"].to_numpy()
+    member = rows["member"].combine_chunks()
+    one, other = member[:-1], member[1:]
+    differs = pc.fill_null(pc.not_equal(one, other), pc.xor(one.is_null(), other.is_null()))
+    too_late = (came[1:] > came[:-1]) & (came[1:] >= deadlines[:-1])
+    ends = pc.or_(differs, pa.array(too_late))
+    return pa.RecordBatch.from_arrays(
+        [one.filter(ends), pa.array(deadlines[:-1]).filter(ends)], ["member", "ended_ms"]
+    )
+
+
+def _deadlines(rows: pa.Table) -> np.ndarray[Any, Any]:
+    for name in ("heartbeat_ms", "timeout_ms"):
+        if rows[name].null_count:
+            raise ArgumentError(f"{name} must not be null")
+    came, kept = (rows[name].to_numpy() for name in ("heartbeat_ms", "timeout_ms"))
+    deadlines: np.ndarray[Any, Any] = came + kept
+    return deadlines

@@ -1,21 +1,29 @@
 """Pandas UDFs over columns; what they compute is in :mod:`coterie_spark.frames`.
 
-from coterie_spark.udfs import expired, select_protocol, session_expirations
+from coterie_spark.udfs import expired, expired_column, select_protocol, session_expirations
 offsets.withColumn("gone", expired("commit_ms", "expire_ms", lit(now), lit(retention)))
+offsets.withColumn("gone", expired_column("commit_ms", "expire_ms", now, retention))
 groups.withColumn("protocol", select_protocol("protocols"))   # array<array<string>>
 session_expirations(events)                                   # member, heartbeat_ms, timeout_ms
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 import pandas as pd
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import pandas_udf  # type: ignore[attr-defined]
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.functions import pandas_udf, udtf  # type: ignore[attr-defined]
 from pyspark.sql.types import BooleanType, StringType
 
 from coterie_spark import frames
 
-__all__ = ["expired", "select_protocol", "session_expirations"]
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+__all__ = ["expired", "expired_column", "register", "select_protocol", "session_expirations"]
 
 SESSIONS_DDL = "member string, ended_ms long"
 
@@ -34,9 +42,68 @@ expired = pandas_udf(_expired, BooleanType())
 select_protocol = pandas_udf(_select_protocol, StringType())
 
 
+def expired_column(
+    commit_ms: Column | str,
+    expire_ms: Column | str,
+    now_ms: Column | int,
+    retention_ms: Column | int,
+) -> Column:
+    """Tell which offsets have expired, as ``expired`` does, by an expression of Spark's own.
+
+    No row leaves the JVM, so it takes a tenth of the time. Names are columns, numbers are
+    milliseconds. Unlike the UDF it does not wrap: an age beyond 64 bits is none.
+    """
+    commit, explicit = (f.col(c) if isinstance(c, str) else c for c in (commit_ms, expire_ms))
+    now, retention = (
+        value if isinstance(value, Column) else f.lit(value).cast("long")
+        for value in (now_ms, retention_ms)
+    )
+    by_age = f.coalesce(f.try_subtract(now, commit) >= retention, f.lit(False))
+    has_expiry = explicit.isNotNull() & (explicit != frames.NO_EXPIRY)
+    return f.when(has_expiry, now >= explicit).otherwise(by_age)
+
+
 def session_expirations(events: DataFrame) -> DataFrame:
     """Return which sessions ended when: one row a session, each member's in order of time.
 
-    ``events`` has the columns member (string), heartbeat_ms and timeout_ms (long).
+    ``events`` has the columns member (string), heartbeat_ms and timeout_ms (long). Spark brings
+    a member's heartbeats together and in order; a worker then holds one batch of them.
     """
-    return events.groupBy("member").applyInPandas(frames.session_expirations, SESSIONS_DDL)
+    columns = {"member": "string", "heartbeat_ms": "long", "timeout_ms": "long"}
+    rows = events.select(*(f.col(name).cast(kind) for name, kind in columns.items()))
+    in_order = rows.repartition("member").sortWithinPartitions("member", "heartbeat_ms")
+    return in_order.mapInArrow(frames.ended_in_order, SESSIONS_DDL)
+
+
+class SessionExpirations:
+    """The table function of SQL: heartbeats of one member, in order of time."""
+
+    def __init__(self) -> None:
+        self.member: str | None = None
+        self.deadline_ms: int | None = None
+        self.came_ms = 0
+
+    def eval(self, row: Row) -> Iterator[tuple[str | None, int]]:
+        """Take a heartbeat; yield the session that it comes too late for."""
+        came_ms = row["heartbeat_ms"]
+        if self.deadline_ms is not None and self.came_ms < came_ms >= self.deadline_ms:
+            yield self.member, self.deadline_ms
+        self.member, self.came_ms = row["member"], came_ms
+        self.deadline_ms = came_ms + row["timeout_ms"]
+
+    def terminate(self) -> Iterator[tuple[str | None, int]]:
+        """Yield the last session."""
+        if self.deadline_ms is not None:
+            yield self.member, self.deadline_ms
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``expired``, ``select_protocol`` and ``session_expirations`` known to SQL.
+
+    The last one is a table function, a call of Python's for each row: ``SELECT * FROM
+    session_expirations(TABLE(events) PARTITION BY member ORDER BY heartbeat_ms)``.
+    """
+    spark.udf.register("expired", expired)
+    spark.udf.register("select_protocol", select_protocol)
+    table: Any = udtf(SessionExpirations, returnType=SESSIONS_DDL)
+    spark.udtf.register("session_expirations", table)

@@ -30,10 +30,18 @@ def test_traces_run_on_spark_as_in_one_process(spark, tmp_path):
 def test_udfs_compute_what_the_library_computes(spark):
     from pyspark.sql.functions import lit
 
-    from coterie_spark.udfs import expired, select_protocol, session_expirations
+    import coterie_spark
+    from coterie_spark.udfs import (
+        expired,
+        expired_column,
+        select_protocol,
+        session_expirations,
+    )
 
     offsets = spark.createDataFrame([(0, None), (0, 50), (95, None)], "c long, e long")
     gone = offsets.select(expired("c", "e", lit(100), lit(10)).alias("x")).collect()
+    assert [row.x for row in gone] == [True, True, False]
+    gone = offsets.select(expired_column("c", "e", 100, 10).alias("x")).collect()
     assert [row.x for row in gone] == [True, True, False]
     groups = spark.createDataFrame([([["b", "a"], ["a", "b"]],), ([],)], "p array<array<string>>")
     assert [row.x for row in groups.select(select_protocol("p").alias("x")).collect()] == [
@@ -44,3 +52,11 @@ def test_udfs_compute_what_the_library_computes(spark):
                                    "member string, heartbeat_ms long, timeout_ms long")  # fmt: skip
     ended = session_expirations(events).orderBy("ended_ms").collect()
     assert [tuple(row) for row in ended] == [("m", 10), ("n", 15), ("m", 40)]
+    coterie_spark.register(spark)
+    offsets.createOrReplaceTempView("udf_offsets")
+    events.createOrReplaceTempView("udf_events")
+    gone = spark.sql("SELECT expired(c, e, 100L, 10L) AS x FROM udf_offsets").collect()
+    assert [row.x for row in gone] == [True, True, False]
+    asked = "TABLE(udf_events) PARTITION BY member ORDER BY heartbeat_ms"
+    told = spark.sql(f"SELECT * FROM session_expirations({asked}) ORDER BY ended_ms").collect()
+    assert told == ended

@@ -1,0 +1,68 @@
+"""What the pandas UDFs compute, against the shortest that is true. No session is started."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import coterie
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("coterie_spark.frames")
+from coterie_spark import frames  # noqa: E402
+
+MS = st.integers(-9, 9)
+OFFSETS = st.lists(st.tuples(MS, st.none() | MS, MS, MS), max_size=12)
+NAMES = st.lists(st.sampled_from(["a", "b", "c", None]), max_size=3)
+BEATS = st.lists(st.tuples(st.sampled_from(["m", "n", None]), MS, st.integers(-2, 6)), max_size=12)
+
+
+def is_expired(commit, expire, now, retention):
+    return now - commit >= retention if expire in (None, -1) else now >= expire
+
+
+@given(OFFSETS)
+def test_offsets_expire_row_by_row_whatever_changes(rows):
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 4
+    series = [pd.Series(column, dtype=kind) for column, kind in zip(columns, KINDS, strict=True)]
+    assert frames.expired(*series).tolist() == [is_expired(*row) for row in rows]
+
+
+KINDS = ("int64", "float64", "int64", "int64")  # as Spark hands them over: nulls make floats
+
+
+def chosen(members):
+    try:
+        return coterie.select_protocol(members)
+    except coterie.CoterieError:
+        return None
+
+
+@given(st.lists(st.lists(NAMES, max_size=3), max_size=6))
+def test_the_protocol_of_each_group_is_that_of_its_members_alone(groups):
+    arrow = pa.array(groups, pa.list_(pa.list_(pa.string())))
+    found = frames.select_protocol(arrow.to_pandas())
+    assert list(found) == [chosen(members) for members in groups]
+
+
+def sessions(beats):
+    """One member after another; a heartbeat goes over those of its own millisecond."""
+    ended = []
+    for who in dict.fromkeys(member for member, _, _ in beats):
+        theirs = [(came, kept) for member, came, kept in beats if member == who]
+        for (came, kept), (later, _) in zip(theirs, [*theirs[1:], (None, 0)], strict=True):
+            if later is None or (later > came and later >= came + kept):
+                ended.append((who, came + kept))
+    return ended
+
+
+@given(BEATS, st.integers(1, 5))
+def test_sessions_end_in_order_whatever_the_batches(beats, size):
+    beats = sorted(beats, key=lambda beat: (beat[0] is None, beat[0] or "", beat[1]))
+    columns = list(zip(*beats, strict=True)) if beats else [()] * 3
+    kinds = {"member": pa.string(), "heartbeat_ms": pa.int64(), "timeout_ms": pa.int64()}
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds.values(), strict=True)]
+    table = pa.Table.from_arrays(arrays, names=list(kinds))
+    found = frames.ended_in_order(table.to_batches(max_chunksize=size))
+    rows = [tuple(row.values()) for batch in found for row in batch.to_pylist()]
+    assert rows == sessions(beats)
