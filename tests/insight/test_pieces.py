@@ -26,6 +26,7 @@ from coterie.insight.facts import PartitionFacts
 from coterie.insight.grouplog import GroupLog, GroupRecord
 from coterie.log.folders import find_segments
 from golden_data import log
+from log_writer import batch, commit, each, marker
 
 AT_ONCE = (
     (reading, "PIECE_BYTES"),
@@ -146,3 +147,27 @@ def test_records_of_groups_are_read_as_they_were_written(held, no_more_than_this
     assert list(groups.part([3, 0])) == [records[3], records[0]]
     assert groups == records
     assert groups != records[:1]
+
+
+def test_a_transaction_that_ended_in_a_later_piece_keeps_the_cleaner_from_nothing(
+    tmp_path, no_more_than_this_at_once
+):
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    told = {"producer_id": 5, "transactional": True}
+    batches = [
+        batch(0, [commit(1, 1, topic=b"u")], **told),
+        marker(1, 5, 2, commit=True),
+        *each(2, commit(3), commit(4)),
+    ]
+    for base_offset, data in ((0, batches), (4, each(4, commit(5)))):
+        (folder / f"{base_offset:020}.log").write_bytes(b"".join(data))
+    (segments,) = find_segments([folder]).partitions().values()
+    no_more_than_this_at_once(1)
+    rows = list(growth.rows(PartitionFacts(0, segments), growth.Ask()))
+    (superseded,) = [row for row in rows if row["superseded_records"]]
+    size = len(batches[2])
+    assert superseded["topic"] == "t"
+    assert superseded["superseded_bytes"] == 2 * size
+    assert (superseded["free_bytes"], superseded["held_active_bytes"]) == (size, size)
+    assert superseded["held_transaction_bytes"] == 0

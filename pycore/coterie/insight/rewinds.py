@@ -147,10 +147,11 @@ class Rewinds:
             if back:
                 requests.until = int(commits.timestamp[rows[end - 1]])
             wanted = self.every[at] and len(requests.every) <= EACH
-            if not wanted and not (back and len(requests.back) < EACH):
+            told = back and len(requests.back) < EACH
+            if not wanted and not told:
                 continue
             one = asked(commits, rows[theirs], change[theirs], before[theirs], fresh[theirs])
-            if back and len(requests.back) < EACH:
+            if told:
                 requests.back.append(one)
             if wanted:
                 requests.every.append(one)
