@@ -74,7 +74,8 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.env
 
 # ---- the main job and the tests ---------------------------------------------------------------
 replay: build
-	@$(VENV)/bin/coterie replay $(LOG) --engine spark --out $(OUT) --overwrite
+	@$(VENV)/bin/coterie replay $(LOG) --engine spark --conf spark.coterie.driverBytes=-1 \
+		--out $(OUT) --overwrite
 	@$(PY) tools/show_tables.py $(OUT)
 
 # Compiled tests are kept in build/, whatever the environment says: each worker would rewrite all

@@ -4,7 +4,7 @@ import pytest
 
 import golden_data
 from commandline import coterie_ok, fails, folder_of
-from coterie.errors import FaultFound
+from coterie.errors import CoterieError, FaultFound
 from coterie_spark import replay
 from coterie_spark.bulk import here
 
@@ -16,10 +16,11 @@ CASES = ["transactions", "old-formats", "corrupt/length-2gib"]
 
 
 @pytest.fixture
-def by_driver(spark, monkeypatch):
+def by_driver(spark):
     """Give the session; the driver folds small logs meanwhile, as it does for users."""
-    monkeypatch.setattr(here, "HERE_BYTES", 32 << 20)
-    return spark
+    spark.conf.set(here.SETTING, str(here.HERE_BYTES))
+    yield spark
+    spark.conf.set(here.SETTING, "-1")
 
 
 def jobs_of(spark):
@@ -44,10 +45,10 @@ def test_the_driver_writes_the_files_of_the_local_engine(by_driver, tmp_path, ca
             assert pq.read_table(ours).equals(pq.read_table(theirs)), name
 
 
-def test_the_tables_are_those_that_workers_make(by_driver, monkeypatch):
+def test_the_tables_are_those_that_workers_make(by_driver):
     log = golden_data.log("transactions")
     mine = replay(by_driver, log, history=True)
-    monkeypatch.setattr(here, "HERE_BYTES", -1)
+    by_driver.conf.set(here.SETTING, "-1")
     theirs = replay(by_driver, log, history=True)
     assert mine.summary == theirs.summary
     for name in theirs:
@@ -62,3 +63,9 @@ def test_the_driver_stops_at_a_fault_in_one_line(by_driver, tmp_path):
     assert folder_of(tmp_path) == []
     with pytest.raises(FaultFound, match="byte 10616"):
         replay(by_driver, log, on_fault="stop")
+
+
+def test_a_limit_that_is_no_number_is_one_line(by_driver):
+    by_driver.conf.set(here.SETTING, "all")
+    with pytest.raises(CoterieError, match=r"spark.coterie.driverBytes must be a number of bytes"):
+        replay(by_driver, golden_data.log("basic"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from coterie.errors import CoterieError
 from coterie.log.folders import Listing
 from coterie.state.partial import ScanOptions
 from coterie_spark.bulk import merging, plan, scanning
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE_BYTES = 32 << 20  # what one core folds while a worker starts
+SETTING = "spark.coterie.driverBytes"  # up to so many bytes the driver folds; -1: none
 
 
 def is_small(spark: SparkSession, listing: Listing) -> bool:
@@ -30,7 +32,12 @@ def is_small(spark: SparkSession, listing: Listing) -> bool:
     except AttributeError:  # Spark Connect has no context
         return False
     pieces = plan.pieces_of(listing.segments, {})
-    return is_local and sum(piece.weight for piece in pieces) <= HERE_BYTES
+    told = spark.conf.get(SETTING, str(HERE_BYTES)) or ""
+    try:
+        most = int(told)
+    except ValueError:
+        raise CoterieError(f"{SETTING} must be a number of bytes, not {told!r}") from None
+    return is_local and sum(piece.weight for piece in pieces) <= most
 
 
 def products_of(listing: Listing, options: ScanOptions, form: str) -> Iterator[pa.RecordBatch]:
