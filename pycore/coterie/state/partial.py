@@ -127,10 +127,7 @@ class PartialState:
         CoterieError
             The bytes are no partial state, or another version made them.
         """
-        try:
-            state = unpack(WHAT, data)
-        except (TypeError, ValueError) as error:
-            raise CoterieError(f"these bytes are no {WHAT}: {error}") from error
+        state = unpack(WHAT, data)
         if not isinstance(state, PartialState):
             raise CoterieError(f"not a {WHAT} but a {type(state).__name__}")
         return state

@@ -61,7 +61,10 @@ def unpack(what: str, data: Buffer) -> Any:
     CoterieError
         The bytes are no such thing, of another version, or damaged.
     """
-    source = io.BytesIO(data)
+    try:
+        source = io.BytesIO(data)
+    except (TypeError, ValueError, BufferError) as error:  # a view that is not contiguous, and such
+        raise CoterieError(f"these bytes are no {what}: {error}") from error
     head, end, _ = source.read(256).partition(b"\n")
     if not end or not head.startswith(_OURS):
         raise CoterieError(f"these bytes are no {what}")
