@@ -5,7 +5,7 @@ import json
 import pytest
 
 from commandline import coterie, coterie_ok, fails
-from coterie.cli import replay, undo
+from coterie.cli import logs, undo
 from coterie.replay.engine import SPARK_FROM_BYTES, choose_engine
 from coterie.times import format_time
 from golden_data import log, records
@@ -213,7 +213,7 @@ def test_a_replay_says_that_it_works_in_this_process(tmp_path):
     assert done.stderr.splitlines()[-1] == "replayed in this process (--engine spark: on Spark)"
     done = coterie("replay", tmp_path / "none", "--out", tmp_path / "other")
     assert len(done.stderr.splitlines()) == 1  # a failure is one line
-    assert replay.URL.match("s3a://bucket")
+    assert logs.URL.match("s3a://bucket")
 
 
 def test_the_segments_that_stand_for_a_cleaned_one_are_read_if_all_are_there(tmp_path):

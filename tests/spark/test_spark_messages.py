@@ -122,7 +122,7 @@ def started(monkeypatch):
     """What a session is asked to be started with, which then fails."""
     asked = []
 
-    def local_session(master, conf):
+    def local_session(master, conf, *, java_options):
         asked.append((master, conf))
         raise CoterieError("seen")
 
