@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.insight.commits import Array, Commits, is_before
+from coterie.insight.commits import KIND, Array, Commits, is_before
 from coterie.insight.keys import Key, Table, sorted_by
 from coterie.insight.steps import Steps, Walk
 
@@ -165,7 +165,7 @@ class Findings:
     def _large_metadata(self, commits: Commits, limit: int) -> None:
         """Note the commits of each key that have more metadata, and the largest."""
         sizes = commits.metadata_size
-        is_commit = commits.kind <= 1
+        is_commit = commits.kind <= KIND["offset_tombstone"]
         rows = np.flatnonzero(is_commit & (sizes > limit))
         whole = ~is_before(commits.timestamp[rows], self.trusted_from_ms)
         keys = self.walk.keys.of(commits, rows)

@@ -96,6 +96,12 @@ class Commits:
         return tombstones
 
     @cached_property
+    def counting(self) -> Array:
+        """Whether a row is a commit or the tombstone of one, and counts; bool."""
+        counts: Array = (self.kind <= KIND["offset_tombstone"]) & (self.outcome == COMMITTED)
+        return counts
+
+    @cached_property
     def position(self) -> Array:
         """Byte of a row's batch in its segment, int64: with ``file``, the evidence."""
         places: Array = self.batches["position"][self.batch]

@@ -175,10 +175,7 @@ class Committed:
         held = sorted_by(keys, np.arange(len(keys)))
         self.seen_in.fit(len(self.keys))
         now = span[held.order]
-        before = np.roll(now, 1)
-        before[held.first] = self.seen_in["span"][held.keys[held.first]]
-        self.seen_in["span"][held.keys[held.last]] = now[held.last]
-        new = np.flatnonzero(now != before)
+        new = np.flatnonzero(now != self.seen_in.before("span", held, now))
         for run in sorted_by(now[new], new).runs():
             self.keys_of.setdefault(int(now[run[0]]), []).append(np.unique(held.keys[run]))
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from coterie._core.codec.checksum import partition_for
 from coterie.errors import CoterieError
-from coterie.insight.commits import COMMITTED, KIND, Array, Commits
+from coterie.insight.commits import Array, Commits
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import Key, by_key
 from coterie.ordering import java_order, place_order
@@ -282,8 +282,7 @@ class Evidence:
                 if len(rows):
                     self.last_of[group] = _place(records, int(rows[-1]))
         wanted = np.array([(name in self.named) for name in records.groups], np.bool_)
-        counts = (records.kind <= KIND["offset_tombstone"]) & (records.outcome == COMMITTED)
-        rows = np.flatnonzero(counts)
+        rows = np.flatnonzero(records.counting)
         rows = rows[wanted[records.group[rows]]]
         for run in by_key(records, rows).runs():
             group, topic = records.group[run[0]], records.topic[run[0]]

@@ -20,7 +20,7 @@ import numpy as np
 
 from coterie._core.structures.offsets import expired, expiry_rule
 from coterie.insight import epochs
-from coterie.insight.commits import COMMITTED, KIND, Array, Commits
+from coterie.insight.commits import Array, Commits
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import Key, Keys, Table
 from coterie.ordering import key_order
@@ -170,9 +170,7 @@ class Removals:
 
     def take(self, commits: Commits) -> None:
         """Take the next piece."""
-        counts = (commits.outcome == COMMITTED) & (commits.kind <= KIND["offset_tombstone"])
-        rows = np.flatnonzero(counts)
-        held = self.keys.held(commits, rows)
+        held = self.keys.held(commits, np.flatnonzero(commits.counting))
         self.last.fit(len(self.keys))
         gone = commits.tombstone[held.order]
         self._put(commits, self.TOMBSTONE, held.keys[held.last], held.last_rows())

@@ -209,14 +209,9 @@ class Scales:
         held = sorted_by(keys[timed], timed)
         self.committed.fit(len(self.commit_keys))
         ms, where = records.timestamp[rows[held.order]], part[held.order]
-        last = {}
-        for name, column in (("ms", ms), ("part", where)):
-            before = np.roll(column, 1)
-            before[held.first] = self.committed[name][held.keys[held.first]]
-            self.committed[name][held.keys[held.last]] = column[held.last]
-            last[name] = before
-        follows = last["part"] == where
-        self.sums.add("passed_ms", where[follows], (ms - last["ms"])[follows])
+        last_ms = self.committed.before("ms", held, ms)
+        follows = self.committed.before("part", held, where) == where
+        self.sums.add("passed_ms", where[follows], (ms - last_ms)[follows])
         self.sums.add("intervals", where[follows])
 
     def _open(self, records: Commits, part: Array) -> None:
@@ -290,13 +285,10 @@ class Held:
         self._supersede({name: column[aborted] for name, column in columns.items()}, None)
         settled = np.flatnonzero(outcome == COMMITTED)
         held = sorted_by(keys[settled], settled)
-        before = {}
-        for name, column in columns.items():
-            ordered = column[held.order]
-            earlier = np.roll(ordered, 1)
-            earlier[held.first] = self.last[name][held.keys[held.first]]
-            self.last[name][held.keys[held.last]] = ordered[held.last]
-            before[name] = earlier
+        before = {
+            name: self.last.before(name, held, column[held.order])
+            for name, column in columns.items()
+        }
         there = before["part"] >= 0
         by = {name: columns[name][held.order][there] for name in ("number", "active")}
         self._supersede({name: column[there] for name, column in before.items()}, by)
@@ -304,10 +296,7 @@ class Held:
     def _note_keys(self, keys: Array, part: Array) -> None:
         held = sorted_by(keys, np.arange(len(keys)))
         now = part[held.order]
-        before = np.roll(now, 1)
-        before[held.first] = self.last["seen_in"][held.keys[held.first]]
-        self.last["seen_in"][held.keys[held.last]] = now[held.last]
-        new = now != before
+        new = now != self.last.before("seen_in", held, now)
         self.pairs.append(np.unique((now[new] << 32) | held.keys[new]))
         if sum(map(len, self.pairs)) > 2 * max(len(self.pairs[0]), PAIRS_AT_ONCE):
             self.pairs = [np.unique(np.concatenate(self.pairs))]

@@ -140,6 +140,16 @@ class Table:
                 self.columns[name] = grown
         self.count = max(self.count, count)
 
+    def before(self, name: str, held: ByKey, column: Array) -> Array:
+        """Return what stood before each element of its key, in whichever piece; keep the last.
+
+        ``column`` is in the order of ``held``, whose keys number the rows of the table.
+        """
+        found = np.roll(column, 1)
+        found[held.first] = self[name][held.keys[held.first]]
+        self[name][held.keys[held.last]] = column[held.last]
+        return found
+
     def add(self, name: str, at: Array, weight: Array | None = None) -> None:
         """Add to rows, each as often as it is named: 1, or a weight (integers)."""
         column = self[name]

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from coterie.errors import CorruptData
 from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import PartitionFacts
+from coterie.insight.keys import Key
 from coterie.insight.visible import NOTHING, Times, Visible
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import key_order
@@ -55,7 +56,6 @@ TOTALS = {
     "lag": "int64",  # over the partitions whose lag is known; null: of none
     "unknown": "int64",  # partitions whose lag is not known
 }
-Key = tuple[str, str, int]
 Row = dict[str, Any]
 
 

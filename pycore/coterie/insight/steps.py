@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.insight.commits import COMMITTED, KIND, Array, Commits, in_time
+from coterie.insight.commits import Array, Commits, in_time
 from coterie.insight.keys import Keys, Table, sorted_by
 
 NOTHING = -1  # no commit before
@@ -70,25 +70,20 @@ class Walk:
 
         They come from ``keys``, and are those of all rows.
         """
-        counts = (commits.outcome == COMMITTED) & (commits.kind <= KIND["offset_tombstone"])
+        counts = commits.counting
         if self.at_ms is not None:
-            counts &= in_time(commits.timestamp, self.at_ms)
+            counts = counts & in_time(commits.timestamp, self.at_ms)
         rows = np.flatnonzero(counts)
         keys = self.keys.of(commits, rows) if numbers is None else numbers[rows]
         held = sorted_by(keys, rows)
         self.held.fit(len(self.keys))
         order, keys = held.order, held.keys
         gone = commits.tombstone[order]
-        before = {name: np.roll(getattr(commits, name)[order], 1) for name in self.BEFORE}
-        follows = np.roll(gone, 1)
-        # Of the first of a piece, what came before stands in the pieces before.
-        first = keys[held.first]
-        for name, column in before.items():
-            column[held.first] = self.held[name][first]
-            self.held[name][keys[held.last]] = getattr(commits, name)[order[held.last]]
-        follows[held.first] = self.held["gone"][first]
-        self.held["gone"][keys[held.last]] = gone[held.last]
+        before = {
+            name: self.held.before(name, held, getattr(commits, name)[order])
+            for name in self.BEFORE
+        }
         # A tombstone ends what was before it: the next commit follows on nothing.
-        fresh = gone | follows
+        fresh = gone | self.held.before("gone", held, gone)
         change = commits.offset[order] - before["offset"]
         return Steps(order, keys, held.first, held.last, fresh, gone, before, change)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from coterie.insight.commits import COMMITTED, KIND, Array, Commits
+from coterie.insight.commits import Array, Commits
 from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.keys import Key, Keys, Table
 from coterie.times import MAX_MS
@@ -85,8 +85,6 @@ class Visible:
         Those that are asked for.
     """
 
-    FIELDS = ("key", "shown_from", "decided_by", "number", "ms", "appended", "inside", "gone")
-
     def __init__(self, times: Times) -> None:
         self.times = times
         self.keys = Keys()
@@ -96,8 +94,7 @@ class Visible:
 
     def take(self, commits: Commits) -> None:
         """Take the next piece, of all groups: what decides is of none."""
-        counts = (commits.kind <= KIND["offset_tombstone"]) & (commits.outcome == COMMITTED)
-        rows = np.flatnonzero(counts)
+        rows = np.flatnonzero(commits.counting)
         keys = self.keys.of(commits, rows)
         self._plan(commits, rows, keys)
         # A record without a time (magic 0) counts at any.

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from coterie._core.codec.reader import LogReader
 from coterie.log.folders import Segment, cut_points
+from coterie.replay.crew import INFLATION
 
 PIECE_BYTES = 128 << 20  # a segment of Kafka's default size, 100 MiB, stays whole
 PIECE_BYTES_MIN = 32 << 20  # below, starting a task costs more than it brings
 TASK_BYTES_MIN = 4 << 20
 TASKS_PER_CORE = 3  # so that one slow task does not leave the other cores idle
-INFLATION = 8  # of a segment compressed as a file, roughly: only balances tasks
 
 Cut = tuple[int, int, int]
 """Start and end of a piece in its segment's bytes (end -1: all the rest), and the offset that its
