@@ -64,9 +64,10 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "report": LOG_TO_TABLES | {"replay", "views", "insight"},
     "coordinator": {"ground", "log"},
     "traces": {"ground", "log", "coordinator", "wire"},
-    "faces": {"ground", "log", "state", "coordinator", "traces"},
+    "server": {"ground", "log", "coordinator", "wire", "traces"},
+    "faces": {"ground", "log", "state", "coordinator", "traces", "server"},
     "cli": LOG_TO_TABLES
-    | {"replay", "views", "insight", "report", "coordinator", "traces", "faces"},
+    | {"replay", "views", "insight", "report", "coordinator", "traces", "faces", "wire", "server"},
 }
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+)?c?import\s+([\w.]+)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

@@ -1,0 +1,99 @@
+"""The one table of what is served: each API's key, its versions, and the function that answers.
+
+The versions are those of a broker 3.9.1. A handler is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from coterie.server.handling import Call
+
+__all__ = ["API_VERSIONS", "SERVED", "Served", "handler_of", "served"]
+
+Handler = Callable[["Call"], None]
+API_VERSIONS = 18
+
+
+class Served(NamedTuple):
+    """A row: an API in these versions, answered by ``MODULE:FUNCTION`` of ``server.handlers``."""
+
+    key: int
+    name: str
+    first: int
+    last: int
+    handler: str
+
+
+SERVED: Mapping[int, Served] = {
+    row.key: row
+    for row in (
+        Served(0, "Produce", 0, 11, "produce:produce"),
+        Served(1, "Fetch", 0, 17, "fetch:fetch"),
+        Served(2, "ListOffsets", 0, 9, "list_offsets:list_offsets"),
+        Served(3, "Metadata", 0, 12, "metadata:metadata"),
+        Served(8, "OffsetCommit", 0, 9, "offsets:offset_commit"),
+        Served(9, "OffsetFetch", 0, 9, "offsets:offset_fetch"),
+        Served(10, "FindCoordinator", 0, 6, "groups:find_coordinator"),
+        Served(11, "JoinGroup", 0, 9, "members:join_group"),
+        Served(12, "Heartbeat", 0, 4, "members:heartbeat"),
+        Served(13, "LeaveGroup", 0, 5, "members:leave_group"),
+        Served(14, "SyncGroup", 0, 5, "members:sync_group"),
+        Served(15, "DescribeGroups", 0, 5, "groups:describe_groups"),
+        Served(16, "ListGroups", 0, 5, "groups:list_groups"),
+        Served(17, "SaslHandshake", 0, 1, "sasl:sasl_handshake"),
+        Served(API_VERSIONS, "ApiVersions", 0, 4, "connection:api_versions"),
+        Served(19, "CreateTopics", 0, 7, "topics:create_topics"),
+        Served(20, "DeleteTopics", 0, 6, "topics:delete_topics"),
+        Served(21, "DeleteRecords", 0, 2, "delete_records:delete_records"),
+        Served(22, "InitProducerId", 0, 5, "transactions:init_producer_id"),
+        Served(23, "OffsetForLeaderEpoch", 0, 4, "list_offsets:offset_for_leader_epoch"),
+        Served(24, "AddPartitionsToTxn", 0, 5, "transactions:add_partitions_to_txn"),
+        Served(25, "AddOffsetsToTxn", 0, 4, "transactions:add_offsets_to_txn"),
+        Served(26, "EndTxn", 0, 4, "transactions:end_txn"),
+        Served(27, "WriteTxnMarkers", 0, 1, "transactions:write_txn_markers"),
+        Served(28, "TxnOffsetCommit", 0, 4, "offsets:txn_offset_commit"),
+        Served(32, "DescribeConfigs", 0, 4, "configs:describe_configs"),
+        Served(33, "AlterConfigs", 0, 2, "configs:alter_configs"),
+        Served(36, "SaslAuthenticate", 0, 2, "sasl:sasl_authenticate"),
+        Served(37, "CreatePartitions", 0, 3, "topics:create_partitions"),
+        Served(42, "DeleteGroups", 0, 2, "groups:delete_groups"),
+        Served(44, "IncrementalAlterConfigs", 0, 1, "configs:incremental_alter_configs"),
+        Served(47, "OffsetDelete", 0, 0, "offsets:offset_delete"),
+        Served(60, "DescribeCluster", 0, 1, "metadata:describe_cluster"),
+        Served(61, "DescribeProducers", 0, 0, "transactions:describe_producers"),
+        Served(68, "ConsumerGroupHeartbeat", 0, 0, "groups:consumer_group_heartbeat"),
+        Served(69, "ConsumerGroupDescribe", 0, 0, "groups:consumer_group_describe"),
+        Served(75, "DescribeTopicPartitions", 0, 0, "metadata:describe_topic_partitions"),
+    )
+}
+_found: dict[int, Handler | None] = {}
+
+
+def handler_of(key: int) -> Handler | None:
+    """Return the function that answers an API; None where it is not served."""
+    try:
+        return _found[key]
+    except KeyError:
+        pass
+    row = SERVED.get(key)
+    found = None
+    if row is not None:
+        module, _, function = row.handler.partition(":")
+        try:
+            home = importlib.import_module(f"coterie.server.handlers.{module}")
+        except ModuleNotFoundError as error:
+            if error.name != f"coterie.server.handlers.{module}":
+                raise
+        else:
+            found = getattr(home, function, None)
+        _found[key] = found
+    return found
+
+
+def served() -> list[Served]:
+    """Return the rows that have a function, by key: what ApiVersions lists."""
+    return [row for row in SERVED.values() if handler_of(row.key) is not None]

@@ -1,0 +1,77 @@
+"""One request on its way: what a handler is given, and how it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from coterie import wire
+from coterie.errors import CoterieError
+
+if TYPE_CHECKING:
+    from coterie.server.cluster import Cluster, Node
+    from coterie.server.connection import Connection
+
+__all__ = ["Call"]
+
+
+class Call:
+    """One request. A handler answers it once, now or later.
+
+    While it is open its connection takes no other request. A handler that does nothing, ever,
+    leaves the connection silent for good.
+
+    Attributes
+    ----------
+    body : dict
+        The request with Kafka's field names; what its version lacks is at its default.
+    connection
+        Where it came from: ``.listener``, ``.client_host`` (``"/127.0.0.1"``), ``.principal``.
+    """
+
+    __slots__ = ("api_key", "api_version", "body", "client_id", "connection", "correlation_id")
+
+    def __init__(self, connection: Connection, request: wire.Request) -> None:
+        self.connection = connection
+        self.api_key: int = request.api_key
+        self.api_version: int = request.api_version
+        self.correlation_id: int = request.correlation_id
+        self.client_id: str | None = request.client_id
+        self.body: dict[str, Any] = request.body
+
+    @property
+    def cluster(self) -> Cluster:
+        """What all brokers share."""
+        return self.connection.cluster
+
+    @property
+    def node(self) -> Node:
+        """The broker that was asked."""
+        return self.connection.node
+
+    def answer(self, body: Mapping[str, Any]) -> None:
+        """Answer; a field that is left out has its default, one that the version lacks is lost."""
+        self.answer_bytes(
+            wire.encode_response(
+                self.api_key, self.api_version, body, correlation_id=self.correlation_id
+            )
+        )
+
+    def answer_bytes(self, frame: bytes) -> None:
+        """Answer with a frame, its header in front, that was encoded elsewhere."""
+        self._end().send(frame)
+
+    def no_answer(self) -> None:
+        """Let the connection go on without an answer."""
+        self._end().go_on()
+
+    def close(self) -> None:
+        """Close the connection without an answer."""
+        self._end().close()
+
+    def _end(self) -> Connection:
+        connection = self.connection
+        if connection.call is not self and not connection.closing:
+            raise CoterieError("a call is answered once")
+        connection.call = None
+        return connection
