@@ -156,7 +156,9 @@ class Cluster:
     @cached_property
     def transactions(self) -> Any:
         """The transaction coordinator."""
-            return Transactions(self)
+        from coterie.server.txn.coordinator import Transactions
+
+        return Transactions(self)
 
     def guarded(self, handler: Handler, call: Call) -> None:
         """Let a handler answer; if it fails its connection closes, and nothing else happens."""
