@@ -64,7 +64,7 @@ SERVED: Mapping[int, Served] = {
         Served(44, "IncrementalAlterConfigs", 0, 1, "configs:incremental_alter_configs"),
         Served(47, "OffsetDelete", 0, 0, "offsets:offset_delete"),
         Served(60, "DescribeCluster", 0, 1, "metadata:describe_cluster"),
-        Served(61, "DescribeProducers", 0, 0, "transactions:describe_producers"),
+        Served(61, "DescribeProducers", 0, 0, "producers:describe_producers"),
         Served(68, "ConsumerGroupHeartbeat", 0, 0, "groups:consumer_group_heartbeat"),
         Served(69, "ConsumerGroupDescribe", 0, 0, "groups:consumer_group_describe"),
         Served(75, "DescribeTopicPartitions", 0, 0, "metadata:describe_topic_partitions"),

@@ -20,7 +20,6 @@ from coterie.server.ids import Ids
 
 if TYPE_CHECKING:
     from coterie.server.apis import Handler
-    from coterie.server.connection import Connection
     from coterie.server.groups import Groups
     from coterie.server.handling import Call
 __all__ = ["Address", "Cluster", "Listener", "Node"]
@@ -72,6 +71,8 @@ class Cluster:
         The time at which the clock starts.
     seed
         What ids are drawn from; None: the system's random source.
+    users
+        Who may come in by SASL: what ``coterie.server.sasl`` read of a users file.
     waits
         Timers for what never waits for the clock: Fetch, delays of refusals.
 
@@ -83,8 +84,6 @@ class Cluster:
         Functions by the time of that clock.
     observer
         Sees each call before its handler; it says whether the handler is to be called.
-    on_connect
-        Called with each new connection: SASL puts its gate there.
     log
         Takes a line for a person.
     """
@@ -95,6 +94,7 @@ class Cluster:
         *,
         now_ms: int = 0,
         seed: int | None = None,
+        users: Any = None,
         waits: Timers | None = None,
         log: Callable[[str], None] | None = None,
     ) -> None:
@@ -107,7 +107,8 @@ class Cluster:
         self.clock.add(self.timers)
         self.nodes: dict[int, Node] = {}
         self.observer: Callable[[Call, Handler], bool] | None = None
-        self.on_connect: Callable[[Connection], None] | None = None
+        self.users = users
+        self._mechanisms: dict[Listener, Any] = {}
         self.log = log or _tell
 
     @property
@@ -156,9 +157,20 @@ class Cluster:
     @cached_property
     def transactions(self) -> Any:
         """The transaction coordinator."""
-        from coterie.server.txn.coordinator import Transactions
+        from coterie.server.txn.coordinator import TransactionCoordinator
 
-        return Transactions(self)
+        return TransactionCoordinator(self)
+
+    def authentication(self, listener: Listener) -> Any:
+        """Begin the authentication of a connection to a listener with SASL."""
+        if listener not in self._mechanisms:
+            from coterie.server.sasl.authentication import Mechanisms
+
+            self._mechanisms[listener] = Mechanisms(
+                self.users, self.config, listener.name, ids=self.ids,
+                now_ms=lambda: self.waits.now_ms,
+            )  # fmt: skip
+        return self._mechanisms[listener].authentication()
 
     def guarded(self, handler: Handler, call: Call) -> None:
         """Let a handler answer; if it fails its connection closes, and nothing else happens."""

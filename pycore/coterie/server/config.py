@@ -25,6 +25,9 @@ _NUMBERS: dict[str, tuple[int, int, int]] = {
     "num.partitions": (1, 1, _INT32),
     "transaction.state.log.num.partitions": (50, 1, _INT32),
     "transaction.max.timeout.ms": (900000, 1, _INT32),
+    "transactional.id.expiration.ms": (604800000, 1, _INT32),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": (10000, 1, _INT32),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": (3600000, 1, _INT32),
     "log.retention.ms": (604800000, -1, _INT64),
     "log.retention.bytes": (-1, -1, _INT64),
     "message.max.bytes": (1048588, 0, _INT32),
@@ -50,11 +53,10 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 class Settings(Mapping[str, Any]):
-    """All settings, read-only; :meth:`of` finds what a listener or a mechanism has of its own."""
+    """All settings, read-only; those of a listener or a mechanism too, where they were given."""
 
-    def __init__(self, values: Mapping[str, Any], of_listeners: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = dict(values)
-        self._of_listeners = dict(of_listeners)
 
     def __getitem__(self, name: str) -> Any:
         """Return a setting by Kafka's name."""
@@ -67,15 +69,6 @@ class Settings(Mapping[str, Any]):
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self._values)
-
-    def of(self, listener: str, mechanism: str | None, name: str) -> Any:
-        """Return a setting as it is for a listener, and for a SASL mechanism on it."""
-        prefix = f"listener.name.{listener.lower()}."
-        if mechanism is not None:
-            own = f"{prefix}{mechanism.lower()}.{name}"
-            if own in self._of_listeners:
-                return self._of_listeners[own]
-        return self._of_listeners.get(prefix + name, self._values[name])
 
     @property
     def coordinator(self) -> dict[str, Any]:
@@ -94,7 +87,6 @@ def server_config(given: Mapping[str, Any] | None) -> Settings:
     if given is not None and not isinstance(given, Mapping):
         raise ConfigError(f"the configuration must be a mapping, not {type(given).__name__}")
     own: dict[str, Any] = {}
-    of_listeners: dict[str, Any] = {}
     of_coordinator: dict[str, Any] = {}
     for name, value in (given or {}).items():
         if not isinstance(name, str):
@@ -105,12 +97,12 @@ def server_config(given: Mapping[str, Any] | None) -> Settings:
         elif name in DEFAULTS:
             own[name] = _checked(name, name, value)
         elif prefixed is not None and prefixed[3] in _PREFIXED:
-            of_listeners[name.lower()] = _checked(name, prefixed[3], value)
+            own[name.lower()] = _checked(name, prefixed[3], value)
         else:
             raise ConfigError(f"{shown(name)} is no setting that is served{_like(name)}")
     known = {**DEFAULTS, **own}
     known.update(coordinator_config({"coterie.cleanup": "periodic", **of_coordinator}))
-    return Settings(known, of_listeners)
+    return Settings(known)
 
 
 def _checked(told: str, name: str, value: Any) -> Any:

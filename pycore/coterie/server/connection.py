@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING
 from coterie import wire
 from coterie.server.apis import API_VERSIONS, SERVED, handler_of
 from coterie.server.handling import Call
+from coterie.values import Error
 
 if TYPE_CHECKING:
     from coterie.server.cluster import Cluster, Listener, Node
 
-__all__ = ["Connection", "Gate"]
-
-Gate = Callable[["Connection", bytes], bool]
+__all__ = ["Connection"]
 
 _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">hh")
-_UNSUPPORTED_VERSION = 35
+_ANONYMOUS = "User:ANONYMOUS"
 
 
 class Connection:
@@ -40,17 +39,18 @@ class Connection:
         Whether the next request has to wait, because the peer does not read its answers.
     call
         The request at work, None where there is none.
-    gate
-        Sees each frame first, and says whether it is handled as a request; SASL's.
-    max_frame : int
-        The longest frame that is read.
+    refused : bool
+        Whether it failed to authenticate, and is closed a little later.
+    authentication
+        SASL's state of this connection; None where the listener has none.
     on_output
         Called when there is output, or the end, that nobody has taken.
     """
 
     __slots__ = (
-        "_buffer", "_position", "_running", "call", "client_host", "closing", "cluster", "gate",
-        "held", "listener", "max_frame", "node", "on_output", "output", "principal", "state",
+        "_buffer", "_longest", "_position", "_running", "authentication", "call", "client_host",
+        "closing", "cluster", "held", "listener", "node", "on_output", "output", "refused", "state",
+        "tls_principal",
     )  # fmt: skip
 
     def __init__(
@@ -63,19 +63,24 @@ class Connection:
     ) -> None:
         self.cluster, self.node, self.listener = cluster, node, listener
         self.client_host = client_host
-        self.principal = "User:ANONYMOUS"
+        self.tls_principal = _ANONYMOUS
         self.state: dict[str, object] = {}  # what a connection's own APIs keep
-        self.max_frame: int = cluster.config["socket.request.max.bytes"]
-        self.gate: Gate | None = None
+        self._longest: int = cluster.config["socket.request.max.bytes"]
+        self.authentication = cluster.authentication(listener) if listener.sasl else None
         self.output: list[bytes] = []
         self.on_output = on_output
-        self.closing = self.held = False
+        self.closing = self.refused = self.held = False
         self.call: Call | None = None
         self._buffer = bytearray()
         self._position = 0
         self._running = False
-        if cluster.on_connect is not None:
-            cluster.on_connect(self)
+
+    @property
+    def principal(self) -> str:
+        """Who the peer is: by SASL, else by its certificate."""
+        authentication = self.authentication
+        told = None if authentication is None else authentication.principal
+        return told or self.tls_principal
 
     @property
     def waiting(self) -> int:
@@ -103,6 +108,13 @@ class Connection:
             self._position = 0
             self.go_on()
 
+    def close_later(self) -> None:
+        """Take no more requests, and close after the delay of a failed authentication."""
+        if not self.closing:
+            self.refused = True
+            delay_ms = self.cluster.config["connection.failed.authentication.delay.ms"]
+            self.cluster.waits.call_later(delay_ms, self.close)
+
     def lost(self) -> None:
         """Note that the peer is gone: what its requests began goes on, and is answered nowhere."""
         self.on_output = None
@@ -115,7 +127,7 @@ class Connection:
             return
         self._running = True
         try:
-            while not (self.closing or self.held or self.call is not None):
+            while not (self.closing or self.refused or self.held or self.call is not None):
                 frame = self._next_frame()
                 if frame is None:
                     break
@@ -133,7 +145,7 @@ class Connection:
         if len(self._buffer) < start:
             return None
         (size,) = _LENGTH.unpack_from(self._buffer, self._position)
-        if not 0 < size <= self.max_frame:
+        if not 0 < size <= self._max_frame():
             self.close()
             return None
         if len(self._buffer) < start + size:
@@ -141,12 +153,21 @@ class Connection:
         self._position = start + size
         return bytes(memoryview(self._buffer)[start : self._position])
 
+    def _max_frame(self) -> int:
+        authentication = self.authentication
+        if authentication is not None and authentication.max_frame_bytes is not None:
+            return authentication.max_frame_bytes
+        return self._longest
+
     def _handle(self, frame: bytes) -> None:
-        if self.gate is not None and not self.gate(self, frame):
-            return
+        authentication = self.authentication
+        if authentication is not None and authentication.bare:
+            return self._take_token(frame)
         if len(frame) < _HEAD.size:
             return self.close()
         key, version = _HEAD.unpack_from(frame)
+        if authentication is not None and not authentication.admits(key):
+            return self.close_later() if authentication.delayed else self.close()
         row = SERVED.get(key)
         handler = handler_of(key)
         if row is None or handler is None:
@@ -160,10 +181,22 @@ class Connection:
         except wire.WireError:
             return self.close()
         self.call = call = Call(self, request)
+        if authentication is not None and authentication.misplaced(key):
+            call.refuse(Error.ILLEGAL_SASL_STATE)
+            return self.close_later()
         observer = self.cluster.observer
         if observer is not None and not observer(call, handler):
             return None
         return self.cluster.guarded(handler, call)
+
+    def _take_token(self, frame: bytes) -> None:
+        """Hand on a token of SASL that comes without a header, as after handshake 0."""
+        from coterie.server.sasl.authentication import Refused
+
+        outcome = self.authentication.token(frame)
+        if not isinstance(outcome, Refused):
+            return self.send(outcome)
+        return self.close_later() if outcome.delayed else self.close()
 
     def _tell_range(self, frame: bytes, version: int) -> None:
         """Answer ApiVersions of a version that does not exist: in version 0, its range alone.
@@ -179,5 +212,5 @@ class Connection:
         (correlation_id,) = _LENGTH.unpack_from(frame, _HEAD.size)
         row = SERVED[API_VERSIONS]
         keys = [{"apiKey": row.key, "minVersion": row.first, "maxVersion": row.last}]
-        body = {"errorCode": _UNSUPPORTED_VERSION, "apiKeys": keys}
+        body = {"errorCode": Error.UNSUPPORTED_VERSION, "apiKeys": keys}
         return self.send(wire.encode_response(API_VERSIONS, 0, body, correlation_id=correlation_id))

@@ -61,6 +61,12 @@ class Call:
         """Answer with a frame, its header in front, that was encoded elsewhere."""
         self._end().send(frame)
 
+    def refuse(self, error: int) -> None:
+        """Answer that the request as a whole failed, in its API's own form."""
+        from coterie.server.refusals import refusal  # of what few requests need
+
+        self.answer(refusal(self.api_key, self.api_version, self.body, error))
+
     def no_answer(self) -> None:
         """Let the connection go on without an answer."""
         self._end().go_on()

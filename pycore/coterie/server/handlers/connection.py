@@ -24,6 +24,9 @@ def api_versions(call: Call) -> None:
     keys = [
         {"apiKey": row.key, "minVersion": row.first, "maxVersion": row.last} for row in served()
     ]
+    authentication = call.connection.authentication
+    if authentication is not None:
+        authentication.versions_told()
     feature = {"name": _FEATURE, "minVersion": 1, "maxVersion": _LEVEL}
     level = {"name": _FEATURE, "maxVersionLevel": _LEVEL, "minVersionLevel": _LEVEL}
     return call.answer(

@@ -1,0 +1,189 @@
+"""The groups of a server: the library's coordinator, its answers handed to whoever waits.
+
+A request is asked with the function that is to have its response, now or whenever the coordinator
+decides it; one that will never be answered is forgotten. Costs no more than the core's own call
+and one look at what it left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from coterie._core.coordinator.coordinator import Coordinator
+from coterie._core.coordinator.effects import OPS
+from coterie._core.coordinator.sink import CallerLog
+from coterie.coordinator.recorder import Recorder
+from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
+from coterie.events import Response, Unanswered
+from coterie.server.offsets_log import OffsetsLog
+from coterie.values import Error
+
+if TYPE_CHECKING:
+    from coterie.server.cluster import Cluster
+
+__all__ = ["Groups"]
+
+Answered = Callable[[Any], None]
+_NAMES = {number: name for name, number in OPS.items()}
+_END_TXN = OPS["end_txn"]
+_DELETE_PARTITIONS = OPS["delete_partitions"]
+
+
+class Groups:
+    """The group coordinator.
+
+    Attributes
+    ----------
+    core
+        The coordinator; it is asked through :meth:`ask`.
+    on_event
+        Called with each event, in order.
+    recorder
+        Keeps what is asked, for a trace.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.config = cluster.config.coordinator
+        self.log = OffsetsLog(cluster)
+        self.on_event: Callable[[Any], None] | None = None
+        self.recorder: Recorder | None = None
+        self.member_ids: Callable[[str], str] = cluster.ids.member_id
+        self._waiting: dict[int, Answered] = {}
+        self._fresh: deque[Any] = deque()
+        self._settling = False
+        self._asked = 0
+        self.core = Coordinator(
+            self.config, cluster.now_ms, self._member_id, False,
+            CallerLog(self.log.write, self.log.rows),
+        )  # fmt: skip
+        cluster.clock.add(self)
+        cluster.topics.on_delete.append(self._topic_deleted)
+
+    # As part of a clock
+
+    @property
+    def now_ms(self) -> int:
+        """The coordinator's time, in ms."""
+        return self.core.now_ms
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when something falls due by itself."""
+        return self.core.next_deadline_ms()
+
+    def advance(self, now_ms: int) -> None:
+        """Let happen what falls due by this time; the clock calls this."""
+        try:
+            self.core.advance(now_ms)
+        finally:
+            self._settle()
+        if self.recorder is not None:
+            self.recorder.act(now_ms, "advance")
+
+    # Requests
+
+    def ask(
+        self,
+        op: int,
+        group_id: str | None,
+        generation_id: int,
+        member_id: str | None,
+        instance: str | None,
+        details: tuple[Any, ...] | None,
+        answered: Answered,
+    ) -> None:
+        """Ask the core; ``answered`` gets the response, within this call or later, or never."""
+        self._asked = request_id = self._asked + 1
+        self._waiting[request_id] = answered
+        try:
+            self.core.call(op, request_id, group_id, generation_id, member_id, instance, details)
+            if self.recorder is not None:
+                compiled = (group_id, generation_id, member_id, instance, details)
+                self.recorder.ask(self.core.now_ms, _NAMES[op], request_id, compiled)
+        except BaseException:
+            self._waiting.pop(request_id, None)
+            if self.recorder is not None:
+                self.recorder.refuse()
+            raise
+        finally:
+            self._settle()
+
+    def partition_for(self, group_id: str) -> int:
+        """Return the partition of the offsets topic that a group belongs to."""
+        return self.log.partition_for(group_id)
+
+    def end_txn(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,
+        partitions: Iterable[int],
+    ) -> dict[int, Error]:
+        """Write a transaction's markers into the offsets topic, and apply them to its groups.
+
+        Returns
+        -------
+        dict
+            The error of each of these partitions.
+        """
+        errors = self.log.write_markers(
+            producer_id, producer_epoch, coordinator_epoch, committed, partitions
+        )
+        if not all(errors.values()):
+            self._act(_END_TXN, (producer_id, committed))
+        return errors
+
+    def delete_partitions(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Say that partitions were deleted: their offsets go."""
+        self._act(_DELETE_PARTITIONS, tuple(partitions))
+
+    def snapshot(self, group_id: str) -> GroupSnapshot | None:
+        """Return a frozen view of a group, None if there is none."""
+        return snapshot_of(self.core, group_id)
+
+    # Inside
+
+    def _topic_deleted(self, topic: Any) -> None:
+        """Forget what was committed of a topic that is no more."""
+        self.delete_partitions((topic.name, number) for number in range(len(topic.partitions)))
+
+    def _act(self, op: int, details: tuple[Any, ...]) -> None:
+        try:
+            self.core.call(op, 0, None, -1, None, None, details)
+            if self.recorder is not None:
+                compiled = (None, -1, None, None, details)
+                self.recorder.ask(self.core.now_ms, _NAMES[op], 0, compiled)
+        finally:
+            self._settle()
+
+    def _member_id(self, prefix: str) -> str:
+        return self.member_ids(prefix)
+
+    def _settle(self) -> None:
+        """Hand the core's responses to whoever waits, in order.
+
+        What an answer leads to may ask the core again, which lands in the same queue.
+        """
+        self.core.take_events([], self._fresh)
+        if self._settling:
+            return
+        self._settling = True
+        try:
+            while self._fresh:
+                event = self._fresh.popleft()
+                if self.on_event is not None:
+                    self.on_event(event)
+                if type(event) is Response:
+                    answered = self._waiting.pop(event.id, None)
+                    if answered is not None:
+                        answered(event.response)
+                elif type(event) is Unanswered:
+                    self._waiting.pop(event.id, None)
+        finally:
+            self._settling = False
+        failure = self.core.take_failure()
+        if failure is not None:
+            raise failure

@@ -1,0 +1,225 @@
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete.
+
+Topics and partitions that do not exist are refused one by one; the others go to the coordinator.
+Source: ``KafkaApis.scala``, ``GroupCoordinatorAdapter.scala`` and the response classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from coterie._core.coordinator.effects import OPS
+from coterie.server.handling import Call
+from coterie.server.offsets_log import NAME
+from coterie.values import Error, OffsetFetchResponse, PartitionError
+
+__all__ = ["offset_commit", "offset_delete", "offset_fetch", "txn_offset_commit"]
+
+Body = dict[str, Any]
+_COMMIT, _TXN_COMMIT = OPS["offset_commit"], OPS["txn_offset_commit"]
+_FETCH, _DELETE = OPS["offset_fetch"], OPS["offset_delete"]
+_INT64 = 1 << 64
+
+
+def offset_commit(call: Call) -> None:
+    """Commit offsets; version 0 kept them in ZooKeeper, which is no more."""
+    body, version = call.body, call.api_version
+    known, refused = _split(call, body["topics"])
+    if version == 0:
+        refused.update(dict.fromkeys(_keys(known), Error.UNSUPPORTED_VERSION))
+        known = []
+    if not known:
+        return call.answer({"topics": _errors(refused)})
+    now_ms, kept_ms = call.cluster.now_ms, body["retentionTimeMs"]
+    expiry = -1 if kept_ms == -1 else _wrapped(now_ms + kept_ms)
+    rows = _rows(known, expiry)
+    return call.cluster.groups.ask(
+        _COMMIT, body["groupId"], body["generationIdOrMemberEpoch"], body["memberId"],
+        body["groupInstanceId"], (rows, -1, -1), _told(call, refused),
+    )  # fmt: skip
+
+
+def txn_offset_commit(call: Call) -> None:
+    """Commit offsets in a transaction, which has to hold the group's partition."""
+    body = call.body
+    known, refused = _split(call, body["topics"])
+    if not known:
+        return call.answer({"topics": _errors(refused)})
+    groups = call.cluster.groups
+    producer, epoch = body["producerId"], body["producerEpoch"]
+    number = groups.partition_for(body["groupId"])
+    if not groups.log.has_ongoing_transaction(number, producer, epoch):
+        error = call.cluster.transactions.verify(
+            body["transactionalId"], producer, epoch, NAME, number, abortable=call.api_version >= 4
+        )
+        if error:
+            refused.update(dict.fromkeys(_keys(known), error))
+            return call.answer({"topics": _errors(refused)})
+    return groups.ask(
+        _TXN_COMMIT, body["groupId"], body["generationId"], body["memberId"],
+        body["groupInstanceId"], (_rows(known, -1), producer, epoch), _told(call, refused),
+    )  # fmt: skip
+
+
+def offset_fetch(call: Call) -> None:
+    """Tell committed offsets: of one group to version 7, then of several.
+
+    A request that names no group is never answered.
+    """
+    body, version = call.body, call.api_version
+    if version == 0:
+        topics = [
+            _fetched_topic(each["name"], [
+                _no_offset(number, Error.UNSUPPORTED_VERSION) for number in each["partitionIndexes"]
+            ])
+            for each in body["topics"] or ()
+        ]  # fmt: skip
+        return call.answer({"topics": topics})
+    if version < 8:
+        asked = [(body["groupId"], body["topics"])]
+    else:
+        asked = [(each["groupId"], each["topics"]) for each in body["groups"]]
+    found: list[Body | None] = [None] * len(asked)
+
+    def answer_if_whole() -> None:
+        if all(each is not None for each in found):
+            call.answer({"groups": found} if version >= 8 else found[0] or {})
+
+    for place, (group_id, topics) in enumerate(asked):
+
+        def answered(
+            response: OffsetFetchResponse, place: int = place, group_id: str = group_id
+        ) -> None:
+            wanted = asked[place][1] if version == 1 else None
+            found[place] = {"groupId": group_id, **_fetched(response, wanted)}
+            answer_if_whole()
+
+        keys = None if topics is None else tuple(
+            [(each["name"], number) for each in topics for number in each["partitionIndexes"]]
+        )  # fmt: skip
+        call.cluster.groups.ask(
+            _FETCH, group_id, -1, None, None, (keys, body["requireStable"]), answered
+        )
+    return None
+
+
+def offset_delete(call: Call) -> None:
+    """Forget committed offsets of topics to which no member subscribes."""
+    body = call.body
+    known, refused = _split(call, body["topics"])
+
+    def answered(found: Any) -> None:
+        if found.error:
+            call.answer({"errorCode": found.error})
+        else:
+            call.answer({"topics": _errors(refused, found.partitions)})
+
+    call.cluster.groups.ask(
+        _DELETE, body["groupId"], -1, None, None, tuple(_keys(known)), answered
+    )
+
+
+def _split(call: Call, topics: Iterable[Body]) -> tuple[list[Body], dict[Any, Error]]:
+    """Return the topics with those partitions that exist, and the error of the others."""
+    known: list[Body] = []
+    refused: dict[tuple[str, int], Error] = {}
+    log_of = call.cluster.topics.partition
+    for topic in topics:
+        name = topic["name"]
+        there = []
+        for each in topic["partitions"]:
+            if log_of(name, each["partitionIndex"]) is not None:
+                there.append(each)
+            else:
+                refused[name, each["partitionIndex"]] = Error.UNKNOWN_TOPIC_OR_PARTITION
+        if there:
+            known.append({"name": name, "partitions": there})
+    return known, refused
+
+
+def _keys(topics: Iterable[Body]) -> Iterator[tuple[str, int]]:
+    for topic in topics:
+        for each in topic["partitions"]:
+            yield topic["name"], each["partitionIndex"]
+
+
+def _rows(topics: Iterable[Body], expiry: int) -> tuple[Any, ...]:
+    """Return what is committed as the core takes it."""
+    return tuple(
+        [
+            (
+                (topic["name"], each["partitionIndex"]),
+                each["committedOffset"],
+                each["committedLeaderEpoch"],
+                each["committedMetadata"] or "",
+                None if each.get("commitTimestamp", -1) == -1 else each["commitTimestamp"],
+                expiry,
+            )
+            for topic in topics
+            for each in topic["partitions"]
+        ]
+    )
+
+
+def _told(call: Call, refused: Mapping[tuple[str, int], Error]) -> Any:
+    """Return what answers a commit: those refused first, then what the coordinator says."""
+
+    def answered(found: Any) -> None:
+        call.answer({"topics": _errors(refused, found.partitions)})
+
+    return answered
+
+
+def _errors(
+    refused: Mapping[tuple[str, int], Error], decided: Iterable[PartitionError] = ()
+) -> list[Body]:
+    """Return the errors of partitions, by topic."""
+    topics: dict[str, list[Body]] = {}
+    for (name, number), error in refused.items():
+        topics.setdefault(name, []).append({"partitionIndex": number, "errorCode": error})
+    for each in decided:
+        topics.setdefault(each.topic, []).append(
+            {"partitionIndex": each.partition, "errorCode": each.error}
+        )
+    return [{"name": name, "partitions": entries} for name, entries in topics.items()]
+
+
+def _fetched(response: OffsetFetchResponse, wanted: Iterable[Body] | None) -> Body:
+    """Return a group's offsets; version 1, which has no error of the group, tells it in each."""
+    if response.error and wanted is not None:
+        topics = [
+            _fetched_topic(each["name"], [
+                _no_offset(number, response.error) for number in each["partitionIndexes"]
+            ])
+            for each in wanted
+        ]  # fmt: skip
+        return {"topics": topics}
+    by_name: dict[str, list[Body]] = {}
+    for found in response.partitions:
+        by_name.setdefault(found.topic, []).append(
+            {
+                "partitionIndex": found.partition,
+                "committedOffset": found.offset,
+                "committedLeaderEpoch": found.leader_epoch,
+                "metadata": found.metadata,
+                "errorCode": found.error,
+            }
+        )
+    return {
+        "errorCode": response.error,
+        "topics": [_fetched_topic(name, entries) for name, entries in by_name.items()],
+    }
+
+
+def _fetched_topic(name: str, partitions: list[Body]) -> Body:
+    return {"name": name, "partitions": partitions}
+
+
+def _no_offset(number: int, error: Error) -> Body:
+    return {"partitionIndex": number, "committedOffset": -1, "metadata": "", "errorCode": error}
+
+
+def _wrapped(value: int) -> int:
+    """Return a number as an int64 has it, where Java's addition goes over its end."""
+    return (value + _INT64 // 2) % _INT64 - _INT64 // 2

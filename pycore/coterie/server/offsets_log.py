@@ -1,0 +1,107 @@
+"""The log of the group coordinator: record batches in the partitions of ``__consumer_offsets``.
+
+Clients may read them like any other topic. Each group has its partition, by the hash of its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from coterie._core.codec.checksum import partition_for
+from coterie._core.codec.reader import LogReader
+from coterie._core.codec.writer import encode_batch
+from coterie.values import Error
+
+if TYPE_CHECKING:
+    from coterie.server.cluster import Cluster
+
+__all__ = ["NAME", "OffsetsLog", "Row"]
+
+NAME = "__consumer_offsets"
+# base offset, producer id, epoch, transactional, control, records: as the core has a batch
+Row = tuple[int, int, int, bool, bool, tuple[tuple[bytes, "bytes | None"], ...]]
+_GROUP_ID = 4  # in a key: behind its version and the length of the group id
+
+
+class OffsetsLog:
+    """Where the coordinator's records go, and where a load finds them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.count: int = cluster.config["offsets.topic.num.partitions"]
+        self._made = False
+        # Thousands of groups come back again and again; a hash of text costs more than this.
+        self.partition_for = lru_cache(maxsize=65536)(self._partition_for)
+
+    def _partition_for(self, group_id: str) -> int:
+        return partition_for(group_id, self.count)
+
+    def make(self) -> None:
+        """Make the topic, as a broker does when a coordinator is first looked for."""
+        if not self._made:
+            self._made = True
+            self._cluster.topics.internal(NAME)
+
+    def partition(self, number: int) -> Any:
+        """Return the log of one partition."""
+        self.make()
+        return self._cluster.topics.partition(NAME, number)
+
+    def has_ongoing_transaction(self, number: int, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a producer has an open transaction in a partition."""
+        return bool(self.partition(number).has_ongoing_transaction(producer_id, producer_epoch))
+
+    def write(self, row: Row) -> int:
+        """Write a batch; the offset of its first record. Markers are written before."""
+        _, producer_id, epoch, transactional, control, records = row
+        if control:
+            return 0
+        key = records[0][0]
+        size = int.from_bytes(key[2:_GROUP_ID], "big")
+        group_id = key[_GROUP_ID : _GROUP_ID + size].decode("utf-8", "replace")
+        now_ms = self._cluster.now_ms
+        batch = encode_batch(
+            [(offset, now_ms, key, value) for offset, (key, value) in enumerate(records)],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transactional=transactional,
+            leader_epoch=0,
+        )
+        offset: int = self.partition(self.partition_for(group_id)).append_own(batch)
+        return offset
+
+    def write_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,
+        partitions: Iterable[int],
+    ) -> dict[int, Error]:
+        """Write the markers that end a transaction; the error of each partition."""
+        now_ms = self._cluster.now_ms
+        return {
+            number: self.partition(number).append_marker(
+                producer_id, producer_epoch, coordinator_epoch, committed, now_ms
+            )
+            for number in partitions
+        }
+
+    def rows(self) -> Iterator[Row]:
+        """Read all batches, partition by partition."""
+        if not self._made:
+            return
+        for number in range(self.count):
+            data = self.partition(number).data()
+            for batch in LogReader(data):
+                records = tuple((record.key, record.value) for record in batch.records)
+                yield (
+                    batch.base_offset,
+                    batch.producer_id,
+                    batch.producer_epoch,
+                    batch.is_transactional,
+                    batch.is_control,
+                    records,
+                )
