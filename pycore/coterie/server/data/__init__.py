@@ -1,0 +1,1 @@
+"""Topics and their partitions' data, in memory. No sockets and no clock."""

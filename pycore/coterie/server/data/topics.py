@@ -1,0 +1,189 @@
+"""All topics of a cluster: their names, ids, settings and partitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from coterie.server.data.partition import PartitionLog
+from coterie.server.data.settings import LogSettings
+from coterie.server.data.topic_configs import TOPIC_CONFIGS, log_settings
+
+if TYPE_CHECKING:
+    from coterie.server.cluster import Cluster
+
+__all__ = ["INTERNAL", "Topic", "Topics", "name_refusal"]
+
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+_LONGEST = 249
+_NAME = re.compile(r"[a-zA-Z0-9._-]*")
+_RETENTION_CHECK_MS = 300000
+_PRODUCER_CHECK_MS = 600000
+_PRODUCER_EXPIRATION_MS = 86400000
+# Topic's setting -> the server's, where their names differ from ServerTopicConfigSynonyms.
+_OF_SERVER = {"delete.retention.ms": "delete.retention.ms"}
+
+
+def name_refusal(name: str) -> str | None:
+    """Return why a topic cannot have a name, in Kafka's words; None: it can."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > _LONGEST:
+        return (
+            f"the length of '{name}' is longer than the max allowed length {_LONGEST}"
+        )
+    if _NAME.fullmatch(name) is None:
+        return (
+            f"'{name}' contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+class Topic:
+    """A topic.
+
+    Attributes
+    ----------
+    configs : dict
+        What was set for it, as text, by Kafka's names.
+    settings : LogSettings
+        What its partitions read.
+    """
+
+    def __init__(self, name: str, topic_id: str, configs: Mapping[str, str]) -> None:
+        self.name, self.topic_id = name, topic_id
+        self.configs = dict(configs)
+        self.settings = LogSettings()
+        self.partitions: list[PartitionLog] = []
+
+    @property
+    def internal(self) -> bool:
+        """Whether it is the server's own."""
+        return self.name in INTERNAL
+
+
+class Topics:
+    """The topics of a cluster.
+
+    Attributes
+    ----------
+    defaults : dict
+        Topics' settings as the server's are set, as text, where they differ from Kafka's own.
+    on_delete : list
+        Functions that are called with each topic that is deleted.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.on_delete: list[Callable[[Topic], None]] = []
+        self._named: dict[str, Topic] = {}
+        self._ids: dict[str, Topic] = {}
+        self.defaults: dict[str, str] = {}
+        for row in TOPIC_CONFIGS.values():
+            server = _OF_SERVER.get(row.name, row.server)
+            if server in cluster.config and str(cluster.config[server]) != row.default:
+                self.defaults[row.name] = str(cluster.config[server])
+        cluster.timers.call_at(cluster.now_ms + _RETENTION_CHECK_MS, self._retain)
+        cluster.timers.call_at(cluster.now_ms + _PRODUCER_CHECK_MS, self._forget_producers)
+
+    def __iter__(self) -> Iterator[Topic]:
+        """Walk through the topics, as they were made."""
+        return iter(list(self._named.values()))
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._named)
+
+    def get(self, name: str) -> Topic | None:
+        """Return a topic by its name."""
+        return self._named.get(name)
+
+    def by_id(self, topic_id: str) -> Topic | None:
+        """Return a topic by its id, as text."""
+        return self._ids.get(topic_id)
+
+    def partition(self, name: str, number: int) -> PartitionLog | None:
+        """Return a partition's log, if it exists."""
+        topic = self._named.get(name)
+        if topic is None or not 0 <= number < len(topic.partitions):
+            return None
+        return topic.partitions[number]
+
+    def create(
+        self, name: str, partitions: int, configs: Mapping[str, str] | None = None
+    ) -> Topic:
+        """Make a topic; what asks for it has checked the name and the settings."""
+        topic = Topic(name, self.cluster.ids.uuid(), configs or {})
+        self.configure(topic, topic.configs)
+        self._named[name] = self._ids[topic.topic_id] = topic
+        self.grow(name, partitions)
+        return topic
+
+    def internal(self, name: str) -> Topic:
+        """Return a topic of the server's own; it is made when it is first needed."""
+        topic = self._named.get(name)
+        if topic is not None:
+            return topic
+        config = self.cluster.config
+        if name == "__consumer_offsets":
+            configs = {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+            }
+            return self.create(name, config["offsets.topic.num.partitions"], configs)
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": "1",
+            "segment.bytes": "104857600",
+            "unclean.leader.election.enable": "false",
+        }
+        return self.create(name, config["transaction.state.log.num.partitions"], configs)
+
+    def grow(self, name: str, count: int) -> None:
+        """Add partitions, up to so many."""
+        topic = self._named[name]
+        for number in range(len(topic.partitions), count):
+            topic.partitions.append(
+                PartitionLog(name, number, topic.settings, lambda: self.cluster.now_ms)
+            )
+
+    def delete(self, name: str) -> None:
+        """Delete a topic and its data; who waits for a write is woken."""
+        topic = self._named.pop(name)
+        del self._ids[topic.topic_id]
+        for log in topic.partitions:
+            log.deleted = True
+            for waiter in list(log.waiters.values()):
+                waiter()
+        for function in self.on_delete:
+            function(topic)
+
+    def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
+        """Set all that is set for a topic."""
+        topic.configs = dict(configs)
+        new = log_settings(topic.configs, self.defaults)
+        for field in fields(new):
+            setattr(topic.settings, field.name, getattr(new, field.name))
+
+    def _logs(self) -> Iterator[PartitionLog]:
+        for topic in self:
+            yield from topic.partitions
+
+    def _retain(self) -> None:
+        for log in self._logs():
+            log.retain()
+        self.cluster.timers.call_at(self.cluster.now_ms + _RETENTION_CHECK_MS, self._retain)
+
+    def _forget_producers(self) -> None:
+        for log in self._logs():
+            log.producers.forget(self.cluster.now_ms - _PRODUCER_EXPIRATION_MS)
+        self.cluster.timers.call_at(
+            self.cluster.now_ms + _PRODUCER_CHECK_MS, self._forget_producers
+        )
