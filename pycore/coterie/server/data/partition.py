@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from coterie._core.codec.encode import encode_batch, encode_marker
+from coterie._core.codec.writer import encode_batch, encode_marker
 from coterie._core.codec.reader import LogReader
 from coterie.server.data.batches import header, stamped
 from coterie.server.data.checks import Refused, checked
