@@ -47,6 +47,7 @@ MAY_USE = {  # room of the core -> rooms that it may use besides itself; "" is `
     "": set(),
     "codec": {""},
     "structures": {""},
+    "wire": {"", "codec"},
     "fold": {"", "codec"},
     # a load applies records as a replay does
     "coordinator": {"", "codec", "structures", "fold"},

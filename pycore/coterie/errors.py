@@ -35,6 +35,24 @@ class CorruptData(CoterieError, ValueError):
         self.position = position
 
 
+class WireError(CoterieError, ValueError):
+    """A frame of Kafka's protocol does not parse: the peer is wrong, and its connection closes.
+
+    Attributes
+    ----------
+    stage : str
+        ``header``: it has no header, or one of an API that the table does not have; ``version``:
+        the API has no such version; ``body``.
+    request : coterie.wire.Request or None
+        What the header says, where it parsed: its ``body`` is None.
+    """
+
+    def __init__(self, what: str, *, stage: str, request: Any = None) -> None:
+        super().__init__(what)
+        self.stage = stage
+        self.request = request
+
+
 class LogError(CoterieError):
     """A log cannot be found or read: the message says what, where, and what to do."""
 

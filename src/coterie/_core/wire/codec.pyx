@@ -1,0 +1,218 @@
+"""See ``codec.pyi``."""
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from coterie._core.checks cimport buffer_of, flag_of, int32_of, text_or_none, within
+from coterie._core.codec.cursor cimport (
+    OK, Cursor, Status, read_i16, read_i32, read_string16, remaining)
+from coterie._core.wire.decode cimport Reading, read_struct, read_text, refused, skip_tags
+from coterie._core.wire.encode cimport (
+    Writing, begin, end, put_i16, put_i32, put_text16, put_uvarint, write_struct)
+from coterie._core.wire.layout cimport Layout
+
+from coterie.errors import ArgumentError, WireError
+
+cdef int API_VERSIONS = 18      # its answers never have tagged fields in their header
+
+
+cdef class Request:
+    """See ``codec.pyi``."""
+    cdef readonly int api_key
+    cdef readonly int api_version
+    cdef readonly int correlation_id
+    cdef readonly str client_id
+    cdef readonly dict body
+    cdef readonly Py_ssize_t left_over
+
+    def __repr__(self):
+        return (f"Request(api_key={self.api_key}, api_version={self.api_version}, "
+                f"correlation_id={self.correlation_id}, client_id={self.client_id!r}, "
+                f"body={self.body!r}, left_over={self.left_over})")
+
+
+cdef class Response:
+    """See ``codec.pyi``."""
+    cdef readonly int correlation_id
+    cdef readonly dict body
+    cdef readonly Py_ssize_t left_over
+
+    def __repr__(self):
+        return (f"Response(correlation_id={self.correlation_id}, body={self.body!r}, "
+                f"left_over={self.left_over})")
+
+
+cdef class Versions:
+    """The layouts of one API, made when they are first met."""
+    cdef int first
+    cdef int last
+    cdef int flexible          # from which version on
+    cdef object make           # (version, "request" or "response") -> Layout
+    cdef str name
+    cdef list requests
+    cdef list responses
+
+    def __init__(self, str name not None, int first, int last, int flexible, make):
+        self.name = name
+        self.first, self.last, self.flexible = first, last, flexible
+        self.make = make
+        self.requests = [None] * (last + 1)
+        self.responses = [None] * (last + 1)
+
+    cdef Layout layout(self, int version, bint of_request):
+        cdef list made = self.requests if of_request else self.responses
+        cdef object found = made[version]
+        if found is None:
+            found = <Layout?>self.make(version, "request" if of_request else "response")
+            made[version] = found
+        return <Layout>found
+
+
+cdef class Codec:
+    """See ``codec.pyi``."""
+    cdef dict apis
+
+    def __init__(self, apis, make):
+        self.apis = {}
+        for api in apis:
+            self.apis[api.key] = Versions(
+                api.name, api.first_version, api.last_version, api.flexible_version,
+                lambda version, direction, api=api: make(api, version, direction))
+
+    def layout(self, api_key, api_version, direction):
+        """See ``codec.pyi``."""
+        if direction not in ("request", "response"):
+            raise ArgumentError(f"direction must be request or response, not {direction!r}")
+        return self.known(api_key, api_version).layout(api_version, direction == "request")
+
+    cdef Versions known(self, api_key, api_version):
+        """The API of a message that we are to write or are told to read."""
+        cdef Versions found = self.apis.get(within(api_key, "api_key", -32768, 32767))
+        if found is None:
+            raise ArgumentError(f"api_key {api_key} is of no API in the table")
+        if not found.first <= within(api_version, "api_version", -32768, 32767) <= found.last:
+            raise ArgumentError(f"{found.name} has versions {found.first} to {found.last}, "
+                                f"not {api_version}")
+        return found
+
+    def decode_request(self, frame, *, fill=False, tags=False):
+        """See ``codec.pyi``."""
+        cdef Reading r
+        cdef Request request = Request.__new__(Request)
+        cdef bytes data = bytes_in(frame)
+        cdef Versions api
+        start(&r, data, fill, tags)
+        api = self.read_header(&r, request)
+        if not api.first <= request.api_version <= api.last:
+            raise WireError(f"{api.name} has versions {api.first} to {api.last}, "
+                            f"not {request.api_version}", stage="version", request=request)
+        try:
+            request.body = read_struct(&r, api.layout(request.api_version, True))
+        except WireError as error:
+            error.request = request
+            error.args = (f"{api.name} {request.api_version}: {error}",)
+            raise
+        request.left_over = remaining(&r.cur)
+        return request
+
+    cdef Versions read_header(self, Reading* r, Request request):
+        cdef int16_t key, version
+        cdef int32_t correlation_id, size
+        cdef const uint8_t* at
+        cdef Versions api
+        cdef Status status = read_i16(&r.cur, &key)
+        if status == OK:
+            status = read_i16(&r.cur, &version)
+        if status == OK:
+            status = read_i32(&r.cur, &correlation_id)
+        if status == OK:
+            status = read_string16(&r.cur, &at, &size)
+        if status != OK:
+            raise unread(r, status)
+        api = self.apis.get(key)
+        if api is None:
+            raise WireError(f"api key {key} is of no API in the table", stage="header")
+        if version >= api.flexible:
+            status = skip_tags(&r.cur)
+            if status != OK:
+                raise unread(r, status)
+        request.api_key, request.api_version = key, version
+        request.correlation_id = correlation_id
+        request.client_id = None if size < 0 else read_text(r, at, size)
+        request.left_over = remaining(&r.cur)
+        return api
+
+    def decode_response(self, api_key, api_version, frame, *, fill=False, tags=False):
+        """See ``codec.pyi``."""
+        cdef Reading r
+        cdef Response response = Response.__new__(Response)
+        cdef Versions api = self.known(api_key, api_version)
+        cdef bytes data = bytes_in(frame)
+        cdef int32_t correlation_id
+        cdef Status status
+        start(&r, data, fill, tags)
+        status = read_i32(&r.cur, &correlation_id)
+        if status == OK and api_version >= api.flexible and api_key != API_VERSIONS:
+            status = skip_tags(&r.cur)
+        if status != OK:
+            raise unread(&r, status)
+        response.correlation_id = correlation_id
+        try:
+            response.body = read_struct(&r, api.layout(api_version, False))
+        except WireError as error:
+            error.args = (f"{api.name} {api_version} response: {error}",)
+            raise
+        response.left_over = remaining(&r.cur)
+        return response
+
+    def encode_request(self, api_key, api_version, body, *, correlation_id=0, client_id=None):
+        """See ``codec.pyi``."""
+        cdef Writing w
+        cdef Versions api = self.known(api_key, api_version)
+        cdef Layout layout = api.layout(api_version, True)
+        cdef int32_t correlation = int32_of(correlation_id, "correlation_id")
+        begin(&w)
+        try:
+            put_i16(&w, <int16_t>api_key)
+            put_i16(&w, <int16_t>api_version)
+            put_i32(&w, correlation)
+            put_text16(&w, "client_id", text_or_none(client_id, "client_id"))
+            if layout.flexible:
+                put_uvarint(&w, 0)
+            write_struct(&w, layout, body, "body")
+            return PyBytes_FromStringAndSize(<const char*>w.data, w.size)
+        finally:
+            end(&w)
+
+    def encode_response(self, api_key, api_version, body, *, correlation_id=0):
+        """See ``codec.pyi``."""
+        cdef Writing w
+        cdef Versions api = self.known(api_key, api_version)
+        cdef Layout layout = api.layout(api_version, False)
+        cdef int32_t correlation = int32_of(correlation_id, "correlation_id")
+        begin(&w)
+        try:
+            put_i32(&w, correlation)
+            if layout.flexible and api_key != API_VERSIONS:
+                put_uvarint(&w, 0)
+            write_struct(&w, layout, body, "body")
+            return PyBytes_FromStringAndSize(<const char*>w.data, w.size)
+        finally:
+            end(&w)
+
+
+cdef bytes bytes_in(object frame):
+    return frame if type(frame) is bytes else bytes(buffer_of(frame, "frame"))
+
+
+cdef int start(Reading* r, bytes data, object fill, object tags) except -1:
+    r.start = data
+    r.cur.at, r.cur.end = r.start, r.start + len(data)
+    r.fill = flag_of(fill, "fill")
+    r.tags = flag_of(tags, "tags")
+    return 0
+
+
+cdef object unread(Reading* r, Status status):
+    error = refused(r, "header", status)
+    error.stage = "header"
+    return error

@@ -1,0 +1,16 @@
+"""What reads a frame. See decode.pyx."""
+from libc.stdint cimport uint8_t
+
+from coterie._core.codec.cursor cimport Cursor, Status
+from coterie._core.wire.layout cimport Layout
+
+cdef struct Reading:
+    Cursor cur
+    const uint8_t* start
+    bint fill                  # every field of any version is there
+    bint tags                  # tagged fields that are unknown are kept
+
+cdef dict read_struct(Reading* r, Layout layout)
+cdef object read_text(Reading* r, const uint8_t* at, Py_ssize_t size)
+cdef object refused(Reading* r, str name, Status status)
+cdef Status skip_tags(Cursor* cur) noexcept nogil

@@ -1,0 +1,330 @@
+"""See ``encode.pyi``."""
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from operator import itemgetter
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cpython.ref cimport PyObject
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from coterie._core.checks cimport flag_of, int64_of, items_of
+from coterie._core.codec.cursor cimport coterie_be16, coterie_be32, coterie_be64
+from coterie._core.wire.layout cimport (
+    BOOL, BYTES, FLOAT64, INT8, INT16, INT32, INT64, LIST, STRING, STRUCT, UINT16, UINT32, UUID,
+    Field, Kind, Layout, default_of)
+
+from coterie.errors import ArgumentError, shown
+
+cdef extern from "Python.h":
+    PyObject* PyDict_GetItemWithError(object d, object key) except? NULL
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+
+cdef int MOST_TEXT = 0x7FFF
+cdef str UNKNOWN_TAGS = "_unknown_tags"
+
+
+cdef void begin(Writing* w) noexcept nogil:
+    w.data, w.size, w.room = w.first, 0, FIRST_ROOM
+
+
+cdef void end(Writing* w) noexcept nogil:
+    if w.data != w.first:
+        PyMem_RawFree(w.data)
+
+
+cdef inline uint8_t* reserve(Writing* w, Py_ssize_t size) except NULL:
+    """Room for so many bytes, which count as written."""
+    cdef uint8_t* at
+    if size > w.room - w.size:
+        grow(w, size)
+    at = w.data + w.size
+    w.size += size
+    return at
+
+
+cdef int grow(Writing* w, Py_ssize_t size) except -1:
+    cdef Py_ssize_t room = 2 * w.room + size
+    cdef uint8_t* grown
+    if w.data == w.first:
+        grown = <uint8_t*>PyMem_RawMalloc(room)
+        if grown != NULL:
+            memcpy(grown, w.first, w.size)
+    else:
+        grown = <uint8_t*>PyMem_RawRealloc(w.data, room)
+    if grown == NULL:
+        raise MemoryError
+    w.data, w.room = grown, room
+    return 0
+
+
+cdef int put_i16(Writing* w, int16_t value) except -1:
+    cdef uint16_t raw = coterie_be16(<uint16_t>value)
+    memcpy(reserve(w, 2), &raw, 2)
+    return 0
+
+
+cdef int put_i32(Writing* w, int32_t value) except -1:
+    cdef uint32_t raw = coterie_be32(<uint32_t>value)
+    memcpy(reserve(w, 4), &raw, 4)
+    return 0
+
+
+cdef int put_uvarint(Writing* w, unsigned int value) except -1:
+    cdef uint8_t* at = reserve(w, 5)
+    cdef int count = 0
+    while value > 127:
+        at[count] = <uint8_t>(value & 127 | 128)
+        value >>= 7
+        count += 1
+    at[count] = <uint8_t>value
+    w.size -= 4 - count
+    return 0
+
+
+cdef int put_bytes(Writing* w, const void* at, Py_ssize_t size) except -1:
+    memcpy(reserve(w, size), at, size)
+    return 0
+
+
+cdef int put_text16(Writing* w, str name, object value) except -1:
+    """A text or null, its length in two bytes."""
+    if value is None:
+        return put_i16(w, -1)
+    return write_text(w, name, value, False)
+
+
+cdef object wrong(str name, str want, object value):
+    return ArgumentError(f"{name} must be {want}, not {shown(value)}")
+
+
+cdef int write_struct(Writing* w, Layout layout, object value, str name) except -1:
+    cdef Field field
+    cdef PyObject* found
+    if not isinstance(value, dict):
+        raise wrong(name, "a dict", value)
+    for field in layout.fields:
+        found = PyDict_GetItemWithError(value, field.name)
+        if found == NULL:
+            write_field(w, field, default_of(field, False), layout.flexible)
+        else:
+            write_field(w, field, <object>found, layout.flexible)
+    if layout.flexible:
+        write_tags(w, layout, value)
+    return 0
+
+
+cdef int write_field(Writing* w, Field field, object value, bint flexible) except -1:
+    if field.kind < STRUCT:
+        if value is None:
+            return write_null(w, field, flexible)
+        return write_one(w, field, field.kind, value, flexible)
+    if field.kind == LIST:
+        return write_list(w, field, value, flexible)
+    if field.nullable:
+        reserve(w, 1)[0] = 0xFF if value is None else 1
+        if value is None:
+            return 0
+    return write_struct(w, field.layout, value, field.name)
+
+
+cdef int write_null(Writing* w, Field field, bint flexible) except -1:
+    if not field.nullable:
+        raise ArgumentError(f"{field.name} may not be None in this version")
+    if flexible:
+        return put_uvarint(w, 0)
+    if field.kind == STRING:
+        return put_i16(w, -1)
+    return put_i32(w, -1)
+
+
+cdef int write_list(Writing* w, Field field, object value, bint flexible) except -1:
+    cdef list items
+    if value is None:
+        return write_null(w, field, flexible)
+    if isinstance(value, (str, bytes, dict)):
+        raise wrong(field.name, "a list", value)
+    items = <list>value if type(value) is list else items_of(value, field.name)
+    if flexible:
+        put_uvarint(w, <unsigned int>len(items) + 1)
+    else:
+        put_i32(w, <int32_t>len(items))
+    cdef Py_ssize_t count = len(items)
+    if field.item == STRUCT:
+        for item in items:
+            write_struct(w, field.layout, item, field.name)
+    else:
+        for item in items:
+            write_one(w, field, field.item, item, flexible)
+    if len(items) != count:
+        raise ArgumentError(f"{field.name} changed while it was written")
+    return 0
+
+
+cdef int write_one(Writing* w, Field field, Kind kind, object value, bint flexible) except -1:
+    if kind == STRING:
+        return write_text(w, field.name, value, flexible)
+    if kind == BYTES:
+        return write_bytes(w, field.name, value, flexible)
+    if kind == BOOL:
+        reserve(w, 1)[0] = value is True or (value is not False and flag_of(value, field.name))
+        return 0
+    if kind == UUID:
+        return write_uuid(w, field.name, value)
+    if kind == FLOAT64:
+        return write_float(w, field.name, value)
+    return write_number(w, field.name, kind, value)
+
+
+cdef int write_number(Writing* w, str name, Kind kind, object value) except -1:
+    cdef int64_t number = int64_of(value, name)
+    cdef uint16_t two
+    cdef uint32_t four
+    cdef uint64_t eight
+    if kind == INT32 and number == <int32_t>number:
+        four = coterie_be32(<uint32_t>number)
+        memcpy(reserve(w, 4), &four, 4)
+    elif kind == INT16 and number == <int16_t>number:
+        two = coterie_be16(<uint16_t>number)
+        memcpy(reserve(w, 2), &two, 2)
+    elif kind == INT64:
+        eight = coterie_be64(<uint64_t>number)
+        memcpy(reserve(w, 8), &eight, 8)
+    elif kind == INT8 and -128 <= number <= 127:
+        reserve(w, 1)[0] = <uint8_t>number
+    elif kind == UINT16 and number == <uint16_t>number:
+        two = coterie_be16(<uint16_t>number)
+        memcpy(reserve(w, 2), &two, 2)
+    elif kind == UINT32 and number == <uint32_t>number:
+        four = coterie_be32(<uint32_t>number)
+        memcpy(reserve(w, 4), &four, 4)
+    else:
+        bits = {INT8: 8, INT16: 16, UINT16: 16}.get(kind, 32)
+        raise ArgumentError(f"{name} must fit {bits} bits, not {number}")
+    return 0
+
+
+cdef int write_float(Writing* w, str name, object value) except -1:
+    cdef double number
+    cdef uint64_t bits
+    if not isinstance(value, (int, float)):
+        raise wrong(name, "a number", value)
+    number = value
+    memcpy(&bits, &number, 8)
+    bits = coterie_be64(bits)
+    memcpy(reserve(w, 8), &bits, 8)
+    return 0
+
+
+cdef int write_text(Writing* w, str name, object value, bint flexible) except -1:
+    cdef Py_ssize_t size
+    cdef const char* at
+    if not isinstance(value, str):
+        raise wrong(name, "a string", value)
+    try:
+        at = PyUnicode_AsUTF8AndSize(value, &size)
+    except UnicodeEncodeError:
+        raise wrong(name, "text that UTF-8 can hold", value) from None
+    if size > MOST_TEXT:
+        raise ArgumentError(f"{name} may have {MOST_TEXT} bytes, not {size}")
+    if flexible:
+        put_uvarint(w, <unsigned int>size + 1)
+    else:
+        put_i16(w, <int16_t>size)
+    return put_bytes(w, at, size)
+
+
+cdef int write_bytes(Writing* w, str name, object value, bint flexible) except -1:
+    cdef Py_buffer view
+    if type(value) is bytes:
+        put_size(w, name, PyBytes_GET_SIZE(value), flexible)
+        return put_bytes(w, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+    try:
+        PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
+    except (TypeError, ValueError, BufferError):
+        raise wrong(name, "bytes", value) from None
+    try:
+        put_size(w, name, view.len, flexible)
+        put_bytes(w, view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+    return 0
+
+
+cdef int put_size(Writing* w, str name, Py_ssize_t size, bint flexible) except -1:
+    if size >= 0x7FFFFFFF:
+        raise ArgumentError(f"{name} has {size} bytes, too many for a frame")
+    if flexible:
+        return put_uvarint(w, <unsigned int>size + 1)
+    return put_i32(w, <int32_t>size)
+
+
+cdef int write_uuid(Writing* w, str name, object value) except -1:
+    """From Kafka's text of it, with or without padding."""
+    cdef bytes raw
+    if not isinstance(value, str):
+        raise wrong(name, "Kafka's text of a uuid", value)
+    try:
+        text = value.replace("-", "+").replace("_", "/").rstrip("=").encode("ascii")
+        raw = a2b_base64(text + b"==")
+    except (Base64Error, UnicodeEncodeError, ValueError):
+        raw = b""
+    if len(raw) != 16:
+        raise wrong(name, "Kafka's text of a uuid", value)
+    return put_bytes(w, PyBytes_AS_STRING(raw), 16)
+
+
+cdef int write_tags(Writing* w, Layout layout, object value) except -1:
+    """Tagged fields by tag, without those at their default; unknown ones are the caller's."""
+    cdef Field field
+    cdef PyObject* found
+    cdef bytes data
+    cdef list tags = None
+    for field in layout.tagged:
+        found = PyDict_GetItemWithError(value, field.name)
+        if found != NULL:
+            data = bytes_of_field(field, <object>found)
+            if data != default_bytes(field):
+                tags = tags or []
+                tags.append((field.tag, data))
+    found = PyDict_GetItemWithError(value, UNKNOWN_TAGS)
+    if found != NULL:
+        tags = sorted((tags or []) + unknown_tags(<object>found), key=itemgetter(0))
+    if tags is None:
+        return put_uvarint(w, 0)
+    put_uvarint(w, <unsigned int>len(tags))
+    for tag, data in tags:
+        put_uvarint(w, <unsigned int>tag)
+        put_uvarint(w, <unsigned int>len(data))
+        put_bytes(w, PyBytes_AS_STRING(data), len(data))
+    return 0
+
+
+cdef list unknown_tags(object value):
+    """The pairs of a tag and its bytes that a struct carries besides the fields of the table."""
+    cdef list found = []
+    for pair in items_of(value, UNKNOWN_TAGS):
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and type(pair[1]) is bytes
+                and 0 <= int64_of(pair[0], "tag") <= 0x7FFFFFFF):
+            raise wrong(UNKNOWN_TAGS, "pairs of a tag and bytes", pair)
+        found.append((int(pair[0]), pair[1]))
+    return found
+
+
+cdef bytes bytes_of_field(Field field, object value):
+    """A tagged field alone."""
+    cdef Writing w
+    begin(&w)
+    try:
+        write_field(&w, field, value, True)
+        return PyBytes_FromStringAndSize(<const char*>w.data, w.size)
+    finally:
+        end(&w)
+
+
+cdef bytes default_bytes(Field field):
+    if field.default_bytes is None:
+        field.default_bytes = bytes_of_field(field, default_of(field, False))
+    return field.default_bytes

@@ -1,0 +1,37 @@
+"""One field of a message, and the fields of one version of a struct. See layout.pyx."""
+
+cdef enum Kind:
+    INT8 = 0
+    INT16 = 1
+    UINT16 = 2
+    INT32 = 3
+    UINT32 = 4
+    INT64 = 5
+    FLOAT64 = 6
+    BOOL = 7
+    UUID = 8
+    STRING = 9
+    BYTES = 10
+    STRUCT = 11
+    LIST = 12
+
+cdef class Field:
+    cdef readonly str name
+    cdef Kind kind
+    cdef Kind item             # of a list: what each element is
+    cdef bint nullable
+    cdef int tag               # -1: in its place; else the tag that it is written under
+    cdef Layout layout         # of a struct; of a list, of its elements if they are structs
+    cdef object default        # None, a number, a text, bytes
+    cdef bint made             # the default is a list or a struct, a new one in each message
+    cdef bytes default_bytes   # of a tagged field: what is written as nothing
+
+cdef class Layout:
+    cdef tuple fields          # in their order on the wire
+    cdef tuple tagged          # by tag
+    cdef bint flexible
+    cdef dict blank            # every field of any version at its default, in the table's order
+    cdef tuple fresh           # fields that may be absent and whose default is a new object
+
+cdef object default_of(Field field, bint fill)
+cdef dict blank_of(Layout layout)

@@ -1,0 +1,130 @@
+"""See ``layout.pyi``."""
+from operator import itemgetter
+
+cdef dict KINDS = {
+    "int8": INT8, "int16": INT16, "uint16": UINT16, "int32": INT32, "uint32": UINT32,
+    "int64": INT64, "float64": FLOAT64, "bool": BOOL, "uuid": UUID, "string": STRING,
+    "bytes": BYTES, "records": BYTES, "struct": STRUCT}
+cdef str NO_UUID = "A" * 22
+
+
+cdef class Field:
+    """See ``layout.pyi``."""
+
+
+cdef class Layout:
+    """See ``layout.pyi``."""
+
+    @property
+    def names(self):
+        """See ``layout.pyi``."""
+        return tuple([field.name for field in self.fields + self.tagged])
+
+    @property
+    def least_bytes(self):
+        """See ``layout.pyi``."""
+        cdef Field field
+        return sum([least_of(field, self.flexible) for field in self.fields]) + self.flexible
+
+    def below(self, str name not None):
+        """See ``layout.pyi``."""
+        cdef Field field
+        for field in self.fields + self.tagged:
+            if field.name == name:
+                return field.layout
+        raise KeyError(name)
+
+
+cdef int least_of(Field field, bint flexible) except -1:
+    """The fewest bytes that the field takes."""
+    if field.kind == STRUCT:
+        return 1 if field.nullable else field.layout.least_bytes
+    if field.kind == LIST or field.kind == BYTES:
+        return 1 if flexible else 4
+    if field.kind == STRING:
+        return 1 if flexible else 2
+    return {INT8: 1, BOOL: 1, INT16: 2, UINT16: 2, INT32: 4, UINT32: 4, UUID: 16}.get(field.kind, 8)
+
+
+def layout_of(fields, int version, bint flexible):
+    """See ``layout.pyi``."""
+    cdef Layout layout = Layout.__new__(Layout)
+    cdef Field field
+    cdef list plain = [], tagged = [], fresh = []
+    layout.flexible = flexible
+    layout.blank = {}
+    for row in fields:
+        field = field_of(row, version, flexible)
+        layout.blank[field.name] = field.default
+        if not row[2] <= version <= row[3]:
+            if field.made:
+                fresh.append(field)
+        elif field.tag < 0:
+            plain.append(field)
+        else:
+            tagged.append((field.tag, field))
+            if field.made:
+                fresh.append(field)
+    layout.fields = tuple(plain)
+    tagged.sort(key=itemgetter(0))
+    layout.tagged = tuple([field for _, field in tagged])
+    layout.fresh = tuple(fresh)
+    return layout
+
+
+cdef Field field_of(row, int version, bint flexible):
+    cdef Field field = Field.__new__(Field)
+    cdef str kind, text
+    name, kind, first, last, null_first, null_last, field.tag, text, below = row
+    field.name = name
+    field.nullable = null_first <= version <= null_last
+    if kind.startswith("[]"):
+        field.kind, field.item = LIST, KINDS[kind[2:]]
+    else:
+        field.kind = KINDS[kind]
+    if field.kind == STRUCT or (field.kind == LIST and field.item == STRUCT):
+        field.layout = layout_of(below, version, flexible)
+    if text != "null" and kind != "records":
+        set_default(field, text)
+    return field
+
+
+cdef int set_default(Field field, str text) except -1:
+    cdef Kind kind = field.kind
+    if kind == LIST or kind == STRUCT:
+        field.made = True
+    elif kind == STRING:
+        field.default = text or ""
+    elif kind == BYTES:
+        field.default = b""
+    elif kind == UUID:
+        field.default = NO_UUID
+    elif kind == BOOL:
+        field.default = text == "true"
+    elif kind == FLOAT64:
+        field.default = float(text or 0)
+    else:
+        field.default = int(text or 0)
+    return 0
+
+
+cdef object default_of(Field field, bint fill):
+    """The default as a message has it; a list or struct of its own."""
+    cdef Field inner
+    if not field.made:
+        return field.default
+    if field.kind == LIST:
+        return []
+    if fill:
+        return blank_of(field.layout)
+    return {inner.name: default_of(inner, False) for inner in field.layout.fields}
+
+
+cdef dict blank_of(Layout layout):
+    """A struct of defaults, every field of any version."""
+    cdef dict found = layout.blank.copy()
+    cdef Field field
+    for field in layout.fresh + layout.fields:
+        if field.made:
+            found[field.name] = default_of(field, True)
+    return found

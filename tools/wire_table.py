@@ -1,0 +1,289 @@
+"""Checks coterie.wire's table of messages against Kafka's own schemas, or writes it from them.
+
+    python tools/wire_table.py SOURCE ...           says what differs; exit 1 if anything does
+    python tools/wire_table.py --write SOURCE ...   writes the table: versions of all sources
+
+A SOURCE is a kafka-clients jar, which has its schemas under common/message/, or a JSON file of
+several releases, in the form of the golden data's schemas.json. Where two sources differ in the
+versions of a field, the narrower end is right: the wider one is of a release that ends earlier.
+Of a jar only the APIs that the table has are compared.
+"""
+
+import argparse
+import json
+import re
+import sys
+import zipfile
+from pathlib import Path
+
+TABLE = Path(__file__).parents[1] / "pycore/coterie/wire/messages.txt"
+sys.path.insert(0, str(Path(__file__).parents[1] / "pycore"))
+from coterie.wire.table import LAST, field_of_line, sections, span_of  # noqa: E402
+
+HEAD = """\
+# Kafka's messages: the fields of every version of a request and its response.
+#
+# An API: its name, key, versions, and from which version on its messages are flexible. A field:
+#     NAME TYPE[?[NULLABLE]] [VERSIONS] [#TAG] [=DEFAULT]
+# in the order on the wire; those of a struct stand below it, one space further in. Without
+# VERSIONS a field is in all of them; with ? it may be null, in the NULLABLE versions if they are
+# named; #TAG is a tagged field. A default that is not said is 0, false, "", [] or no bytes.
+# Written by tools/wire_table.py, which also compares it with the schemas in kafka-clients.
+"""
+
+
+def read(path):
+    """The APIs of a source, one list for each release: {name: {key, request, response}}."""
+    if path.endswith(".jar"):
+        return [of_jar(path)]
+    with open(path, encoding="utf-8") as file:
+        return [release["apis"] for release in json.load(file).values()]
+
+
+def of_jar(path):
+    found = {}
+    with zipfile.ZipFile(path) as jar:
+        for name in sorted(jar.namelist()):
+            match = re.fullmatch(r"common/message/(\w+)(Request|Response)\.json", name)
+            if match:
+                text = re.sub(r"^\s*//.*$", "", jar.read(name).decode("utf-8"), flags=re.M)
+                message = json.loads(text)
+                if message["validVersions"] != "none":
+                    api = found.setdefault(match[1], {"key": message["apiKey"]})
+                    api[match[2].lower()] = of_schema(message)
+    return {name: api for name, api in found.items() if {"request", "response"} <= api.keys()}
+
+
+def of_schema(message):
+    structs = {s["name"]: s["fields"] for s in message.get("commonStructs", ())}
+
+    def fields_of(fields):
+        return [one(field) for field in fields]
+
+    def one(f):
+        kind = f["type"]
+        array, base = kind.startswith("[]"), kind.removeprefix("[]")
+        inner = f.get("fields") or structs.get(base)
+        kind = ("[]" if array else "") + ("struct" if inner is not None else base)
+        default = f.get("default")
+        name = f["name"][0].lower() + f["name"][1:]
+        return [
+            *(name, kind, f["versions"], f.get("nullableVersions"), f.get("flexibleVersions")),
+            *(f.get("tag"), f.get("taggedVersions"), default),
+            fields_of(inner) if inner is not None else None,
+        ]
+
+    return {
+        "valid": message["validVersions"],
+        "flexible": message["flexibleVersions"],
+        "fields": fields_of(message["fields"]),
+    }
+
+
+def default_of(text):
+    """What is written after "="; None where it says nothing."""
+    text = "" if text is None else str(text).lower() if isinstance(text, bool) else str(text)
+    if text.startswith("0x"):
+        text = str(int(text, 16))
+    return None if text in ("", "0", "false") else text
+
+
+def normal(fields, within):
+    """The fields as the table has them, their versions cut to those of their message."""
+    found = []
+    for name, kind, versions, nullable, _, tag, tagged, default, inner in fields:
+        first, last = cut(versions, within)
+        if first > last:
+            continue
+        if tag is not None and cut(tagged, within) != (first, last):
+            raise SystemExit(f"{name}: tagged in other versions than it is there")
+        null = cut(nullable, (first, last))
+        below = None if inner is None else normal(inner, (first, last))
+        found.append([name, kind, (first, last), null, tag, default_of(default), below])
+    return found
+
+
+def cut(span, within):
+    first, last = span_of(span or "none")
+    first, last = max(first, within[0]), min(last, within[1])
+    return (first, last) if first <= last else (1, 0)
+
+
+def merged(old, new):
+    """The fields of two releases: in each version as that of them says which has the version."""
+    by_name = {f[0]: f for f in old}
+    order = [f[0] for f in new]
+    for n, field in enumerate(old):  # what the newer one lacks goes where the older one has it
+        if field[0] not in order:
+            before = old[n - 1][0] if n else None
+            order.insert(order.index(before) + 1 if before else 0, field[0])
+    fresh = {f[0]: f for f in new}
+    return [
+        joined(by_name[name], fresh[name])
+        if name in by_name and name in fresh
+        else by_name.get(name) or fresh[name]
+        for name in order
+    ]
+
+
+def joined(a, b):
+    if (a[1], a[4], a[5]) != (b[1], b[4], b[5]):
+        raise SystemExit(f"{a[0]}: {a} in one source, {b} in another")
+    below = None if a[6] is None else merged(a[6], b[6])
+    return [a[0], a[1], union(a[2], b[2]), union(a[3], b[3]), a[4], a[5], below]
+
+
+def union(a, b):
+    if a == (1, 0) or b == (1, 0):
+        return b if a == (1, 0) else a
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def gather(sources, names=None):
+    """The APIs of all sources: {name: (key, valid, flexible, {direction: fields})}."""
+    found = {}
+    for release in [release for path in sources for release in read(path)]:
+        for name, api in release.items():
+            if names is not None and name not in names:
+                continue
+            _, valid, flexible, both = of_api(api)
+            if name in found:
+                key, was, _, fields = found[name]
+                both = {d: merged(fields[d], both[d]) for d in both}
+                valid = union(was, valid)
+            found[name] = (api["key"], valid, flexible, both)
+    return found
+
+
+def span_text(span):
+    return str(span[0]) if span[0] == span[1] else f"{span[0]}-{span[1]}"
+
+
+def shown(span, within):
+    """A span as it is written: open where it ends with its message."""
+    if span[1] < within[1]:
+        return span_text(span)
+    return f"{span[0]}+"
+
+
+def lines_of(fields, within, depth):
+    for name, kind, span, null, tag, default, below in fields:
+        words = [name, kind]
+        if null != (1, 0):
+            words[1] += "?" if null == span else "?" + shown(null, span)
+        if span != within:
+            words.append(shown(span, within))
+        if tag is not None:
+            words.append(f"#{tag}")
+        if default is not None:
+            words.append(f"={default}")
+        yield " " * depth + " ".join(words)
+        if below is not None:
+            yield from lines_of(below, span, depth + 1)
+
+
+def text_of(apis):
+    parts = [HEAD]
+    for name, (key, valid, flexible, both) in sorted(apis.items(), key=lambda item: item[1][0]):
+        lines = [f"{name} {key} {span_text(valid)} {'none' if flexible == LAST else f'{flexible}+'}"]
+        for direction in ("request", "response"):
+            lines += [direction, *lines_of(both[direction], valid, 1)]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def difference(table, apis, wide):
+    """What of the sources the table has otherwise; ``wide``: it may have more versions."""
+    for name, (key, valid, flexible, both) in apis.items():
+        if name not in table:
+            yield f"{name}: not in the table"
+            continue
+        own = table[name]
+        own_valid = own[1] if not wide else cut(span_text(own[1]), valid)
+        if (own[0], own_valid, own[2]) != (key, valid, flexible):
+            yield f"{name}: {own[:3]} in the table, {(key, valid, flexible)} in the source"
+        for direction, fields in both.items():
+            mine = narrowed(own[3][direction], valid)
+            if mine != fields:
+                yield f"{name} {direction}: {first_other(mine, fields)}"
+
+
+def narrowed(fields, within):
+    """The table's fields in some versions only."""
+    found = []
+    for name, kind, span, null, tag, default, below in fields:
+        first, last = max(span[0], within[0]), min(span[1], within[1])
+        if first <= last:
+            null = cut(span_text(null), (first, last)) if null != (1, 0) else null
+            below = None if below is None else narrowed(below, (first, last))
+            found.append([name, kind, (first, last), null, tag, default, below])
+    return found
+
+
+def first_other(mine, theirs):
+    for a, b in zip(mine, theirs, strict=False):
+        if a != b:
+            if a[:6] == b[:6]:
+                return f"{a[0]}: {first_other(a[6], b[6])}"
+            return f"{a[:6]} in the table, {b[:6]} in the source"
+    return f"{len(mine)} fields in the table, {len(theirs)} in the source"
+
+
+def own_table():
+    found = {}
+    for name, (key, first, last, flexible, text) in sections(TABLE.read_text("utf-8")).items():
+        both = {}
+        for direction, lines in text.items():
+            both[direction] = nested(lines, (first, last))
+        found[name] = (key, (first, last), flexible, both)
+    return found
+
+
+def nested(lines, within):
+    """The fields of some lines of the table, as ``normal`` gives them."""
+    found, stack = [], []
+    for line in lines:
+        depth = len(line) - len(line.lstrip())
+        del stack[depth - 1 :]
+        parent = stack[-1] if stack else None
+        span = parent[2] if parent else within
+        name, kind, first, last, null_first, null_last, tag, default = field_of_line(line, span)
+        null = (null_first, null_last)
+        below = [] if kind.removeprefix("[]") == "struct" else None
+        field = [name, kind, (first, last), null, None if tag < 0 else tag, default, below]
+        (parent[6] if parent else found).append(field)
+        stack.append(field)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sources", nargs="+", metavar="SOURCE")
+    parser.add_argument("--write", action="store_true", help="write the table")
+    args = parser.parse_args()
+    if args.write:
+        TABLE.write_text(text_of(gather(args.sources)), "utf-8")
+        return 0
+    table = own_table()
+    problems = []
+    for path in args.sources:
+        for release in read(path):
+            names = {name: api for name, api in release.items() if name in table}
+            problems += difference(table, of_release(names), wide=True)
+    print("\n".join(problems) or f"{len(table)} APIs, nothing differs")
+    return 1 if problems else 0
+
+
+def of_release(release):
+    return {name: of_api(api) for name, api in release.items()}
+
+
+def of_api(api):
+    valid = span_of(api["request"]["valid"])
+    flexible = span_of(api["request"]["flexible"])
+    both = {d: normal(api[d]["fields"], valid) for d in ("request", "response")}
+    return api["key"], valid, LAST if flexible == (1, 0) else flexible[0], both
+
+
+if __name__ == "__main__":
+    sys.exit(main())
