@@ -85,6 +85,7 @@ class Server:
     def run(self, ms, until=lambda: False):
         """Let time pass, from deadline to deadline, until something is so."""
         cluster, waits = self.cluster, self.cluster.waits
+        ms = round(ms)
         clock_end, waits_end = cluster.now_ms + ms, waits.now_ms + ms
         while not until():
             left = waits_end - waits.now_ms

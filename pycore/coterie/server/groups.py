@@ -54,7 +54,7 @@ class Groups:
         self._waiting: dict[int, Answered] = {}
         self._fresh: deque[Any] = deque()
         self._settling = False
-        self._asked = 0
+        self._asked = self._start_ms = 0
         self.core = Coordinator(
             self.config, cluster.now_ms, self._member_id, False,
             CallerLog(self.log.write, self.log.rows),
@@ -78,9 +78,9 @@ class Groups:
         try:
             self.core.advance(now_ms)
         finally:
+            if self.recorder is not None and len(self.core.effects):
+                self.recorder.act(self._at_ms(), "advance")
             self._settle()
-        if self.recorder is not None:
-            self.recorder.act(now_ms, "advance")
 
     # Requests
 
@@ -101,7 +101,7 @@ class Groups:
             self.core.call(op, request_id, group_id, generation_id, member_id, instance, details)
             if self.recorder is not None:
                 compiled = (group_id, generation_id, member_id, instance, details)
-                self.recorder.ask(self.core.now_ms, _NAMES[op], request_id, compiled)
+                self.recorder.ask(self._at_ms(), _NAMES[op], request_id, compiled)
         except BaseException:
             self._waiting.pop(request_id, None)
             if self.recorder is not None:
@@ -140,6 +140,30 @@ class Groups:
         """Say that partitions were deleted: their offsets go."""
         self._act(_DELETE_PARTITIONS, tuple(partitions))
 
+    def record_into(self, recorder: Recorder) -> None:
+        """Keep what is asked from now on; times are those since now, as a trace begins at 0."""
+        self.recorder = recorder
+        self._start_ms = self.core.now_ms
+        if hasattr(recorder, "numbered"):
+            self.member_ids = recorder.numbered(self._cluster.ids.member_id)
+        periodic = self.config["coterie.cleanup"] is not None
+        recorder.begin(now_ms=0, deferred=False, loaded=False, periodic=periodic)
+
+    def resign(self) -> None:
+        """Give up all groups; whoever waits is told so."""
+        self._elect("resign", None)
+
+    def load(self) -> None:
+        """Be elected again, and load all groups from the log."""
+        self._elect("begin_load", None)
+        self._elect("finish_load", None)
+
+    def move(self, group_id: str) -> None:
+        """Give up the partition of a group, and load it from the log."""
+        number = self.partition_for(group_id)
+        for op in ("resign", "begin_load", "finish_load"):
+            self._elect(op, number)
+
     def snapshot(self, group_id: str) -> GroupSnapshot | None:
         """Return a frozen view of a group, None if there is none."""
         return snapshot_of(self.core, group_id)
@@ -150,12 +174,24 @@ class Groups:
         """Forget what was committed of a topic that is no more."""
         self.delete_partitions((topic.name, number) for number in range(len(topic.partitions)))
 
+    def _elect(self, op: str, partition: int | None) -> None:
+        chosen = None if partition is None else (partition,)
+        try:
+            self.core.call(OPS[op], 0, None, -1, None, None, chosen)
+        finally:
+            self._settle()
+        if self.recorder is not None:
+            self.recorder.act(self._at_ms(), op, partition)
+
+    def _at_ms(self) -> int:
+        return self.core.now_ms - self._start_ms
+
     def _act(self, op: int, details: tuple[Any, ...]) -> None:
         try:
             self.core.call(op, 0, None, -1, None, None, details)
             if self.recorder is not None:
                 compiled = (None, -1, None, None, details)
-                self.recorder.ask(self.core.now_ms, _NAMES[op], 0, compiled)
+                self.recorder.ask(self._at_ms(), _NAMES[op], 0, compiled)
         finally:
             self._settle()
 

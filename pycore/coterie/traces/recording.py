@@ -127,18 +127,23 @@ class Recording:
         for _, at_ms, op, request_id, *compiled in trace.requests():
             self.ask(at_ms, _NAMES[op], request_id, compiled)  # type: ignore[arg-type]
 
-    def write(self, path: Path, settings: Mapping[str, Any], now_ms: int) -> None:
-        """Write a trace that ``coterie trace run`` takes; settings that are Kafka's stay unsaid.
+    def lines(self, name: str, settings: Mapping[str, Any], now_ms: int) -> list[Event]:
+        """Return a trace that ``coterie trace run`` takes; settings that are Kafka's stay unsaid.
 
         ``settings`` and ``now_ms`` are those that the coordinator has at the end.
         """
         if self._away_ms is not None:
             self._back(now_ms)
-        header: Event = {"format": "coterie-trace", "version": 1, "name": path.name.split(".")[0]}
+        header: Event = {"format": "coterie-trace", "version": 1, "name": name}
         if self.lost:
             header["doc"] = f"Not all that happened: {'; '.join(self.lost)}."
         header["config"] = {k: v for k, v in settings.items() if v != DEFAULTS[k]}
-        lines = [json.dumps(line, ensure_ascii=False) for line in [header, *self.events]]
+        return [header, *self.events]
+
+    def write(self, path: Path, settings: Mapping[str, Any], now_ms: int) -> None:
+        """Write these lines into a file, whose name is the trace's."""
+        told = self.lines(path.name.split(".")[0], settings, now_ms)
+        lines = [json.dumps(line, ensure_ascii=False) for line in told]
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_beside(Path(os.path.realpath(path))) as part:
             part.write_text("\n".join(lines) + "\n", encoding="utf-8")

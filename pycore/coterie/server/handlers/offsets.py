@@ -25,10 +25,9 @@ _INT64 = 1 << 64
 def offset_commit(call: Call) -> None:
     """Commit offsets; version 0 kept them in ZooKeeper, which is no more."""
     body, version = call.body, call.api_version
-    known, refused = _split(call, body["topics"])
     if version == 0:
-        refused.update(dict.fromkeys(_keys(known), Error.UNSUPPORTED_VERSION))
-        known = []
+        return _refuse_zookeeper(call)
+    known, refused = _split(call, body["topics"])
     if not known:
         return call.answer({"topics": _errors(refused)})
     now_ms, kept_ms = call.cluster.now_ms, body["retentionTimeMs"]
@@ -38,6 +37,19 @@ def offset_commit(call: Call) -> None:
         _COMMIT, body["groupId"], body["generationIdOrMemberEpoch"], body["memberId"],
         body["groupInstanceId"], (rows, -1, -1), _told(call, refused),
     )  # fmt: skip
+
+
+def _refuse_zookeeper(call: Call) -> None:
+    """Refuse a commit of version 0; of topics that exist no partition is looked at."""
+    exists = call.cluster.topics.get
+    errors = {
+        (topic["name"], each["partitionIndex"]): Error.UNKNOWN_TOPIC_OR_PARTITION
+        if exists(topic["name"]) is None
+        else Error.UNSUPPORTED_VERSION
+        for topic in call.body["topics"]
+        for each in topic["partitions"]
+    }
+    call.answer({"topics": _errors(errors)})
 
 
 def txn_offset_commit(call: Call) -> None:

@@ -1,0 +1,160 @@
+"""What a test asks of a broker besides serving: what was asked, and faults on demand."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from coterie.arguments import boolean, within
+from coterie.coordinator.fields import log_error
+from coterie.errors import ArgumentError, shown
+from coterie.server.apis import SERVED
+
+if TYPE_CHECKING:
+    from coterie.server.apis import Handler
+    from coterie.server.cluster import Cluster
+    from coterie.server.handling import Call
+
+__all__ = ["Fault", "Watch"]
+
+_KEPT = 100_000  # requests that are remembered, the newest
+_LONGEST_MS = 2**31 - 1
+
+
+class Fault:
+    """A fault that requests meet; made by ``Broker.fail``.
+
+    Attributes
+    ----------
+    count : int
+        How many requests have met it.
+    """
+
+    def __init__(
+        self,
+        api: str | int,
+        *,
+        error: Any = None,
+        delay_ms: int = 0,
+        disconnect: bool = False,
+        times: int | None = 1,
+        client_id: str | None = None,
+        group_id: str | None = None,
+    ) -> None:
+        self.api_key = _key_of(api)
+        self.error = None if error is None else log_error({"error": error}, "error", None)
+        self.delay_ms = within(delay_ms, "delay_ms", 0, _LONGEST_MS)
+        self.disconnect = boolean(disconnect, "disconnect")
+        self.left = None if times is None else within(times, "times", 0, _LONGEST_MS)
+        for name, given in (("client_id", client_id), ("group_id", group_id)):
+            if given is not None and not isinstance(given, str):
+                raise ArgumentError(f"{name} must be a string, not {shown(given)}")
+        self.client_id, self.group_id = client_id, group_id
+        if self.error is None and not self.delay_ms and not self.disconnect:
+            raise ArgumentError("a fault needs error, delay_ms or disconnect")
+        self.count = 0
+
+    def cancel(self) -> None:
+        """Let no more requests meet it."""
+        self.left = 0
+
+    def meets(self, call: Call) -> bool:
+        """Whether this request is the fault's; if so it is counted."""
+        if self.left == 0 or call.api_key != self.api_key:
+            return False
+        if self.client_id is not None and call.client_id != self.client_id:
+            return False
+        if self.group_id is not None and self.group_id not in _groups_of(call.body):
+            return False
+        self.count += 1
+        if self.left is not None:
+            self.left -= 1
+        return True
+
+
+class Watch:
+    """Sees each request before it is handled: keeps it, and lets faults happen.
+
+    Attributes
+    ----------
+    requests : deque of dict
+        The newest requests, oldest first.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.requests: deque[dict[str, Any]] = deque(maxlen=_KEPT)
+        self._faults: list[Fault] = []
+
+    def fail(self, api: str | int, **how: Any) -> Fault:
+        """Let requests of an API fail; see ``Broker.fail``."""
+        try:
+            fault = Fault(api, **how)
+        except TypeError as error:
+            raise ArgumentError(str(error)) from None
+        self._faults = [each for each in self._faults if each.left != 0] + [fault]
+        return fault
+
+    def __call__(self, call: Call, handler: Handler) -> bool:
+        """Keep a request; whether it is to be handled as ever."""
+        self.requests.append(
+            {
+                "at": self._cluster.now_ms,
+                "api": SERVED[call.api_key].name,
+                "version": call.api_version,
+                "correlation_id": call.correlation_id,
+                "client_id": call.client_id,
+                "client_host": call.connection.client_host,
+                "node": call.node.id,
+                "body": call.body,
+            }
+        )
+        for fault in self._faults:
+            if fault.meets(call):
+                if fault.delay_ms:
+                    later = _later(fault, call, handler)
+                    self._cluster.timers.call_at(self._cluster.now_ms + fault.delay_ms, later)
+                else:
+                    _happen(fault, call, handler)
+                return False
+        return True
+
+
+def _later(fault: Fault, call: Call, handler: Handler) -> Callable[[], None]:
+    def happen() -> None:
+        if not call.connection.closing:
+            _happen(fault, call, handler)
+
+    return happen
+
+
+def _happen(fault: Fault, call: Call, handler: Handler) -> None:
+    if fault.disconnect:
+        call.close()
+    elif fault.error is not None:
+        call.refuse(fault.error)
+    else:
+        call.cluster.guarded(handler, call)
+
+
+def _key_of(api: Any) -> int:
+    """Return the key of an API by its name, in any spelling, or by its key."""
+    if isinstance(api, str):
+        wanted = api.replace("_", "").lower()
+        for row in SERVED.values():
+            if row.name.lower() == wanted:
+                return row.key
+    elif isinstance(api, int) and api in SERVED:
+        return api
+    names = ", ".join(row.name for row in SERVED.values())
+    raise ArgumentError(f"{shown(api)} is no API that is served; they are {names}")
+
+
+def _groups_of(body: dict[str, Any]) -> list[Any]:
+    """Return the groups that a request is about."""
+    told = [body.get("groupId")]
+    for field in ("groups", "groupsNames", "groupIds", "coordinatorKeys"):
+        for each in body.get(field) or ():
+            told.append(each.get("groupId") if isinstance(each, dict) else each)
+    return told

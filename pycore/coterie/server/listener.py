@@ -1,0 +1,213 @@
+"""The sockets and the clock of a server: the only place that has them.
+
+One loop of asyncio serves all connections. Bytes go to a ``Connection`` and its answers to the
+transport; the time goes to the cluster when something comes, and when something falls due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import time
+from typing import Any
+
+from coterie.server.cluster import Cluster, Listener, Node
+from coterie.server.connection import Connection
+
+__all__ = ["Heart", "Peer", "Peers", "new_loop"]
+
+_MUCH = 1 << 18  # bytes that wait behind a request: from here on no more are read
+_ROUNDS = 10  # looks for idle connections in the time in which one becomes idle
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop: uvloop's, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def epoch_ms() -> int:
+    """Return what the time is now."""
+    return time.time_ns() // 1_000_000
+
+
+class Heart:
+    """Moves the time of a cluster: its waits always, its clock unless that is virtual."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, cluster: Cluster, *, virtual: bool
+    ) -> None:
+        self._loop, self._cluster = loop, cluster
+        self._now = loop.time
+        cluster.waits.now_ms = self._last_ms = int(self._now() * 1000)
+        # What to add to the loop's time: a clock that is set back or on changes no session.
+        self._ahead_ms = None if virtual else cluster.now_ms - self._last_ms
+        self._checking = False
+        self._handle: asyncio.TimerHandle | None = None
+        self._due_ms = 0
+        cluster.waits.on_armed = cluster.timers.on_armed = self.arm
+
+    def tick(self) -> None:
+        """Tell the cluster what time it is."""
+        now_ms = int(self._now() * 1000)
+        if now_ms != self._last_ms:
+            self._last_ms = now_ms
+            self._cluster.waits.advance(now_ms)
+            if self._ahead_ms is not None:
+                self._cluster.move(now_ms + self._ahead_ms)
+
+    def arm(self) -> None:
+        """Look, once in this turn of the loop, when to beat next."""
+        if not self._checking:
+            self._checking = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._checking = False
+        due_ms = self._cluster.waits.next_deadline_ms()
+        if self._ahead_ms is not None:
+            by_clock = self._cluster.next_deadline_ms()
+            if by_clock is not None:
+                by_clock -= self._ahead_ms
+                due_ms = by_clock if due_ms is None else min(due_ms, by_clock)
+        if self._handle is not None:
+            if due_ms is not None and self._due_ms <= due_ms:
+                return  # it beats before, and looks again then
+            self._handle.cancel()
+            self._handle = None
+        if due_ms is not None:
+            self._due_ms = due_ms
+            self._handle = self._loop.call_at(due_ms / 1000 + 0.0005, self._beat)
+
+    def _beat(self) -> None:
+        self._handle = None
+        self.tick()
+        self.arm()
+
+    def stop(self) -> None:
+        """Move nothing any more."""
+        self._cluster.waits.on_armed = self._cluster.timers.on_armed = None
+        if self._handle is not None:
+            self._handle.cancel()
+
+
+class Peers:
+    """All connections of a server, and what ends them: idleness, their number, the end."""
+
+    def __init__(self, cluster: Cluster, heart: Heart) -> None:
+        self.cluster, self.heart = cluster, heart
+        self.all: dict[Peer, None] = {}
+        self._most: int = cluster.config["max.connections"]
+        self._idle_ms: int = cluster.config["connections.max.idle.ms"]
+        if self._idle_ms >= 0:
+            self._look_later()
+
+    def accepts(self) -> bool:
+        """Whether there is room for one more."""
+        if len(self.all) < self._most:
+            return True
+        self.cluster.log("a connection was closed at once: max.connections is reached")
+        return False
+
+    def _look_later(self) -> None:
+        every_ms = max(self._idle_ms // _ROUNDS, 1)
+        self.cluster.waits.call_later(every_ms, self._close_idle)
+
+    def _close_idle(self) -> None:
+        latest_ms = self.cluster.waits.now_ms - self._idle_ms
+        for peer in [peer for peer in self.all if peer.active_ms <= latest_ms]:
+            peer.connection.close()
+        self._look_later()
+
+    def of(self, node: Node) -> list[Peer]:
+        """Return the connections of one broker."""
+        return [peer for peer in self.all if peer.connection.node is node]
+
+
+class Peer(asyncio.Protocol):
+    """One connection with its transport."""
+
+    connection: Connection
+    transport: asyncio.Transport
+
+    def __init__(self, peers: Peers, node: Node, listener: Listener) -> None:
+        self._peers, self._node, self._listener = peers, node, listener
+        self._tick, self._arm = peers.heart.tick, peers.heart.arm
+        self._waits = peers.cluster.waits
+        self.active_ms = 0
+        self._stopped = False  # whether the transport reads nothing
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._tick()
+        self.active_ms = self._waits.now_ms
+        host = host_of(transport.get_extra_info("peername"))
+        self.connection = Connection(
+            self._peers.cluster, self._node, self._listener, host, self._flush
+        )
+        if self._listener.tls:
+            from coterie.server.tls import peer_principal
+
+            ended = transport.get_extra_info("ssl_object")
+            self.connection.tls_principal = peer_principal(ended)
+        if not self._peers.accepts():
+            transport.abort()
+            return
+        self._peers.all[self] = None
+
+    def data_received(self, data: bytes) -> None:
+        """Hand on what came, at its time."""
+        self._tick()
+        self.active_ms = self._waits.now_ms
+        connection = self.connection
+        connection.receive(data)
+        if connection.waiting > _MUCH and connection.call is not None:
+            self._stopped = True
+            self.transport.pause_reading()
+        self._arm()
+
+    def _flush(self) -> None:
+        connection = self.connection
+        if connection.output:
+            data = connection.output
+            self.transport.write(data[0] if len(data) == 1 else b"".join(data))
+            data.clear()
+            self.active_ms = self._waits.now_ms
+        if connection.closing:
+            self.transport.close()
+        elif self._stopped and connection.call is None and connection.waiting <= _MUCH:
+            self._stopped = False
+            self.transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        """Handle no more requests: the peer does not read its answers."""
+        self.connection.held = True
+
+    def resume_writing(self) -> None:
+        """Go on: the peer has read."""
+        self.connection.held = False
+        self.connection.go_on()
+
+    def eof_received(self) -> bool:
+        """Close, as Kafka does, when the peer has sent all that it will."""
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End; what waits for an answer goes on, and is answered nowhere."""
+        self._peers.all.pop(self, None)
+        self.connection.lost()
+
+
+def host_of(peername: Any) -> str:
+    """Return the peer's address as Java prints it."""
+    host = str(peername[0]) if isinstance(peername, tuple) else "127.0.0.1"
+    if ":" not in host:
+        return f"/{host}"
+    address = ipaddress.IPv6Address(host.partition("%")[0])
+    return "/" + ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))

@@ -1,0 +1,143 @@
+"""A server at work: its cluster, its listeners, and what stands beside them, in one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from coterie.errors import CoterieError
+from coterie.server.cluster import Cluster, Listener, Node
+from coterie.server.listener import Heart, Peer, Peers, epoch_ms
+from coterie.server.options import Options, Place
+
+__all__ = ["Running"]
+
+_BACKLOG = 1024
+_GOODBYE_S = 0.5  # for answers that are on their way when a server ends
+
+
+class Running:
+    """What ``coterie serve`` and ``Broker`` both are.
+
+    Attributes
+    ----------
+    cluster
+        What is served.
+    bound : list
+        Each listener's protocol and the address that it has.
+    """
+
+    def __init__(self, options: Options, log: Callable[[str], None] | None = None) -> None:
+        self.options = options
+        now_ms = 0 if options.virtual else epoch_ms()
+        self.cluster = Cluster(
+            options.config, now_ms=now_ms, seed=options.seed, users=options.users, log=log
+        )
+        self.bound: list[Place] = []
+        self._listeners = [
+            Listener(place.protocol, number) for number, place in enumerate(options.places)
+        ]
+        self._servers: list[asyncio.AbstractServer] = []
+        self._beside: list[asyncio.AbstractServer] = []
+        self._node = Node(1)
+        self.cluster.nodes[1] = self._node
+
+    async def start(self) -> None:
+        """Make the topics and listen.
+
+        Raises
+        ------
+        CoterieError
+            An address is taken, or is none of this machine's.
+        """
+        cluster = self.cluster
+        self._loop = asyncio.get_running_loop()
+        self._heart = Heart(self._loop, cluster, virtual=self.options.virtual)
+        self._peers = Peers(cluster, self._heart)
+        for name, count in self.options.topics.items():
+            cluster.topics.create(name, count or cluster.config["num.partitions"])
+        _ = cluster.groups, cluster.transactions  # their clocks begin now
+        await self._listen(self.options.places)
+        self._heart.arm()
+
+    async def _listen(self, places: tuple[Place, ...] | list[Place]) -> None:
+        self.bound = []
+        for number, (listener, place) in enumerate(zip(self._listeners, places, strict=True)):
+            server = await self._bind(
+                partial(Peer, self._peers, self._node, listener),
+                place,
+                self.options.tls if listener.tls else None,
+            )
+            self._servers.append(server)
+            port = server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+            bound = place._replace(port=port)
+            self.bound.append(bound)
+            told = self.options.advertised[number] if self.options.advertised else None
+            host, port = (bound.host, bound.port) if told is None else (told.host, told.port)
+            self._node.addresses[listener] = (host, port)
+
+    async def _bind(
+        self, factory: Callable[[], Peer], place: Place, tls: Any
+    ) -> asyncio.AbstractServer:
+        try:
+            return await self._loop.create_server(
+                factory, place.host, place.port, ssl=tls, backlog=_BACKLOG
+            )
+        except (OSError, OverflowError) as error:
+            await self._close_servers()
+            told = getattr(error, "strerror", None) or error
+            raise CoterieError(
+                f"{place.told()} cannot be listened on ({told}); choose another address, or port 0"
+            ) from None
+
+    def beside(self, server: asyncio.AbstractServer) -> None:
+        """Let a server of another kind end with this one."""
+        self._beside.append(server)
+
+    def advance(self, ms: int) -> None:
+        """Move a virtual clock: all that falls due is answered and handed to the sockets."""
+        if not self.options.virtual:
+            raise CoterieError("the clock is the wall's: time can be advanced with clock='virtual'")
+        self.cluster.clock.advance(ms)
+
+    async def kill(self, node_id: int) -> None:
+        """End a broker at once: its connections close, and its groups wait to be loaded."""
+        node = self.cluster.node(node_id)
+        if self._servers:
+            await self._close_servers()
+            for peer in self._peers.of(node):
+                peer.transport.abort()
+            self.cluster.groups.resign()
+
+    async def revive(self, node_id: int) -> None:
+        """Start a broker again at its address; it loads its groups from the log."""
+        self.cluster.node(node_id)
+        if not self._servers:
+            self.cluster.groups.load()
+            await self._listen(self.bound)
+
+    async def stop(self) -> None:
+        """Send what is decided, and close."""
+        await self._close_servers()
+        for server in self._beside:
+            server.close()
+        if hasattr(self, "_heart"):
+            for peer in list(self._peers.all):
+                peer.transport.close()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._all_gone(), _GOODBYE_S)
+            for peer in list(self._peers.all):
+                peer.transport.abort()
+            self._heart.stop()
+
+    async def _all_gone(self) -> None:
+        while self._peers.all:
+            await asyncio.sleep(0)
+
+    async def _close_servers(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()

@@ -1,0 +1,64 @@
+"""``coterie serve`` as a process: its lines on standard output, its signals, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coterie.server.listener import new_loop
+from coterie.server.options import Options
+from coterie.server.running import Running
+
+if TYPE_CHECKING:
+    from coterie.traces.recording import Recording
+
+__all__ = ["serve"]
+
+
+def serve(options: Options, *, trace: Path | None = None, insecure: bool = False) -> None:
+    """Serve until the process is told to end."""
+    loop = new_loop()
+    try:
+        loop.run_until_complete(_serve(options, trace, insecure))
+    finally:
+        loop.close()
+
+
+async def _serve(options: Options, trace: Path | None, insecure: bool) -> None:
+    running = Running(options)
+    recording = None if trace is None else _recorded(running)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    await running.start()
+    await _start_beside(running)
+    if insecure:
+        running.cluster.log("coterie serve --insecure: whoever reaches this address may do all")
+    for place in running.bound:
+        _say(f"listening {place.protocol} {place.told()}")
+    _say("ready")
+    await ended.wait()
+    await running.stop()
+    if recording is not None and trace is not None:
+        groups = running.cluster.groups
+        recording.write(trace, groups.config, groups.now_ms)
+
+
+def _recorded(running: Running) -> Recording:
+    from coterie.traces.recording import Recording
+
+    recording = Recording()
+    running.cluster.groups.record_into(recording)
+    return recording
+
+
+async def _start_beside(running: Running) -> None:
+    """Start what HTTP asks: the control of tests, and metrics."""
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stdout, flush=True)  # noqa: T201
