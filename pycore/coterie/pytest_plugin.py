@@ -1,7 +1,8 @@
-"""pytest plugin: a coordinator for each test, its timeline on failure, its requests as a trace.
+"""pytest plugin: a coordinator, or a broker, for each test; its timeline on failure; traces.
 
-Fixtures ``coordinator`` and ``coordinator_factory``; marker
-``@pytest.mark.coordinator(config=..., appends=..., log=...)``; option ``--coterie-trace=DIR``.
+Fixtures ``coordinator``, ``coordinator_factory`` and ``broker``; markers
+``@pytest.mark.coordinator(config=..., appends=..., log=...)`` and
+``@pytest.mark.broker(config=..., topics=..., clock=...)``; option ``--coterie-trace=DIR``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +19,11 @@ from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.traces.recording import Recording
 
+if TYPE_CHECKING:
+    from coterie.server import Broker
+
 COORDINATORS = pytest.StashKey["CoordinatorFactory"]()
+TIMELINE = pytest.StashKey[list[Any]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,7 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--coterie-trace",
         metavar="DIR",
         default=None,
-        help="write the requests of each test's coordinators to DIR/TEST.trace.jsonl",
+        help="write the requests of each test's coordinators, and of its broker's, to "
+        "DIR/TEST.trace.jsonl",
     )
 
 
@@ -37,6 +43,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "coordinator(config=None, appends='immediate', log=(), ...): "
         "how the fixture `coordinator` is made",
+    )
+    config.addinivalue_line(
+        "markers",
+        "broker(config=None, topics=None, brokers=1, clock='wall', ...): "
+        "how the fixture `broker` is made",
     )
 
 
@@ -107,15 +118,33 @@ def coordinator(
     return coordinator_factory(**(marker.kwargs if marker else {}))
 
 
+@pytest.fixture
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """Give a running Broker, options by ``@pytest.mark.broker(clock="virtual", topics={...})``."""
+    from coterie.server import Broker
+
+    marker = request.node.get_closest_marker("broker")
+    options = dict(marker.kwargs) if marker else {}
+    folder = request.config.getoption("--coterie-trace")
+    if folder is not None:
+        options.setdefault("trace", Path(folder) / f"{_file_name(request.node.nodeid)}.trace.jsonl")
+    with Broker(**options) as made:
+        request.node.stash[TIMELINE] = made.timeline
+        yield made
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the timeline of the test's coordinators to the report of a failure."""
+    """Add the timeline of the test's coordinators, and of its broker, to a failure's report."""
     report = yield
     factory = item.stash.get(COORDINATORS, None)
     if factory is not None and report.failed:
         for number, timeline in enumerate(factory.timelines):
             title = "coordinator timeline" + (f" {number + 1}" if number else "")
             report.sections.append((title, "\n".join(map(str, timeline)) or "(no event)"))
+    told = item.stash.get(TIMELINE, None)
+    if told is not None and report.failed:
+        report.sections.append(("broker timeline", "\n".join(map(str, told)) or "(no event)"))
     return report

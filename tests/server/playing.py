@@ -172,9 +172,13 @@ def run(server, steps):
     """Play steps; a step that differs is told with its number."""
     playing = player(server)
     for number, step in enumerate(steps, 2):
-        try:
-            playing.step(step)
-        except (play().Mismatch, play().WireError, KeyError, struct.error) as error:
-            what = f"line {number}: {step['step']} {step.get('api', '')} {step.get('version', '')}"
-            raise AssertionError(f"{what}: {error!r}; the server said {server.told}") from error
+        take(playing, server, number, step)
     return playing
+
+
+def take(playing, server, number, step):
+    try:
+        playing.step(step)
+    except (play().Mismatch, play().WireError, KeyError, struct.error) as error:
+        what = f"line {number}: {step['step']} {step.get('api', '')} {step.get('version', '')}"
+        raise AssertionError(f"{what}: {error!r}; the server said {server.told}") from error

@@ -1,8 +1,8 @@
 """Each conversation recorded with a broker 3.9.1, played in this process."""
 
+import playing
 import pytest
 
-import playing
 from golden_data import SHARED
 
 NAMES = sorted(p.stem for p in (SHARED / "golden/wire/conversations").glob("*.jsonl"))

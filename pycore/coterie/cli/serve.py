@@ -16,39 +16,98 @@ SETTING = "KEY=VALUE"
 
 
 @click.command(name="serve")
-@click.option("--listen", "listens", metavar="[PROTOCOL://]HOST:PORT", multiple=True,
-              help="Where to listen; repeatable. PROTOCOL: plaintext (default), ssl, "
-              "sasl_plaintext, sasl_ssl. Port 0 chooses one. Default: 127.0.0.1:9092.")
-@click.option("--advertise", "advertised", metavar="HOST:PORT", multiple=True,
-              help="What clients are told instead; once for each --listen.")
+@click.option(
+    "--listen",
+    "listens",
+    metavar="[PROTOCOL://]HOST:PORT",
+    multiple=True,
+    help="Where to listen; repeatable. PROTOCOL: plaintext (default), ssl, "
+    "sasl_plaintext, sasl_ssl. Port 0 chooses one. Default: 127.0.0.1:9092.",
+)
+@click.option(
+    "--advertise",
+    "advertised",
+    metavar="HOST:PORT",
+    multiple=True,
+    help="What clients are told instead; once for each --listen.",
+)
 @click.option("--data", metavar="DIR", help="A log on disk; not served yet.")
-@click.option("--brokers", type=int, default=1, show_default=True, metavar="N",
-              help="How many brokers; above 1 not served yet.")
-@click.option("--topic", "topics", metavar="NAME[:PARTITIONS]", multiple=True,
-              help="A topic that is there from the start; repeatable.")
-@click.option("--set", "settings", metavar=SETTING, multiple=True,
-              help="A setting by Kafka's name; repeatable.")
-@click.option("--sync", type=click.Choice(["commit", "interval", "never"]),
-              help="How --data is written; not served yet.")
-@click.option("--tls-cert", type=click.Path(dir_okay=False), metavar="F",
-              help="The certificate of listeners with TLS.")
+@click.option(
+    "--brokers",
+    type=int,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many brokers; above 1 not served yet.",
+)
+@click.option(
+    "--topic",
+    "topics",
+    metavar="NAME[:PARTITIONS]",
+    multiple=True,
+    help="A topic that is there from the start; repeatable.",
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar=SETTING,
+    multiple=True,
+    help="A setting by Kafka's name; repeatable.",
+)
+@click.option(
+    "--sync",
+    type=click.Choice(["commit", "interval", "never"]),
+    help="How --data is written; not served yet.",
+)
+@click.option(
+    "--tls-cert",
+    type=click.Path(dir_okay=False),
+    metavar="F",
+    help="The certificate of listeners with TLS.",
+)
 @click.option("--tls-key", type=click.Path(dir_okay=False), metavar="F", help="Its key.")
-@click.option("--tls-client-ca", type=click.Path(dir_okay=False), metavar="F",
-              help="Who signs the certificates that clients must have.")
-@click.option("--sasl-users", type=click.Path(dir_okay=False), metavar="FILE",
-              help="Who may come in by SASL: a TOML file that only you may read.")
-@click.option("--make-credential", metavar="USER",
-              help="Print tables for --sasl-users from a password, and end.")
-@click.option("--insecure", is_flag=True,
-              help="Listen on an address that others reach, though nobody has to say who they are.")
-@click.option("--trace", type=click.Path(dir_okay=False), metavar="FILE",
-              help="Write what the coordinator was asked as a trace, at the end.")
+@click.option(
+    "--tls-client-ca",
+    type=click.Path(dir_okay=False),
+    metavar="F",
+    help="Who signs the certificates that clients must have.",
+)
+@click.option(
+    "--sasl-users",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Who may come in by SASL: a TOML file that only you may read.",
+)
+@click.option(
+    "--make-credential",
+    metavar="USER",
+    help="Print tables for --sasl-users from a password, and end.",
+)
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Listen on an address that others reach, though nobody has to say who they are.",
+)
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write what the coordinator was asked as a trace, at the end.",
+)
 @click.option("--metrics", metavar="HOST:PORT", help="Where to tell Prometheus about it.")
-@click.option("--clock", type=click.Choice(["wall", "virtual"]), default="wall", show_default=True,
-              help="The time of groups, transactions and retention: virtual, it stands until "
-              "--control advances it.")
-@click.option("--control", metavar="HOST:PORT",
-              help="Where tests advance the clock and ask for faults, by HTTP.")
+@click.option(
+    "--clock",
+    type=click.Choice(["wall", "virtual"]),
+    default="wall",
+    show_default=True,
+    help="The time of groups, transactions and retention: virtual, it stands until "
+    "--control advances it.",
+)
+@click.option(
+    "--control",
+    metavar="HOST:PORT",
+    help="Where tests advance the clock and ask for faults, by HTTP.",
+)
 @click.option("--seed", type=int, metavar="N", help="Draw ids from N: they repeat.")
 def command(**given: Any) -> None:
     """Serve Kafka's protocol: a Kafka for tests, its data in memory.

@@ -162,7 +162,9 @@ class Broker:
             running = self._running
             self._await(running.stop())
             if self._trace is not None:
-                self._recording.write(self._trace, running.cluster.groups.config, self._now(running))
+                self._recording.write(
+                    self._trace, running.cluster.groups.config, self._now(running)
+                )
             self._running = None
         self._end()
 

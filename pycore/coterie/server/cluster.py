@@ -177,7 +177,9 @@ class Cluster:
         try:
             handler(call)
         except Exception as error:
-            self.log(f"request of api {call.api_key}, version {call.api_version}, failed: {error!r}")
+            self.log(
+                f"request of api {call.api_key}, version {call.api_version}, failed: {error!r}"
+            )
             self.log(traceback.format_exc())
             call.connection.close()
 

@@ -40,6 +40,7 @@ _NUMBERS: dict[str, tuple[int, int, int]] = {
 }
 _FLAGS = {"auto.create.topics.enable": True}
 _RATIOS = {"log.cleaner.min.cleanable.ratio": 0.5}
+_WHOLE, _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}"), re.compile(r"[+-]?[0-9]{0,9}\.[0-9]{1,20}")
 _PREFIXED = {"connections.max.reauth.ms", "max.connections"}
 _PREFIX = re.compile(r"listener\.name\.([^.]+)\.(?:(plain|scram-sha-256|scram-sha-512)\.)?(.+)")
 
@@ -133,9 +134,5 @@ def read_setting(text: str) -> tuple[str, Any]:
         raise ConfigError(f"{text!r} must be KEY=VALUE")
     if value.lower() in ("true", "false"):
         return name, value.lower() == "true"
-    for kind in (int, float):
-        try:
-            return name, kind(value)
-        except ValueError:
-            pass
-    return name, value
+    kind = int if _WHOLE.fullmatch(value) else float if _DECIMAL.fullmatch(value) else str
+    return name, kind(value)

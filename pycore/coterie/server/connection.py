@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coterie import wire
 from coterie.server.apis import API_VERSIONS, SERVED, handler_of
@@ -155,14 +155,13 @@ class Connection:
 
     def _max_frame(self) -> int:
         authentication = self.authentication
-        if authentication is not None and authentication.max_frame_bytes is not None:
-            return authentication.max_frame_bytes
-        return self._longest
+        own: int | None = None if authentication is None else authentication.max_frame_bytes
+        return self._longest if own is None else own
 
     def _handle(self, frame: bytes) -> None:
         authentication = self.authentication
         if authentication is not None and authentication.bare:
-            return self._take_token(frame)
+            return self._take_token(authentication, frame)
         if len(frame) < _HEAD.size:
             return self.close()
         key, version = _HEAD.unpack_from(frame)
@@ -189,11 +188,11 @@ class Connection:
             return None
         return self.cluster.guarded(handler, call)
 
-    def _take_token(self, frame: bytes) -> None:
+    def _take_token(self, authentication: Any, frame: bytes) -> None:
         """Hand on a token of SASL that comes without a header, as after handshake 0."""
         from coterie.server.sasl.authentication import Refused
 
-        outcome = self.authentication.token(frame)
+        outcome = authentication.token(frame)
         if not isinstance(outcome, Refused):
             return self.send(outcome)
         return self.close_later() if outcome.delayed else self.close()

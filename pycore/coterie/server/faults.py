@@ -155,6 +155,8 @@ def _groups_of(body: dict[str, Any]) -> list[Any]:
     """Return the groups that a request is about."""
     told = [body.get("groupId")]
     for field in ("groups", "groupsNames", "groupIds", "coordinatorKeys"):
-        for each in body.get(field) or ():
-            told.append(each.get("groupId") if isinstance(each, dict) else each)
+        told += [
+            each.get("groupId") if isinstance(each, dict) else each
+            for each in body.get(field) or ()
+        ]
     return told

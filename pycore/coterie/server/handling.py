@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from coterie import wire
@@ -49,7 +48,7 @@ class Call:
         """The broker that was asked."""
         return self.connection.node
 
-    def answer(self, body: Mapping[str, Any]) -> None:
+    def answer(self, body: dict[str, Any]) -> None:
         """Answer; a field that is left out has its default, one that the version lacks is lost."""
         self.answer_bytes(
             wire.encode_response(

@@ -37,9 +37,7 @@ class Ids:
     def member_id(self, prefix: str) -> str:
         """Return a member's id: the prefix, and a random uuid in Java's text."""
         drawn = self._drawn().hex()
-        return (
-            f"{prefix}-{drawn[:8]}-{drawn[8:12]}-{drawn[12:16]}-{drawn[16:20]}-{drawn[20:]}"
-        )
+        return f"{prefix}-{drawn[:8]}-{drawn[8:12]}-{drawn[12:16]}-{drawn[16:20]}-{drawn[20:]}"
 
     def producer_id(self) -> int:
         """Return the next producer id: they are numbered from 0, as by a fresh cluster."""

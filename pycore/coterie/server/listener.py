@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import time
-from typing import Any
+from typing import Any, cast
 
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.connection import Connection
@@ -38,9 +38,7 @@ def epoch_ms() -> int:
 class Heart:
     """Moves the time of a cluster: its waits always, its clock unless that is virtual."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, cluster: Cluster, *, virtual: bool
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, cluster: Cluster, *, virtual: bool) -> None:
         self._loop, self._cluster = loop, cluster
         self._now = loop.time
         cluster.waits.now_ms = self._last_ms = int(self._now() * 1000)
@@ -143,21 +141,20 @@ class Peer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's derives from none
         self._tick()
         self.active_ms = self._waits.now_ms
-        host = host_of(transport.get_extra_info("peername"))
+        host = host_of(self.transport.get_extra_info("peername"))
         self.connection = Connection(
             self._peers.cluster, self._node, self._listener, host, self._flush
         )
         if self._listener.tls:
             from coterie.server.tls import peer_principal
 
-            ended = transport.get_extra_info("ssl_object")
+            ended = self.transport.get_extra_info("ssl_object")
             self.connection.tls_principal = peer_principal(ended)
         if not self._peers.accepts():
-            transport.abort()
+            self.transport.abort()
             return
         self._peers.all[self] = None
 

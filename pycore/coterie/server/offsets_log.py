@@ -21,7 +21,7 @@ __all__ = ["NAME", "OffsetsLog", "Row"]
 
 NAME = "__consumer_offsets"
 # base offset, producer id, epoch, transactional, control, records: as the core has a batch
-Row = tuple[int, int, int, bool, bool, tuple[tuple[bytes, "bytes | None"], ...]]
+Row = tuple[int, int, int, bool, bool, tuple[tuple[Any, "bytes | None"], ...]]
 _GROUP_ID = 4  # in a key: behind its version and the length of the group id
 
 

@@ -59,7 +59,7 @@ class Running:
         self._peers = Peers(cluster, self._heart)
         for name, count in self.options.topics.items():
             cluster.topics.create(name, count or cluster.config["num.partitions"])
-        _ = cluster.groups, cluster.transactions  # their clocks begin now
+        _ = cluster.groups  # its clean-up begins now
         await self._listen(self.options.places)
         self._heart.arm()
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from coterie._core.codec.checksum import crc32c
-from coterie._core.codec.writer import encode_batch
 from coterie._core.codec.reader import CODECS, LogReader
+from coterie._core.codec.writer import encode_batch
 from coterie.errors import CoterieError
 
 __all__ = [

@@ -10,8 +10,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from coterie._core.codec.writer import encode_batch, encode_marker
 from coterie._core.codec.reader import LogReader
+from coterie._core.codec.writer import encode_batch, encode_marker
 from coterie.server.data.batches import header, stamped
 from coterie.server.data.checks import Refused, checked
 from coterie.server.data.producers import Aborted, Producers

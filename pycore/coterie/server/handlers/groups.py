@@ -45,7 +45,11 @@ def find_coordinator(call: Call) -> None:
             found["errorMessage"] = Error.NONE.name
         return call.answer(found)
     return call.answer(
-        {"coordinators": [{"key": key, **_found(call, kind, key)} for key in body["coordinatorKeys"]]}
+        {
+            "coordinators": [
+                {"key": key, **_found(call, kind, key)} for key in body["coordinatorKeys"]
+            ]
+        }
     )
 
 

@@ -127,9 +127,7 @@ def offset_delete(call: Call) -> None:
         else:
             call.answer({"topics": _errors(refused, found.partitions)})
 
-    call.cluster.groups.ask(
-        _DELETE, body["groupId"], -1, None, None, tuple(_keys(known)), answered
-    )
+    call.cluster.groups.ask(_DELETE, body["groupId"], -1, None, None, tuple(_keys(known)), answered)
 
 
 def _split(call: Call, topics: Iterable[Body]) -> tuple[list[Body], dict[Any, Error]]:
