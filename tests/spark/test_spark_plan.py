@@ -44,6 +44,15 @@ def test_no_task_is_more_than_one_piece_above_its_share(sizes, cores):
         assert sum(p.weight for unit in task for p in unit) <= share + biggest
 
 
+@settings(deadline=None)  # a loaded machine is no failure
+@given(SIZES, st.integers(1, 4), st.integers(1, 2 << 30))
+def test_no_task_is_more_than_one_piece_above_the_bytes_that_are_given(sizes, cores, task_bytes):
+    pieces = plan.pieces_of(segments_of(sizes), {})
+    biggest = max(piece.weight for piece in pieces)
+    for task in plan.deal(pieces, cores, task_bytes):
+        assert sum(p.weight for unit in task for p in unit) < task_bytes + max(biggest, 1)
+
+
 @pytest.mark.parametrize("max_bytes", [1, 700, 5000])
 @pytest.mark.parametrize("case", ["basic", "compacted", "corrupt/magic-3", "corrupt/length-2gib"])
 def test_pieces_scanned_one_after_another_give_what_the_segment_gives(case, max_bytes):

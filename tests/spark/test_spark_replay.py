@@ -140,6 +140,7 @@ def small_pieces(monkeypatch, request):
     size = getattr(request, "param", 4000)
     monkeypatch.setattr(plan, "PIECE_BYTES", size)
     monkeypatch.setattr(plan, "PIECE_BYTES_MIN", size)
+    monkeypatch.setattr(plan, "TASK_BYTES", size)
     monkeypatch.setattr(plan, "TASK_BYTES_MIN", 25_000)
 
 

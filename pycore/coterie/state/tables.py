@@ -7,13 +7,14 @@ are cut out of the fold's buffers by Arrow. pyarrow is imported when a table is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
+from coterie._core.fold.generations import Generation
 from coterie.state.history import CommitHistory, commits_table
 from coterie.state.newer import name_topics
 from coterie.state.rows import head_rows, pending_by_group
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from coterie._core.fold.fold import Fault, PartitionFold
 
+_REPLACED = ("group_instance_id", "old_member_id", "new_member_id")
 ROWS_A_CHUNK = 1 << 18  # so that no chunk's text comes near the 2 GiB that Arrow's string holds
 Tables = dict[str, "pa.Table"]
 
@@ -140,19 +142,27 @@ def generations_table(
 
     ``begun`` are the groups whose first row, which stands by itself, was given out before.
     """
-    rows = []
+    import pyarrow as pa
+
+    names: list[str] = []
+    changes: list[Generation] = []
     for group in sorted(fold.groups):
-        name, log = decode_utf8(group), fold.groups[group]
-        rows += [
-            {"group_id": name, "offsets_partition": number, **change._asdict()}
-            for change in (log.changes if group in begun else log.generations())
-        ]
-    for row in rows:
-        row["replaced"] = [
-            {"group_instance_id": instance, "old_member_id": old, "new_member_id": new}
-            for instance, old, new in row["replaced"]
-        ]
-    return _from_rows("generations", rows)
+        log = fold.groups[group]
+        theirs = log.changes if group in begun else log.generations()
+        names += [decode_utf8(group)] * len(theirs)
+        changes += theirs
+    schema = SCHEMAS["generations"]()
+    if not changes:
+        return schema.empty_table()
+    columns: dict[str, Sequence[Any]] = dict(
+        zip(Generation._fields, zip(*changes, strict=True), strict=True)
+    )
+    columns |= {"group_id": names, "offsets_partition": [number] * len(names)}
+    columns["replaced"] = [
+        [dict(zip(_REPLACED, one, strict=True)) for one in each] for each in columns["replaced"]
+    ]
+    arrays = [pa.array(columns[field.name], field.type) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def faults_table(number: int | None, faults: Iterable[Fault]) -> pa.Table:

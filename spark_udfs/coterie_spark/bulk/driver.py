@@ -227,7 +227,9 @@ def run(
         states = scan_by_hadoop(spark, listing.segments, options)
     else:
         cuts = cut_on_workers(spark, listing.segments, cores)
-        tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores)
+        # The commits of a unit are held until all of it is scanned.
+        most = plan.PIECE_BYTES if options.history else plan.TASK_BYTES
+        tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores, most)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
         work = scanning.scan_worker(tasks, options, scanning.reader())
         states = numbers.mapInArrow(shipped(work), scanning.STATE_DDL)

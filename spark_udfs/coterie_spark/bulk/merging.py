@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from coterie._core.fold.fold import Scanned
+from coterie.replay.crew import resting_collector
 from coterie.replay.engine import Read
 from coterie.state.document import commit_lines
 from coterie.state.history import CommitHistory, Decided
@@ -32,20 +33,26 @@ def merge_worker(form: str) -> Worker:
     """Return what merges states and gives products: tables (``parquet``), or state and lines."""
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
-        merging: Merging | None = None
-        for partition, error, body in states_in(batches):
-            if error is not None:
-                yield product(partition, ERROR, 0, error.encode())
-                continue
-            if merging is None or merging.partition != partition:
-                if merging is not None:
-                    yield from merging.finish()
-                merging = Merging(partition, form)
-            yield from merging.add(PartialState.from_bytes(body))
-        if merging is not None:
-            yield from merging.finish()
+        with resting_collector():
+            yield from merged(batches, form)
 
     return work
+
+
+def merged(batches: Batches, form: str) -> Iterator[pa.RecordBatch]:
+    """Yield the products of states that come in the order of their partition and place."""
+    merging: Merging | None = None
+    for partition, error, body in states_in(batches):
+        if error is not None:
+            yield product(partition, ERROR, 0, error.encode())
+            continue
+        if merging is None or merging.partition != partition:
+            if merging is not None:
+                yield from merging.finish()
+            merging = Merging(partition, form)
+        yield from merging.add(PartialState.from_bytes(body))
+    if merging is not None:
+        yield from merging.finish()
 
 
 def states_in(batches: Batches) -> Iterator[tuple[int | None, str | None, bytes]]:

@@ -18,6 +18,7 @@ from coterie.replay.crew import INFLATION
 PIECE_BYTES = 128 << 20  # a segment of Kafka's default size, 100 MiB, stays whole
 PIECE_BYTES_MIN = 32 << 20  # below, starting a task costs more than it brings
 TASK_BYTES_MIN = 4 << 20
+TASK_BYTES = 1 << 30  # each task gives a state to ship and to merge; a lost one is done again
 TASKS_PER_CORE = 3  # so that one slow task does not leave the other cores idle
 
 Cut = tuple[int, int, int]
@@ -86,14 +87,16 @@ def pieces_of(segments: Sequence[Segment], cuts: Mapping[int, Sequence[Cut]]) ->
     return pieces
 
 
-def deal(pieces: Iterable[Piece], cores: int) -> list[Task]:
+def deal(pieces: Iterable[Piece], cores: int, task_bytes: int | None = None) -> list[Task]:
     """Deal pieces, in their order, to tasks of about the same number of bytes.
 
-    Neighbours of one partition that fall to one task are one unit.
+    Neighbours of one partition that fall to one task are one unit. A task has ``task_bytes`` and
+    a piece at most (None: ``TASK_BYTES``).
     """
     pieces = list(pieces)
     total = sum(piece.weight for piece in pieces)
-    wanted = min(max(total // (TASKS_PER_CORE * cores), TASK_BYTES_MIN), PIECE_BYTES)
+    most = TASK_BYTES if task_bytes is None else task_bytes
+    wanted = min(max(total // (TASKS_PER_CORE * cores), TASK_BYTES_MIN), most)
     tasks: list[Task] = []
     filled = wanted
     for piece in pieces:

@@ -104,10 +104,12 @@ class GroupLog:
         self.changes = []
 
     def __getstate__(self):
-        return (self.first, self.last, self.changes)
+        # Plain tuples: a pickle asks each named one for its arguments.
+        return (self.first, self.last, [tuple(row) for row in self.changes])
 
     def __setstate__(self, state):
-        self.first, self.last, self.changes = state
+        self.first, self.last, rows = state
+        self.changes = list(map(Generation._make, rows))
         self._view = None
 
     def add(self, log_offset, timestamp, bytes value):
@@ -120,7 +122,7 @@ class GroupLog:
     def copy(self):
         """See ``generations.pyi``."""
         twin = GroupLog()
-        twin.__setstate__((self.first, self.last, list(self.changes)))
+        twin.first, twin.last, twin.changes = self.first, self.last, list(self.changes)
         return twin
 
     def absorb(self, later):
