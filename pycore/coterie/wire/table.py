@@ -6,7 +6,6 @@ millisecond; the lines of an API become fields when a message of it is first met
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -66,27 +65,27 @@ def sections(text: str) -> dict[str, Section]:
     return found
 
 
-_FIELD = re.compile(
-    r" +(\w+) (\[?\]?\w+)(\?[-+\d]*)?(?: (\d[-+\d]*))?(?: #(\d+))?(?: =(\S+))?"
-).fullmatch
-
-
 def field_of_line(line: str, within: Span) -> tuple[str, str, int, int, int, int, int, str | None]:
     """Return name, type, versions, nullable versions, tag (-1: none) and default of a field.
 
     ``within`` are the versions of what holds it, which the field has if its line names none.
     """
-    match = _FIELD(line)
-    if match is None:
-        raise ValueError(f"no field of a message: {line!r}")
-    name, kind, null, versions, tag, default = match.groups()
+    name, kind, *rest = line.split()
+    kind, may_be_null, null = kind.partition("?")
+    versions, tag, default = "", -1, None
+    for word in rest:
+        if word[0] == "#":
+            tag = int(word[1:])
+        elif word[0] == "=":
+            default = word[1:]
+        else:
+            versions = word
     first, last = _within(versions, within)
-    null_first, null_last = (1, 0) if null is None else _within(null[1:], (first, last))
-    tagged = -1 if tag is None else int(tag)
-    return name, kind, first, last, null_first, null_last, tagged, default
+    null_first, null_last = _within(null, (first, last)) if may_be_null else (1, 0)
+    return name, kind, first, last, null_first, null_last, tag, default
 
 
-def _within(text: str | None, within: Span) -> Span:
+def _within(text: str, within: Span) -> Span:
     if not text:
         return within
     first, last = span_of(text)

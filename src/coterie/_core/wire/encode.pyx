@@ -307,7 +307,7 @@ cdef list unknown_tags(object value):
     cdef list found = []
     for pair in items_of(value, UNKNOWN_TAGS):
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and type(pair[1]) is bytes
-                and 0 <= int64_of(pair[0], "tag") <= 0x7FFFFFFF):
+                and 0 <= int64_of(pair[0], "tag") <= 0xFFFFFFFF):
             raise wrong(UNKNOWN_TAGS, "pairs of a tag and bytes", pair)
         found.append((int(pair[0]), pair[1]))
     return found
