@@ -10,11 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from coterie.arguments import called, span, text, whole, within
+from coterie.arguments import called, span, whole, within
 from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.config import server_config
-from coterie.server.faults import Fault, Watch
+from coterie.server.faults import Fault
 from coterie.server.options import Options, Place, place_of, refuse_open, topic_of
 from coterie.server.running import Running
 from coterie.traces.recording import Recording
@@ -33,8 +33,7 @@ class CoordinatorView:
 
     def snapshot(self, group_id: str) -> GroupSnapshot | None:
         """Return a frozen view of a group, None if there is none."""
-        wanted = text(group_id, "group_id")
-        return self._broker._do(lambda running: running.cluster.groups.snapshot(wanted))
+        return self._broker._do(lambda running: running.snapshot(group_id))
 
 
 class Broker:
@@ -105,6 +104,7 @@ class Broker:
             places=places,
             topics=_topics_of(topics),
             virtual=clock == "virtual",
+            watched=True,
             seed=seed,
             users=_users_of(sasl_users, places),
             tls=context,
@@ -181,8 +181,6 @@ class Broker:
         loop = self._loop = new_loop()
         try:
             running = Running(self._options)
-            self._watch = Watch(running.cluster)
-            running.cluster.observer = self._watch
             groups = running.cluster.groups
             groups.on_event = self.timeline.append
             self._recording = Recording()
@@ -255,7 +253,7 @@ class Broker:
             ``.count`` says how many requests have met it; ``.cancel()`` ends it.
         """
         return self._do(
-            lambda running: self._watch.fail(
+            lambda running: running.fail(
                 api, error=error, delay_ms=delay_ms, disconnect=disconnect, times=times,
                 client_id=client_id, group_id=group_id,
             )
@@ -263,7 +261,7 @@ class Broker:
 
     def requests(self) -> list[dict[str, Any]]:
         """Return what was asked, oldest first: time, API, version, who asked, and the body."""
-        return self._do(lambda running: list(self._watch.requests))
+        return self._do(Running.requests)
 
     def trace(self) -> list[dict[str, Any]]:
         """Return what was asked of the coordinator as a trace that ``coterie trace run`` takes."""
@@ -276,30 +274,23 @@ class Broker:
     @called
     def kill(self, node: int = 1) -> None:
         """Kill a broker: its connections close at once, and nobody can connect."""
-        self._node(node)
         self._await(self._living().kill(node))
 
     @called
     def start(self, node: int = 1) -> None:
         """Start a broker that was killed: it has its address again, and its groups by the log."""
-        self._node(node)
         self._await(self._living().revive(node))
 
     @called
     def move_coordinator(self, group_id: str, node: int = 1) -> None:
         """Let a group's coordinator move to a broker, which loads the group from the log."""
-        wanted = text(group_id, "group_id")
-        self._node(node)
-        self._do(lambda running: running.cluster.groups.move(wanted))
+        self._do(lambda running: running.move_coordinator(group_id, node))
 
     # Inside
 
     @staticmethod
     def _now(running: Running) -> int:
         return running.cluster.now_ms
-
-    def _node(self, node: int) -> None:
-        within(node, "node", 1, 1)
 
     def _living(self) -> Running:
         if self._running is None:

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from coterie.errors import CoterieError
+from coterie.arguments import text, whole
+from coterie.coordinator.snapshot import GroupSnapshot
+from coterie.errors import ArgumentError, CoterieError
 from coterie.server.cluster import Cluster, Listener, Node
+from coterie.server.faults import Fault, Watch
 from coterie.server.listener import Heart, Peer, Peers, epoch_ms
 from coterie.server.options import Options, Place
 
@@ -28,6 +31,8 @@ class Running:
         What is served.
     bound : list
         Each listener's protocol and the address that it has.
+    watch
+        What sees each request, where :attr:`Options.watched` says so.
     """
 
     def __init__(self, options: Options, log: Callable[[str], None] | None = None) -> None:
@@ -42,6 +47,8 @@ class Running:
         ]
         self._servers: list[asyncio.AbstractServer] = []
         self._beside: list[asyncio.AbstractServer] = []
+        self.watch = Watch(self.cluster) if options.watched else None
+        self.cluster.observer = self.watch
         self._node = Node(1)
         self.cluster.nodes[1] = self._node
 
@@ -103,9 +110,37 @@ class Running:
             raise CoterieError("the clock is the wall's: time can be advanced with clock='virtual'")
         self.cluster.clock.advance(ms)
 
+    def fail(self, api: str | int, **how: Any) -> Fault:
+        """Let requests of an API fail; see ``Broker.fail``."""
+        return self._watching().fail(api, **how)
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Return what was asked, oldest first."""
+        return list(self._watching().requests)
+
+    def _watching(self) -> Watch:
+        if self.watch is None:
+            raise CoterieError("requests are not watched")
+        return self.watch
+
+    def snapshot(self, group_id: str) -> GroupSnapshot | None:
+        """Return a frozen view of a group, None if there is none."""
+        return self.cluster.groups.snapshot(text(group_id, "group_id"))
+
+    def move_coordinator(self, group_id: str, node: int = 1) -> None:
+        """Let a group's coordinator move to a broker, which loads the group from the log."""
+        self._known(node)
+        self.cluster.groups.move(text(group_id, "group_id"))
+
+    def _known(self, node_id: Any) -> Node:
+        found = self.cluster.nodes.get(whole(node_id, "node"))
+        if found is None:
+            raise ArgumentError(f"node must be one of {sorted(self.cluster.nodes)}, not {node_id}")
+        return found
+
     async def kill(self, node_id: int) -> None:
         """End a broker at once: its connections close, and its groups wait to be loaded."""
-        node = self.cluster.node(node_id)
+        node = self._known(node_id)
         if self._servers:
             await self._close_servers()
             for peer in self._peers.of(node):
@@ -114,7 +149,7 @@ class Running:
 
     async def revive(self, node_id: int) -> None:
         """Start a broker again at its address; it loads its groups from the log."""
-        self.cluster.node(node_id)
+        self._known(node_id)
         if not self._servers:
             self.cluster.groups.load()
             await self._listen(self.bound)
