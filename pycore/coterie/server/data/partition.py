@@ -64,8 +64,10 @@ class PartitionLog:
         number: int,
         settings: LogSettings | None = None,
         now_ms: Callable[[], int] = lambda: 0,
+        *,
+        internal: bool = False,
     ) -> None:
-        self.topic, self.number = topic, number
+        self.topic, self.number, self.internal = topic, number, internal
         self.settings = LogSettings() if settings is None else settings
         self.log_start_offset = 0
         self.log_end_offset = 0
@@ -250,6 +252,13 @@ class PartitionLog:
         if self._segments[-1].size:
             found.append((self.log_end_offset, self._now_ms()))
         return found
+
+    def epoch_refusal(self, leader_epoch: int) -> Error:
+        """Say what is wrong with the leader's epoch as a client knows it; below 0: it does not."""
+        if leader_epoch < 0 or leader_epoch == self.leader_epoch:
+            return Error.NONE
+        late = leader_epoch < self.leader_epoch
+        return Error.FENCED_LEADER_EPOCH if late else Error.UNKNOWN_LEADER_EPOCH
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the last epoch up to this one, and where it ended; (-1, -1): not known."""

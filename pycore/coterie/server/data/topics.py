@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from coterie.server.data.fetch_sessions import FetchSessions
 from coterie.server.data.partition import PartitionLog
 from coterie.server.data.settings import LogSettings
 from coterie.server.data.topic_configs import TOPIC_CONFIGS, log_settings
@@ -83,6 +84,7 @@ class Topics:
         self.on_delete: list[Callable[[Topic], None]] = []
         self._named: dict[str, Topic] = {}
         self._ids: dict[str, Topic] = {}
+        self._sessions: dict[int, FetchSessions] = {}
         self.defaults: dict[str, str] = {}
         for row in TOPIC_CONFIGS.values():
             server = _OF_SERVER.get(row.name, row.server)
@@ -151,7 +153,13 @@ class Topics:
         topic = self._named[name]
         for number in range(len(topic.partitions), count):
             topic.partitions.append(
-                PartitionLog(name, number, topic.settings, lambda: self.cluster.now_ms)
+                PartitionLog(
+                    name,
+                    number,
+                    topic.settings,
+                    lambda: self.cluster.now_ms,
+                    internal=topic.internal,
+                )
             )
 
     def delete(self, name: str) -> None:
@@ -171,6 +179,15 @@ class Topics:
         new = log_settings(topic.configs, self.defaults)
         for field in fields(new):
             setattr(topic.settings, field.name, getattr(new, field.name))
+
+    def sessions_of(self, node_id: int) -> FetchSessions:
+        """Return the fetch sessions of a broker."""
+        found = self._sessions.get(node_id)
+        if found is None:
+            ids = self.cluster.ids
+            found = FetchSessions(ids.number, lambda: self.cluster.now_ms)
+            self._sessions[node_id] = found
+        return found
 
     def _logs(self) -> Iterator[PartitionLog]:
         for topic in self:

@@ -1,0 +1,167 @@
+"""Produce: batches of clients into partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from coterie.server.data.batches import Corrupt, batches_of, compressed, header
+from coterie.server.data.checks import Refused
+from coterie.server.data.partition import PartitionLog
+from coterie.server.handling import Call
+from coterie.server.refusals import refusal
+from coterie.values import Error
+
+__all__ = ["produce"]
+
+Body = dict[str, Any]
+
+_MAGIC_2 = 3
+_ZSTD_SINCE = 7
+_ABORTABLE = 11
+_ZSTD = 4
+_ADMIN = "__admin_client"
+_RETRY_LATER = {
+    Error.CONCURRENT_TRANSACTIONS,
+    Error.NETWORK_EXCEPTION,
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_COORDINATOR,
+}
+
+
+def produce(call: Call) -> None:
+    """Write what a request brings; without acks nothing is answered."""
+    body = call.body
+    entries = [
+        (topic["name"], each["index"], each["records"])
+        for topic in body["topicData"]
+        for each in topic["partitionData"]
+    ]
+    if any(records is None for _, _, records in entries):
+        return None  # a broker forgets such a request: the connection stays silent
+    try:
+        producers = set(_transactional(entries))
+    except Corrupt as error:
+        return _refuse(call, Error.CORRUPT_MESSAGE, str(error))
+    if producers and body["transactionalId"] is None:
+        return _refuse(call, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if len(producers) > 1:
+        return _refuse(call, Error.INVALID_PRODUCER_ID_MAPPING)
+    answers: dict[str, list[Body]] = {}
+    failed = False
+    for name, index, records in entries:
+        answer = _write(call, name, index, records)
+        failed = failed or answer["errorCode"] != Error.NONE
+        answers.setdefault(name, []).append(answer)
+    if body["acks"] == 0:
+        return call.close() if failed else call.no_answer()
+    responses = [
+        {"name": name, "partitionResponses": found} for name, found in answers.items()
+    ]
+    return call.answer({"responses": responses})
+
+
+def _refuse(call: Call, error: Error, message: str | None = None) -> None:
+    """Refuse the request as a whole."""
+    if call.body["acks"] == 0:
+        return call.close()
+    answer = refusal(call.api_key, call.api_version, call.body, error)
+    for topic in answer["responses"]:
+        for each in topic["partitionResponses"]:
+            each["errorMessage"] = message or each.get("errorMessage")
+    return call.answer(answer)
+
+
+def _transactional(entries: list[tuple[str, int, bytes]]) -> Iterator[tuple[int, int]]:
+    """Yield producer id and epoch of each transactional batch."""
+    for _, _, records in entries:
+        for batch in batches_of(records):
+            if batch[16] == 2 and len(batch) >= 61:
+                head = header(batch)
+                if head.transactional and head.producer_id >= 0:
+                    yield head.producer_id, head.producer_epoch
+
+
+def _write(call: Call, name: str, index: int, records: bytes) -> Body:
+    """Write to one partition; its answer."""
+    log = call.cluster.topics.partition(name, index)
+    if log is None:
+        return _answer(index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if call.api_version >= _MAGIC_2:
+        error = _wrong_form(records, call.api_version)
+        if error is not Error.NONE:
+            return _answer(index, error)
+    if call.body["acks"] not in (-1, 0, 1):
+        return _answer(index, Error.INVALID_REQUIRED_ACKS)
+    error = _unverified(call, log, records)
+    if error is not Error.NONE:
+        return _answer(index, *_told(error))
+    if log.internal and call.client_id != _ADMIN:
+        return _answer(index, Error.INVALID_TOPIC_EXCEPTION)
+    try:
+        appended = log.produce(records)
+    except Refused as refused:
+        start = log.log_start_offset if refused.told else -1
+        answer = _answer(index, refused.error, refused.message, log_start_offset=start)
+        answer["recordErrors"] = [
+            {"batchIndex": each.index, "batchIndexErrorMessage": each.message}
+            for each in refused.records
+        ]
+        return answer
+    return {
+        **_answer(index, Error.NONE, log_start_offset=appended.log_start_offset),
+        "baseOffset": appended.base_offset,
+        "logAppendTimeMs": appended.append_time_ms,
+    }
+
+
+def _wrong_form(records: bytes, version: int) -> Error:
+    """Say what of a version that takes one batch of magic 2 is not so."""
+    batches = list(batches_of(records))
+    if len(batches) != 1 or batches[0][16] != 2:
+        return Error.INVALID_RECORD
+    if version < _ZSTD_SINCE and compressed(batches[0]) == _ZSTD:
+        return Error.UNSUPPORTED_COMPRESSION_TYPE
+    return Error.NONE
+
+
+def _unverified(call: Call, log: PartitionLog, records: bytes) -> Error:
+    """Ask whether the partition is in the producer's transaction, unless its data say so."""
+    for producer_id, epoch in _transactional([("", 0, records)]):
+        if not log.has_ongoing_transaction(producer_id, epoch):
+            error: Error = call.cluster.transactions.verify(
+                call.body["transactionalId"],
+                producer_id,
+                epoch,
+                log.topic,
+                log.number,
+                abortable=call.api_version >= _ABORTABLE,
+            )
+            return error
+    return Error.NONE
+
+
+def _told(error: Error) -> tuple[Error, str | None]:
+    """Return an error of the verification as a producer is told it."""
+    if error is Error.INVALID_TXN_STATE:
+        return error, "Partition was not added to the transaction"
+    if error in _RETRY_LATER:
+        return Error.NOT_ENOUGH_REPLICAS, (
+            "Unable to verify the partition has been added to the transaction. "
+            f"Underlying error: {error.name}"
+        )
+    return error, None
+
+
+def _answer(
+    index: int, error: Error, message: str | None = None, *, log_start_offset: int = -1
+) -> Body:
+    return {
+        "index": index,
+        "errorCode": error,
+        "baseOffset": -1,
+        "logAppendTimeMs": -1,
+        "logStartOffset": log_start_offset,
+        "errorMessage": message,
+    }
