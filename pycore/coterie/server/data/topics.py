@@ -109,6 +109,13 @@ class Topics:
         """Return a topic by its id, as text."""
         return self._ids.get(topic_id)
 
+    def colliding(self, name: str) -> str | None:
+        """Return a topic whose metrics would have the same names: ``.`` and ``_`` are one there."""
+        like = name.replace(".", "_")
+        if like == name and "_" not in name:
+            return None
+        return next((other for other in self._named if other.replace(".", "_") == like), None)
+
     def partition(self, name: str, number: int) -> PartitionLog | None:
         """Return a partition's log, if it exists."""
         topic = self._named.get(name)

@@ -1,0 +1,301 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
+
+Source: ConfigHelper, ConfigAdminManager, ConfigurationControlManager of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from coterie.server.data.topic_configs import TOPIC_CONFIGS, InvalidConfig, TopicConfig, read_config
+from coterie.server.data.topics import Topic, name_refusal
+from coterie.server.handling import Call
+from coterie.values import Error
+
+__all__ = ["alter_configs", "describe_configs", "incremental_alter_configs", "of_topic"]
+
+Body = dict[str, Any]
+
+_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS = 2, 4, 8, 16
+_OF_TOPIC, _STATIC, _DEFAULT = 1, 4, 5  # where a value comes from
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_LIST = 7
+_BOOLEAN, _STRING, _INT, _LONG, _DOUBLE = 1, 2, 3, 5, 6
+# The broker's setting that has a default where several may give one.
+_GIVES_DEFAULT = {
+    "log.retention.ms": ("log.retention.hours", "168"),
+    "log.roll.ms": ("log.roll.hours", "168"),
+    "log.roll.jitter.ms": ("log.roll.jitter.hours", "0"),
+    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms", str(2**63 - 1)),
+}
+
+
+class _Wrong(Exception):
+    def __init__(self, error: Error, message: str | None) -> None:
+        super().__init__(message)
+        self.error, self.message = error, message
+
+
+def describe_configs(call: Call) -> None:
+    """Tell the settings of topics and of the broker."""
+    results = []
+    for each in call.body["resources"]:
+        kind, name = each["resourceType"], each["resourceName"]
+        result: Body = {"resourceType": kind, "resourceName": name, "errorCode": 0}
+        try:
+            rows = _described(call, kind, name)
+        except _Wrong as wrong:
+            result.update(errorCode=wrong.error, errorMessage=wrong.message, configs=[])
+        else:
+            wanted = each["configurationKeys"]
+            result["configs"] = [row for row in rows if not wanted or row["name"] in wanted]
+            if not call.body["includeSynonyms"]:
+                for row in result["configs"]:
+                    row["synonyms"] = []
+        results.append(result)
+    return call.answer({"results": results})
+
+
+def _described(call: Call, kind: int, name: str) -> list[Body]:
+    if kind == _TOPIC:
+        return of_topic(call, _topic(call, name, Error.UNKNOWN_TOPIC_OR_PARTITION, None))
+    if kind == _BROKER:
+        if not name:
+            return []  # nothing is set for all brokers at once
+        _own(call, name, " or empty string, but received")
+        return _of_broker(call)
+    if kind == _BROKER_LOGGER:
+        if not name:
+            raise _Wrong(Error.INVALID_REQUEST, "Broker id must not be empty")
+        _own(call, name, " but received")
+        return []
+    if kind == _CLIENT_METRICS:
+        if not name:
+            message = "Client metrics subscription name must not be empty"
+            raise _Wrong(Error.INVALID_REQUEST, message)
+        return []
+    raise _Wrong(Error.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def _own(call: Call, name: str, between: str) -> None:
+    """Refuse a broker's id that is no number, or another broker's."""
+    try:
+        number = int(name)
+    except ValueError:
+        message = f"Broker id must be an integer, but it is: {name}"
+        raise _Wrong(Error.INVALID_REQUEST, message) from None
+    if number != call.node.id:
+        message = f"Unexpected broker id, expected {call.node.id}{between} {name}"
+        raise _Wrong(Error.INVALID_REQUEST, message)
+
+
+def _topic(call: Call, name: str, unknown: Error, message: str | None) -> Topic:
+    refusal = name_refusal(name)
+    if refusal is not None:
+        raise _Wrong(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {refusal}")
+    topic = call.cluster.topics.get(name)
+    if topic is None:
+        raise _Wrong(unknown, message)
+    return topic
+
+
+def of_topic(call: Call, topic: Topic) -> list[Body]:
+    """Return all settings of a topic, by name."""
+    return [_row(call, topic.configs, config) for config in TOPIC_CONFIGS.values()]
+
+
+def _row(call: Call, configs: Mapping[str, str], config: TopicConfig) -> Body:
+    of_server = call.cluster.topics.defaults.get(config.name)
+    synonyms: list[Body] = []
+    if config.name in configs:
+        synonyms.append(_synonym(config.name, configs[config.name], _OF_TOPIC))
+    if config.server is not None:
+        if of_server is not None:
+            synonyms.append(_synonym(config.server, of_server, _STATIC))
+        name, value = _GIVES_DEFAULT.get(config.server, (config.server, config.default))
+        synonyms.append(_synonym(name, value, _DEFAULT))
+    value = configs.get(config.name, config.default if of_server is None else of_server)
+    return {
+        "name": config.name,
+        "value": value,
+        "readOnly": False,
+        "isDefault": config.name not in configs,
+        "configSource": synonyms[0]["source"] if synonyms else _DEFAULT,
+        "isSensitive": False,
+        "synonyms": synonyms,
+        "configType": config.type,
+        "documentation": None,
+    }
+
+
+def _synonym(name: str, value: str, source: int) -> Body:
+    return {"name": name, "value": value, "source": source}
+
+
+def _of_broker(call: Call) -> list[Body]:
+    """Return the broker's settings, as far as they are served; none can be changed."""
+    from coterie.server.config import DEFAULTS  # the names that are served, and their defaults
+
+    found: dict[str, tuple[Any, Any]] = {
+        name: (value, DEFAULTS[name])
+        for name, value in call.cluster.config.items()
+        if not name.startswith("coterie.")
+    }
+    for config in TOPIC_CONFIGS.values():
+        if config.server is not None:
+            value = read_config(config.name, config.default)
+            found.setdefault(config.server, (value, value))
+    found["broker.id"] = found["node.id"] = (call.node.id, -1)
+    rows = []
+    for name, (value, default) in sorted(found.items()):
+        text, source = _text(value), _DEFAULT if value == default else _STATIC
+        synonyms = [] if source == _DEFAULT else [_synonym(name, text, _STATIC)]
+        synonyms.append(_synonym(name, _text(default), _DEFAULT))
+        rows.append(
+            {
+                "name": name,
+                "value": text,
+                "readOnly": True,
+                "isDefault": source == _DEFAULT,
+                "configSource": source,
+                "isSensitive": False,
+                "synonyms": synonyms,
+                "configType": _type(value),
+                "documentation": None,
+            }
+        )
+    return rows
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _type(value: Any) -> int:
+    if isinstance(value, bool):
+        return _BOOLEAN
+    if isinstance(value, int):
+        return _INT if -(2**31) <= value < 2**31 else _LONG
+    return _DOUBLE if isinstance(value, float) else _STRING
+
+
+def alter_configs(call: Call) -> None:
+    """Set all settings of topics: what is not named goes back to its default."""
+
+    def change(_: Mapping[str, str], given: list[Body]) -> dict[str, str]:
+        return {each["name"]: each["value"] for each in given}
+
+    _alter(call, change)
+
+
+def incremental_alter_configs(call: Call) -> None:
+    """Change single settings of topics."""
+    _alter(call, _changed)
+
+
+def _alter(
+    call: Call, change: Callable[[Mapping[str, str], list[Body]], dict[str, str]]
+) -> None:
+    named = Counter(
+        (each["resourceType"], each["resourceName"]) for each in call.body["resources"]
+    )
+    responses = []
+    for each in call.body["resources"]:
+        kind, name = each["resourceType"], each["resourceName"]
+        error, message = Error.NONE, None
+        try:
+            if named[kind, name] > 1:
+                message = "Each resource must appear at most once."
+                raise _Wrong(Error.INVALID_REQUEST, message)
+            _well_formed(each["configs"])
+            if kind == _TOPIC:
+                _alter_topic(call, name, each["configs"], change)
+            else:
+                _alter_other(call, kind, name, each["configs"])
+        except _Wrong as wrong:
+            error, message = wrong.error, wrong.message
+        responses.append(
+            {
+                "resourceType": kind,
+                "resourceName": name,
+                "errorCode": error,
+                "errorMessage": message,
+            }
+        )
+    return call.answer({"responses": responses})
+
+
+def _well_formed(configs: list[Body]) -> None:
+    """Refuse settings that are named twice, or set to nothing."""
+    if len({each["name"] for each in configs}) < len(configs):
+        raise _Wrong(Error.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [
+        each["name"]
+        for each in configs
+        if each["value"] is None and each.get("configOperation", _SET) != _DELETE
+    ]
+    if nulls:
+        message = f"Null value not supported for : {', '.join(nulls)}"
+        raise _Wrong(Error.INVALID_REQUEST, message)
+
+
+def _alter_topic(
+    call: Call,
+    name: str,
+    given: list[Body],
+    change: Callable[[Mapping[str, str], list[Body]], dict[str, str]],
+) -> None:
+    topic = call.cluster.topics.get(name)
+    configs = change({} if topic is None else topic.configs, given)
+    for key, value in configs.items():
+        try:
+            read_config(key, value)
+        except InvalidConfig as error:
+            raise _Wrong(Error.INVALID_CONFIG, str(error)) from None
+    message = f"The topic '{name}' does not exist."
+    topic = _topic(call, name, Error.UNKNOWN_TOPIC_OR_PARTITION, message)
+    if not call.body["validateOnly"]:
+        call.cluster.topics.configure(topic, configs)
+
+
+def _changed(before: Mapping[str, str], given: list[Body]) -> dict[str, str]:
+    """Return settings after single changes."""
+    configs = dict(before)
+    for each in given:
+        name, value, operation = each["name"], each["value"], each["configOperation"]
+        if operation == _SET:
+            configs[name] = value
+        elif operation == _DELETE:
+            configs.pop(name, None)
+        elif operation in (_APPEND, _SUBTRACT):
+            row = TOPIC_CONFIGS.get(name)
+            if row is None or row.type != _LIST:
+                word = "APPEND" if operation == _APPEND else "SUBTRACT"
+                message = f"Can't {word} to key {name} because its type is not LIST."
+                raise _Wrong(Error.INVALID_CONFIG, message)
+            words = [word for word in configs.get(name, row.default).split(",") if word]
+            for word in value.split(","):
+                if operation == _APPEND and word not in words:
+                    words.append(word)
+                elif operation == _SUBTRACT and word in words:
+                    words.remove(word)
+            configs[name] = ",".join(words)
+        else:
+            raise _Wrong(Error.INVALID_REQUEST, f"Unknown operation type {operation}")
+    return configs
+
+
+def _alter_other(call: Call, kind: int, name: str, given: list[Body]) -> None:
+    """Refuse what is not a topic: a running broker's settings stay as they are."""
+    if kind == _BROKER:
+        if name and name != str(call.node.id):
+            message = f"Unexpected broker id, expected {call.node.id}, but received {name}"
+            raise _Wrong(Error.INVALID_REQUEST, message)
+        if given:
+            names = ", ".join(each["name"] for each in given)
+            message = f"Cannot update these configs dynamically: Set({names})"
+            raise _Wrong(Error.INVALID_REQUEST, message)
+        return
+    raise _Wrong(Error.INVALID_REQUEST, f"Unknown resource type {kind}")
