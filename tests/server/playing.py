@@ -14,7 +14,7 @@ from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.connection import Connection
 from golden_data import shared
 
-START_MS = 1_700_000_000_000
+START_MS = 1_760_000_000_000  # later than the records of the conversations, as it was then
 # The brokers that the conversations were recorded with: golden/wire/README.md, "Brokers".
 BROKER = {
     "offsets.topic.num.partitions": 4,
