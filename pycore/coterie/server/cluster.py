@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from coterie.coordinator.clock import SharedClock
+from coterie.server.apis import SERVED
 from coterie.server.clock import Timers
 from coterie.server.config import Settings, server_config
 from coterie.server.ids import Ids
@@ -177,9 +178,8 @@ class Cluster:
         try:
             handler(call)
         except Exception as error:
-            self.log(
-                f"request of api {call.api_key}, version {call.api_version}, failed: {error!r}"
-            )
+            name = SERVED[call.api_key].name
+            self.log(f"{name} {call.api_version} failed; its connection closes: {error!r:.300}")
             self.log(traceback.format_exc())
             call.connection.close()
 

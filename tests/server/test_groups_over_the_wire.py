@@ -1,0 +1,117 @@
+"""Groups through the server: time, what is written to the log, and what is not answered yet."""
+
+import pytest
+from asking import answer, ask, commit, heartbeat, joining, member, request
+from playing import START_MS, Server
+
+from coterie.messages import LogReader, decode_key, decode_value, partition_for
+
+TOPIC = "__consumer_offsets"
+
+
+@pytest.fixture
+def server():
+    made = Server({"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4})
+    made.cluster.topics.create("t", 2)
+    return made
+
+
+def log_of(server, group):
+    """The records of the partition that a group belongs to: (key, value) decoded."""
+    log = server.cluster.topics.partition(TOPIC, partition_for(group, 4))
+    for batch in LogReader(log.data()):
+        for record in batch.records:
+            key = decode_key(record.key)
+            yield batch, key["data"], decode_value(key["version"], record.value)
+
+
+def test_a_commit_lies_in_its_group_s_partition_at_the_time_of_the_clock(server):
+    peer = server.connect()
+    server.run(1234)
+    told = ask(peer, "OffsetCommit", 7, commit("g", "t", {0: 5, 1: 6}))
+    assert [each["errorCode"] for each in told["topics"][0]["partitions"]] == [0, 0]
+    found = [
+        (key["topic"], key["partition"], value["data"]["offset"], value["data"]["commitTimestamp"])
+        for _, key, value in log_of(server, "g")
+    ]
+    assert found == [("t", 0, 5, START_MS + 1234), ("t", 1, 6, START_MS + 1234)]
+
+
+def test_the_offsets_of_a_partition_are_its_own_and_begin_at_0(server):
+    peer = server.connect()
+    for group in ("a", "b", "c", "d", "e"):
+        ask(peer, "OffsetCommit", 7, commit(group, "t", {0: 1}))
+        ask(peer, "OffsetCommit", 7, commit(group, "t", {0: 2}))
+    for number in range(4):
+        data = server.cluster.topics.partition(TOPIC, number).data()
+        offsets = [record.offset for batch in LogReader(data) for record in batch.records]
+        assert offsets == list(range(len(offsets)))
+
+
+def test_a_member_that_says_nothing_is_gone_after_its_session_and_the_others_are_told(server):
+    first, second = server.connect(), server.connect()
+    member_id, _ = member(first, "g")
+    second.send(request("JoinGroup", 3, joining("g")))
+    server.run(29_999)
+    assert not second.take()  # the first has not rejoined; its session is not over yet
+    server.run(2)
+    joined = answer(second, "JoinGroup", 3)
+    assert joined["leader"] == joined["memberId"] != member_id
+    assert joined["generationId"] == 2
+
+
+def test_what_was_committed_survives_that_the_coordinator_moves(server):
+    peer = server.connect()
+    member_id, generation = member(peer, "g")
+    ask(peer, "OffsetCommit", 7, commit("g", "t", {0: 5}, member_id, generation))
+    before = server.cluster.groups.snapshot("g")
+    server.cluster.groups.move("g")
+    after = server.cluster.groups.snapshot("g")
+    assert after.offsets == before.offsets
+    assert [m.member_id for m in after.members] == [member_id]
+    assert after.generation_id == generation
+
+
+def test_a_topic_that_is_deleted_takes_its_offsets_along(server):
+    peer = server.connect()
+    ask(peer, "OffsetCommit", 7, commit("g", "t", {0: 5}))
+    server.cluster.topics.delete("t")
+    fetched = ask(peer, "OffsetFetch", 5, {"groupId": "g", "topics": None})
+    assert fetched["topics"] == []
+
+
+def test_an_explicit_retention_ends_an_offset_when_it_says(server):
+    peer = server.connect()
+    body = commit("g", "t", {0: 5}) | {"retentionTimeMs": 60_000}
+    ask(peer, "OffsetCommit", 3, body)
+    server.run(540_000)
+    fetch = {"groupId": "g", "topics": [{"name": "t", "partitionIndexes": [0]}]}
+    offset = ask(peer, "OffsetFetch", 5, fetch)["topics"][0]["partitions"][0]["committedOffset"]
+    assert offset == 5  # the clean-up comes every ten minutes
+    server.run(60_001)
+    offset = ask(peer, "OffsetFetch", 5, fetch)["topics"][0]["partitions"][0]["committedOffset"]
+    assert offset == -1
+
+
+def test_several_groups_are_fetched_at_once_each_with_its_own(server):
+    peer = server.connect()
+    ask(peer, "OffsetCommit", 7, commit("a", "t", {0: 1}))
+    ask(peer, "OffsetCommit", 7, commit("b", "t", {0: 2}))
+    asked = [{"groupId": group, "topics": None} for group in ("b", "none", "a")]
+    groups = ask(peer, "OffsetFetch", 8, {"groups": asked})["groups"]
+    told = {
+        group["groupId"]: [
+            each["committedOffset"] for topic in group["topics"] for each in topic["partitions"]
+        ]
+        for group in groups
+    }
+    assert told == {"b": [2], "none": [], "a": [1]}
+
+
+def test_a_heartbeat_of_nobody_is_refused_and_of_a_member_is_not(server):
+    peer = server.connect()
+    member_id, generation = member(peer, "g")
+    assert ask(peer, "Heartbeat", 4, heartbeat("g", member_id, generation))["errorCode"] == 0
+    assert ask(peer, "Heartbeat", 4, heartbeat("g", "nobody", generation))["errorCode"] == 25
+    assert ask(peer, "Heartbeat", 4, heartbeat("g", member_id, 9))["errorCode"] == 22
+    assert ask(peer, "Heartbeat", 4, heartbeat("h", member_id, 1))["errorCode"] == 25
