@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.connection import Connection
+from coterie.server.sasl import users_of
 from golden_data import shared
 
 START_MS = 1_760_000_000_000  # later than the records of the conversations, as it was then
@@ -28,16 +29,14 @@ BROKER = {
     "listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms": 3000,
 }
 CONFIGS = {"default": BROKER, "delay": {**BROKER, "group.initial.rebalance.delay.ms": 1500}}
-USERS = """\
-[users.alice]
-password = "alice-secret"
-scram-sha-256 = { salt = "YWxpY2Utc2FsdC0wMDAx", iterations = 4096 }
-scram-sha-512 = { salt = "YWxpY2Utc2FsdC0wMDAx", iterations = 4096 }
-[users.bob]
-password = "bob-secret"
-scram-sha-256 = { salt = "Ym9iLXNhbHQtMDAwMDAx", iterations = 4096 }
-scram-sha-512 = { salt = "Ym9iLXNhbHQtMDAwMDAx", iterations = 4096 }
-"""
+USERS = {
+    name: {
+        "password": f"{name}-secret",
+        "scram-sha-256": {"salt": salt, "iterations": 4096},
+        "scram-sha-512": {"salt": salt, "iterations": 4096},
+    }
+    for name, salt in (("alice", "YWxpY2Utc2FsdC0wMDAx"), ("bob", "Ym9iLXNhbHQtMDAwMDAx"))
+}
 LISTENERS = {"plain": Listener("plaintext"), "sasl": Listener("sasl_plaintext", 1)}
 ADDRESSES = {"plain": ("127.0.0.1", 9092), "sasl": ("127.0.0.1", 9093)}
 
@@ -71,13 +70,13 @@ def conversations():
 class Server:
     """A cluster of one broker whose time is moved by hand: the clock's and that of waits."""
 
-    def __init__(self, config=None, *, seed=1, now_ms=START_MS, authentication=True):
+    def __init__(self, config=None, *, seed=1, now_ms=START_MS, users=USERS):
         self.told = []
-        self.cluster = Cluster(config, now_ms=now_ms, seed=seed, log=self.told.append)
+        self.cluster = Cluster(
+            config, now_ms=now_ms, seed=seed, log=self.told.append, users=users_of(users)
+        )
         self.node = Node(1, {LISTENERS[name]: ADDRESSES[name] for name in LISTENERS})
         self.cluster.nodes[1] = self.node
-        if authentication:
-            authenticate(self.cluster)
 
     def connect(self, listener="plain"):
         return Peer(self, listener)
@@ -98,10 +97,6 @@ class Server:
                 break
             cluster.clock.move(min(cluster.now_ms + step, clock_end))
             waits.advance(waits.now_ms + step)
-
-
-def authenticate(cluster):
-    """Put SASL before the listener that has it, where the server can."""
 
 
 class Peer:
