@@ -1,0 +1,179 @@
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and WriteTxnMarkers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from coterie.server.handling import Call
+from coterie.server.txn.coordinator import OFFSETS_TOPIC
+from coterie.server.txn.transaction import NONE_YET, Partition
+from coterie.values import Error
+
+__all__ = [
+    "add_offsets_to_txn",
+    "add_partitions_to_txn",
+    "end_txn",
+    "init_producer_id",
+    "write_txn_markers",
+]
+
+Body = Mapping[str, Any]
+
+
+def init_producer_id(call: Call) -> None:
+    """Answer InitProducerId: a new producer, or one that goes on with its id and epoch."""
+    body = call.body
+    expected = (body["producerId"], body["producerEpoch"])
+    if NONE_YET in expected and expected != (NONE_YET, NONE_YET):
+        error, producer_id, epoch = Error.INVALID_REQUEST, NONE_YET, NONE_YET
+    else:
+        error, producer_id, epoch = call.cluster.transactions.init_producer_id(
+            body["transactionalId"],
+            body["transactionTimeoutMs"],
+            None if NONE_YET in expected else expected,
+        )
+    call.answer(
+        {
+            "errorCode": _told(error, call, 4),
+            "producerId": producer_id,
+            "producerEpoch": epoch,
+        }
+    )
+
+
+def add_offsets_to_txn(call: Call) -> None:
+    """Answer AddOffsetsToTxn: the group's partition of the offsets topic comes in."""
+    body, cluster = call.body, call.cluster
+    offsets = (OFFSETS_TOPIC, cluster.groups.partition_for(body["groupId"]))
+    error = cluster.transactions.add_partitions(
+        body["transactionalId"], body["producerId"], body["producerEpoch"], [offsets]
+    )
+    call.answer({"errorCode": _told(error, call, 2)})
+
+
+def end_txn(call: Call) -> None:
+    """Answer EndTxn."""
+    body = call.body
+    error = call.cluster.transactions.end_txn(
+        body["transactionalId"],
+        body["producerId"],
+        body["producerEpoch"],
+        committed=body["committed"],
+    )
+    call.answer({"errorCode": _told(error, call, 2)})
+
+
+def add_partitions_to_txn(call: Call) -> None:
+    """Answer AddPartitionsToTxn; from version 4 on, for brokers, of several transactions at once.
+
+    One that asks for none is never answered, as in Kafka.
+    """
+    body = call.body
+    if call.api_version >= 4:
+        results = [
+            {"transactionalId": each["transactionalId"], "topicResults": _added(call, each)}
+            for each in body["transactions"]
+        ]
+        if results:
+            call.answer({"resultsByTransaction": results})
+        return
+    transaction = {
+        "transactionalId": body["v3AndBelowTransactionalId"],
+        "producerId": body["v3AndBelowProducerId"],
+        "producerEpoch": body["v3AndBelowProducerEpoch"],
+        "topics": body["v3AndBelowTopics"],
+        "verifyOnly": False,
+    }
+    call.answer({"resultsByTopicV3AndBelow": _added(call, transaction)})
+
+
+def _added(call: Call, transaction: Body) -> list[dict[str, Any]]:
+    """Add partitions, all or none, and return what is answered of each, by topic."""
+    cluster = call.cluster
+    partitions = list(dict.fromkeys(_partitions(transaction["topics"], "partitions")))
+    unknown = {each for each in partitions if cluster.topics.partition(*each) is None}
+    errors: Mapping[Partition, Error]
+    if unknown:
+        errors = {
+            each: Error.UNKNOWN_TOPIC_OR_PARTITION if each in unknown
+            else Error.OPERATION_NOT_ATTEMPTED
+            for each in partitions
+        }  # fmt: skip
+        return _by_topic(errors, "resultsByPartition", "partitionErrorCode")
+    producer = (
+        transaction["transactionalId"],
+        transaction["producerId"],
+        transaction["producerEpoch"],
+    )
+    if transaction["verifyOnly"]:
+        errors = cluster.transactions.verify_partitions(*producer, partitions)
+    else:
+        error = cluster.transactions.add_partitions(*producer, partitions)
+        errors = dict.fromkeys(partitions, Error(_told(error, call, 2)))
+    return _by_topic(errors, "resultsByPartition", "partitionErrorCode")
+
+
+def write_txn_markers(call: Call) -> None:
+    """Answer WriteTxnMarkers: what a transaction coordinator asks of those who lead partitions."""
+    answers: dict[int, dict[Partition, Error]] = {}
+    for marker in call.body["markers"]:
+        partitions = _partitions(marker["topics"], "partitionIndexes")
+        answers.setdefault(marker["producerId"], {}).update(_marked(call, marker, partitions))
+    call.answer(
+        {
+            "markers": [
+                {
+                    "producerId": producer_id,
+                    "topics": _by_topic(errors, "partitions", "errorCode"),
+                }
+                for producer_id, errors in answers.items()
+            ]
+        }
+    )
+
+
+def _marked(call: Call, marker: Body, partitions: Iterable[Partition]) -> dict[Partition, Error]:
+    """Write one marker to partitions."""
+    cluster = call.cluster
+    written = (
+        marker["producerId"],
+        marker["producerEpoch"],
+        marker["coordinatorEpoch"],
+        marker["transactionResult"],
+    )
+    errors: dict[Partition, Error] = {}
+    of_groups = []
+    for topic, number in partitions:
+        log = cluster.topics.partition(topic, number)
+        if log is None:
+            errors[topic, number] = Error.UNKNOWN_TOPIC_OR_PARTITION
+        elif topic == OFFSETS_TOPIC:
+            of_groups.append(number)
+        else:
+            errors[topic, number] = log.append_marker(*written, cluster.now_ms)
+    if of_groups:
+        ended = cluster.groups.end_txn(*written, of_groups)
+        errors.update({(OFFSETS_TOPIC, number): error for number, error in ended.items()})
+    return errors
+
+
+def _partitions(topics: Iterable[Body], field: str) -> Iterator[Partition]:
+    for topic in topics:
+        for number in topic[field]:
+            yield topic["name"], number
+
+
+def _by_topic(errors: Mapping[Partition, Error], of_topic: str, code: str) -> list[dict[str, Any]]:
+    """Return errors as an answer has them: partitions under their topic."""
+    topics: dict[str, list[dict[str, int]]] = {}
+    for (topic, number), error in errors.items():
+        topics.setdefault(topic, []).append({"partitionIndex": number, code: int(error)})
+    return [{"name": name, of_topic: results} for name, results in topics.items()]
+
+
+def _told(error: Error, call: Call, since: int) -> int:
+    """Return what is told of an error: older clients know no PRODUCER_FENCED."""
+    if error is Error.PRODUCER_FENCED and call.api_version < since:
+        return int(Error.INVALID_PRODUCER_EPOCH)
+    return int(error)

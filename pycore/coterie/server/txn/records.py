@@ -1,0 +1,130 @@
+"""The records of ``__transaction_state``: key version 0, value version 0 (1 is read, too).
+
+Kafka 3.9.1 writes version 0 (TransactionLog.valueToBytes); version 1 has compact lengths and
+tagged fields, of which there are none.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from coterie.errors import CorruptData
+
+__all__ = ["Value", "key_bytes", "read_key", "read_value", "value_bytes"]
+
+_HEAD = struct.Struct(">hqhib")
+_TAIL = struct.Struct(">qq")
+_INT, _SHORT = struct.Struct(">i"), struct.Struct(">h")
+
+
+class Value(NamedTuple):
+    """What a record says of a transactional id; ``partitions`` None: null, as it is in Empty."""
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    status: int
+    partitions: dict[str, list[int]] | None
+    updated_ms: int
+    start_ms: int
+
+
+def key_bytes(transactional_id: str) -> bytes:
+    """Return a record's key."""
+    return _SHORT.pack(0) + _text(transactional_id)
+
+
+def value_bytes(value: Value) -> bytes:
+    """Return a record's value, in version 0."""
+    parts = [
+        _HEAD.pack(0, value.producer_id, value.producer_epoch, value.timeout_ms, value.status),
+        _INT.pack(-1 if value.partitions is None else len(value.partitions)),
+    ]
+    for topic, numbers in (value.partitions or {}).items():
+        parts += (_text(topic), _INT.pack(len(numbers)), *map(_INT.pack, numbers))
+    return b"".join(parts) + _TAIL.pack(value.updated_ms, value.start_ms)
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _SHORT.pack(len(data)) + data
+
+
+class _Reader:
+    def __init__(self, data: bytes, flexible: bool, at: int) -> None:
+        self.data, self.flexible, self.at = data, flexible, at
+
+    def number(self, form: struct.Struct) -> int:
+        return int(form.unpack(self.take(form.size))[0])
+
+    def take(self, size: int) -> bytes:
+        end = self.at + size
+        if not 0 <= size <= len(self.data) - self.at:
+            raise CorruptData(f"{size} bytes wanted", position=self.at)
+        taken, self.at = self.data[self.at : end], end
+        return taken
+
+    def varint(self) -> int:
+        number = 0
+        for shift in range(0, 35, 7):
+            byte = self.take(1)[0]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+        raise CorruptData("a varint is too long", position=self.at)
+
+    def count(self, form: struct.Struct = _INT) -> int:
+        count = self.varint() - 1 if self.flexible else self.number(form)
+        if count > len(self.data) - self.at:
+            raise CorruptData(f"{count} wanted", position=self.at)
+        return count
+
+    def text(self) -> str:
+        return self.take(self.count(_SHORT)).decode("utf-8", "replace")
+
+    def tags(self) -> None:
+        for _ in range(self.varint() if self.flexible else 0):
+            self.varint()
+            self.take(self.varint())
+
+
+def read_key(key: bytes) -> str | None:
+    """Return the transactional id of a key; None: a version that is not known."""
+    reader = _Reader(key, False, 0)
+    return reader.text() if reader.number(_SHORT) == 0 else None
+
+
+def read_value(value: bytes) -> Value:
+    """Read a record's value.
+
+    Raises
+    ------
+    coterie.CorruptData
+        It ends too early, or its version is not known.
+    """
+    head = _Reader(value, False, 0).take(_HEAD.size)
+    version, producer_id, producer_epoch, timeout_ms, status = _HEAD.unpack(head)
+    if version not in (0, 1):
+        raise CorruptData(f"version {version} of a transaction is not known")
+    reader = _Reader(value, version == 1, _HEAD.size)
+    count = reader.count()
+    partitions: dict[str, list[int]] | None = None if count < 0 else {}
+    for _ in range(count):
+        topic = reader.text()
+        numbers = [reader.number(_INT) for _ in range(reader.count())]
+        reader.tags()
+        if partitions is not None:
+            partitions[topic] = numbers
+    updated_ms, start_ms = _TAIL.unpack(reader.take(_TAIL.size))
+    reader.tags()
+    return Value(producer_id, producer_epoch, timeout_ms, status, partitions, updated_ms, start_ms)
+
+
+def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Group partitions by their topic, both in order."""
+    found: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        found.setdefault(topic, []).append(number)
+    return found

@@ -1,0 +1,329 @@
+"""The transaction coordinator: states, epochs, times and its log, under a clock that we move."""
+
+import struct
+
+import playing
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.errors import CorruptData
+from coterie.messages import LogReader
+from coterie.server.txn.coordinator import STATE_TOPIC
+from coterie.server.txn.records import Value, key_bytes, read_key, read_value, value_bytes
+from coterie.server.txn.transaction import State
+from coterie.values import Error
+
+CHECK_MS = 10_000  # transaction.abort.timed.out.transaction.cleanup.interval.ms
+WEEK_MS, HOUR_MS = 604_800_000, 3_600_000
+CONFIG = {"transaction.state.log.num.partitions": 2}
+
+
+class Coordinated:
+    """A cluster with one topic of two partitions and its transaction coordinator."""
+
+    def __init__(self, config=None):
+        self.cluster = playing.Server({**CONFIG, **(config or {})}).cluster
+        self.cluster.topics.create("t", 2)
+        self.own = self.cluster.transactions
+        self.own.ready()
+
+    def init(self, name="x", timeout_ms=60_000, expected=None):
+        return self.own.init_producer_id(name, timeout_ms, expected)
+
+    def add(self, producer, *numbers, name="x"):
+        partitions = [("t", number) for number in numbers]
+        return self.own.add_partitions(name, *producer[1:], partitions)
+
+    def end(self, producer, committed, name="x"):
+        return self.own.end_txn(name, *producer[1:], committed=committed)
+
+    def move(self, ms):
+        self.cluster.move(self.cluster.now_ms + ms)
+
+    def log(self, name="x"):
+        number = self.own.partition_for(name)
+        log = self.cluster.topics.partition(STATE_TOPIC, number)
+        return [record for batch in LogReader(log.data()) for record in batch.records]
+
+    def states(self, name="x"):
+        return [State(read_value(each.value).status) for each in self.log(name)]
+
+    def markers(self, number=0):
+        log = self.cluster.topics.partition("t", number)
+        return [
+            (batch.producer_epoch, struct.unpack(">hh", record.key)[1])
+            for batch in LogReader(log.data())
+            for record in batch.records
+        ]
+
+
+def test_without_a_transactional_id_each_producer_is_new():
+    it = Coordinated()
+    made = [it.init(None, 0) for _ in range(5)]
+    assert [each.producer_epoch for each in made] == [0] * 5
+    assert len({each.producer_id for each in made}) == 5
+    assert not it.log()
+
+
+@pytest.mark.parametrize(
+    ("name", "timeout_ms", "error"),
+    [
+        ("", 60_000, Error.INVALID_REQUEST),
+        ("x", 0, Error.INVALID_TRANSACTION_TIMEOUT),
+        ("x", -1, Error.INVALID_TRANSACTION_TIMEOUT),
+        ("x", 900_001, Error.INVALID_TRANSACTION_TIMEOUT),
+    ],
+)
+def test_what_cannot_begin_is_refused(name, timeout_ms, error):
+    assert Coordinated().init(name, timeout_ms) == (error, -1, -1)
+
+
+def test_before_its_topic_exists_nobody_coordinates():
+    cluster = playing.Server().cluster
+    answer = cluster.transactions.init_producer_id("x", 60_000)
+    assert answer.error is Error.NOT_COORDINATOR
+
+
+def test_a_producer_that_begins_again_has_the_next_epoch():
+    it = Coordinated()
+    first, second = it.init(), it.init()
+    assert second == (Error.NONE, first.producer_id, first.producer_epoch + 1)
+    assert it.add(first, 0) is Error.PRODUCER_FENCED
+    assert it.end(first, True) is Error.PRODUCER_FENCED
+
+
+def test_a_producer_goes_on_with_the_next_epoch_and_may_repeat_that():
+    it = Coordinated()
+    first = it.init()
+    second = it.init(expected=first[1:])
+    assert second.producer_epoch == 1
+    assert it.init(expected=first[1:]) == second
+    assert it.init().producer_epoch == 2
+    assert it.init(expected=first[1:]).error is Error.PRODUCER_FENCED
+    assert it.init(expected=(99, 0)).error is Error.PRODUCER_FENCED
+
+
+def test_a_transaction_commits_through_its_states_with_a_marker_in_each_partition():
+    it = Coordinated()
+    producer = it.init()
+    assert it.add(producer, 0) is Error.NONE
+    assert it.add(producer, 0, 1) is Error.NONE
+    assert it.add(producer, 1) is Error.NONE  # already in: nothing is written
+    assert it.end(producer, True) is Error.NONE
+    assert it.states() == [0, 1, 1, 2, 4]
+    assert it.markers(0) == it.markers(1) == [(0, 1)]
+    assert it.end(producer, True) is Error.NONE
+    assert it.end(producer, False) is Error.INVALID_TXN_STATE
+    assert len(it.log()) == 5
+
+
+def test_an_empty_transaction_ends_in_no_way():
+    it = Coordinated()
+    producer = it.init()
+    assert it.end(producer, True) is Error.INVALID_TXN_STATE
+    assert it.end(producer, False) is Error.INVALID_TXN_STATE
+
+
+def test_who_begins_while_another_is_at_work_shuts_it_out_and_has_to_ask_again():
+    it = Coordinated()
+    first = it.init()
+    it.add(first, 0)
+    assert it.init() == (Error.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert it.markers() == [(1, 0)]  # aborted by an epoch that nobody was told
+    assert it.end(first, True) is Error.PRODUCER_FENCED
+    assert it.init() == (Error.NONE, first.producer_id, 2)
+
+
+def test_others_than_its_producer_are_refused():
+    it = Coordinated()
+    producer = it.init()
+    wrong = producer._replace(producer_id=producer.producer_id + 1)
+    assert it.add(wrong, 0) is Error.INVALID_PRODUCER_ID_MAPPING
+    assert it.end(wrong, True) is Error.INVALID_PRODUCER_ID_MAPPING
+    assert it.add(producer, 0, name="y") is Error.INVALID_PRODUCER_ID_MAPPING
+    assert it.add(producer, 0, name="") is Error.INVALID_REQUEST
+    newer = producer._replace(producer_epoch=1)
+    assert it.add(newer, 0) is Error.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("timeout_ms", [1, 9_999, 10_000, 25_000])
+def test_a_transaction_that_takes_too_long_is_aborted_at_the_next_look(timeout_ms):
+    it = Coordinated()
+    producer = it.init(timeout_ms=timeout_ms)
+    it.move(3)
+    it.add(producer, 0)
+    # Kafka looks every 10 s for those that began more than their time-out ago.
+    looks = next(ms for ms in range(CHECK_MS, 10**6, CHECK_MS) if 3 + timeout_ms < ms)
+    it.move(looks - 4)
+    assert it.states()[-1] is State.ONGOING
+    it.move(1)
+    assert it.states()[-2:] == [State.PREPARE_ABORT, State.COMPLETE_ABORT]
+    assert it.markers() == [(1, 0)]
+    assert it.end(producer, True) is Error.PRODUCER_FENCED
+    assert it.init().producer_epoch == 2
+
+
+def test_what_ended_in_time_is_not_aborted_later():
+    it = Coordinated()
+    producer = it.init(timeout_ms=15_000)
+    it.add(producer, 0)
+    it.move(14_000)
+    it.end(producer, True)
+    it.add(producer, 0)
+    it.move(15_000)
+    assert it.states()[-1] is State.ONGOING
+    it.move(2_000)
+    assert it.states()[-1] is State.COMPLETE_ABORT
+
+
+def test_an_id_that_nobody_used_for_a_week_is_forgotten_with_a_tombstone():
+    it = Coordinated()
+    it.init("x")
+    it.init("y")
+    it.move(WEEK_MS - HOUR_MS)
+    it.init("y")
+    it.move(HOUR_MS)
+    assert it.log("x")[-1].value is None
+    assert it.log("y")[-1].value is not None
+    assert [each.transactional_id for each in it.own] == ["y"]
+    assert it.init("x").producer_epoch == 0
+    it.move(WEEK_MS)
+    assert it.log("y")[-1].value is None
+    assert list(it.own) == []
+
+
+def test_an_ongoing_transaction_is_not_forgotten():
+    it = Coordinated({"transaction.max.timeout.ms": 2**31 - 1})
+    it.add(it.init(timeout_ms=2**31 - 1), 0)
+    it.move(2 * WEEK_MS)
+    assert it.states()[-1] is State.ONGOING
+
+
+def test_partitions_are_in_a_transaction_or_not():
+    it = Coordinated()
+    producer = it.init()
+    it.add(producer, 0)
+
+    def asked(name="x", epoch=0, number=0, **more):
+        return it.own.verify(name, producer.producer_id, epoch, "t", number, **more)
+
+    assert asked() is Error.NONE
+    assert asked(None) is Error.NONE
+    assert asked(number=1) is Error.INVALID_TXN_STATE
+    assert asked(number=1, abortable=True) is Error.TRANSACTION_ABORTABLE
+    assert asked(epoch=1) is Error.INVALID_PRODUCER_EPOCH
+    assert asked("y") is Error.INVALID_PRODUCER_ID_MAPPING
+    assert asked("") is Error.INVALID_REQUEST
+    it.end(producer, True)
+    assert asked() is Error.INVALID_TXN_STATE
+
+
+def stored(it, value, name="x"):
+    """Put a record into the log and begin again from it."""
+    log = it.cluster.topics.partition(STATE_TOPIC, it.own.partition_for(name))
+    log.append_records([(0, key_bytes(name), value_bytes(value))])
+    it.own.load()
+
+
+def test_when_epochs_are_used_up_there_is_a_new_producer_id():
+    it = Coordinated()
+    stored(it, Value(77, 2**15 - 3, 60_000, State.EMPTY, None, 0, -1))
+    assert it.init() == (Error.NONE, 77, 2**15 - 2)
+    new = it.init(expected=(77, 2**15 - 2))
+    assert new.producer_epoch == 0
+    assert new.producer_id != 77
+    # who did not hear of it asks again with the last epoch of before
+    assert it.init(expected=(77, 2**15 - 2)) == new
+    assert it.init(expected=(77, 5)).error is Error.PRODUCER_FENCED
+
+
+def test_the_last_epoch_is_kept_for_the_fence():
+    it = Coordinated()
+    stored(it, Value(77, 2**15 - 2, 60_000, State.ONGOING, {"t": [0]}, 0, 0))
+    assert it.init().error is Error.CONCURRENT_TRANSACTIONS
+    assert it.markers() == [(2**15 - 1, 0)]
+    assert it.init()[2] == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "marker", "after"),
+    [
+        (State.PREPARE_COMMIT, [(3, 1)], State.COMPLETE_COMMIT),
+        (State.PREPARE_ABORT, [(3, 0)], State.COMPLETE_ABORT),
+        (State.ONGOING, [], State.ONGOING),
+        (State.COMPLETE_COMMIT, [], State.COMPLETE_COMMIT),
+    ],
+)
+def test_what_was_decided_is_completed_after_an_election(status, marker, after):
+    it = Coordinated()
+    stored(it, Value(77, 3, 60_000, status, {"t": [0]}, 0, 0))
+    assert it.markers() == marker
+    assert it.own.transaction("x").state is after
+
+
+def test_after_an_election_an_ongoing_transaction_still_runs_out():
+    it = Coordinated()
+    it.add(it.init(), 0)
+    it.own.load()
+    it.move(60_000 + CHECK_MS)
+    assert it.own.transaction("x").state is State.COMPLETE_ABORT
+
+
+def test_an_election_forgets_only_what_the_log_has_not():
+    it = Coordinated()
+    for name in "abc":
+        producer = it.init(name)
+        it.add(producer, 0, name=name)
+        if name == "b":
+            it.end(producer, False, name=name)
+    before = list(it.own)
+    it.own.load()
+    hidden = {"last_producer_id", "last_producer_epoch"}  # not in version 0 of the record
+    shown = [name for name in before[0].__slots__ if name not in hidden]
+    assert sorted([getattr(each, name) for name in shown] for each in it.own) == sorted(
+        [getattr(each, name) for name in shown] for each in before
+    )
+
+
+def test_a_topic_that_is_gone_needs_no_marker():
+    it = Coordinated()
+    producer = it.init()
+    it.add(producer, 0)
+    it.cluster.topics.delete("t")
+    assert it.end(producer, True) is Error.NONE
+    assert it.states()[-1] is State.COMPLETE_COMMIT
+
+
+# Of the schemas TransactionLogKey 0 and TransactionLogValue 0: big-endian, lengths in 2 bytes for
+# texts and 4 for lists.
+def test_records_have_the_bytes_of_their_schema():
+    assert key_bytes("ab").hex() == "000000026162"
+    value = Value(1, 2, 3, State.ONGOING, {"t": [5, 6]}, 7, 8)
+    assert value_bytes(value).hex() == (
+        "0000" "0000000000000001" "0002" "00000003" "01"
+        "00000001" "0001" "74" "00000002" "00000005" "00000006"
+        "0000000000000007" "0000000000000008"
+    )  # fmt: skip
+    assert value_bytes(value._replace(status=0, partitions=None)).hex() == (
+        "0000" "0000000000000001" "0002" "00000003" "00" "ffffffff"
+        "0000000000000007" "0000000000000008"
+    )  # fmt: skip
+
+
+def test_records_of_version_1_are_read():
+    compact = "000100000000000000010002000000030102027403"
+    rest = "00000005000000060000000000000000070000000000000008010902ffff"
+    expected = Value(1, 2, 3, State.ONGOING, {"t": [5, 6]}, 7, 8)
+    assert read_value(bytes.fromhex(compact + rest)) == expected
+
+
+@given(st.text(max_size=20), st.dictionaries(st.text(max_size=9), st.lists(st.integers(0, 99))))
+def test_records_come_back_as_they_were(name, partitions):
+    assert read_key(key_bytes(name)) == name
+    value = Value(2**63 - 1, 2**15 - 1, 2**31 - 1, 1, partitions, -1, 0)
+    data = value_bytes(value)
+    assert read_value(data) == value
+    for size in range(len(data)):
+        with pytest.raises(CorruptData):
+            read_value(data[:size])
