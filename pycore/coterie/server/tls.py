@@ -1,0 +1,108 @@
+"""TLS: the context of the listeners that have it, and who a client's certificate says it is."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+from coterie.errors import ArgumentError
+
+__all__ = ["ANONYMOUS", "peer_principal", "server_context"]
+
+ANONYMOUS = "User:ANONYMOUS"
+# OpenSSL's names of what stands in a subject -> those that Java writes (RFC 2253).
+_KEYWORDS = {
+    "commonName": "CN",
+    "countryName": "C",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "streetAddress": "STREET",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+_EMAIL = "1.2.840.113549.1.9.1"
+_IA5_STRING, _SHORT_FORM = 0x16, 0x80
+
+
+def server_context(
+    cert: str | Path, key: str | Path, client_ca: str | Path | None = None
+) -> ssl.SSLContext:
+    """Return the context of a server: TLS 1.2 and later.
+
+    Parameters
+    ----------
+    cert, key
+        PEM files: the certificate with what it was signed by, and its key, which has no password.
+    client_ca
+        A PEM file of who may sign clients' certificates; every client then has to have one.
+
+    Raises
+    ------
+    coterie.ArgumentError
+        A file cannot be read, or is not what it is meant to be.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for what, file in (("certificate", cert), ("key", key), ("client CA", client_ca)):
+        if file is not None:
+            _check_readable(what, file)
+
+    def password() -> str:
+        raise ArgumentError(f"key {key}: it has a password; give one without")
+
+    try:
+        context.load_cert_chain(cert, key, password)
+    except (ssl.SSLError, OSError) as error:
+        raise ArgumentError(f"certificate {cert} with key {key}: {_told(error)}") from None
+    if client_ca is not None:
+        try:
+            context.load_verify_locations(client_ca)
+        except (ssl.SSLError, OSError) as error:
+            raise ArgumentError(f"client CA {client_ca}: {_told(error)}") from None
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _check_readable(what: str, file: str | Path) -> None:
+    try:
+        Path(file).read_bytes()
+    except OSError as error:
+        raise ArgumentError(f"{what} {file}: {error.strerror}") from None
+
+
+def _told(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.lower().replace("_", " ")
+    return "it is no PEM file of that kind"
+
+
+def peer_principal(ssl_object: Any) -> str:
+    """Return the principal of a connection: the subject of its certificate, as Kafka names it.
+
+    Without a certificate that was asked for and checked: ``User:ANONYMOUS``.
+    """
+    certificate = None if ssl_object is None else ssl_object.getpeercert()
+    subject = (certificate or {}).get("subject")
+    if not subject:
+        return ANONYMOUS
+    names = ("+".join(_attribute(*pair) for pair in several) for several in reversed(subject))
+    return "User:" + ",".join(names)
+
+
+def _attribute(name: str, value: str) -> str:
+    if name == "emailAddress" and len(value) < _SHORT_FORM:
+        data = bytes((_IA5_STRING, len(value))) + value.encode("ascii", "replace")
+        return f"{_EMAIL}=#{data.hex()}"
+    return f"{_KEYWORDS.get(name, name)}={_escaped(value)}"
+
+
+def _escaped(value: str) -> str:
+    """Escape a value as RFC 2253 has it."""
+    text = "".join(f"\\{sign}" if sign in ',+"\\<>;' else sign for sign in value)
+    if text.startswith(("#", " ")):
+        text = "\\" + text
+    if value.endswith(" ") and len(value) > 1:
+        text = text[:-1] + "\\ "
+    return text
