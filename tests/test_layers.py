@@ -51,6 +51,8 @@ MAY_USE = {  # room of the core -> rooms that it may use besides itself; "" is `
     "fold": {"", "codec"},
     # a load applies records as a replay does
     "coordinator": {"", "codec", "structures", "fold"},
+    # what a server does often: from the bytes of a request to the core's call, and back
+    "serving": {"", "codec", "wire", "coordinator"},
 }
 FACES = {"__init__", "__main__", "messages", "testing", "aio", "pytest_plugin"}
 LOG_TO_TABLES = {"ground", "log", "state"}

@@ -185,7 +185,9 @@ def lines_of(fields, within, depth):
 def text_of(apis):
     parts = [HEAD]
     for name, (key, valid, flexible, both) in sorted(apis.items(), key=lambda item: item[1][0]):
-        lines = [f"{name} {key} {span_text(valid)} {'none' if flexible == LAST else f'{flexible}+'}"]
+        lines = [
+            f"{name} {key} {span_text(valid)} {'none' if flexible == LAST else f'{flexible}+'}"
+        ]
         for direction in ("request", "response"):
             lines += [direction, *lines_of(both[direction], valid, 1)]
         parts.append("\n".join(lines) + "\n")

@@ -21,6 +21,8 @@ cdef class Coordinator:
     cdef dict told                 # request id -> member id, as far as rows were looked at
     cdef Py_ssize_t told_rows
 
+    cdef int beat(self, str group_id, int32_t generation_id, str member_id,
+                  str instance) except? -1000
     cdef int dispatch(self, int op, int64_t id, str group_id, int32_t generation_id,
                       str member_id, str instance, tuple details) except -1
     cdef int dispatch_sugar(self, Event* event, list objects) except -1

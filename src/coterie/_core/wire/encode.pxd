@@ -12,6 +12,19 @@ cdef struct Writing:
     Py_ssize_t room
     uint8_t first[FIRST_ROOM]  # most frames fit here, and need no memory of their own
 
+cdef int grow(Writing* w, Py_ssize_t size) except -1
+
+
+cdef inline uint8_t* reserve(Writing* w, Py_ssize_t size) except NULL:
+    """Room for so many bytes, which count as written."""
+    cdef uint8_t* at
+    if size > w.room - w.size:
+        grow(w, size)
+    at = w.data + w.size
+    w.size += size
+    return at
+
+
 cdef void begin(Writing* w) noexcept nogil
 cdef void end(Writing* w) noexcept nogil
 cdef int put_i16(Writing* w, int16_t value) except -1

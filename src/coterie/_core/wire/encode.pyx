@@ -35,16 +35,6 @@ cdef void end(Writing* w) noexcept nogil:
         PyMem_RawFree(w.data)
 
 
-cdef inline uint8_t* reserve(Writing* w, Py_ssize_t size) except NULL:
-    """Room for so many bytes, which count as written."""
-    cdef uint8_t* at
-    if size > w.room - w.size:
-        grow(w, size)
-    at = w.data + w.size
-    w.size += size
-    return at
-
-
 cdef int grow(Writing* w, Py_ssize_t size) except -1:
     cdef Py_ssize_t room = 2 * w.room + size
     cdef uint8_t* grown
