@@ -127,15 +127,18 @@ def _offset_fetch(body: Body, version: int, error: int) -> Body:
         return {"groups": [_entry(error, groupId=each["groupId"]) for each in body["groups"]]}
     if version >= 2:
         return {"errorCode": error}
+    by_name: dict[str, dict[int, None]] = {}  # a partition that is named twice is told once
+    for topic in body["topics"] or ():
+        by_name.setdefault(topic["name"], {}).update(dict.fromkeys(topic["partitionIndexes"]))
     topics = [
         {
-            "name": topic["name"],
+            "name": name,
             "partitions": [
                 _entry(error, partitionIndex=number, committedOffset=-1, metadata="")
-                for number in topic["partitionIndexes"]
+                for number in numbers
             ],
         }
-        for topic in body["topics"] or ()
+        for name, numbers in by_name.items()
     ]
     return {"topics": topics}
 

@@ -6,7 +6,8 @@ Source: ``KafkaApis.scala``, ``GroupCoordinatorAdapter.scala`` and the response 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from coterie._core.coordinator.effects import OPS
@@ -42,13 +43,13 @@ def offset_commit(call: Call) -> None:
 def _refuse_zookeeper(call: Call) -> None:
     """Refuse a commit of version 0; of topics that exist no partition is looked at."""
     exists = call.cluster.topics.get
-    errors = {
-        (topic["name"], each["partitionIndex"]): Error.UNKNOWN_TOPIC_OR_PARTITION
-        if exists(topic["name"]) is None
-        else Error.UNSUPPORTED_VERSION
+    unknown, gone = Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNSUPPORTED_VERSION
+    errors = [
+        PartitionError(topic["name"], each["partitionIndex"], error)
         for topic in call.body["topics"]
+        for error in (unknown if exists(topic["name"]) is None else gone,)
         for each in topic["partitions"]
-    }
+    ]
     call.answer({"topics": _errors(errors)})
 
 
@@ -66,7 +67,7 @@ def txn_offset_commit(call: Call) -> None:
             body["transactionalId"], producer, epoch, NAME, number, abortable=call.api_version >= 4
         )
         if error:
-            refused.update(dict.fromkeys(_keys(known), error))
+            refused += [PartitionError(*key, error) for key in _keys(known)]
             return call.answer({"topics": _errors(refused)})
     return groups.ask(
         _TXN_COMMIT, body["groupId"], body["generationId"], body["memberId"],
@@ -80,33 +81,23 @@ def offset_fetch(call: Call) -> None:
     A request that names no group is never answered.
     """
     body, version = call.body, call.api_version
-    if version == 0:
-        topics = [
-            _fetched_topic(each["name"], [
-                _no_offset(number, Error.UNSUPPORTED_VERSION) for number in each["partitionIndexes"]
-            ])
-            for each in body["topics"] or ()
-        ]  # fmt: skip
-        return call.answer({"topics": topics})
+    if version == 0:  # they were in ZooKeeper
+        return call.refuse(Error.UNSUPPORTED_VERSION)
     if version < 8:
         asked = [(body["groupId"], body["topics"])]
     else:
         asked = [(each["groupId"], each["topics"]) for each in body["groups"]]
-    found: list[Body | None] = [None] * len(asked)
+    found: list[Body] = []
 
-    def answer_if_whole() -> None:
-        if all(each is not None for each in found):
-            call.answer({"groups": found} if version >= 8 else found[0] or {})
+    def answered(response: OffsetFetchResponse) -> None:
+        if version == 1 and response.error:  # it has no error of the group
+            return call.refuse(response.error)
+        found.append({"groupId": asked[len(found)][0], **_fetched(response)})
+        if len(found) == len(asked):
+            call.answer({"groups": found} if version >= 8 else found[0])
+        return None
 
-    for place, (group_id, topics) in enumerate(asked):
-
-        def answered(
-            response: OffsetFetchResponse, place: int = place, group_id: str = group_id
-        ) -> None:
-            wanted = asked[place][1] if version == 1 else None
-            found[place] = {"groupId": group_id, **_fetched(response, wanted)}
-            answer_if_whole()
-
+    for group_id, topics in asked:
         keys = None if topics is None else tuple(
             [(each["name"], number) for each in topics for number in each["partitionIndexes"]]
         )  # fmt: skip
@@ -130,19 +121,20 @@ def offset_delete(call: Call) -> None:
     call.cluster.groups.ask(_DELETE, body["groupId"], -1, None, None, tuple(_keys(known)), answered)
 
 
-def _split(call: Call, topics: Iterable[Body]) -> tuple[list[Body], dict[Any, Error]]:
+def _split(call: Call, topics: Iterable[Body]) -> tuple[list[Body], list[PartitionError]]:
     """Return the topics with those partitions that exist, and the error of the others."""
     known: list[Body] = []
-    refused: dict[tuple[str, int], Error] = {}
+    refused: list[PartitionError] = []
     log_of = call.cluster.topics.partition
     for topic in topics:
         name = topic["name"]
         there = []
         for each in topic["partitions"]:
-            if log_of(name, each["partitionIndex"]) is not None:
+            number = each["partitionIndex"]
+            if log_of(name, number) is not None:
                 there.append(each)
             else:
-                refused[name, each["partitionIndex"]] = Error.UNKNOWN_TOPIC_OR_PARTITION
+                refused.append(PartitionError(name, number, Error.UNKNOWN_TOPIC_OR_PARTITION))
         if there:
             known.append({"name": name, "partitions": there})
     return known, refused
@@ -172,7 +164,7 @@ def _rows(topics: Iterable[Body], expiry: int) -> tuple[Any, ...]:
     )
 
 
-def _told(call: Call, refused: Mapping[tuple[str, int], Error]) -> Any:
+def _told(call: Call, refused: list[PartitionError]) -> Any:
     """Return what answers a commit: those refused first, then what the coordinator says."""
 
     def answered(found: Any) -> None:
@@ -181,30 +173,18 @@ def _told(call: Call, refused: Mapping[tuple[str, int], Error]) -> Any:
     return answered
 
 
-def _errors(
-    refused: Mapping[tuple[str, int], Error], decided: Iterable[PartitionError] = ()
-) -> list[Body]:
+def _errors(*told: Iterable[PartitionError]) -> list[Body]:
     """Return the errors of partitions, by topic."""
     topics: dict[str, list[Body]] = {}
-    for (name, number), error in refused.items():
-        topics.setdefault(name, []).append({"partitionIndex": number, "errorCode": error})
-    for each in decided:
+    for each in chain(*told):
         topics.setdefault(each.topic, []).append(
             {"partitionIndex": each.partition, "errorCode": each.error}
         )
     return [{"name": name, "partitions": entries} for name, entries in topics.items()]
 
 
-def _fetched(response: OffsetFetchResponse, wanted: Iterable[Body] | None) -> Body:
-    """Return a group's offsets; version 1, which has no error of the group, tells it in each."""
-    if response.error and wanted is not None:
-        topics = [
-            _fetched_topic(each["name"], [
-                _no_offset(number, response.error) for number in each["partitionIndexes"]
-            ])
-            for each in wanted
-        ]  # fmt: skip
-        return {"topics": topics}
+def _fetched(response: OffsetFetchResponse) -> Body:
+    """Return a group's offsets, by topic."""
     by_name: dict[str, list[Body]] = {}
     for found in response.partitions:
         by_name.setdefault(found.topic, []).append(
@@ -218,16 +198,8 @@ def _fetched(response: OffsetFetchResponse, wanted: Iterable[Body] | None) -> Bo
         )
     return {
         "errorCode": response.error,
-        "topics": [_fetched_topic(name, entries) for name, entries in by_name.items()],
+        "topics": [{"name": name, "partitions": each} for name, each in by_name.items()],
     }
-
-
-def _fetched_topic(name: str, partitions: list[Body]) -> Body:
-    return {"name": name, "partitions": partitions}
-
-
-def _no_offset(number: int, error: Error) -> Body:
-    return {"partitionIndex": number, "committedOffset": -1, "metadata": "", "errorCode": error}
 
 
 def _wrapped(value: int) -> int:

@@ -1,0 +1,204 @@
+"""Broker: a server in this process over real sockets, and what a test may do with it."""
+
+import asyncio
+import json
+import sys
+
+import asking
+import playing
+import pytest
+import sockets
+
+from coterie import run_trace
+from coterie.errors import ArgumentError, CoterieError
+from coterie.server import Broker
+
+QUICK = {"group.initial.rebalance.delay.ms": 0}
+
+
+@pytest.fixture
+def broker():
+    with Broker(QUICK, topics={"t": 2}, clock="virtual", seed=1) as made:
+        yield made
+
+
+def joined(connection, group="g", **fields):
+    """Join alone and sync; the member's id."""
+    told = sockets.ask(connection, "JoinGroup", 3, asking.joining(group, **fields))
+    who = {"groupId": group, "generationId": told["generationId"], "memberId": told["memberId"]}
+    assignments = [{"memberId": told["memberId"], "assignment": b"a"}]
+    sockets.ask(connection, "SyncGroup", 2, {**who, "assignments": assignments})
+    return told["memberId"]
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("name", ["pipelined-burst", "slow-frame", "two-members-rebalance"])
+def test_a_conversation_over_sockets_goes_as_it_was_recorded(name, loop, monkeypatch):
+    if loop == "asyncio":
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+    else:
+        pytest.importorskip("uvloop")
+    _, steps = playing.conversations()[name]
+    with Broker(playing.BROKER) as broker:
+        host, port = broker.bootstrap_servers.split(":")
+        player = playing.play().Player(playing.schemas(), {"plain": (host, int(port))})
+        player.served = True
+        for step in steps:
+            player.step(step)
+        player.close()
+
+
+def test_time_stands_until_it_is_advanced_and_then_sessions_end(broker):
+    connection = sockets.connect(broker)
+    joined(connection)
+    assert broker.now_ms == 0
+    assert broker.coordinator.snapshot("g").state == "Stable"
+    broker.advance(29_999)
+    assert broker.coordinator.snapshot("g").state == "Stable"
+    broker.advance(1)
+    assert broker.coordinator.snapshot("g").state == "Empty"
+    assert broker.coordinator.snapshot("none") is None
+
+
+def test_advance_returns_when_what_fell_due_is_on_its_way(broker):
+    first, second = sockets.connect(broker), sockets.connect(broker)
+    joined(first)
+    second.send(asking.request("JoinGroup", 3, asking.joining("g")))
+    while len(broker.requests()) < 3:  # the join has come
+        pass
+    broker.advance(30_000)
+    assert len(second.frame(20)) > 4
+
+
+def test_what_was_asked_is_a_trace_that_runs_to_the_same_answers(broker, tmp_path):
+    connection = sockets.connect(broker)
+    joined(connection)
+    broker.advance(45_000)
+    trace = broker.trace()
+    lines = list(run_trace(trace))
+    told = [(line["op"], line["error"]) for line in lines if line["event"] == "response"]
+    assert told == [("join_group", "NONE"), ("sync_group", "NONE")]
+    assert [line["to"] for line in lines if line["event"] == "transition"] == [
+        "PreparingRebalance", "CompletingRebalance", "Stable", "PreparingRebalance", "Empty",
+    ]  # fmt: skip
+
+
+def test_the_trace_lies_in_its_file_after_the_end(tmp_path):
+    file = tmp_path / "one.trace.jsonl"
+    with Broker(QUICK, clock="virtual", trace=file) as broker:
+        joined(sockets.connect(broker))
+    lines = list(run_trace(file.read_text(encoding="utf-8").splitlines()))
+    assert [line["op"] for line in lines if line["event"] == "response"] == [
+        "join_group",
+        "sync_group",
+    ]
+
+
+def test_faults_and_requests_are_there_for_a_test(broker):
+    connection = sockets.connect(broker)
+    fault = broker.fail("ListGroups", error="COORDINATOR_LOAD_IN_PROGRESS")
+    assert sockets.ask(connection, "ListGroups", 0, {})["errorCode"] == 14
+    assert sockets.ask(connection, "ListGroups", 0, {})["errorCode"] == 0
+    assert fault.count == 1
+    assert [each["api"] for each in broker.requests()] == ["ListGroups", "ListGroups"]
+
+
+def test_a_broker_that_is_killed_closes_at_once_and_comes_back_with_its_groups(broker):
+    connection = sockets.connect(broker)
+    member_id = joined(connection)
+    address = broker.bootstrap_servers
+    broker.kill(1)
+    connection.closed(20)
+    with pytest.raises(ConnectionRefusedError):
+        sockets.connect(broker)
+    broker.start(1)
+    assert broker.bootstrap_servers == address
+    assert [each.member_id for each in broker.coordinator.snapshot("g").members] == [member_id]
+    beat = asking.heartbeat("g", member_id, 1)
+    assert sockets.ask(sockets.connect(broker), "Heartbeat", 3, beat)["errorCode"] == 0
+
+
+def test_a_coordinator_that_moves_tells_whoever_waits(broker):
+    first, second = sockets.connect(broker), sockets.connect(broker)
+    joined(first)
+    second.send(asking.request("JoinGroup", 3, asking.joining("g")))
+    while len(broker.requests()) < 3:
+        pass
+    broker.move_coordinator("g", 1)
+    found = sockets.wire.decode_response(11, 3, second.frame(20)).body
+    assert found["errorCode"] == 16  # NOT_COORDINATOR
+
+
+def test_it_serves_inside_a_loop_too():
+    async def ask():
+        async with Broker(QUICK) as broker:
+            return await asyncio.to_thread(
+                lambda: sockets.ask(sockets.connect(broker), "ListGroups", 0, {})
+            )
+
+    assert asyncio.run(ask())["errorCode"] == 0
+
+
+def test_idle_connections_are_closed_by_the_wall_clock():
+    with Broker({"connections.max.idle.ms": 20}, clock="virtual") as broker:
+        sockets.connect(broker).closed(20)
+
+
+def test_a_connection_too_many_is_closed_at_once():
+    with Broker({"max.connections": 1}) as broker:
+        first = sockets.connect(broker)
+        assert sockets.ask(first, "ApiVersions", 0, {})["errorCode"] == 0
+        sockets.connect(broker).closed(20)
+        assert sockets.ask(first, "ApiVersions", 0, {})["errorCode"] == 0
+
+
+def test_a_peer_that_never_reads_is_held_and_the_others_are_not(broker):
+    silent, other = sockets.connect(broker), sockets.connect(broker)
+    silent.s.settimeout(0.3)
+    burst = asking.request("ApiVersions", 0, {}) * 20_000
+    with pytest.raises(TimeoutError):  # the server takes no more than it can send
+        silent.s.sendall(burst * 100)
+    assert sockets.ask(other, "ApiVersions", 0, {})["errorCode"] == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"brokers": 3}, "brokers"),
+        ({"data": "folder"}, "data"),
+        ({"clock": "sundial"}, "clock"),
+        ({"config": {"no.such": 1}}, "no.such"),
+        ({"config": 5}, "mapping"),
+        ({"listen": "127.0.0.1"}, "HOST:PORT"),
+        ({"listen": "0.0.0.0:0"}, "loopback"),
+        ({"listen": "quic://127.0.0.1:0"}, "quic"),
+        ({"listen": "sasl_plaintext://127.0.0.1:0"}, "sasl_users"),
+        ({"topics": {"a/b": 1}}, "a/b"),
+        ({"topics": {"a": 0}}, "a must be"),
+        ({"topics": "orders"}, "orders"),
+        ({"seed": "x"}, "seed"),
+        ({"tls": 5}, "tls"),
+        ({"colour": 5}, "colour"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(how, told):
+    with pytest.raises((ArgumentError, CoterieError), match=told):
+        Broker(**how)
+
+
+def test_what_needs_a_running_broker_says_so():
+    broker = Broker()
+    for ask in (lambda: broker.bootstrap_servers, broker.requests, lambda: broker.advance(1)):
+        with pytest.raises(CoterieError, match="with Broker"):
+            ask()
+    with broker, pytest.raises(CoterieError, match="virtual"):
+        broker.advance(1)
+
+
+def test_an_address_that_is_taken_is_said():
+    with Broker() as broker, pytest.raises(CoterieError, match="cannot be listened on"):
+        Broker(listen=broker.bootstrap_servers).__enter__()
+
+
+def test_a_trace_says_what_it_is_for(broker):
+    assert json.loads(json.dumps(broker.trace()[0]))["format"] == "coterie-trace"
