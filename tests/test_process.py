@@ -25,6 +25,7 @@ RUNS = [
     ("report", "basic", "-o", "page.html"),
     ("records", "basic", "--group", "grp-mix-all"),
     ("verify", "corrupt/value-empty"),
+    ("serve", "--listen", "0.0.0.0:9092"),
     ("trace", "run", "traces", "--out", "out"),
     ("trace", "diff", "traces", "traces"),
     ("trace", "import", "nothing", "--out", "out"),
