@@ -45,7 +45,7 @@ class Header(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    records: int
 
     @property
     def codec(self) -> int:

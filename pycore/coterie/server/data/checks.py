@@ -27,7 +27,7 @@ _ZSTD = 4
 class RecordError(NamedTuple):
     """A record that is refused: its number in the batch, and why."""
 
-    index: int
+    number: int
     message: str
 
 
@@ -109,7 +109,7 @@ def _as_magic_2(data: bytes) -> bytes:
 
 def _well_formed(head: Header) -> None:
     """Refuse a header that does not fit itself, or that only a broker may write."""
-    if head.last_offset_delta < 0 or head.count != head.last_offset_delta + 1:
+    if head.last_offset_delta < 0 or head.records != head.last_offset_delta + 1:
         raise Refused(Error.INVALID_RECORD)
     if head.control or (head.producer_id >= 0 and head.base_sequence < 0):
         raise Refused(Error.INVALID_RECORD)
@@ -154,7 +154,7 @@ def _fine(
         message = "One or more records have been rejected due to invalid timestamp"
     else:
         shown = ", ".join(
-            f"RecordError(batchIndex={w.index}, message={_quoted(w.message)})" for w in wrong[:3]
+            f"RecordError(batchIndex={w.number}, message={_quoted(w.message)})" for w in wrong[:3]
         )
         message = (
             f"One or more records have been rejected due to {len(wrong)} record errors in total, "

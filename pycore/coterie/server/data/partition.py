@@ -140,9 +140,7 @@ class PartitionLog:
         """Write a batch of the server's own; returns the offset of its first record."""
         return self._append(stamped(batch, self.log_end_offset, self.leader_epoch))
 
-    def append_records(
-        self, records: Iterable[tuple[int, bytes | None, bytes | None]]
-    ) -> int:
+    def append_records(self, records: Iterable[tuple[int, bytes | None, bytes | None]]) -> int:
         """Write records of the server's own: (timestamp in ms, key, value)."""
         numbered = [(n, *record) for n, record in enumerate(records)]
         return self.append_own(encode_batch(numbered))

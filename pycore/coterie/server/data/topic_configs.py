@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 from coterie.errors import CoterieError
 from coterie.server.data.settings import LogSettings
 
-__all__ = ["TOPIC_CONFIGS", "InvalidConfig", "TopicConfig", "log_settings", "read_config"]
+__all__ = [
+    "TOPIC_CONFIGS",
+    "InvalidConfig",
+    "TopicConfig",
+    "check_configs",
+    "log_settings",
+    "read_config",
+]
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # as DescribeConfigs has them
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
@@ -122,6 +129,18 @@ def read_config(name: str, text: str) -> Any:
         if word not in row.words:
             raise _wrong(row, word, f"String must be one of: {', '.join(row.words)}")
     return text
+
+
+def check_configs(configs: Mapping[str, str]) -> None:
+    """Refuse settings that do not exist, or whose values do not do.
+
+    Raises
+    ------
+    InvalidConfig
+        As ``read_config``.
+    """
+    for name, text in configs.items():
+        read_config(name, text)
 
 
 def _number(row: TopicConfig, text: str) -> float:

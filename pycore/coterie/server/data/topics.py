@@ -15,8 +15,9 @@ from coterie.server.data.topic_configs import TOPIC_CONFIGS, log_settings
 if TYPE_CHECKING:
     from coterie.server.cluster import Cluster
 
-__all__ = ["INTERNAL", "Topic", "Topics", "name_refusal"]
+__all__ = ["INTERNAL", "NO_ID", "Topic", "Topics", "name_refusal"]
 
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # a topic that has none, or is not known
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 _LONGEST = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]*")
@@ -34,9 +35,7 @@ def name_refusal(name: str) -> str | None:
     if name in (".", ".."):
         return f"'{name}' is not allowed"
     if len(name) > _LONGEST:
-        return (
-            f"the length of '{name}' is longer than the max allowed length {_LONGEST}"
-        )
+        return f"the length of '{name}' is longer than the max allowed length {_LONGEST}"
     if _NAME.fullmatch(name) is None:
         return (
             f"'{name}' contains one or more characters other than "
@@ -87,7 +86,7 @@ class Topics:
         self._sessions: dict[int, FetchSessions] = {}
         self.defaults: dict[str, str] = {}
         for row in TOPIC_CONFIGS.values():
-            server = _OF_SERVER.get(row.name, row.server)
+            server = _OF_SERVER.get(row.name, row.server or row.name)
             if server in cluster.config and str(cluster.config[server]) != row.default:
                 self.defaults[row.name] = str(cluster.config[server])
         cluster.timers.call_at(cluster.now_ms + _RETENTION_CHECK_MS, self._retain)
@@ -123,9 +122,7 @@ class Topics:
             return None
         return topic.partitions[number]
 
-    def create(
-        self, name: str, partitions: int, configs: Mapping[str, str] | None = None
-    ) -> Topic:
+    def create(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> Topic:
         """Make a topic; what asks for it has checked the name and the settings."""
         topic = Topic(name, self.cluster.ids.uuid(), configs or {})
         self.configure(topic, topic.configs)

@@ -9,8 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coterie.server.data.topic_configs import TOPIC_CONFIGS, InvalidConfig, TopicConfig, read_config
+from coterie.server.data.topic_configs import (
+    TOPIC_CONFIGS,
+    InvalidConfig,
+    TopicConfig,
+    check_configs,
+    read_config,
+)
 from coterie.server.data.topics import Topic, name_refusal
+from coterie.server.handlers.wrong import Wrong
 from coterie.server.handling import Call
 from coterie.values import Error
 
@@ -32,12 +39,6 @@ _GIVES_DEFAULT = {
 }
 
 
-class _Wrong(Exception):
-    def __init__(self, error: Error, message: str | None) -> None:
-        super().__init__(message)
-        self.error, self.message = error, message
-
-
 def describe_configs(call: Call) -> None:
     """Tell the settings of topics and of the broker."""
     results = []
@@ -46,7 +47,7 @@ def describe_configs(call: Call) -> None:
         result: Body = {"resourceType": kind, "resourceName": name, "errorCode": 0}
         try:
             rows = _described(call, kind, name)
-        except _Wrong as wrong:
+        except Wrong as wrong:
             result.update(errorCode=wrong.error, errorMessage=wrong.message, configs=[])
         else:
             wanted = each["configurationKeys"]
@@ -68,15 +69,15 @@ def _described(call: Call, kind: int, name: str) -> list[Body]:
         return _of_broker(call)
     if kind == _BROKER_LOGGER:
         if not name:
-            raise _Wrong(Error.INVALID_REQUEST, "Broker id must not be empty")
+            raise Wrong(Error.INVALID_REQUEST, "Broker id must not be empty")
         _own(call, name, " but received")
         return []
     if kind == _CLIENT_METRICS:
         if not name:
             message = "Client metrics subscription name must not be empty"
-            raise _Wrong(Error.INVALID_REQUEST, message)
+            raise Wrong(Error.INVALID_REQUEST, message)
         return []
-    raise _Wrong(Error.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+    raise Wrong(Error.INVALID_REQUEST, f"Unsupported resource type: {kind}")
 
 
 def _own(call: Call, name: str, between: str) -> None:
@@ -85,19 +86,19 @@ def _own(call: Call, name: str, between: str) -> None:
         number = int(name)
     except ValueError:
         message = f"Broker id must be an integer, but it is: {name}"
-        raise _Wrong(Error.INVALID_REQUEST, message) from None
+        raise Wrong(Error.INVALID_REQUEST, message) from None
     if number != call.node.id:
         message = f"Unexpected broker id, expected {call.node.id}{between} {name}"
-        raise _Wrong(Error.INVALID_REQUEST, message)
+        raise Wrong(Error.INVALID_REQUEST, message)
 
 
 def _topic(call: Call, name: str, unknown: Error, message: str | None) -> Topic:
     refusal = name_refusal(name)
     if refusal is not None:
-        raise _Wrong(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {refusal}")
-    topic = call.cluster.topics.get(name)
+        raise Wrong(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {refusal}")
+    topic: Topic | None = call.cluster.topics.get(name)
     if topic is None:
-        raise _Wrong(unknown, message)
+        raise Wrong(unknown, message)
     return topic
 
 
@@ -195,12 +196,8 @@ def incremental_alter_configs(call: Call) -> None:
     _alter(call, _changed)
 
 
-def _alter(
-    call: Call, change: Callable[[Mapping[str, str], list[Body]], dict[str, str]]
-) -> None:
-    named = Counter(
-        (each["resourceType"], each["resourceName"]) for each in call.body["resources"]
-    )
+def _alter(call: Call, change: Callable[[Mapping[str, str], list[Body]], dict[str, str]]) -> None:
+    named = Counter((each["resourceType"], each["resourceName"]) for each in call.body["resources"])
     responses = []
     for each in call.body["resources"]:
         kind, name = each["resourceType"], each["resourceName"]
@@ -208,13 +205,13 @@ def _alter(
         try:
             if named[kind, name] > 1:
                 message = "Each resource must appear at most once."
-                raise _Wrong(Error.INVALID_REQUEST, message)
+                raise Wrong(Error.INVALID_REQUEST, message)
             _well_formed(each["configs"])
             if kind == _TOPIC:
                 _alter_topic(call, name, each["configs"], change)
             else:
                 _alter_other(call, kind, name, each["configs"])
-        except _Wrong as wrong:
+        except Wrong as wrong:
             error, message = wrong.error, wrong.message
         responses.append(
             {
@@ -230,7 +227,7 @@ def _alter(
 def _well_formed(configs: list[Body]) -> None:
     """Refuse settings that are named twice, or set to nothing."""
     if len({each["name"] for each in configs}) < len(configs):
-        raise _Wrong(Error.INVALID_REQUEST, "Error due to duplicate config keys")
+        raise Wrong(Error.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [
         each["name"]
         for each in configs
@@ -238,7 +235,7 @@ def _well_formed(configs: list[Body]) -> None:
     ]
     if nulls:
         message = f"Null value not supported for : {', '.join(nulls)}"
-        raise _Wrong(Error.INVALID_REQUEST, message)
+        raise Wrong(Error.INVALID_REQUEST, message)
 
 
 def _alter_topic(
@@ -249,11 +246,10 @@ def _alter_topic(
 ) -> None:
     topic = call.cluster.topics.get(name)
     configs = change({} if topic is None else topic.configs, given)
-    for key, value in configs.items():
-        try:
-            read_config(key, value)
-        except InvalidConfig as error:
-            raise _Wrong(Error.INVALID_CONFIG, str(error)) from None
+    try:
+        check_configs(configs)
+    except InvalidConfig as error:
+        raise Wrong(Error.INVALID_CONFIG, str(error)) from None
     message = f"The topic '{name}' does not exist."
     topic = _topic(call, name, Error.UNKNOWN_TOPIC_OR_PARTITION, message)
     if not call.body["validateOnly"]:
@@ -274,7 +270,7 @@ def _changed(before: Mapping[str, str], given: list[Body]) -> dict[str, str]:
             if row is None or row.type != _LIST:
                 word = "APPEND" if operation == _APPEND else "SUBTRACT"
                 message = f"Can't {word} to key {name} because its type is not LIST."
-                raise _Wrong(Error.INVALID_CONFIG, message)
+                raise Wrong(Error.INVALID_CONFIG, message)
             words = [word for word in configs.get(name, row.default).split(",") if word]
             for word in value.split(","):
                 if operation == _APPEND and word not in words:
@@ -283,7 +279,7 @@ def _changed(before: Mapping[str, str], given: list[Body]) -> dict[str, str]:
                     words.remove(word)
             configs[name] = ",".join(words)
         else:
-            raise _Wrong(Error.INVALID_REQUEST, f"Unknown operation type {operation}")
+            raise Wrong(Error.INVALID_REQUEST, f"Unknown operation type {operation}")
     return configs
 
 
@@ -292,10 +288,10 @@ def _alter_other(call: Call, kind: int, name: str, given: list[Body]) -> None:
     if kind == _BROKER:
         if name and name != str(call.node.id):
             message = f"Unexpected broker id, expected {call.node.id}, but received {name}"
-            raise _Wrong(Error.INVALID_REQUEST, message)
+            raise Wrong(Error.INVALID_REQUEST, message)
         if given:
             names = ", ".join(each["name"] for each in given)
             message = f"Cannot update these configs dynamically: Set({names})"
-            raise _Wrong(Error.INVALID_REQUEST, message)
+            raise Wrong(Error.INVALID_REQUEST, message)
         return
-    raise _Wrong(Error.INVALID_REQUEST, f"Unknown resource type {kind}")
+    raise Wrong(Error.INVALID_REQUEST, f"Unknown resource type {kind}")

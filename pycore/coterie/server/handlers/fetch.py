@@ -17,6 +17,7 @@ from coterie.server.data.fetch_sessions import (
     Key,
 )
 from coterie.server.data.partition import PartitionLog
+from coterie.server.data.topics import NO_ID
 from coterie.server.handling import Call
 from coterie.values import Error
 
@@ -29,7 +30,6 @@ _WHOLE_FIRST = 3
 _MAGIC_2 = 4
 _MOST_BYTES = 57671680  # fetch.max.bytes
 _READ_COMMITTED = 1
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 def fetch(call: Call) -> None:
@@ -62,7 +62,7 @@ def _asked(call: Call, by_ids: bool) -> list[tuple[Key, Asked]]:
     """Return the partitions of a request, each once."""
     found: dict[Key, Asked] = {}
     for topic in call.body["topics"]:
-        topic_id = topic["topicId"] if by_ids else _NO_ID
+        topic_id = topic["topicId"] if by_ids else NO_ID
         name = None if by_ids else topic["topic"]
         for each in topic["partitions"]:
             asked = Asked(

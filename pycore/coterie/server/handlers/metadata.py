@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coterie.server.data.partition import PartitionLog
-from coterie.server.data.topics import INTERNAL, Topic, name_refusal
+from coterie.server.data.topics import INTERNAL, NO_ID, Topic, name_refusal
 from coterie.server.handling import Call
 from coterie.server.refusals import refusal
 from coterie.values import Error
@@ -14,7 +14,6 @@ __all__ = ["describe_cluster", "describe_topic_partitions", "metadata"]
 
 Body = dict[str, Any]
 
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 CLUSTER_OPERATIONS, TOPIC_OPERATIONS, NOT_ASKED = 8096, 3576, -(2**31)
 _IDS_SINCE = 12
 _CLUSTER_OPERATIONS_UNTIL = 10

@@ -56,9 +56,7 @@ def produce(call: Call) -> None:
         answers.setdefault(name, []).append(answer)
     if body["acks"] == 0:
         return call.close() if failed else call.no_answer()
-    responses = [
-        {"name": name, "partitionResponses": found} for name, found in answers.items()
-    ]
+    responses = [{"name": name, "partitionResponses": found} for name, found in answers.items()]
     return call.answer({"responses": responses})
 
 
@@ -105,7 +103,7 @@ def _write(call: Call, name: str, index: int, records: bytes) -> Body:
         start = log.log_start_offset if refused.told else -1
         answer = _answer(index, refused.error, refused.message, log_start_offset=start)
         answer["recordErrors"] = [
-            {"batchIndex": each.index, "batchIndexErrorMessage": each.message}
+            {"batchIndex": each.number, "batchIndexErrorMessage": each.message}
             for each in refused.records
         ]
         return answer

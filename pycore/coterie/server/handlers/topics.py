@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from coterie.server.data.topic_configs import InvalidConfig, read_config
-from coterie.server.data.topics import Topic, name_refusal
+from coterie.server.data.topic_configs import InvalidConfig, check_configs
+from coterie.server.data.topics import NO_ID, Topic, name_refusal
 from coterie.server.handlers.configs import of_topic
+from coterie.server.handlers.wrong import Wrong
 from coterie.server.handling import Call
 from coterie.values import Error
 
@@ -19,15 +20,8 @@ __all__ = ["create_partitions", "create_topics", "delete_topics"]
 
 Body = dict[str, Any]
 
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _TOO_MANY = 10000
 _METADATA_TOPIC = "__cluster_metadata"
-
-
-class _Wrong(Exception):
-    def __init__(self, error: Error, message: str | None) -> None:
-        super().__init__(message)
-        self.error, self.message = error, message
 
 
 def create_topics(call: Call) -> None:
@@ -41,9 +35,9 @@ def create_topics(call: Call) -> None:
         try:
             if name == _METADATA_TOPIC:
                 message = f"Creation of internal topic {name} is prohibited."
-                raise _Wrong(Error.INVALID_REQUEST, message)
+                raise Wrong(Error.INVALID_REQUEST, message)
             answers.append(_create(call, each))
-        except _Wrong as wrong:
+        except Wrong as wrong:
             answers.append(_refused(name, wrong.error, wrong.message))
     for name, times in named.items():
         if times > 1:
@@ -59,13 +53,13 @@ def _create(call: Call, each: Body) -> Body:
     name, topics = each["name"], call.cluster.topics
     refusal = name_refusal(name)
     if refusal is not None:
-        raise _Wrong(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {refusal}")
+        raise Wrong(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {refusal}")
     if topics.get(name) is not None:
-        raise _Wrong(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        raise Wrong(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     other = topics.colliding(name)
     if other is not None:
         message = f"Topic '{name}' collides with existing topic: {other}"
-        raise _Wrong(Error.INVALID_TOPIC_EXCEPTION, message)
+        raise Wrong(Error.INVALID_TOPIC_EXCEPTION, message)
     configs = _configs(each["configs"])
     count = _count(call, each)
     if call.body["validateOnly"]:
@@ -96,13 +90,12 @@ def _configs(given: list[Body]) -> Mapping[str, str]:
     nulls = [each["name"] for each in given if each["value"] is None]
     if nulls:
         message = f"Null value not supported for topic configs: {','.join(nulls)}"
-        raise _Wrong(Error.INVALID_CONFIG, message)
+        raise Wrong(Error.INVALID_CONFIG, message)
     found = {each["name"]: each["value"] for each in given}
-    for name, value in found.items():
-        try:
-            read_config(name, value)
-        except InvalidConfig as error:
-            raise _Wrong(Error.INVALID_CONFIG, str(error)) from None
+    try:
+        check_configs(found)
+    except InvalidConfig as error:
+        raise Wrong(Error.INVALID_CONFIG, str(error)) from None
     return found
 
 
@@ -110,37 +103,37 @@ def _count(call: Call, each: Body) -> int:
     """Return how many partitions a new topic is to have."""
     if each["assignments"]:
         if each["replicationFactor"] != -1:
-            raise _Wrong(
+            raise Wrong(
                 Error.INVALID_REQUEST,
                 "A manual partition assignment was specified, but replication factor was not "
                 "set to -1.",
             )
         if each["numPartitions"] != -1:
-            raise _Wrong(
+            raise Wrong(
                 Error.INVALID_REQUEST,
                 "A manual partition assignment was specified, but numPartitions was not set to -1.",
             )
         return _assigned(call, each["assignments"])
     if each["replicationFactor"] < -1 or each["replicationFactor"] == 0:
-        raise _Wrong(
+        raise Wrong(
             Error.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     if each["numPartitions"] < -1 or each["numPartitions"] == 0:
-        raise _Wrong(
+        raise Wrong(
             Error.INVALID_PARTITIONS,
             "Number of partitions was set to an invalid non-positive value.",
         )
     brokers, factor = len(call.cluster.nodes), each["replicationFactor"]
     if factor > brokers:
-        raise _Wrong(
+        raise Wrong(
             Error.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {factor} time(s): The target replication factor "
             f"of {factor} cannot be reached because only {brokers} broker(s) are registered.",
         )
     count: int = each["numPartitions"]
     if count > _TOO_MANY:
-        raise _Wrong(
+        raise Wrong(
             Error.POLICY_VIOLATION, f"Excessively large number of partitions per request: {count}"
         )
     return call.cluster.config["num.partitions"] if count == -1 else count
@@ -152,14 +145,14 @@ def _assigned(call: Call, assignments: list[Body]) -> int:
     for each in assignments:
         index = each["partitionIndex"]
         if index in seen:
-            raise _Wrong(
+            raise Wrong(
                 Error.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {index}",
             )
         seen.add(index)
         _replicas(call, each["brokerIds"])
     if seen != set(range(len(seen))):
-        raise _Wrong(
+        raise Wrong(
             Error.INVALID_REPLICA_ASSIGNMENT,
             "partitions should be a consecutive 0-based integer sequence",
         )
@@ -182,7 +175,7 @@ def _replicas(call: Call, brokers: list[int]) -> None:
                 "but no such broker is registered."
             )
     if wrong is not None:
-        raise _Wrong(Error.INVALID_REPLICA_ASSIGNMENT, wrong)
+        raise Wrong(Error.INVALID_REPLICA_ASSIGNMENT, wrong)
 
 
 def delete_topics(call: Call) -> None:
@@ -251,7 +244,7 @@ def create_partitions(call: Call) -> None:
         try:
             _grow(call, each)
             answers.append(_refused(each["name"], Error.NONE, None))
-        except _Wrong as wrong:
+        except Wrong as wrong:
             answers.append(_refused(each["name"], wrong.error, wrong.message))
     return call.answer({"results": answers})
 
@@ -260,20 +253,20 @@ def _grow(call: Call, each: Body) -> None:
     name, count = each["name"], each["count"]
     topic = call.cluster.topics.get(name)
     if topic is None:
-        raise _Wrong(
+        raise Wrong(
             Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         )
     now = len(topic.partitions)
     if count == now:
-        raise _Wrong(Error.INVALID_PARTITIONS, f"Topic already has {now} partition(s).")
+        raise Wrong(Error.INVALID_PARTITIONS, f"Topic already has {now} partition(s).")
     if count < now:
-        raise _Wrong(
+        raise Wrong(
             Error.INVALID_PARTITIONS,
             f"The topic {name} currently has {now} partition(s); {count} would not be an increase.",
         )
     if each["assignments"] is not None:
         if len(each["assignments"]) != count - now:
-            raise _Wrong(
+            raise Wrong(
                 Error.INVALID_REPLICA_ASSIGNMENT,
                 f"Attempted to add {count - now} additional partition(s), but only "
                 f"{len(each['assignments'])} assignment(s) were specified.",
@@ -281,7 +274,7 @@ def _grow(call: Call, each: Body) -> None:
         for assignment in each["assignments"]:
             _replicas(call, assignment["brokerIds"])
     if count - now > _TOO_MANY:
-        raise _Wrong(
+        raise Wrong(
             Error.POLICY_VIOLATION, f"Excessively large number of partitions per request: {count}"
         )
     if not call.body["validateOnly"]:
