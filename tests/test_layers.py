@@ -67,7 +67,7 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "report": LOG_TO_TABLES | {"replay", "views", "insight"},
     "coordinator": {"ground", "log"},
     "traces": {"ground", "log", "coordinator", "wire"},
-    "server": {"ground", "log", "coordinator", "wire", "traces"},
+    "server": {"ground", "log", "coordinator", "wire", "traces", "insight"},
     "faces": {"ground", "log", "state", "coordinator", "traces", "server"},
     "cli": LOG_TO_TABLES
     | {"replay", "views", "insight", "report", "coordinator", "traces", "faces", "wire", "server"},

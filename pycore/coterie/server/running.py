@@ -100,6 +100,11 @@ class Running:
                 f"{place.told()} cannot be listened on ({told}); choose another address, or port 0"
             ) from None
 
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._peers.all)
+
     def beside(self, server: asyncio.AbstractServer) -> None:
         """Let a server of another kind end with this one."""
         self._beside.append(server)

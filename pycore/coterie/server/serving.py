@@ -6,10 +6,10 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coterie.server.listener import new_loop
-from coterie.server.options import Options
+from coterie.server.options import Options, Place
 from coterie.server.running import Running
 
 if TYPE_CHECKING:
@@ -58,6 +58,24 @@ def _recorded(running: Running) -> Recording:
 
 async def _start_beside(running: Running) -> None:
     """Start what HTTP asks: the control of tests, and metrics."""
+    options, log = running.options, running.cluster.log
+    if options.control is not None:
+        from coterie.server.control import Control
+
+        log(f"control at {await http_beside(running, options.control, Control(running).respond)}")
+    if options.metrics is not None:
+        from coterie.server.metrics import Metrics
+
+        log(f"metrics at {await http_beside(running, options.metrics, Metrics(running).respond)}")
+
+
+async def http_beside(running: Running, place: Place, respond: Any) -> str:
+    """Answer HTTP at an address as long as the server runs; returns that address."""
+    from coterie.server import http
+
+    server = await http.serve(place.host, place.port, respond)
+    running.beside(server)
+    return place._replace(port=server.sockets[0].getsockname()[1]).told()
 
 
 def _say(line: str) -> None:

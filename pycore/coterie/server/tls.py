@@ -45,6 +45,7 @@ def server_context(
         A file cannot be read, or is not what it is meant to be.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     for what, file in (("certificate", cert), ("key", key), ("client CA", client_ca)):
         if file is not None:
             _check_readable(what, file)

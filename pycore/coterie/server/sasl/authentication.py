@@ -20,7 +20,14 @@ from coterie.server.sasl.scram import HASHES, Scram
 from coterie.server.sasl.users import Users
 from coterie.values import Error
 
-__all__ = ["MECHANISMS", "SASL_AUTHENTICATE", "Authenticated", "Authentication", "Mechanisms"]
+__all__ = [
+    "MECHANISMS",
+    "SASL_AUTHENTICATE",
+    "Authenticated",
+    "Authentication",
+    "Mechanisms",
+    "Refused",
+]
 
 MECHANISMS = ("PLAIN", *HASHES)
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36

@@ -1,0 +1,155 @@
+"""``--control``: the requests of tests in other languages, asked without a socket."""
+
+import asyncio
+import base64
+import json
+from types import SimpleNamespace
+
+import asking
+import playing
+import pytest
+
+from coterie.errors import CoterieError
+from coterie.server.control import Control
+from coterie.server.http import Refusal, Request
+
+
+class Controlled:
+    """A server, its control, and a client of each."""
+
+    def __init__(self):
+        self.server = playing.Server(playing.BROKER)
+        self.done = []
+        cluster = self.server.cluster
+        self.running = SimpleNamespace(
+            cluster=cluster, advance=self.advance, kill=self.note("kill"), revive=self.note("start")
+        )
+        self.control = Control(self.running)
+        self.peer = self.server.connect()
+
+    def advance(self, ms):
+        if ms == 13:
+            raise CoterieError("the clock is the wall's")
+        self.server.cluster.clock.advance(ms)
+
+    def note(self, what):
+        async def noted(node):
+            self.done.append((what, node))
+
+        return noted
+
+    def __call__(self, method, path, body=None, host="127.0.0.1:80", origin=None):
+        data = (
+            b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        )
+        request = Request(method, path, host, origin, len(data), True, data)
+        answer = asyncio.run(self.control.respond(request))
+        assert answer.status == 200
+        return json.loads(answer.body)
+
+    def refused(self, *how, **more):
+        with pytest.raises(Refusal) as refused:
+            self(*how, **more)
+        return refused.value.status, refused.value.what
+
+
+def test_time_moves_when_it_is_told():
+    control = Controlled()
+    assert control("POST", "/advance", {"ms": 5000}) == {"now_ms": playing.START_MS + 5000}
+    assert control.server.cluster.now_ms == playing.START_MS + 5000
+
+
+def test_a_member_is_gone_when_its_session_ended():
+    control = Controlled()
+    control.server.cluster.topics.create("t", 1)
+    asking.member(control.peer, "żółw/1")
+    path = "/snapshot/%C5%BC%C3%B3%C5%82w%2F1"
+    shown = control("GET", path)
+    assert shown["group_id"] == "żółw/1"
+    assert shown["state"] == "Stable"
+    assert [base64.b64decode(each["assignment"]) for each in shown["members"]] == [b"mine"]
+    control("POST", "/advance", {"ms": 30_001})
+    assert control("GET", path)["members"] == []
+
+
+def test_offsets_are_told_by_partition():
+    control = Controlled()
+    control.server.cluster.topics.create("t", 1)
+    offsets = [{"partitionIndex": 0, "committedOffset": 7, "committedMetadata": "m"}]
+    body = {"groupId": "g", "topics": [{"name": "t", "partitions": offsets}]}
+    asking.ask(control.peer, "OffsetCommit", 8, body)
+    told = control("GET", "/snapshot/g")["offsets"]["t-0"]
+    assert (told["offset"], told["metadata"]) == (7, "m")
+
+
+def test_a_fault_meets_the_next_request_alone():
+    control = Controlled()
+    control("POST", "/fail", {"api": "ListGroups", "error": "COORDINATOR_NOT_AVAILABLE"})
+    asked = [asking.ask(control.peer, "ListGroups", 4, {})["errorCode"] for _ in range(2)]
+    assert asked == [15, 0]
+
+
+def test_requests_are_told_with_their_bodies():
+    control = Controlled()
+    asking.ask(control.peer, "SaslAuthenticate", 1, {"authBytes": b"\0\1"}, client_id="me")
+    (told,) = control("GET", "/requests")
+    assert (told["api"], told["version"], told["client_id"]) == ("SaslAuthenticate", 1, "me")
+    assert told["body"] == {"authBytes": "AAE="}
+
+
+def test_brokers_are_killed_and_started_and_groups_moved():
+    control = Controlled()
+    asking.member(control.peer, "g")
+    assert control("POST", "/kill", {"node": 1}) == {}
+    assert control("POST", "/start") == {}
+    assert control.done == [("kill", 1), ("start", 1)]
+    assert control("POST", "/move", {"group_id": "g", "node": 1}) == {}
+    assert control("GET", "/snapshot/g")["group_id"] == "g"
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "what"),
+    [
+        (("GET", "/"), 404, "there are POST /advance"),
+        (("GET", "/advance"), 404, "there are POST /advance"),
+        (("POST", "/requests"), 404, "there are POST /advance"),
+        (("PUT", "/advance", {"ms": 1}), 405, "/advance is asked by POST"),
+        (("GET", "/snapshot/none"), 404, "there is no group 'none'"),
+        (("POST", "/advance", b"{"), 400, "the body is not JSON"),
+        (("POST", "/advance", b"\xff"), 400, "the body is not JSON"),
+        (("POST", "/advance", b"[" * 100_000), 400, "the body is not JSON"),
+        (("POST", "/advance", [1]), 400, "the body must be an object"),
+        (("POST", "/advance"), 400, "missing 1 required keyword-only argument: 'ms'"),
+        (("POST", "/advance", {"ms": 1, "x": 2}), 400, "unexpected keyword argument 'x'"),
+        (("POST", "/advance", {"ms": "1"}), 400, "ms must be"),
+        (("POST", "/advance", {"ms": -1}), 400, "ms must not be negative"),
+        (("POST", "/advance", {"ms": 13}), 400, "the clock is the wall's"),
+        (("POST", "/fail", {"api": "Nothing", "error": "NONE"}), 400, "is no API"),
+        (("POST", "/fail", {"api": "Heartbeat"}), 400, "a fault needs"),
+        (("POST", "/fail", {"api": "Heartbeat", "how": 1}), 400, "unexpected keyword argument"),
+        (("POST", "/kill", {"node": 2}), 400, "node must be from 1 to 1"),
+        (("POST", "/move", {"group_id": 1}), 400, "group_id must be"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(how, status, what):
+    found = Controlled().refused(*how)
+    assert found[0] == status
+    assert what in found[1]
+    assert "\n" not in found[1]
+
+
+@pytest.mark.parametrize("host", ["", "example.com", "example.com:80", "10.0.0.1", "[::2]", "a b"])
+def test_whoever_calls_it_by_another_name_gets_nothing(host):
+    assert Controlled().refused("GET", "/requests", host=host)[0] == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:80", "127.0.0.1", "127.1.2.3:80", "[::1]:80"]
+)
+def test_it_goes_by_the_names_of_this_machine(host):
+    assert Controlled()("GET", "/requests", host=host) == []
+
+
+@pytest.mark.parametrize("origin", ["null", "http://localhost", "https://example.com"])
+def test_a_page_in_a_browser_gets_nothing(origin):
+    assert Controlled().refused("POST", "/advance", {"ms": 1}, origin=origin)[0] == 403

@@ -1,0 +1,45 @@
+"""``coterie serve --make-credential``: what it prints lets in, without the password."""
+
+import io
+import sys
+
+import pytest
+
+from commandline import coterie
+from coterie.server.sasl.scram import HASHES, derive
+from coterie.server.sasl.users import read_users
+
+
+def made(user, typed):
+    was, sys.stdin = sys.stdin, io.StringIO(typed)
+    try:
+        return coterie("serve", "--make-credential", user)
+    finally:
+        sys.stdin = was
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_what_is_printed_is_a_users_file_for_that_password(tmp_path, end):
+    told = made("alice", f"secret {end}")
+    assert told.returncode == 0
+    assert "secret" not in told.stdout + told.stderr
+    path = tmp_path / "users.toml"
+    path.write_text(told.stdout)
+    path.chmod(0o600)
+    users = read_users(path)
+    for mechanism in HASHES:
+        has = users.credential(mechanism, bytes, "alice")
+        assert has == derive(mechanism, b"secret ", has.salt, has.iterations)
+
+
+def test_each_credential_has_a_salt_of_its_own():
+    told = [made("alice", "secret").stdout for _ in range(2)]
+    salts = [line for text in told for line in text.splitlines() if line.startswith("salt")]
+    assert len(set(salts)) == 4
+
+
+@pytest.mark.parametrize(("user", "typed"), [("alice", ""), ("alice", "\n"), ("", "secret")])
+def test_no_name_or_password_is_wrong_usage(user, typed):
+    told = made(user, typed)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr.count("\n") == 1

@@ -1,0 +1,78 @@
+"""``--metrics``: what Prometheus reads of a server."""
+
+import asyncio
+from types import SimpleNamespace
+
+import asking
+import playing
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from coterie.server.http import Refusal, Request
+from coterie.server.metrics import Metrics
+
+
+def told(server, metrics):
+    """What a scrape reads: value by name and labels."""
+    answer = asyncio.run(metrics.respond(Request("GET", "/metrics", "h", None, 0, True)))
+    assert answer.content_type.startswith("text/plain; version=0.0.4")
+    families = text_string_to_metric_families(answer.body.decode())
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def begun():
+    server = playing.Server(playing.BROKER)
+    metrics = Metrics(SimpleNamespace(cluster=server.cluster, connections=3))
+    return server, metrics, server.connect()
+
+
+def test_a_fresh_server_tells_its_connections():
+    server, metrics, _ = begun()
+    found = told(server, metrics)
+    assert found.pop(("coterie_connections",)) == 3
+    assert not found
+
+
+def test_groups_topics_and_requests_are_told():
+    server, metrics, peer = begun()
+    log = server.cluster.topics.create('t"', 2).partitions[1]
+    log.append_records([(0, b"k", b"v")] * 5)
+    asking.member(peer, "g\n")
+    offsets = [{"partitionIndex": 1, "committedOffset": 3, "committedMetadata": ""}]
+    body = {"groupId": "h", "topics": [{"name": 't"', "partitions": offsets}]}
+    asking.ask(peer, "OffsetCommit", 2, {"generationIdOrMemberEpoch": -1, "memberId": "", **body})
+    found = told(server, metrics)
+
+    def of(name, **labels):
+        return found[(name, *sorted(labels.items()))]
+
+    group = {"consumergroup": "h", "topic": 't"', "partition": "1"}
+    assert of("kafka_consumergroup_current_offset", **group) == 3
+    assert of("kafka_consumergroup_lag", **group) == 2
+    assert of("kafka_consumergroup_members", consumergroup="g\n") == 1
+    assert of("kafka_topic_partitions", topic='t"') == 2
+    assert of("kafka_topic_partition_current_offset", topic='t"', partition="1") == 5
+    assert of("kafka_topic_partition_oldest_offset", topic='t"', partition="0") == 0
+    assert of("coterie_requests_total", api="JoinGroup") == 1
+    assert of("coterie_requests_total", api="OffsetCommit") == 1
+
+
+def test_transactional_ids_are_told_by_state():
+    server, metrics, _ = begun()
+    transactions = server.cluster.transactions
+    transactions.ready()
+    for name in "ab":
+        transactions.init_producer_id(name, 60_000)
+    found = told(server, metrics)
+    assert found["coterie_transactional_ids", ("state", "Empty")] == 2
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/metrics"), ("GET", "/")])
+def test_there_is_nothing_else(method, path):
+    _, metrics, _ = begun()
+    with pytest.raises(Refusal):
+        asyncio.run(metrics.respond(Request(method, path, "h", None, 0, True)))
