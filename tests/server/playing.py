@@ -9,6 +9,7 @@ import json
 import struct
 from functools import cache
 from types import SimpleNamespace
+from unittest.mock import patch
 
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.connection import Connection
@@ -152,8 +153,10 @@ def player(server):
     made.served = True
     plain_step = made.step
 
+    time = SimpleNamespace(sleep=lambda seconds: server.run(seconds * 1000))
+
+    @patch.object(module, "time", time)
     def step(each):
-        module.time = SimpleNamespace(sleep=lambda seconds: server.run(seconds * 1000))
         if each["step"] == "open":
             made.connections[each["connection"]] = server.connect(each["listener"])
         else:

@@ -127,13 +127,13 @@ def test_a_join_over_a_second_connection_is_answered_there_alone(server):
 def test_a_handler_that_fails_closes_its_connection_and_says_so(server):
     peer, other = server.connect(), server.connect()
 
-    def broken(call, handler):
+    def broken(*asked):
         raise RuntimeError("broken")
 
     server.cluster.groups.ask = broken
-    peer.send(request("Heartbeat", 0, heartbeat("g", "m", 1)))
+    peer.send(request("LeaveGroup", 0, {"groupId": "g", "memberId": "m"}))
     assert peer.connection.closing
-    assert "Heartbeat" in server.told[0]
+    assert "LeaveGroup" in server.told[0]
     assert ask(other, "ApiVersions", 0, {})["errorCode"] == 0
 
 

@@ -117,6 +117,12 @@ class Cluster:
         """The time of the clock, in ms."""
         return self.clock.now_ms
 
+    @property
+    def is_unwatched(self) -> bool:
+        """Whether nobody wants to know of each request, or of each event of a group."""
+        groups = self.groups
+        return self.observer is None and groups.on_event is None and groups.recorder is None
+
     def move(self, now_ms: int) -> None:
         """Move the clock: what falls due happens, in order."""
         if now_ms > self.clock.now_ms:

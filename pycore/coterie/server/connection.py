@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from coterie import wire
+from coterie._core.serving.beats import answer_beats
 from coterie.server.apis import API_VERSIONS, SERVED, handler_of
 from coterie.server.handling import Call
 from coterie.values import Error
@@ -126,8 +127,11 @@ class Connection:
         if self._running:
             return
         self._running = True
+        quick = self.authentication is None and self.cluster.is_unwatched
         try:
             while not (self.closing or self.refused or self.held or self.call is not None):
+                if quick:
+                    self._answer_beats()
                 frame = self._next_frame()
                 if frame is None:
                     break
@@ -139,6 +143,17 @@ class Connection:
             self._running = False
         if (self.output or self.closing) and self.on_output is not None:
             self.on_output()
+
+    def _answer_beats(self) -> None:
+        """Answer the heartbeats that come next: most of what consumers send, and no object each."""
+        groups = self.cluster.groups
+        self._position, answers = answer_beats(
+            groups.core, self._buffer, self._position, self._longest
+        )
+        if answers:
+            self.output.append(answers)
+            if len(groups.core.effects):
+                groups.settle()
 
     def _next_frame(self) -> bytes | None:
         start = self._position + 4

@@ -80,7 +80,7 @@ class Groups:
         finally:
             if self.recorder is not None and len(self.core.effects):
                 self.recorder.act(self._at_ms(), "advance")
-            self._settle()
+            self.settle()
 
     # Requests
 
@@ -108,7 +108,7 @@ class Groups:
                 self.recorder.refuse()
             raise
         finally:
-            self._settle()
+            self.settle()
 
     def partition_for(self, group_id: str) -> int:
         """Return the partition of the offsets topic that a group belongs to."""
@@ -179,7 +179,7 @@ class Groups:
         try:
             self.core.call(OPS[op], 0, None, -1, None, None, chosen)
         finally:
-            self._settle()
+            self.settle()
         if self.recorder is not None:
             self.recorder.act(self._at_ms(), op, partition)
 
@@ -193,12 +193,12 @@ class Groups:
                 compiled = (None, -1, None, None, details)
                 self.recorder.ask(self._at_ms(), _NAMES[op], 0, compiled)
         finally:
-            self._settle()
+            self.settle()
 
     def _member_id(self, prefix: str) -> str:
         return self.member_ids(prefix)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Hand the core's responses to whoever waits, in order.
 
         What an answer leads to may ask the core again, which lands in the same queue.
