@@ -134,7 +134,7 @@ def _count(call: Call, each: Body) -> int:
     count: int = each["numPartitions"]
     if count > _TOO_MANY:
         raise Wrong(
-            Error.POLICY_VIOLATION, f"Excessively large number of partitions per request: {count}"
+            Error.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
         )
     return call.cluster.config["num.partitions"] if count == -1 else count
 
@@ -275,7 +275,7 @@ def _grow(call: Call, each: Body) -> None:
             _replicas(call, assignment["brokerIds"])
     if count - now > _TOO_MANY:
         raise Wrong(
-            Error.POLICY_VIOLATION, f"Excessively large number of partitions per request: {count}"
+            Error.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
         )
     if not call.body["validateOnly"]:
         call.cluster.topics.grow(name, count)

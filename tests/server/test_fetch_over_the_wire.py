@@ -1,0 +1,171 @@
+"""Fetch: when it is answered, how much it gives, and what a session is told."""
+
+import pytest
+from asking import answer, ask, request
+from playing import Server
+from writing import batch, of_producer, offsets
+
+from coterie._core.codec.writer import encode_batch
+from coterie.messages import LogReader
+
+SIZE = len(batch(b"v"))
+
+
+@pytest.fixture
+def server():
+    made = Server({})
+    made.cluster.topics.create("t", 3)
+    return made
+
+
+def log(server, number=0):
+    return server.cluster.topics.partition("t", number)
+
+
+def asking(*parts, **fields):
+    """A Fetch of the topic t: (partition, offset) or (partition, offset, most bytes)."""
+    partitions = [
+        {"partition": part[0], "fetchOffset": part[1], "currentLeaderEpoch": -1,
+         "partitionMaxBytes": part[2] if len(part) > 2 else 1 << 20}
+        for part in parts
+    ]  # fmt: skip
+    topics = [{"topic": "t", "partitions": partitions}] if partitions else []
+    return {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1 << 20, "topics": topics, **fields}
+
+
+def told(body):
+    """Partition -> (error, offsets of the records, high watermark)."""
+    return {
+        each["partitionIndex"]: (each["errorCode"], offsets(each["records"]), each["highWatermark"])
+        for topic in body["responses"]
+        for each in topic["partitions"]
+    }
+
+
+def test_a_fetch_of_nothing_waits_its_time_and_not_a_moment_less(server):
+    peer = server.connect()
+    peer.send(request("Fetch", 11, asking((0, 0))))
+    server.run(499)
+    assert not peer.take()
+    server.run(1)
+    assert told(answer(peer, "Fetch", 11)) == {0: (0, [], 0)}
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_wants(server):
+    peer = server.connect()
+    peer.send(request("Fetch", 11, asking((0, 0), (1, 0), minBytes=3 * SIZE)))
+    log(server, 0).produce(batch(b"v"))
+    log(server, 1).produce(batch(b"v"))
+    assert not peer.take()
+    log(server, 0).produce(batch(b"v"))
+    assert told(answer(peer, "Fetch", 11)) == {0: (0, [0, 1], 2), 1: (0, [0], 1)}
+    assert not log(server, 0).waiters
+    assert len(server.cluster.waits) == 0
+
+
+def test_a_fetch_that_cannot_be_answered_does_not_wait(server):
+    peer = server.connect()
+    assert told(ask(peer, "Fetch", 11, asking((0, 5)))) == {0: (1, [], -1)}
+    assert told(ask(peer, "Fetch", 11, asking((9, 0)))) == {9: (3, [], -1)}
+    assert told(ask(peer, "Fetch", 11, asking((0, 0), maxWaitMs=0))) == {0: (0, [], 0)}
+
+
+def test_a_topic_that_is_deleted_ends_a_waiting_fetch(server):
+    peer = server.connect()
+    peer.send(request("Fetch", 11, asking((0, 0))))
+    server.cluster.topics.delete("t")
+    assert told(answer(peer, "Fetch", 11)) == {0: (3, [], -1)}
+
+
+def test_what_is_over_the_limit_of_all_is_left_for_later_but_the_first_batch_comes_whole(server):
+    for number in range(3):
+        for _ in range(2):
+            log(server, number).produce(batch(b"v"))
+    peer = server.connect()
+    body = ask(peer, "Fetch", 11, asking((0, 0), (1, 0), (2, 0), maxBytes=3 * SIZE))
+    assert told(body) == {0: (0, [0, 1], 2), 1: (0, [0], 2), 2: (0, [], 2)}
+    body = ask(peer, "Fetch", 11, asking((0, 0, 1), (1, 0, 1)))
+    assert told(body) == {0: (0, [0], 2), 1: (0, [], 2)}
+    body = ask(peer, "Fetch", 2, asking((0, 0, SIZE - 1)))
+    assert told(body) == {0: (0, [], 2)}  # of old a batch could be too large to be read
+
+
+def test_a_fetch_of_committed_records_ends_before_an_open_transaction_and_names_the_aborted(server):
+    peer, part = server.connect(), log(server)
+    part.produce(of_producer(0, producer_id=5, transactional=True))
+    part.append_marker(5, 0, 0, False, 1000)
+    part.produce(batch(b"v"))
+    part.produce(of_producer(0, producer_id=6, transactional=True))
+    body = ask(peer, "Fetch", 11, asking((0, 0), isolationLevel=1))
+    (found,) = body["responses"][0]["partitions"]
+    assert offsets(found["records"]) == [0, 1, 2]
+    assert (found["lastStableOffset"], found["highWatermark"]) == (3, 4)
+    assert found["abortedTransactions"] == [{"producerId": 5, "firstOffset": 0}]
+    peer.send(request("Fetch", 11, asking((0, 3), isolationLevel=1)))
+    server.run(100)
+    assert not peer.take()
+    part.append_marker(6, 0, 0, True, 1000)
+    (found,) = answer(peer, "Fetch", 11)["responses"][0]["partitions"]
+    assert (offsets(found["records"]), found["abortedTransactions"]) == ([3, 4], [])
+
+
+def test_a_session_is_told_only_of_partitions_with_something_new(server):
+    peer = server.connect()
+    body = ask(peer, "Fetch", 11, asking((0, 0), (1, 0), maxWaitMs=0, sessionEpoch=0))
+    session = body["sessionId"]
+    assert told(body) == {0: (0, [], 0), 1: (0, [], 0)}
+    log(server, 1).produce(batch(b"v"))
+    at = {"sessionId": session, "maxWaitMs": 0}
+    assert told(ask(peer, "Fetch", 11, asking(sessionEpoch=1, **at))) == {1: (0, [0], 1)}
+    assert told(ask(peer, "Fetch", 11, asking((1, 1), sessionEpoch=2, **at))) == {}
+    log(server, 0).produce(batch(b"v"))
+    forgotten = [{"topic": "t", "partitions": [1]}]
+    body = asking((0, 1), (2, 0), sessionEpoch=3, forgottenTopicsData=forgotten, **at)
+    assert told(ask(peer, "Fetch", 11, body)) == {0: (0, [], 1), 2: (0, [], 0)}
+    log(server, 1).produce(batch(b"v"))
+    assert told(ask(peer, "Fetch", 11, asking(sessionEpoch=4, **at))) == {}
+    server.cluster.topics.delete("t")
+    body = told(ask(peer, "Fetch", 11, asking(sessionEpoch=5, **at)))
+    assert body == {0: (3, [], -1), 2: (3, [], -1)}
+
+
+def test_a_full_house_has_no_room_for_a_session_until_one_is_not_used_for_two_minutes(server):
+    peer = server.connect()
+    whole = asking((0, 0), maxWaitMs=0, sessionEpoch=0)
+    sessions = {ask(peer, "Fetch", 11, whole)["sessionId"] for _ in range(1000)}
+    assert len(sessions - {0}) == 1000
+    assert ask(peer, "Fetch", 11, whole)["sessionId"] == 0
+    server.run(120_001)
+    assert ask(peer, "Fetch", 11, whole)["sessionId"] != 0
+
+
+@pytest.mark.parametrize("version", [0, 2, 3])
+@pytest.mark.parametrize("codec", [0, 1, 2, 3])
+def test_old_versions_are_given_old_messages(server, version, codec):
+    records = [(n, 700 + n, b"k%d" % n, b"v%d" % n) for n in range(3)]
+    log(server).produce(encode_batch(records, codec=codec))
+    body = ask(server.connect(), "Fetch", version, asking((0, 1)))
+    (found,) = body["responses"][0]["partitions"]
+    read = [(each.magic, r) for each in LogReader(found["records"]) for r in each.records]
+    first = 0 if codec else 1  # compressed messages come as a whole
+    assert [(magic, r.offset, r.key, r.value) for magic, r in read] == [
+        (0 if version < 2 else 1, n, b"k%d" % n, b"v%d" % n) for n in range(first, 3)
+    ]
+    assert [r.timestamp for _, r in read] == [
+        -1 if version < 2 else 700 + n for n in range(first, 3)
+    ]
+
+
+def test_zstd_cannot_be_given_to_old_versions(server):
+    log(server).produce(batch(b"v", codec=4))
+    assert told(ask(server.connect(), "Fetch", 3, asking((0, 0)))) == {0: (76, [], -1)}
+
+
+def test_a_follower_of_a_longer_log_is_told_where_they_part(server):
+    log(server).produce(batch(b"a", b"b"))
+    log(server).leader_epochs.append((2, 1))
+    body = asking((0, 2))
+    body["topics"][0]["partitions"][0]["lastFetchedEpoch"] = 0
+    (found,) = ask(server.connect(), "Fetch", 12, body)["responses"][0]["partitions"]
+    assert found["divergingEpoch"] == {"epoch": 0, "endOffset": 1}
+    assert found["records"] == b""
