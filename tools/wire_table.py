@@ -33,7 +33,7 @@ HEAD = """\
 
 
 def read(path):
-    """The APIs of a source, one list for each release: {name: {key, request, response}}."""
+    """Give the APIs of a source, one for each release: {name: {key, request, response}}."""
     if path.endswith(".jar"):
         return [of_jar(path)]
     with open(path, encoding="utf-8") as file:
@@ -41,6 +41,7 @@ def read(path):
 
 
 def of_jar(path):
+    """Give the APIs of the schemas in a jar."""
     found = {}
     with zipfile.ZipFile(path) as jar:
         for name in sorted(jar.namelist()):
@@ -55,6 +56,7 @@ def of_jar(path):
 
 
 def of_schema(message):
+    """Give a schema of Kafka's in the form of schemas.json."""
     structs = {s["name"]: s["fields"] for s in message.get("commonStructs", ())}
 
     def fields_of(fields):
@@ -81,7 +83,7 @@ def of_schema(message):
 
 
 def default_of(text):
-    """What is written after "="; None where it says nothing."""
+    """Give what is written after "="; None where it says nothing."""
     text = "" if text is None else str(text).lower() if isinstance(text, bool) else str(text)
     if text.startswith("0x"):
         text = str(int(text, 16))
@@ -89,7 +91,7 @@ def default_of(text):
 
 
 def normal(fields, within):
-    """The fields as the table has them, their versions cut to those of their message."""
+    """Give the fields as the table has them, in the versions of their message."""
     found = []
     for name, kind, versions, nullable, _, tag, tagged, default, inner in fields:
         first, last = cut(versions, within)
@@ -104,13 +106,14 @@ def normal(fields, within):
 
 
 def cut(span, within):
+    """Give the part of a span that lies within another."""
     first, last = span_of(span or "none")
     first, last = max(first, within[0]), min(last, within[1])
     return (first, last) if first <= last else (1, 0)
 
 
 def merged(old, new):
-    """The fields of two releases: in each version as that of them says which has the version."""
+    """Give the fields of two releases, each version as the release that has it says."""
     by_name = {f[0]: f for f in old}
     order = [f[0] for f in new]
     for n, field in enumerate(old):  # what the newer one lacks goes where the older one has it
@@ -127,6 +130,7 @@ def merged(old, new):
 
 
 def joined(a, b):
+    """Give one field of two releases."""
     if (a[1], a[4], a[5]) != (b[1], b[4], b[5]):
         raise SystemExit(f"{a[0]}: {a} in one source, {b} in another")
     below = None if a[6] is None else merged(a[6], b[6])
@@ -134,39 +138,40 @@ def joined(a, b):
 
 
 def union(a, b):
+    """Give the span of two spans."""
     if a == (1, 0) or b == (1, 0):
         return b if a == (1, 0) else a
     return min(a[0], b[0]), max(a[1], b[1])
 
 
-def gather(sources, names=None):
-    """The APIs of all sources: {name: (key, valid, flexible, {direction: fields})}."""
+def gather(sources):
+    """Give the APIs of all sources: {name: (key, valid, flexible, {direction: fields})}."""
     found = {}
     for release in [release for path in sources for release in read(path)]:
         for name, api in release.items():
-            if names is not None and name not in names:
-                continue
-            _, valid, flexible, both = of_api(api)
+            key, valid, flexible, both = of_api(api)
             if name in found:
-                key, was, _, fields = found[name]
+                _, was, _, fields = found[name]
                 both = {d: merged(fields[d], both[d]) for d in both}
                 valid = union(was, valid)
-            found[name] = (api["key"], valid, flexible, both)
+            found[name] = (key, valid, flexible, both)
     return found
 
 
 def span_text(span):
+    """Write a span."""
     return str(span[0]) if span[0] == span[1] else f"{span[0]}-{span[1]}"
 
 
 def shown(span, within):
-    """A span as it is written: open where it ends with its message."""
+    """Write a span, open where it ends with its message."""
     if span[1] < within[1]:
         return span_text(span)
     return f"{span[0]}+"
 
 
 def lines_of(fields, within, depth):
+    """Write the lines of some fields."""
     for name, kind, span, null, tag, default, below in fields:
         words = [name, kind]
         if null != (1, 0):
@@ -183,6 +188,7 @@ def lines_of(fields, within, depth):
 
 
 def text_of(apis):
+    """Write the table."""
     parts = [HEAD]
     for name, (key, valid, flexible, both) in sorted(apis.items(), key=lambda item: item[1][0]):
         lines = [
@@ -194,14 +200,14 @@ def text_of(apis):
     return "\n".join(parts)
 
 
-def difference(table, apis, wide):
-    """What of the sources the table has otherwise; ``wide``: it may have more versions."""
+def difference(table, apis):
+    """Say what the table has otherwise than a release, which may lack versions."""
     for name, (key, valid, flexible, both) in apis.items():
         if name not in table:
             yield f"{name}: not in the table"
             continue
         own = table[name]
-        own_valid = own[1] if not wide else cut(span_text(own[1]), valid)
+        own_valid = cut(span_text(own[1]), valid)
         if (own[0], own_valid, own[2]) != (key, valid, flexible):
             yield f"{name}: {own[:3]} in the table, {(key, valid, flexible)} in the source"
         for direction, fields in both.items():
@@ -211,7 +217,7 @@ def difference(table, apis, wide):
 
 
 def narrowed(fields, within):
-    """The table's fields in some versions only."""
+    """Give the table's fields in some versions only."""
     found = []
     for name, kind, span, null, tag, default, below in fields:
         first, last = max(span[0], within[0]), min(span[1], within[1])
@@ -223,6 +229,7 @@ def narrowed(fields, within):
 
 
 def first_other(mine, theirs):
+    """Say which field is the first that differs."""
     for a, b in zip(mine, theirs, strict=False):
         if a != b:
             if a[:6] == b[:6]:
@@ -232,6 +239,7 @@ def first_other(mine, theirs):
 
 
 def own_table():
+    """Give the table as ``gather`` does."""
     found = {}
     for name, (key, first, last, flexible, text) in sections(TABLE.read_text("utf-8")).items():
         both = {}
@@ -242,7 +250,7 @@ def own_table():
 
 
 def nested(lines, within):
-    """The fields of some lines of the table, as ``normal`` gives them."""
+    """Give the fields of some lines of the table, as ``normal`` does."""
     found, stack = [], []
     for line in lines:
         depth = len(line) - len(line.lstrip())
@@ -259,6 +267,7 @@ def nested(lines, within):
 
 
 def main():
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sources", nargs="+", metavar="SOURCE")
     parser.add_argument("--write", action="store_true", help="write the table")
@@ -271,16 +280,18 @@ def main():
     for path in args.sources:
         for release in read(path):
             names = {name: api for name, api in release.items() if name in table}
-            problems += difference(table, of_release(names), wide=True)
+            problems += difference(table, of_release(names))
     print("\n".join(problems) or f"{len(table)} APIs, nothing differs")
     return 1 if problems else 0
 
 
 def of_release(release):
+    """Give the APIs of one release, as ``gather`` does."""
     return {name: of_api(api) for name, api in release.items()}
 
 
 def of_api(api):
+    """Give one API of a source, as ``gather`` does."""
     valid = span_of(api["request"]["valid"])
     flexible = span_of(api["request"]["flexible"])
     both = {d: normal(api[d]["fields"], valid) for d in ("request", "response")}

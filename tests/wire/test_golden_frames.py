@@ -3,9 +3,9 @@
 import base64
 
 import pytest
+from frames import by_api, model, plain, rows, tables, with_tags, without_records
 
 from coterie import wire
-from frames import by_api, model, plain, rows, tables, with_tags, without_records
 from golden_data import SHARED
 
 THERE = (SHARED / "golden/wire/schemas.json").exists()

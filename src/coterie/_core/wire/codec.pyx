@@ -1,10 +1,10 @@
 """See ``codec.pyi``."""
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, uint8_t
 
 from coterie._core.checks cimport buffer_of, flag_of, int32_of, text_or_none, within
 from coterie._core.codec.cursor cimport (
-    OK, Cursor, Status, read_i16, read_i32, read_string16, remaining)
+    OK, Status, read_i16, read_i32, read_string16, remaining)
 from coterie._core.wire.decode cimport Reading, read_struct, read_text, refused, skip_tags
 from coterie._core.wire.encode cimport (
     Writing, begin, end, put_i16, put_i32, put_text16, put_uvarint, write_struct)

@@ -1,12 +1,12 @@
 """See ``decode.pyi``."""
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 
 from coterie._core.codec.cursor cimport (
-    BEYOND, NEGATIVE, OK, OVERLONG, Cursor, Status, load_i16, load_i32, load_i64, read_compact,
-    read_i8, read_i16, read_i32, read_i64, read_span, read_string16, read_bytes32, read_uvarint)
+    BEYOND, NEGATIVE, OK, OVERLONG, Cursor, Status, load_i16, load_i32, load_i64, read_bytes32,
+    read_compact, read_i8, read_i32, read_span, read_string16, read_uvarint)
 from coterie._core.wire.layout cimport (
     BOOL, BYTES, FLOAT64, INT8, INT16, INT32, INT64, LIST, STRING, STRUCT, UINT16, UINT32, UUID,
     Field, Kind, Layout, default_of)

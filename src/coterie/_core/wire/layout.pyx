@@ -75,7 +75,7 @@ def layout_of(fields, int version, bint flexible):
 cdef Field field_of(row, int version, bint flexible):
     cdef Field field = Field.__new__(Field)
     cdef str kind, text
-    name, kind, first, last, null_first, null_last, field.tag, text, below = row
+    name, kind, _, _, null_first, null_last, field.tag, text, below = row
     field.name = name
     field.nullable = null_first <= version <= null_last
     if kind.startswith("[]"):
