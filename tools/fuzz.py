@@ -1,4 +1,4 @@
-"""Damage real logs for so many seconds; every reader must end, and say a fault or give records.
+"""Damage real logs and frames for so many seconds; every reader must end, and say what it found.
 
 ``python tools/fuzz.py SECONDS [SEED]``: input number N comes from SEED + N alone, and its number
 stands in ``build/fuzz/running`` while it runs, so that a crash of the process names its input:
@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import fuzz_codec
+import fuzz_wire
 
 from coterie import CoterieError, ScanOptions, merge, scan
 from coterie._core.codec.checksum import crc32, crc32c
@@ -97,6 +98,7 @@ def main(seconds, seed):
     """Run inputs from ``seed`` on until the time is over; at least one."""
     real = pieces()
     records = fuzz_codec.real_records(real)
+    wires = fuzz_wire.Wire()
     RUNNING.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     number = seed
@@ -107,10 +109,13 @@ def main(seconds, seed):
             running.flush()
             rng = random.Random(number)
             try:
-                if rng.random() < 0.5:
+                choice = rng.random()
+                if choice < 0.4:
                     damage_a_log(rng, real)
-                else:
+                elif choice < 0.8:
                     fuzz_codec.one_input(rng, records, damage)
+                else:
+                    wires.block(rng, count=20)
             except Exception as error:
                 print(f"fuzz: input {number}: {type(error).__name__}: {error}", file=sys.stderr)
                 raise

@@ -1,0 +1,143 @@
+"""The table of messages against the schemas of Kafka's releases."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from frames import DIRECTIONS, tables
+
+from coterie import wire
+from coterie.wire import table
+from golden_data import SHARED
+
+ROOT = Path(__file__).parents[2]
+SCHEMAS = SHARED / "golden/wire/schemas.json"
+REPOSITORY = Path.home() / ".m2/repository/org/apache/kafka/kafka-clients"
+needs_schemas = pytest.mark.skipif(not SCHEMAS.exists(), reason="golden/wire is not here")
+
+
+@pytest.fixture
+def tool(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    import wire_table
+
+    return wire_table
+
+
+def told(tool, capsys, monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["wire_table.py", *map(str, arguments)])
+    return tool.main(), capsys.readouterr().out
+
+
+@needs_schemas
+def test_the_table_is_what_both_releases_say(tool, capsys, monkeypatch):
+    assert told(tool, capsys, monkeypatch, SCHEMAS) == (0, "38 APIs, nothing differs\n")
+    assert {api.name for api in wire.APIS.values()} == set(tables()["4.1.1"]["apis"])
+
+
+@pytest.mark.parametrize("release", ["3.9.1", "4.1.1"])
+def test_the_table_is_what_the_clients_jar_says(tool, capsys, monkeypatch, release):
+    jar = REPOSITORY / release / f"kafka-clients-{release}.jar"
+    if not jar.exists():
+        pytest.skip(f"kafka-clients {release} is not in Maven's repository here")
+    assert told(tool, capsys, monkeypatch, jar) == (0, "38 APIs, nothing differs\n")
+
+
+@needs_schemas
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        (" generationId int32", " generationId int64"),
+        ("Heartbeat 12 0-4 4+", "Heartbeat 12 0-4 3+"),
+        ("Heartbeat 12 0-4 4+", "Heartbeat 12 0-3 4+"),
+        ("Heartbeat 12 0-4 4+", "Heartbeat 55 0-4 4+"),
+        (" groupInstanceId string? 3+ =null", " groupInstanceId string? 2+ =null"),
+        (" groupInstanceId string? 3+ =null", " groupInstanceId string 3+ =null"),
+        (" groupInstanceId string? 3+ =null", " groupInstanceId string? 3+"),
+        (" clusterId string? 12+ #0 =null", " clusterId string? 12+ #4 =null"),
+        ("   partitionMaxBytes int32\n", ""),
+        (" maxBytes int32 3+ =2147483647", " maxBytes int32 3+ =1"),
+    ],
+)
+def test_a_wrong_line_of_the_table_is_told(tool, capsys, monkeypatch, tmp_path, was, now):
+    text = tool.TABLE.read_text("utf-8")
+    assert was in text
+    monkeypatch.setattr(tool, "TABLE", tmp_path / "messages.txt")
+    tool.TABLE.write_text(text.replace(was, now, 1), "utf-8")
+    code, out = told(tool, capsys, monkeypatch, SCHEMAS)
+    assert code == 1
+    assert "in the table" in out
+
+
+@needs_schemas
+def test_the_table_is_written_from_the_schemas(tool, capsys, monkeypatch, tmp_path):
+    text = tool.TABLE.read_text("utf-8")
+    monkeypatch.setattr(tool, "TABLE", tmp_path / "messages.txt")
+    assert told(tool, capsys, monkeypatch, "--write", SCHEMAS) == (0, "")
+    assert tool.TABLE.read_text("utf-8") == text
+
+
+def every_name(fields):
+    for field in fields:
+        yield field[0]
+        yield from (f"{field[0]}.{name}" for name in every_name(field[-1]))
+
+
+def names_in(body, fields):
+    """What a filled body has of the fields, where it has an example of them."""
+    for field in fields:
+        assert field[0] in body, field[0]
+        yield field[0]
+        below = body[field[0]]
+        below = below[0] if isinstance(below, list) and below else below
+        if field[-1] and isinstance(below, dict):
+            yield from (f"{field[0]}.{name}" for name in names_in(below, field[-1]))
+
+
+def body_of_all(fields):
+    """A body with one element in every list of structs."""
+    return {
+        field[0]: [body_of_all(field[-1])] if field[1] == "[]struct" else body_of_all(field[-1])
+        for field in fields
+        if field[-1]
+    }
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_filled_body_has_every_field_of_any_version(direction):
+    text = (Path(table.__file__).with_name("messages.txt")).read_text("utf-8")
+    for section in table.sections(text).values():
+        fields = table.fields_of(section.lines[direction], (section.first, section.last))
+        for version in (section.first, section.last):
+            body = body_of_all(fields)
+            if direction == "request":
+                frame = wire.encode_request(section.key, version, body)
+                found = wire.decode_request(frame, fill=True).body
+            else:
+                frame = wire.encode_response(section.key, version, body)
+                found = wire.decode_response(section.key, version, frame, fill=True).body
+            assert set(found) == {field[0] for field in fields}
+            assert set(names_in(found, fields)) <= set(every_name(fields))
+
+
+def test_what_a_version_lacks_is_at_its_default():
+    joined = wire.decode_request(wire.encode_request(11, 0, {}), fill=True).body
+    assert joined == {
+        "groupId": "", "sessionTimeoutMs": 0, "rebalanceTimeoutMs": -1, "memberId": "",
+        "groupInstanceId": None, "protocolType": "", "protocols": [], "reason": None,
+    }  # fmt: skip
+    fetched = wire.decode_response(1, 4, wire.encode_response(1, 4, {}), fill=True).body
+    assert fetched == {
+        "throttleTimeMs": 0, "errorCode": 0, "sessionId": 0, "responses": [], "nodeEndpoints": [],
+    }  # fmt: skip
+
+
+def test_defaults_are_not_shared_between_messages():
+    frame = wire.encode_response(1, 4, {})
+    one, other = (wire.decode_response(1, 4, frame, fill=True).body for _ in range(2))
+    one["nodeEndpoints"].append(1)
+    assert other["nodeEndpoints"] == []
+    frame = wire.encode_request(1, 4, {"topics": [{"partitions": [{}]}]})
+    one, other = (wire.decode_request(frame, fill=True).body for _ in range(2))
+    one["replicaState"]["replicaId"] = 7
+    assert other["replicaState"]["replicaId"] == -1

@@ -1,0 +1,83 @@
+"""What is handed to the encoder: values that do not fit are told by name, in one line."""
+
+import pytest
+
+from coterie import wire
+from coterie.errors import ArgumentError
+from coterie.values import Error
+
+HEARTBEAT = {"groupId": "g", "generationId": 5, "memberId": "m"}
+CASES = [
+    (12, {**HEARTBEAT, "groupId": 5}, "groupId must be a string, not 5"),
+    (12, {**HEARTBEAT, "groupId": None}, "groupId may not be None in this version"),
+    (12, {**HEARTBEAT, "groupId": "\ud800"}, "groupId must be text that UTF-8 can hold"),
+    (12, {**HEARTBEAT, "groupId": "x" * 40000}, "groupId may have 32767 bytes, not 40000"),
+    (12, {**HEARTBEAT, "generationId": "5"}, "generationId must be an integer, not '5'"),
+    (12, {**HEARTBEAT, "generationId": 5.0}, "generationId must be an integer, not 5.0"),
+    (12, {**HEARTBEAT, "generationId": 1 << 31}, "generationId must fit 32 bits, not 2147483648"),
+    (12, {**HEARTBEAT, "generationId": 1 << 80}, "generationId must fit 64 bits"),
+    (12, {**HEARTBEAT, "_unknown_tags": [5]}, "_unknown_tags must be pairs of a tag and bytes"),
+    (12, [], "body must be a dict, not"),
+    (12, None, "body must be a dict, not None"),
+    (3, {"topics": "t"}, "topics must be a list, not 't'"),
+    (3, {"topics": 5}, "topics must be a list, not 5"),
+    (3, {"topics": ["t"]}, "topics must be a dict, not 't'"),
+    (3, {"topics": [{"topicId": "x"}]}, "topicId must be Kafka's text of a uuid, not 'x'"),
+    (3, {"topics": [{"topicId": b"x" * 16}]}, "topicId must be Kafka's text of a uuid"),
+    (11, {"protocols": [{"metadata": "x"}]}, "metadata must be bytes, not 'x'"),
+    (42, {"groupsNames": [None]}, "groupsNames must be a string, not None"),
+]
+
+
+@pytest.mark.parametrize(("key", "body", "message"), CASES)
+def test_a_value_that_does_not_fit_is_named(key, body, message):
+    with pytest.raises(ArgumentError) as caught:
+        wire.encode_request(key, wire.APIS[key].last_version, body)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((999, 0, {}), "api_key 999 is of no API in the table"),
+        ((12, 5, {}), "Heartbeat has versions 0 to 4, not 5"),
+        ((12, -1, {}), "Heartbeat has versions 0 to 4, not -1"),
+        (("12", 0, {}), "api_key must be an integer"),
+        ((12, None, {}), "api_version must be an integer"),
+        ((1 << 70, 0, {}), "api_key must fit 64 bits"),
+    ],
+)
+def test_a_message_that_does_not_exist_is_told(arguments, message):
+    for encode in (wire.encode_request, wire.encode_response):
+        with pytest.raises(ArgumentError, match=message):
+            encode(*arguments)
+
+
+def test_bytes_may_be_of_any_kind_and_numbers_may_be_errors():
+    want = wire.encode_request(36, 0, {"authBytes": b"abc"})
+    for kind in (bytearray, memoryview):
+        assert wire.encode_request(36, 0, {"authBytes": kind(b"abc")}) == want
+    coded = wire.encode_response(12, 0, {"errorCode": Error.ILLEGAL_GENERATION})
+    assert coded == wire.encode_response(12, 0, {"errorCode": 22})
+    assert wire.encode_response(12, 0, {"errorCode": 22}, correlation_id=7) == b"\0\0\0\7\0\x16"
+
+
+def test_a_frame_may_be_of_any_kind():
+    frame = wire.encode_request(12, 4, HEARTBEAT, correlation_id=3)
+    for kind in (bytearray, memoryview):
+        assert wire.decode_request(kind(frame)).body == wire.decode_request(frame).body
+    with pytest.raises(ArgumentError, match="frame must be bytes"):
+        wire.decode_request("text")
+
+
+def test_a_list_that_grows_while_it_is_written_is_told():
+    class Grows:
+        def __index__(self):
+            rows.append({"partitionIndex": 1})
+            return 1
+
+    rows = [{"partitionIndex": Grows()}]
+    with pytest.raises(ArgumentError, match="partitions changed while it was written"):
+        wire.encode_request(8, 2, {"topics": [{"name": "t", "partitions": rows}]})
+    assert len(rows) == 2

@@ -1,0 +1,192 @@
+"""The wire protocol's part of ``fuzz.py``: damaged frames of every API and version, both ways.
+
+Each frame must be refused or read; what was read must encode, and decode to itself. Heartbeats
+come as a connection has them, several at once and cut. ``python tools/fuzz_wire.py FRAMES [SEED]``
+damages so many frames alone; ``tools/sanitize .venv/bin/python tools/fuzz_wire.py 10000000`` does
+it over the build with sanitizers.
+"""
+
+import random
+import sys
+import time
+from pathlib import Path
+
+from coterie import wire
+from coterie._core.coordinator.coordinator import Coordinator
+from coterie._core.serving.beats import answer_beats
+from coterie.coordinator.config import coordinator_config
+from coterie.errors import CoterieError
+from coterie.wire import table
+
+ROOT = Path(__file__).parents[1]
+RUNNING = ROOT / "build" / "fuzz" / "wire"
+FRAMES_A_BLOCK = 500  # one random source each, and one number to run them again
+HEARTBEAT = 12
+LONGEST = 100_000
+TEXTS = ["", "t", "группа", "x" * 127, "é\0📦", "y" * 300]
+BYTES = [0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF]
+LENGTHS = [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\x80\0\0\0"]
+
+
+def value_of(rng, field):
+    """Make a value for one field of the table."""
+    _, kind, _, _, null_first, null_last, _, _, below = field
+    if null_first <= null_last and rng.random() < 0.2:
+        return None
+    if kind.startswith("[]"):
+        element = (None, kind[2:], 0, 0, 1, 0, -1, None, below)
+        return [value_of(rng, element) for _ in range(rng.choice([0, 1, 1, 2]))]
+    if kind == "struct":
+        return body_of(rng, below)
+    if kind == "string":
+        return rng.choice(TEXTS)
+    if kind in ("bytes", "records"):
+        return rng.randbytes(rng.choice([0, 1, 30]))
+    if kind == "uuid":
+        return "kFFYiBDeylhk_4koGvSzCw"
+    if kind == "bool":
+        return rng.random() < 0.5
+    return rng.choice([0, 1, -1 if kind.startswith("int") else 5, 100])
+
+
+def body_of(rng, fields):
+    """Make a body with fields of any version; null where a version does not allow it is left."""
+    found = {}
+    for field in fields:
+        value = value_of(rng, field)
+        if value is not None or rng.random() < 0.5:
+            found[field[0]] = value
+    if rng.random() < 0.1:
+        found["_unknown_tags"] = [(77, b"x"), (rng.randrange(1 << 32), b"")]
+    return found
+
+
+def whole_frames(rng):
+    """Make some frames of every message: (key, version, is a request, frame)."""
+    text = Path(table.__file__).with_name("messages.txt").read_text("utf-8")
+    found = []
+    for section in table.sections(text).values():
+        for direction, lines in section.lines.items():
+            fields = table.fields_of(lines, (section.first, section.last))
+            for version in range(section.first, section.last + 1):
+                found += made(rng, section.key, version, direction == "request", fields)
+    return found
+
+
+def made(rng, key, version, is_request, fields):
+    """Make frames of one message; a null that the version does not allow is tried again."""
+    found = []
+    for _ in range(12):
+        encode = wire.encode_request if is_request else wire.encode_response
+        try:
+            frame = encode(key, version, body_of(rng, fields))
+        except CoterieError:
+            continue
+        found.append((key, version, is_request, frame))
+    return found
+
+
+def damaged(rng, frame):
+    """Change a few bytes behind the api key."""
+    data = bytearray(frame)
+    for _ in range(rng.randrange(1, 5)):
+        at = rng.randrange(4, len(data) + 1)
+        case = rng.randrange(8)
+        if case == 0:
+            del data[at:]
+        elif case == 1:
+            data[at:at] = data[at : at + rng.randrange(1, 20)]
+        elif case == 2:
+            data[at : at + 4] = rng.choice(LENGTHS)
+        elif case == 3:
+            del data[at : at + rng.randrange(1, 5)]
+        elif at < len(data):
+            data[at] = rng.choice(BYTES) if case < 6 else data[at] ^ 1 << rng.randrange(8)
+        if len(data) < 5:
+            break
+    return bytes(data)
+
+
+def check(rng, key, version, is_request, frame):
+    """Read a frame; what it says is written, and that read and written again. True if it was read.
+
+    The second writing is compared: the first one sorts unknown tags.
+    """
+    fill = rng.random() < 0.5
+    try:
+        key, version, body = read(key, version, is_request, frame, fill)
+    except wire.WireError:
+        return False
+    encode = wire.encode_request if is_request else wire.encode_response
+    try:
+        again = encode(key, version, body)
+    except CoterieError:  # a text of U+FFFD has outgrown its length
+        return True
+    assert encode(key, version, read(key, version, is_request, again, fill)[2]) == again
+    return True
+
+
+def read(key, version, is_request, frame, fill):
+    """Read a frame: which message it is, and its body."""
+    if not is_request:
+        found = wire.decode_response(key, version, frame, fill=fill, tags=True)
+        return key, version, found.body
+    found = wire.decode_request(frame, fill=fill, tags=True)
+    return found.api_key, found.api_version, found.body
+
+
+class Wire:
+    """Frames to damage, and a coordinator for heartbeats."""
+
+    def __init__(self):
+        rng = random.Random(1)
+        self.frames = whole_frames(rng)
+        self.beats = [frame for key, _, is_request, frame in self.frames
+                      if key == HEARTBEAT and is_request]  # fmt: skip
+        self.core = Coordinator(coordinator_config({}), 1000)
+
+    def block(self, rng, count=FRAMES_A_BLOCK):
+        """Damage so many frames; how many of them were read."""
+        read = 0
+        for _ in range(count):
+            key, version, is_request, frame = rng.choice(self.frames)
+            read += check(rng, key, version, is_request, damaged(rng, frame))
+        self.stream(rng)
+        return read
+
+    def stream(self, rng):
+        """Give a run of heartbeats, some damaged, and its end cut."""
+        data = b""
+        for _ in range(rng.randrange(1, 6)):
+            frame = rng.choice(self.beats)
+            frame = damaged(rng, frame) if rng.random() < 0.4 else frame
+            data += len(frame).to_bytes(4, "big") + frame
+        data = data[: rng.randrange(len(data) + 1)]
+        position, answers = answer_beats(self.core, data, 0, LONGEST)
+        assert 0 <= position <= len(data)
+        assert bool(position) == bool(answers)
+
+
+def main(frames, seed):
+    """Run blocks from ``seed`` on until so many frames are done."""
+    wires = Wire()
+    RUNNING.parent.mkdir(parents=True, exist_ok=True)
+    done = read = 0
+    number = seed
+    began = time.monotonic()
+    with RUNNING.open("w") as running:
+        while done < frames:
+            running.seek(0)
+            running.write(f"{number:<20}")
+            running.flush()
+            read += wires.block(random.Random(number))
+            done += FRAMES_A_BLOCK
+            number += 1
+            if (number - seed) % 2000 == 0:
+                print(f"fuzz: {done:,} frames, {time.monotonic() - began:.0f} s", flush=True)
+    told = f"{done:,} frames in blocks {seed} to {number - 1}, {read:,} of them read, no crash"
+    print(f"fuzz: {told}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() // 10**9)
