@@ -68,9 +68,11 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "coordinator": {"ground", "log"},
     "traces": {"ground", "log", "coordinator", "wire"},
     "server": {"ground", "log", "coordinator", "wire", "traces", "insight"},
+    "designs": {"ground", "log", "coordinator", "faces"},
     "faces": {"ground", "log", "state", "coordinator", "traces", "server"},
     "cli": LOG_TO_TABLES
-    | {"replay", "views", "insight", "report", "coordinator", "traces", "faces", "wire", "server"},
+    | {"replay", "views", "insight", "report", "coordinator", "traces", "faces", "wire", "server"}
+    | {"designs"},
 }
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+)?c?import\s+([\w.]+)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

@@ -1,0 +1,13 @@
+"""The low-level consumer of 0.8.2: brokers with leaders, their answers, and the loop around them.
+
+``cluster`` is what brokers, controller and ZooKeeper hold; ``requests`` what a broker answers;
+``steps`` plays a scenario of kind ``coterie-simple08``; ``reader`` is the document's loop as a
+class. Source of the rules: ``MetadataCache``, ``PartitionLeaderSelector``, ``KafkaApis`` and
+``SimpleConsumer`` of 0.8.2.2, as ``docs/designs.md`` tells them.
+"""
+
+from coterie.designs.simple08.cluster import Cluster
+from coterie.designs.simple08.reader import SimpleConsumer, SimpleReader
+from coterie.designs.simple08.steps import run
+
+__all__ = ["Cluster", "SimpleConsumer", "SimpleReader", "run"]

@@ -1,0 +1,199 @@
+"""Brokers of 0.8.2 with their logs, partition states in ZooKeeper, and the controller.
+
+Time is not measured here: a broker is killed (:meth:`Cluster.kill`), and some time later its
+session ends (:meth:`Cluster.settle`). In between nothing has changed for the others, not even what
+they answer about the dead one. Every message is committed before the next call, so that the high
+watermark is the end of the leader's log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+MESSAGE_BYTES = 36  # of a message of the scenarios: 26 of its header, 10 of its value
+SET_BYTES = 84  # of a compressed set, about: the scenarios leave its size out
+CODECS = ("none", "gzip", "snappy", "lz4")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a log holds as one piece: a message, or a compressed set of them."""
+
+    first: int
+    last: int
+    size: int
+
+    @property
+    def offsets(self) -> range:
+        """Offsets of its messages."""
+        return range(self.first, self.last + 1)
+
+
+@dataclass(frozen=True)
+class State:
+    """A partition's state node, ``/brokers/topics/T/partitions/P/state``."""
+
+    leader: int
+    isr: tuple[int, ...]
+    leader_epoch: int
+    controller_epoch: int
+
+    def as_json(self) -> dict[str, object]:
+        """Return the node's JSON."""
+        return {
+            "controller_epoch": self.controller_epoch,
+            "leader": self.leader,
+            "version": 1,
+            "leader_epoch": self.leader_epoch,
+            "isr": list(self.isr),
+        }
+
+
+@dataclass
+class Partition:
+    """A partition: its state node, what brokers were told of it, and the log of each replica."""
+
+    topic: str
+    number: int
+    replicas: tuple[int, ...]
+    state: State
+    told: State  # what the controller last sent to the brokers' metadata caches
+    logs: dict[int, list[Entry]] = field(default_factory=dict)
+    compressed: bool = False
+
+    def end(self, broker: int) -> int:
+        """Return the offset that the next message of a replica's log gets."""
+        log = self.logs[broker]
+        return log[-1].last + 1 if log else 0
+
+
+class Cluster:
+    """Brokers with topics; who leads what, through deaths and returns.
+
+    Parameters
+    ----------
+    topics
+        Topic to the replica list of each of its partitions.
+    brokers
+        Those that the cluster has; the first to start is the controller.
+    """
+
+    def __init__(self, topics: Mapping[str, Sequence[Sequence[int]]], brokers: Sequence[int]):
+        self.brokers = tuple(brokers)
+        self.alive: set[int] = set()
+        self.registered: set[int] = set()  # alive as the others see it: by session
+        self.controller: int | None = None
+        self.controller_epoch = 0
+        self.topics = {topic: self._new(topic, lists) for topic, lists in topics.items()}
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """Partitions of all topics."""
+        return [partition for topic in self.topics.values() for partition in topic]
+
+    def partition(self, topic: str, number: int) -> Partition | None:
+        """Return a partition, None if there is none."""
+        of_topic = self.topics.get(topic, [])
+        return of_topic[number] if 0 <= number < len(of_topic) else None
+
+    def leads(self, broker: int, partition: Partition) -> bool:
+        """Whether a broker takes itself for the leader: nobody told it otherwise."""
+        return partition.state.leader == broker and broker in self.alive
+
+    def start(self, brokers: Sequence[int]) -> None:
+        """Start brokers and wait until they have caught up and are in sync again."""
+        self.settle()
+        first = not self.controller_epoch
+        self.alive.update(brokers)
+        self.registered.update(brokers)
+        if self.controller is None and brokers:
+            self._elect_controller(min(brokers) if not first else brokers[0])
+        for partition in self.partitions:
+            if first and self.registered.intersection(partition.replicas):
+                self._create(partition)
+            self._elect(partition)
+            self._catch_up(partition)
+
+    def kill(self, broker: int) -> None:
+        """Take a broker away; nobody knows yet."""
+        self.alive.discard(broker)
+
+    def settle(self) -> None:
+        """Let time pass: leaders drop the dead from their in-sync sets, then sessions end."""
+        dead = self.registered - self.alive
+        if not dead:
+            return
+        for partition in self.partitions:
+            state = partition.state
+            if state.leader in self.alive:  # by the leader itself: epochs stay
+                isr = tuple(one for one in state.isr if one not in dead)
+                partition.state = replace(state, isr=isr)
+        self.registered -= dead
+        if self.controller in dead:
+            self.controller = None
+            if self.alive:
+                self._elect_controller(min(self.alive))
+        if self.controller is None:
+            return
+        for partition in self.partitions:
+            self._elect(partition)
+            partition.told = partition.state  # the controller read the nodes again
+
+    def produce(self, topic: str, number: int, count: int, codec: str = "none") -> bool:
+        """Append messages, one entry each or one compressed set; False if nobody leads."""
+        partition = self.partition(topic, number)
+        if partition is None or partition.state.leader not in self.alive:
+            return False
+        base = partition.end(partition.state.leader)
+        if codec == "none":
+            entries = [Entry(at, at, MESSAGE_BYTES) for at in range(base, base + count)]
+        else:
+            partition.compressed = True
+            entries = [Entry(base, base + count - 1, SET_BYTES + count)] if count else []
+        for broker in partition.state.isr:
+            if broker in self.alive:
+                partition.logs[broker] += entries
+        return True
+
+    def _new(self, topic: str, lists: Sequence[Sequence[int]]) -> list[Partition]:
+        nobody = State(-1, (), -1, 0)
+        return [
+            Partition(topic, number, tuple(replicas), nobody, nobody, {one: [] for one in replicas})
+            for number, replicas in enumerate(lists)
+        ]
+
+    def _elect_controller(self, broker: int) -> None:
+        self.controller = broker
+        self.controller_epoch += 1
+
+    def _create(self, partition: Partition) -> None:
+        """Give a new partition its first leader: the first live replica, all live in sync."""
+        live = tuple(one for one in partition.replicas if one in self.registered)
+        partition.state = partition.told = State(live[0], live, 0, self.controller_epoch)
+
+    def _elect(self, partition: Partition) -> None:
+        """Find a leader where there is none: of the in-sync replicas, else of any live one."""
+        state = partition.state
+        if state.leader in self.registered:
+            return
+        live = [one for one in partition.replicas if one in self.registered]
+        in_sync = tuple(one for one in state.isr if one in self.registered)
+        if not live:
+            return  # the node still names the dead one
+        leader = next((one for one in live if one in in_sync), live[0])
+        partition.state = partition.told = State(
+            leader, in_sync or (leader,), state.leader_epoch + 1, self.controller_epoch
+        )
+
+    def _catch_up(self, partition: Partition) -> None:
+        """Followers copy the leader's log, cut to it first, and are in sync again."""
+        state = partition.state
+        if state.leader not in self.alive:
+            return
+        for broker in partition.replicas:
+            if broker in self.alive and broker != state.leader:
+                partition.logs[broker] = list(partition.logs[state.leader])
+                if broker not in partition.state.isr:  # the leader does not tell the caches
+                    isr = (*partition.state.isr, broker)
+                    partition.state = replace(partition.state, isr=isr)

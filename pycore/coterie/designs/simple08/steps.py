@@ -1,0 +1,196 @@
+"""Plays a scenario of the low-level consumer: its events, and an answer to each of its requests.
+
+Responses that the file holds are not read. An event without fields, such as ``session of broker 0
+ended``, is something that the reader waited for: time passes until nothing is pending.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from coterie.designs.simple08.cluster import CODECS, Cluster
+from coterie.designs.simple08.requests import ANSWERS, Fields, Offsets
+from coterie.errors import ArgumentError, shown
+
+__all__ = ["run"]
+
+CLOSED = {"exception": "java.nio.channels.ClosedChannelException"}
+NUMBERS = {"partition", "offset", "fetch_size", "time", "max_offsets", "version"}
+PLACE = ("partition", "count")
+NEEDS: dict[str, tuple[str, ...]] = {  # what a request must have besides `api` and `broker`
+    "metadata": ("topics",),
+    "offsets": ("topic", "partition", "time", "max_offsets"),
+    "fetch": ("topic", "partition", "offset", "fetch_size"),
+    "consumer_metadata": ("group",),
+    "offset_commit": ("version", "group", "topic", "partition", "offset", "metadata"),
+    "offset_fetch": ("version", "group", "topic", "partition"),
+    "znodes": (),
+}
+
+
+def run(scenario: Mapping[str, Any]) -> list[Fields]:
+    """Play a scenario and return its steps, each request with its response.
+
+    Parameters
+    ----------
+    scenario
+        A file of the format ``coterie-simple08``, with or without its responses.
+
+    Raises
+    ------
+    ArgumentError
+        A step that is not one: the message names it.
+    """
+    player = Player(scenario)
+    return [player.play(step, f"step {at}") for at, step in enumerate(player.steps, 1)]
+
+
+class Player:
+    """The state of a scenario that is being played."""
+
+    def __init__(self, scenario: Mapping[str, Any]):
+        config = _mapping(scenario.get("config"), "config")
+        brokers = _ids(config.get("brokers"), "config: brokers")
+        topics = _mapping(config.get("topics"), "config: topics")
+        for topic, lists in topics.items():
+            for replicas in _list(lists, f"config: topic {topic}"):
+                given = _ids(replicas, f"config: topic {topic}")
+                if not given or len({*given}) < len(given) or not {*given} <= {*brokers}:
+                    raise ArgumentError(
+                        f"config: topic {topic}: replicas must be different ids of"
+                        f" {shown(brokers)}, not {shown(given)}"
+                    )
+        self.cluster = Cluster(topics, brokers)
+        self.offsets = Offsets()
+        self.steps = _list(scenario.get("steps"), "steps")
+
+    def play(self, given: Any, place: str) -> Fields:
+        """Play one step; ``place`` names it in a complaint."""
+        step = _mapping(given, place)
+        place = f"step {step['step']}" if isinstance(step.get("step"), int) else place
+        kept = {name: value for name, value in step.items() if name != "response"}
+        if "request" in step:
+            request = _mapping(step["request"], f"{place}: request")
+            return kept | {"response": self.answer(request, str(step.get("doc", "")), place)}
+        self.event(step, place)
+        return kept
+
+    def event(self, step: Mapping[str, Any], place: str) -> None:
+        name = step.get("event")
+        if name in ("started", "start"):
+            self.cluster.start([self._broker(one, place) for one in _brokers_of(step, place)])
+        elif name in ("kill", "killed", "stop", "stopped"):
+            for one in _brokers_of(step, place):
+                self.cluster.kill(self._broker(one, place))
+        elif name == "produce":
+            self._produce(step, place)
+        elif isinstance(name, str) and not step.keys() - {"step", "event", "doc"}:
+            self.cluster.settle()
+        else:
+            raise ArgumentError(f"{place}: event {shown(name)} is not known")
+
+    def _produce(self, step: Mapping[str, Any], place: str) -> None:
+        topic, codec = step.get("topic"), step.get("codec", "none")
+        number, count = (step[name] if _is_int(step.get(name)) else -1 for name in PLACE)
+        if not isinstance(topic, str) or number < 0 or count < 0:
+            raise ArgumentError(f"{place}: produce needs a topic, a partition and a count")
+        if self.cluster.partition(topic, number) is None or codec not in CODECS:
+            raise ArgumentError(f"{place}: nothing to produce to: {topic}-{number}, codec {codec}")
+        self.cluster.produce(topic, number, count, codec)
+
+    def answer(self, request: Mapping[str, Any], doc: str, place: str) -> Fields:
+        """Return the response to a request, or the exception that its sender gets."""
+        api = request.get("api")
+        if not isinstance(api, str) or api not in NEEDS:
+            raise ArgumentError(f"{place}: api {shown(api)} is not known: {', '.join(NEEDS)}")
+        for name in NEEDS[api]:
+            _check_field(name, request.get(name), f"{place}: {api}")
+        if api == "znodes":
+            return self._nodes(doc)
+        broker = self._asked(request, place)
+        if broker is None or broker not in self.cluster.alive:
+            return dict(CLOSED)
+        answers: dict[str, Callable[[Cluster, int, Mapping[str, Any]], Fields]] = {
+            **ANSWERS,
+            "consumer_metadata": self.offsets.consumer_metadata,
+            "offset_commit": self.offsets.commit,
+            "offset_fetch": self.offsets.fetch,
+        }
+        return answers[api](self.cluster, broker, request)
+
+    def _asked(self, request: Mapping[str, Any], place: str) -> int | None:
+        """Find the broker that a request goes to; no scenario says which one coordinates."""
+        named = request.get("broker")
+        if named not in ("coordinator", "not the coordinator"):
+            return self._broker(named, place)
+        found = self.offsets.coordinator(self.cluster, request["group"])
+        if named == "coordinator":
+            return found
+        return next((one for one in sorted(self.cluster.alive) if one != found), None)
+
+    def _broker(self, given: Any, place: str) -> int:
+        if not _is_int(given) or given not in self.cluster.brokers:
+            raise ArgumentError(
+                f"{place}: broker {shown(given)} is not one of {shown(list(self.cluster.brokers))}"
+            )
+        return int(given)
+
+    def _nodes(self, doc: str) -> Fields:
+        """Nodes of ZooKeeper: partition states where the step speaks of them, else offsets.
+
+        The request does not say which nodes are read; the states are those of one topic: of the
+        one that the step names, else of the first.
+        """
+        stored = self.offsets.in_zookeeper
+        if stored and not re.search(r"\b(states?|leader|isr|in-sync|election)\b", doc, re.I):
+            return {path: str(offset) for path, offset in sorted(stored.items())}
+        topics = self.cluster.topics
+        words = re.findall(r"[\w.-]+", doc)
+        named = next((topic for topic in topics if f"topic {topic}" in doc), None)
+        named = named or next((one for one in words if one in topics and len(one) > 1), None)
+        return {
+            f"/brokers/topics/{one.topic}/partitions/{one.number}/state": one.state.as_json()
+            for one in topics.get(named or next(iter(topics), ""), [])
+        }
+
+
+def _brokers_of(step: Mapping[str, Any], place: str) -> Sequence[Any]:
+    if "broker" in step:
+        return [step["broker"]]
+    return _list(step.get("brokers"), f"{place}: brokers")
+
+
+def _check_field(name: str, value: Any, place: str) -> None:
+    if name in NUMBERS:
+        fine, want = _is_int(value), "an integer"
+    elif name == "topics":
+        fine, want = isinstance(value, list) and all(isinstance(v, str) for v in value), "a list"
+    else:
+        fine, want = isinstance(value, str), "a text"
+    if not fine:
+        raise ArgumentError(f"{place}: {name} must be {want}, not {shown(value)}")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _mapping(value: Any, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f"{place} must be an object, not {shown(value)}")
+    return value
+
+
+def _list(value: Any, place: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ArgumentError(f"{place} must be a list, not {shown(value)}")
+    return value
+
+
+def _ids(value: Any, place: str) -> list[int]:
+    found = _list(value, place)
+    if not all(_is_int(one) for one in found):
+        raise ArgumentError(f"{place} must be broker ids, not {shown(value)}")
+    return found

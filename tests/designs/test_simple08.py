@@ -1,0 +1,154 @@
+"""The low-level consumer of 0.8.2: golden requests, and what the rules say besides."""
+
+import copy
+import json
+
+import pytest
+
+from coterie.designs import simple08
+from coterie.designs.simple08.reader import NoLeader
+from coterie.errors import ArgumentError
+from golden_data import SHARED
+
+FILES = sorted((SHARED / "golden" / "simple08").glob("*.json"))
+
+
+def stripped(scenario):
+    bare = copy.deepcopy(scenario)
+    for step in bare["steps"]:
+        step.pop("response", None)
+    return bare
+
+
+def scenario(*steps, brokers=(0, 1, 2), topics=None):
+    """A scenario of steps without numbers: an event, or a request if it has an ``api``."""
+    numbered = [
+        {"step": at, "request": step} if "api" in step else {"step": at, **step}
+        for at, step in enumerate(steps, 1)
+    ]
+    topics = {"t": [[0, 1]]} if topics is None else topics
+    return {"config": {"brokers": list(brokers), "topics": topics}, "steps": numbered}
+
+
+def responses(*steps, **config):
+    played = simple08.run(scenario({"event": "started", "brokers": [0, 1, 2]}, *steps, **config))
+    return [step["response"] for step in played if "request" in step]
+
+
+def kill(broker):
+    return {"event": "kill", "broker": broker}
+
+
+def produce(count, codec="none"):
+    return {"event": "produce", "topic": "t", "partition": 0, "count": count, "codec": codec}
+
+
+def fetch(broker, offset, size=100_000):
+    asked = {"api": "fetch", "broker": broker, "topic": "t", "partition": 0}
+    return {**asked, "offset": offset, "fetch_size": size}
+
+
+def latest(broker):
+    asked = {"api": "offsets", "broker": broker, "topic": "t", "partition": 0}
+    return {**asked, "time": -1, "max_offsets": 1}
+
+
+def metadata(broker):
+    return {"api": "metadata", "broker": broker, "topics": ["t"]}
+
+
+def told_of(response):
+    (partition,) = response["topics"][0]["partitions"]
+    return [partition[name] for name in ("error", "leader", "replicas", "isr")]
+
+
+SESSIONS_END = {"event": "sessions ended"}
+BACK = {"event": "started", "brokers": [1]}
+
+
+@pytest.mark.skipif(not FILES, reason="golden/simple08 is not beside this checkout")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_request_is_answered_as_0_8_2_answered_it(path):
+    golden = json.loads(path.read_text(encoding="utf-8"))
+    assert simple08.run(stripped(golden)) == golden["steps"]
+
+
+def test_without_a_replica_in_sync_nobody_leads_and_the_state_node_names_the_dead_one():
+    """Spec, section 10: error 5, no leader."""
+    nodes = {"api": "znodes"}
+    found = responses(kill(1), SESSIONS_END, kill(0), SESSIONS_END, metadata(2), nodes, fetch(2, 0))
+    assert told_of(found[0]) == [5, None, [], []]
+    assert found[1]["/brokers/topics/t/partitions/0/state"]["leader"] == 0
+    assert found[2]["error"] == 3
+
+
+def test_a_replica_that_is_behind_and_back_first_leads_and_offsets_are_used_again():
+    """Spec, section 10: unclean election."""
+    found = responses(
+        *(produce(4), kill(1), SESSIONS_END, produce(3), latest(0), kill(0), SESSIONS_END, BACK),
+        *(metadata(1), latest(1), fetch(1, 6), produce(1), fetch(1, 4)),
+        *({"event": "started", "brokers": [0]}, metadata(1), fetch(0, 4)),
+        *(kill(1), SESSIONS_END, latest(0)),
+    )
+    assert found[0]["offsets"] == [7]
+    assert told_of(found[1]) == [9, 1, [1], [1]]
+    assert found[2]["offsets"] == [4]
+    assert (found[3]["error"], found[3]["high_watermark"]) == (1, -1)
+    assert found[4]["offsets"] == [4]
+    assert told_of(found[5]) == [0, 1, [0, 1], [1]]
+    assert found[6]["error"] == 6
+    assert found[7]["offsets"] == [5]  # the old leader was cut to the new one's log
+
+
+def test_the_new_leader_is_the_first_live_one_of_the_in_sync_replicas_in_replica_order():
+    found = responses(
+        *(kill(0), SESSIONS_END, metadata(1), {"event": "started", "brokers": [0]}),
+        *(kill(1), SESSIONS_END, metadata(2)),
+        topics={"t": [[0, 1, 2]]},
+    )
+    assert [told_of(one)[1] for one in found] == [1, 0]
+
+
+def test_a_compressed_set_that_does_not_fit_gives_no_message():
+    assert responses(produce(9, "gzip"), fetch(0, 3, size=20))[0]["offsets"] == []
+
+
+def test_the_reader_finds_the_new_leader_and_goes_on_at_its_offset():
+    cluster = simple08.Cluster({"t": [[0, 1]]}, [0, 1, 2])
+    cluster.start([0, 1, 2])
+    cluster.produce("t", 0, 5)
+    reader = simple08.SimpleReader(cluster, "t", 0, seeds=[2])
+    assert (reader.read(), reader.leader, reader.replicas) == ([0, 1, 2, 3, 4], 0, [0, 1])
+    cluster.kill(0)
+    with pytest.raises(NoLeader, match="t-0: no broker leads it"):
+        reader.read()  # metadata still names the dead one
+    cluster.settle()
+    cluster.produce("t", 0, 2)
+    assert (reader.read(), reader.leader) == ([5, 6], 1)
+
+
+def test_the_reader_skips_what_comes_before_its_offset_in_a_compressed_set():
+    cluster = simple08.Cluster({"t": [[0]]}, [0])
+    cluster.start([0])
+    cluster.produce("t", 0, 5, "gzip")
+    reader = simple08.SimpleReader(cluster, "t", 0, seeds=[0], offset=3)
+    assert (reader.read(), reader.read()) == ([3, 4], [])
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (scenario({"event": "explode", "broker": 0}), "step 1: event 'explode' is not known"),
+        (scenario(kill(7)), r"step 1: broker 7 is not one of \[0, 1, 2\]"),
+        (scenario({"api": "join", "broker": 0}), "step 1: api 'join' is not known"),
+        (scenario({"api": "fetch", "broker": 0}), "step 1: fetch: topic must be a text, not None"),
+        (scenario(topics={"t": [[0, 0]]}), "topic t: replicas must be different ids"),
+        (scenario(topics={"t": [[9]]}), "topic t: replicas must be different ids"),
+        (scenario(produce(-1)), "step 1: produce needs a topic, a partition and a count"),
+        ({"steps": []}, "config must be an object, not None"),
+    ],
+)
+def test_a_bad_step_is_named_in_one_line(bad, said):
+    with pytest.raises(ArgumentError, match=said) as told:
+        simple08.run(bad)
+    assert "\n" not in str(told.value)
