@@ -208,7 +208,7 @@ def play(client, name):
     """Let a client's program do a scenario, and hold its facts and the group's state."""
     row = client.rows[name]
     with Broker(SETTINGS, topics={TOPIC: row.partitions}) as broker:
-        with client.start(broker, name, *row.arguments) as program:
+        with client.start(broker, row.name, *row.arguments) as program:
             assert program.facts() == row.facts
         group = broker.coordinator.snapshot(GROUP)
         if row.state is not None:

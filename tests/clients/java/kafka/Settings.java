@@ -1,0 +1,33 @@
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+/** Makes clients of one cluster; what is given beside is name, value, name, value ... */
+record Settings(String bootstrap) {
+    Map<String, Object> with(Object... pairs) {
+        Map<String, Object> all = new HashMap<>();
+        all.put("bootstrap.servers", bootstrap);
+        for (int at = 0; at < pairs.length; at += 2) all.put((String) pairs[at], pairs[at + 1]);
+        return all;
+    }
+
+    KafkaConsumer<String, String> consumer(String group, Object... pairs) {
+        Map<String, Object> all = with(pairs);
+        all.put("group.id", group);
+        all.put("enable.auto.commit", false);
+        all.putIfAbsent("auto.offset.reset", "earliest");
+        return new KafkaConsumer<>(all, new StringDeserializer(), new StringDeserializer());
+    }
+
+    KafkaProducer<String, String> producer(Object... pairs) {
+        return new KafkaProducer<>(with(pairs), new StringSerializer(), new StringSerializer());
+    }
+
+    Admin admin() {
+        return Admin.create(with());
+    }
+}
