@@ -2,20 +2,19 @@
 
 As ``checks``, which has single values. Cost: a call a column, nothing an element.
 """
-cimport numpy as cnp
-
-import numpy as np
+from coterie._core.structures.arrays cimport PyArray_DescrFromType, is_column, need_arrays
 
 from coterie.errors import ArgumentError
 
-cnp.import_array()
 
 cdef object column_of(object values, str name, int type_number):
     """A contiguous column of that type (NPY_INT64); anything that would be changed is refused."""
-    if cnp.PyArray_CheckExact(values) and cnp.PyArray_NDIM(values) == 1 and (
-            cnp.PyArray_TYPE(values) == type_number and cnp.PyArray_ISCARRAY_RO(values)):
+    need_arrays()
+    if is_column(values, type_number):
         return values
-    cdef object dtype = cnp.PyArray_DescrFromType(type_number)
+    import numpy as np
+
+    cdef object dtype = PyArray_DescrFromType(type_number)
     try:
         column = np.asarray(values)
     except (TypeError, ValueError) as error:

@@ -7,18 +7,17 @@ Source: GroupMetadata.scala, GroupMetadataManager.scala; rules: offsets.md. O(1)
 expiry is one pass over the group.
 """
 cimport cython
-cimport numpy as cnp
 from cpython.dict cimport PyDict_Next
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from coterie._core.structures.arguments cimport column_of
+from coterie._core.structures.arrays cimport NPY_INT64
 from coterie._core.checks cimport flag_of, int32_of, int64_of, items_of, text_of, texts_of
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import numpy as np
 
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.values import OffsetAndMetadata
@@ -397,8 +396,10 @@ cdef dict _entries(offsets):
 def _times(values, str name, Py_ssize_t count):
     """A column of milliseconds; one value stands for a column of it."""
     if count >= 0 and (isinstance(values, int) or getattr(values, "ndim", 1) == 0):
+        import numpy as np
+
         return np.full(count, int64_of(values, name), dtype=np.int64)
-    column = column_of(values, name, cnp.NPY_INT64)
+    column = column_of(values, name, NPY_INT64)
     if count >= 0 and column.size != count:
         raise ArgumentError(f"{name} must be a column of {count} values, not of {column.size}")
     return column
@@ -414,6 +415,8 @@ def expired(commit_ms, expire_ms, now_ms, retention_ms, base_ms=None, keep=None)
         base_ms, "base_ms", count)
     cdef const int64_t[::1] explicit = _times(
         NO_TIME if expire_ms is None else expire_ms, "expire_ms", count)
+    import numpy as np
+
     out = np.empty(count, dtype=np.bool_)
     cdef uint8_t[::1] flags = out.view(np.uint8)
     if count:

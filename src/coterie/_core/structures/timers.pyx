@@ -10,12 +10,13 @@ Order of firing: deadline, then arming. Source: SystemTimer.java, TimingWheel.ja
 within one deadline differs across levels; trace-format fixes it as here).
 """
 cimport cython
-cimport numpy as cnp
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from coterie._core.structures.arguments cimport column_of
+from coterie._core.structures.arrays cimport (
+    NPY_INT64, PyArray_EMPTY, data_of, need_arrays)
 from coterie._core.checks cimport int64_of
 from coterie._core.structures.due cimport Due, drop_stale_due, keys_by_firing, next_due, push
 from coterie._core.structures.slots cimport (
@@ -23,11 +24,7 @@ from coterie._core.structures.slots cimport (
     drop_stale, enter, first_slot, live, release_node, slot_of, start_of, take, vacate
 )
 
-import numpy as np
-
 from coterie.errors import ArgumentError
-
-cnp.import_array()
 
 cdef extern from "pages.h" nogil:
     void coterie_large_pages(void* start, size_t size) noexcept
@@ -40,10 +37,11 @@ cdef enum:
 
 cdef object int64_array(const int64_t* items, int64_t count, int64_t capacity):
     """An array with room for `capacity`, of which the first `count` are written."""
-    cdef cnp.npy_intp shape = capacity
-    array = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_INT64, 0)
+    cdef intptr_t shape = capacity
+    need_arrays()
+    array = PyArray_EMPTY(1, &shape, NPY_INT64, 0)
     if count:
-        memcpy(cnp.PyArray_DATA(array), items, count * sizeof(int64_t))
+        memcpy(data_of(array), items, count * sizeof(int64_t))
     return array
 
 
@@ -85,11 +83,13 @@ cdef class TimerWheel:
 
     def add_many(self, deadlines_ms, keys):
         """See ``timers.pyi``."""
-        cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", cnp.NPY_INT64)
-        cdef const int64_t[::1] names = column_of(keys, "keys", cnp.NPY_INT64)
+        cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", NPY_INT64)
+        cdef const int64_t[::1] names = column_of(keys, "keys", NPY_INT64)
         cdef Py_ssize_t n, count = deadlines.shape[0]
         if names.shape[0] != count:
             raise ArgumentError(f"{count} deadlines_ms, but {names.shape[0]} keys")
+        import numpy as np
+
         handles = np.empty(count, dtype=np.int64)
         cdef int64_t[::1] out = handles
         self.reserve(self.size + count)
@@ -99,11 +99,13 @@ cdef class TimerWheel:
 
     def rearm_many(self, handles, deadlines_ms):
         """See ``timers.pyi``."""
-        cdef const int64_t[::1] which = column_of(handles, "handles", cnp.NPY_INT64)
-        cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", cnp.NPY_INT64)
+        cdef const int64_t[::1] which = column_of(handles, "handles", NPY_INT64)
+        cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", NPY_INT64)
         cdef Py_ssize_t n, count = which.shape[0]
         if deadlines.shape[0] != count:
             raise ArgumentError(f"{count} handles, but {deadlines.shape[0]} deadlines_ms")
+        import numpy as np
+
         armed = np.empty(count, dtype=np.bool_)
         cdef uint8_t[::1] out = armed.view(np.uint8)
         for n in range(count):
@@ -115,8 +117,10 @@ cdef class TimerWheel:
 
     def cancel_many(self, handles):
         """See ``timers.pyi``."""
-        cdef const int64_t[::1] which = column_of(handles, "handles", cnp.NPY_INT64)
+        cdef const int64_t[::1] which = column_of(handles, "handles", NPY_INT64)
         cdef Py_ssize_t n, count = which.shape[0]
+        import numpy as np
+
         armed = np.empty(count, dtype=np.bool_)
         cdef uint8_t[::1] out = armed.view(np.uint8)
         for n in range(count):
@@ -148,7 +152,7 @@ cdef class TimerWheel:
                 # Seldom more than these can follow, and what is not written to costs nothing.
                 capacity = count + max(most, self.size)
                 fired = int64_array(keys, count, capacity)
-                keys = <int64_t*>cnp.PyArray_DATA(fired)
+                keys = <int64_t*>data_of(fired)
             if self.due.head < self.due.count:
                 count += self.fire_due(keys + count)
             elif index == NO_NODE:

@@ -6,18 +6,17 @@ was cast first, in member order (Kafka: a hash map's order; trace-format fixes i
 Source: GroupMetadata.scala (candidateProtocols, selectProtocol). Cost: O(list entries).
 """
 cimport cython
-cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from coterie._core.structures.arguments cimport column_of
+from coterie._core.structures.arrays cimport (
+    NPY_INT32, NPY_INT64, NPY_UINT64, PyArray_EMPTY, PyArray_ZEROS, data_of, need_arrays, size_of)
 from coterie._core.checks cimport items_of, text_of
 
 from coterie.errors import ArgumentError, CoterieError
-
-cnp.import_array()
 
 cdef extern from "votes.h" nogil:
     enum:
@@ -237,9 +236,9 @@ cdef list rank(const int32_t* names, Py_ssize_t entries, int64_t width, const in
     """Number names that are not below COTERIE_LANES: None, if they are few enough in all; else
     each group's by themselves, and what is returned are the groups that have too many.
     """
-    cdef cnp.npy_intp shape = width
-    cdef object zeros = cnp.PyArray_ZEROS(1, &shape, cnp.NPY_UINT64, 0)
-    cdef uint64_t* seen = <uint64_t*>cnp.PyArray_DATA(zeros)
+    cdef intptr_t shape = width
+    cdef object zeros = PyArray_ZEROS(1, &shape, NPY_UINT64, 0)
+    cdef uint64_t* seen = <uint64_t*>data_of(zeros)
     cdef Py_ssize_t g
     if coterie_rank(names, 0, entries, 1, seen, codes, order):
         return None
@@ -292,22 +291,23 @@ cdef int tally_each(groups, const int32_t* names, int64_t width, const int64_t* 
 
 def select_protocols(names, member_start, group_start):
     """See ``votes.pyi``."""
-    cdef object held = (column_of(names, "names", cnp.NPY_INT32),
-                        column_of(member_start, "member_start", cnp.NPY_INT64),
-                        column_of(group_start, "group_start", cnp.NPY_INT64))
-    cdef const int32_t* ids = <const int32_t*>cnp.PyArray_DATA(held[0])
-    cdef const int64_t* member_at = <const int64_t*>cnp.PyArray_DATA(held[1])
-    cdef const int64_t* group_at = <const int64_t*>cnp.PyArray_DATA(held[2])
-    cdef Py_ssize_t entries = cnp.PyArray_SIZE(held[0]), members = cnp.PyArray_SIZE(held[1])
-    cdef Py_ssize_t count = cnp.PyArray_SIZE(held[2]) - 1
+    need_arrays()
+    cdef object held = (column_of(names, "names", NPY_INT32),
+                        column_of(member_start, "member_start", NPY_INT64),
+                        column_of(group_start, "group_start", NPY_INT64))
+    cdef const int32_t* ids = <const int32_t*>data_of(held[0])
+    cdef const int64_t* member_at = <const int64_t*>data_of(held[1])
+    cdef const int64_t* group_at = <const int64_t*>data_of(held[2])
+    cdef Py_ssize_t entries = size_of(held[0]), members = size_of(held[1])
+    cdef Py_ssize_t count = size_of(held[2]) - 1
     cdef uint64_t lengths = lengths_of(member_at, members, "member_start", entries)
     lengths_of(group_at, count + 1, "group_start", members - 1)
     # From here on every index is within its column.
-    cdef cnp.npy_intp shape = count
-    winners = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_INT32, 0)
-    most = cnp.PyArray_EMPTY(1, &shape, cnp.NPY_INT32, 0)
-    cdef int32_t* winner = <int32_t*>cnp.PyArray_DATA(winners)
-    cdef int32_t* votes = <int32_t*>cnp.PyArray_DATA(most)
+    cdef intptr_t shape = count
+    winners = PyArray_EMPTY(1, &shape, NPY_INT32, 0)
+    most = PyArray_EMPTY(1, &shape, NPY_INT32, 0)
+    cdef int32_t* winner = <int32_t*>data_of(winners)
+    cdef int32_t* votes = <int32_t*>data_of(most)
     if lengths <= <uint64_t>COTERIE_LIST_MAX and coterie_has_lanes():
         elect(ids, entries, member_at, group_at, count, winner, votes)
     else:
