@@ -1,18 +1,30 @@
 """See ``decode.pyi``."""
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
+from cpython.exc cimport PyErr_Clear
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM
+from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 
 from coterie._core.codec.cursor cimport (
-    BEYOND, NEGATIVE, OK, OVERLONG, Cursor, Status, load_i16, load_i32, load_i64, read_bytes32,
-    read_compact, read_i8, read_i32, read_span, read_string16, read_uvarint)
+    BEYOND, NEGATIVE, OK, OVERLONG, TRUNCATED, Cursor, Status, load_i16, load_i32, load_i64,
+    read_bytes32, read_compact, read_i8, read_i32, read_span, read_string16, read_uvarint)
 from coterie._core.wire.layout cimport (
-    BOOL, BYTES, FLOAT64, INT8, INT16, INT32, INT64, LIST, STRING, STRUCT, UINT16, UINT32, UUID,
-    Field, Kind, Layout, default_of)
+    BOOL, BYTES, INT8, INT16, INT32, INT64, LIST, STRING, STRUCT, UINT16, UINT32, UUID, Field,
+    Kind, Layout, default_of)
 
 from coterie._core.codec.text import decode_utf8
 from coterie.errors import WireError
+
+cdef extern from *:
+    # Without an exception that Cython would have to save and restore for each text.
+    PyObject* utf8_or_null "PyUnicode_DecodeUTF8" (const char* at, Py_ssize_t size,
+                                                   const char* errors)
+
+cdef enum:
+    FEW = 5                    # keys that a dict takes before it grows
 
 cdef int MOST_TEXT = 0x7FFF     # of a text in its compact form too, as Kafka reads them
 cdef const char* LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -21,27 +33,45 @@ cdef const char* LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 cdef dict read_struct(Reading* r, Layout layout):
     """The fields of one version. Its depth is that of the table."""
     cdef dict found
+    cdef tuple fields = layout.fields
     cdef Field field
+    cdef int n
     if r.fill:
         found = layout.blank.copy()
         for field in layout.fresh:
             found[field.name] = default_of(field, True)
     else:
-        found = {}
-    for field in layout.fields:
-        found[field.name] = read_field(r, field, layout.flexible)
+        found = {} if layout.count <= FEW else layout.keys.copy()
+    for n in range(layout.count):
+        field = <Field>PyTuple_GET_ITEM(fields, n)
+        if field.kind < STRING:
+            if r.cur.end - r.cur.at < field.width:
+                raise refused(r, field.name, TRUNCATED)
+            found[field.name] = fixed_at(r.cur.at, field.kind)
+            r.cur.at += field.width
+        elif field.kind == STRING:
+            found[field.name] = read_string(r, field, field.nullable, layout.flexible)
+        else:
+            found[field.name] = read_field(r, field, layout.flexible)
     if layout.flexible:
-        read_tags(r, layout, found)
+        if r.cur.at < r.cur.end and r.cur.at[0] == 0:    # mostly there are none
+            r.cur.at += 1
+        else:
+            read_tags(r, layout, found)
     return found
 
 
 cdef object read_field(Reading* r, Field field, bint flexible):
     cdef int8_t present
     cdef Status status
-    if field.kind < STRUCT:
-        return read_one(r, field, field.kind, field.nullable, flexible)
     if field.kind == LIST:
         return read_list(r, field, flexible)
+    if field.kind == BYTES:
+        return read_bytes(r, field, field.nullable, flexible)
+    if field.kind == STRING:
+        return read_string(r, field, field.nullable, flexible)
+    if field.kind < STRING:
+        return read_fixed(r, field)
     if field.nullable:
         status = read_i8(&r.cur, &present)
         if status != OK:
@@ -51,10 +81,20 @@ cdef object read_field(Reading* r, Field field, bint flexible):
     return read_struct(r, field.layout)
 
 
+cdef object read_fixed(Reading* r, Field field):
+    cdef const uint8_t* at
+    cdef Status status = read_span(&r.cur, field.width, &at)
+    if status != OK:
+        raise refused(r, field.name, status)
+    return fixed_at(at, field.kind)
+
+
 cdef object read_list(Reading* r, Field field, bint flexible):
-    """No room is made for the count: the list grows as its elements come."""
-    cdef int32_t count, _i
+    """Room is made for the elements once it is certain that they are not more than the bytes can
+    hold, each of them at its shortest."""
+    cdef int32_t count
     cdef uint32_t raw
+    cdef Py_ssize_t least = 1, n
     cdef list found
     cdef Status status
     if flexible:
@@ -68,32 +108,62 @@ cdef object read_list(Reading* r, Field field, bint flexible):
         if field.nullable:
             return None
         raise refused(r, field.name, NEGATIVE)
-    if count > r.cur.end - r.cur.at:
-        raise refused(r, field.name, BEYOND)
-    found = []
     if field.item == STRUCT:
-        for _i in range(count):
-            found.append(read_struct(r, field.layout))
-    else:
-        for _i in range(count):
-            found.append(read_one(r, field, field.item, False, flexible))
+        least = field.layout.least
+    elif field.item < STRING:
+        least = field.width
+    if count > (r.cur.end - r.cur.at) // least:
+        raise refused(r, field.name, BEYOND)
+    found = PyList_New(count)
+    for n in range(count):
+        set_item(found, n, read_item(r, field, flexible))
     return found
 
 
-cdef object read_one(Reading* r, Field field, Kind kind, bint nullable, bint flexible):
+cdef inline object read_item(Reading* r, Field field, bint flexible):
+    cdef const uint8_t* at
+    if field.item == STRUCT:
+        return read_struct(r, field.layout)
+    if field.item < STRING:                  # the list has room for all of them
+        at = r.cur.at
+        r.cur.at += field.width
+        return fixed_at(at, field.item)
+    if field.item == STRING:
+        return read_string(r, field, False, flexible)
+    return read_bytes(r, field, False, flexible)
+
+
+cdef inline int set_item(list found, Py_ssize_t n, object value) except -1:
+    Py_INCREF(value)
+    PyList_SET_ITEM(found, n, value)
+    return 0
+
+
+cdef object read_string(Reading* r, Field field, bint nullable, bint flexible):
     cdef const uint8_t* at
     cdef int32_t size
     cdef Status status
-    if kind < STRING:
-        size = width_of(kind)
-        status = read_span(&r.cur, size, &at)
-        if status != OK:
-            raise refused(r, field.name, status)
-        return fixed_at(at, kind)
     if flexible:
         status = read_compact(&r.cur, &at, &size)
-    elif kind == STRING:
+    else:
         status = read_string16(&r.cur, &at, &size)
+    if status != OK:
+        raise refused(r, field.name, status)
+    if size < 0:
+        if nullable:
+            return None
+        raise refused(r, field.name, NEGATIVE)
+    if size > MOST_TEXT:
+        raise refused(r, field.name, BEYOND)
+    return read_text(r, at, size)
+
+
+cdef object read_bytes(Reading* r, Field field, bint nullable, bint flexible):
+    cdef const uint8_t* at
+    cdef int32_t size
+    cdef Status status
+    if flexible:
+        status = read_compact(&r.cur, &at, &size)
     else:
         status = read_bytes32(&r.cur, &at, &size)
     if status != OK:
@@ -102,21 +172,7 @@ cdef object read_one(Reading* r, Field field, Kind kind, bint nullable, bint fle
         if nullable:
             return None
         raise refused(r, field.name, NEGATIVE)
-    if kind == BYTES:
-        return PyBytes_FromStringAndSize(<const char*>at, size)
-    if size > MOST_TEXT:
-        raise refused(r, field.name, BEYOND)
-    return read_text(r, at, size)
-
-
-cdef inline int32_t width_of(Kind kind) noexcept nogil:
-    if kind == INT32 or kind == UINT32:
-        return 4
-    if kind == INT16 or kind == UINT16:
-        return 2
-    if kind == INT64 or kind == FLOAT64:
-        return 8
-    return 16 if kind == UUID else 1
+    return PyBytes_FromStringAndSize(<const char*>at, size)
 
 
 cdef inline object fixed_at(const uint8_t* at, Kind kind):
@@ -164,10 +220,14 @@ cdef str uuid_text(const uint8_t* at):
 
 cdef object read_text(Reading* r, const uint8_t* at, Py_ssize_t size):
     """A text as Java reads it: bytes that are not UTF-8 become U+FFFD."""
-    try:
-        return PyUnicode_DecodeUTF8(<const char*>at, size, NULL)
-    except UnicodeDecodeError:
+    cdef PyObject* text = utf8_or_null(<const char*>at, size, NULL)
+    cdef object found
+    if text == NULL:
+        PyErr_Clear()
         return decode_utf8(at[:size])
+    found = <object>text
+    Py_DECREF(found)                         # `found` has a reference of its own
+    return found
 
 
 cdef int read_tags(Reading* r, Layout layout, dict found) except -1:

@@ -24,12 +24,16 @@ cdef class Field:
     cdef Layout layout         # of a struct; of a list, of its elements if they are structs
     cdef object default        # None, a number, a text, bytes
     cdef bint made             # the default is a list or a struct, a new one in each message
+    cdef int width             # of a number, a bool, a uuid: its bytes; of a list, its elements
     cdef bytes default_bytes   # of a tagged field: what is written as nothing
 
 cdef class Layout:
     cdef tuple fields          # in their order on the wire
     cdef tuple tagged          # by tag
     cdef bint flexible
+    cdef int count             # of the fields
+    cdef int least             # the fewest bytes that it takes
+    cdef dict keys             # the names of the fields; to copy it costs less than to let one grow
     cdef dict blank            # every field of any version at its default, in the table's order
     cdef tuple fresh           # fields that may be absent and whose default is a new object
 

@@ -5,6 +5,8 @@ cdef dict KINDS = {
     "int8": INT8, "int16": INT16, "uint16": UINT16, "int32": INT32, "uint32": UINT32,
     "int64": INT64, "float64": FLOAT64, "bool": BOOL, "uuid": UUID, "string": STRING,
     "bytes": BYTES, "records": BYTES, "struct": STRUCT}
+cdef dict WIDTHS = {INT8: 1, BOOL: 1, INT16: 2, UINT16: 2, INT32: 4, UINT32: 4, INT64: 8,
+                    FLOAT64: 8, UUID: 16}
 cdef str NO_UUID = "A" * 22
 
 
@@ -23,8 +25,7 @@ cdef class Layout:
     @property
     def least_bytes(self):
         """See ``layout.pyi``."""
-        cdef Field field
-        return sum([least_of(field, self.flexible) for field in self.fields]) + self.flexible
+        return self.least
 
     def below(self, str name not None):
         """See ``layout.pyi``."""
@@ -38,12 +39,12 @@ cdef class Layout:
 cdef int least_of(Field field, bint flexible) except -1:
     """The fewest bytes that the field takes."""
     if field.kind == STRUCT:
-        return 1 if field.nullable else field.layout.least_bytes
+        return 1 if field.nullable else field.layout.least
     if field.kind == LIST or field.kind == BYTES:
         return 1 if flexible else 4
     if field.kind == STRING:
         return 1 if flexible else 2
-    return {INT8: 1, BOOL: 1, INT16: 2, UINT16: 2, INT32: 4, UINT32: 4, UUID: 16}.get(field.kind, 8)
+    return field.width
 
 
 def layout_of(fields, int version, bint flexible):
@@ -69,6 +70,9 @@ def layout_of(fields, int version, bint flexible):
     tagged.sort(key=itemgetter(0))
     layout.tagged = tuple([field for _, field in tagged])
     layout.fresh = tuple(fresh)
+    layout.keys = {field.name: None for field in plain}
+    layout.count = len(plain)
+    layout.least = sum([least_of(field, flexible) for field in plain]) + flexible
     return layout
 
 
@@ -81,7 +85,8 @@ cdef Field field_of(row, int version, bint flexible):
     if kind.startswith("[]"):
         field.kind, field.item = LIST, KINDS[kind[2:]]
     else:
-        field.kind = KINDS[kind]
+        field.kind = field.item = KINDS[kind]
+    field.width = WIDTHS.get(field.item, 0)
     if field.kind == STRUCT or (field.kind == LIST and field.item == STRUCT):
         field.layout = layout_of(below, version, flexible)
     if text != "null" and kind != "records":
