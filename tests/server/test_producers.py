@@ -107,13 +107,12 @@ def test_committed_reads_end_where_the_first_open_transaction_begins():
 
 def test_a_transaction_is_one_from_its_first_record_to_its_marker():
     partition = log()
-    assert not partition.has_ongoing_transaction(2, 0)
+    assert not partition.has_ongoing_transaction(2)
     partition.produce(of_producer(0, producer_id=2, transactional=True))
-    assert partition.has_ongoing_transaction(2, 0)
-    assert not partition.has_ongoing_transaction(2, 1)
+    assert partition.has_ongoing_transaction(2)
     assert refusal(partition, of_producer(1, producer_id=2)) == (48, True)
     partition.append_marker(2, 0, 0, True, 2000)
-    assert not partition.has_ongoing_transaction(2, 0)
+    assert not partition.has_ongoing_transaction(2)
     assert partition.produce(of_producer(1, producer_id=2)).base_offset == 2
 
 

@@ -49,9 +49,9 @@ class OffsetsLog:
         self.make()
         return self._cluster.topics.partition(NAME, number)
 
-    def has_ongoing_transaction(self, number: int, producer_id: int, producer_epoch: int) -> bool:
+    def has_ongoing_transaction(self, number: int, producer_id: int) -> bool:
         """Whether a producer has an open transaction in a partition."""
-        return bool(self.partition(number).has_ongoing_transaction(producer_id, producer_epoch))
+        return bool(self.partition(number).has_ongoing_transaction(producer_id))
 
     def write(self, row: Row) -> int:
         """Write a batch; the offset of its first record. Markers are written before."""

@@ -167,9 +167,9 @@ class PartitionLog:
             )
         return error
 
-    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether a producer has a transaction open here, of this epoch."""
-        return self.producers.in_transaction(producer_id, producer_epoch)
+    def has_ongoing_transaction(self, producer_id: int) -> bool:
+        """Whether a producer has a transaction open here: Kafka 3.9 does not ask its epoch."""
+        return self.producers.in_transaction(producer_id)
 
     def read(self, offset: int, max_bytes: int, end: int, *, whole_first: bool) -> Fetched | None:
         """Read from the batch that holds an offset, up to ``end``, cut at ``max_bytes``.

@@ -80,12 +80,10 @@ class Producers:
         """Return where the earliest open transaction begins."""
         return next(iter(self._open), None)
 
-    def in_transaction(self, producer_id: int, epoch: int | None = None) -> bool:
-        """Whether a producer has an open transaction, of this epoch if one is given."""
+    def in_transaction(self, producer_id: int) -> bool:
+        """Whether a producer has an open transaction, of whatever epoch."""
         producer = self.known.get(producer_id)
-        if producer is None or producer.first_offset is None:
-            return False
-        return epoch is None or producer.epoch == epoch
+        return producer is not None and producer.first_offset is not None
 
     def duplicate(self, head: Header) -> Remembered | None:
         """Return the batch that came before with these sequences."""

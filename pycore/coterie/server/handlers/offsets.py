@@ -62,7 +62,7 @@ def txn_offset_commit(call: Call) -> None:
     groups = call.cluster.groups
     producer, epoch = body["producerId"], body["producerEpoch"]
     number = groups.partition_for(body["groupId"])
-    if not groups.log.has_ongoing_transaction(number, producer, epoch):
+    if not groups.log.has_ongoing_transaction(number, producer):
         error = call.cluster.transactions.verify(
             body["transactionalId"], producer, epoch, NAME, number, abortable=call.api_version >= 4
         )

@@ -127,7 +127,7 @@ def _wrong_form(records: bytes, version: int) -> Error:
 def _unverified(call: Call, log: PartitionLog, records: bytes) -> Error:
     """Ask whether the partition is in the producer's transaction, unless its data say so."""
     for producer_id, epoch in _transactional([("", 0, records)]):
-        if not log.has_ongoing_transaction(producer_id, epoch):
+        if not log.has_ongoing_transaction(producer_id):
             error: Error = call.cluster.transactions.verify(
                 call.body["transactionalId"],
                 producer_id,
