@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 import scenarios
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")

@@ -1,9 +1,18 @@
 """The scenarios of ``scenarios.py`` for confluent-kafka (librdkafka)."""
 
-import json
-import sys
-import time
-
+from common import (
+    ARGS,
+    BOOTSTRAP,
+    GROUP,
+    LEVELS,
+    SCENARIO,
+    TOPIC,
+    TRANSACTIONS,
+    WAIT_S,
+    is_divided,
+    late,
+    tell,
+)  # fmt: skip
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka import ConsumerGroupTopicPartitions as GroupOffsets
 from confluent_kafka.admin import (
@@ -16,19 +25,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-BOOTSTRAP, SCENARIO, GROUP, TOPIC, *ARGS = sys.argv[1:]
-WAIT_S = 60
-
-
-def tell(**facts):
-    print(json.dumps(facts), flush=True)
-
 
 def consumer(**settings):
     return Consumer(
         {
             "bootstrap.servers": BOOTSTRAP,
             "group.id": GROUP,
+            "enable.auto.commit": False,
             "heartbeat.interval.ms": 100,
             "partition.assignment.strategy": "range",
             "topic.metadata.refresh.interval.ms": 500,
@@ -42,20 +45,15 @@ def owned(one, topic=TOPIC):
 
 
 def poll_until(consumers, fact):
-    end = time.monotonic() + WAIT_S
+    check = late()
     while not fact():
         for one in consumers:
             one.poll(0.01)
-        if time.monotonic() > end:
-            raise SystemExit(f"not so: {[owned(one) for one in consumers]}")
+        check([owned(one) for one in consumers])
 
 
-def divided(consumers, total=3):
-    def so():
-        parts = [owned(one) for one in consumers]
-        return all(parts) and sorted(sum(parts, [])) == list(range(total))
-
-    poll_until(consumers, so)
+def divided(consumers):
+    poll_until(consumers, lambda: is_divided([owned(one) for one in consumers]))
     return sorted(len(owned(one)) for one in consumers)
 
 
@@ -158,11 +156,7 @@ def transactions():
     producer = Producer({"bootstrap.servers": BOOTSTRAP, "transactional.id": f"{GROUP}-id"})
     member = consumer()
     producer.init_transactions(WAIT_S)
-    for values, offset, ends in (
-        ("ab", 3, producer.commit_transaction),
-        ("cd", 9, producer.abort_transaction),
-        ("e", None, producer.commit_transaction),
-    ):
+    for values, offset, commits in TRANSACTIONS:
         producer.begin_transaction()
         for value in values:
             producer.produce(TOPIC, value.encode(), partition=0)
@@ -170,8 +164,8 @@ def transactions():
             offsets = [TopicPartition(TOPIC, 0, offset)]
             producer.send_offsets_to_transaction(offsets, member.consumer_group_metadata(), WAIT_S)
         producer.flush()
-        ends(WAIT_S)
-    for level in ("read_committed", "read_uncommitted"):
+        (producer.commit_transaction if commits else producer.abort_transaction)(WAIT_S)
+    for level in LEVELS:
         found = read_all(0, isolation_level=level)
         tell(**{level: [message.value().decode() for message in found]})
     tell(offset=member.committed([TopicPartition(TOPIC, 0)])[0].offset)

@@ -1,0 +1,32 @@
+"""What the programs of Python's clients share: their arguments, and how they tell facts."""
+
+import json
+import sys
+import time
+from itertools import chain
+
+BOOTSTRAP, SCENARIO, GROUP, TOPIC, *ARGS = sys.argv[1:]
+WAIT_S = 60
+# What a transactional producer does: values, the offset that it commits, whether it commits.
+TRANSACTIONS = (("ab", 3, True), ("cd", 9, False), ("e", None, True))
+LEVELS = ("read_committed", "read_uncommitted")
+
+
+def tell(**facts):
+    print(json.dumps(facts), flush=True)  # noqa: T201
+
+
+def late():
+    """A function that ends the program once it has waited too long."""
+    end = time.monotonic() + WAIT_S
+
+    def check(state):
+        if time.monotonic() > end:
+            raise SystemExit(f"still {state}")
+
+    return check
+
+
+def is_divided(parts, total=3):
+    """Whether lists of partitions, none of them empty, are all there are."""
+    return all(parts) and sorted(chain.from_iterable(parts)) == list(range(total))

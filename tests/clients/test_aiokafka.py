@@ -1,0 +1,23 @@
+"""aiokafka against the server; it has no cooperative assignor and deletes no groups."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import scenarios
+
+pytest.importorskip("aiokafka", reason="aiokafka is not installed")
+
+PROGRAM = Path(__file__).with_name("programs") / "aiokafka_program.py"
+ROWS = {name: row for name, row in scenarios.SCENARIOS.items() if name != "cooperative"}
+ROWS["admin"] = ROWS["admin"].lacking("refused", "offsets", "left", "after")
+CLIENT = scenarios.Client([sys.executable, PROGRAM], ROWS)
+
+
+@pytest.mark.parametrize("name", CLIENT.rows)
+def test_what_the_client_says_is_so(name):
+    scenarios.play(CLIENT, name)
+
+
+def test_a_killed_member_is_gone_when_its_session_is_over():
+    scenarios.play_killed(CLIENT)

@@ -1,0 +1,24 @@
+"""kafka-python against the server."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import scenarios
+
+pytest.importorskip("kafka", reason="kafka-python is not installed")
+
+PROGRAM = Path(__file__).with_name("programs") / "kafka_python_program.py"
+# A poll that ends while it joins makes it join again, so its groups have more generations.
+ROWS = {**scenarios.SCENARIOS, "static": replace(scenarios.SCENARIOS["static"], generation=None)}
+CLIENT = scenarios.Client([sys.executable, PROGRAM], ROWS)
+
+
+@pytest.mark.parametrize("name", CLIENT.rows)
+def test_what_the_client_says_is_so(name):
+    scenarios.play(CLIENT, name)
+
+
+def test_a_killed_member_is_gone_when_its_session_is_over():
+    scenarios.play_killed(CLIENT)
