@@ -156,8 +156,8 @@ func commit() {
 	five.MarkOffset(5, "five")
 	seven.MarkOffset(7, "")
 	manager.Commit()
-	check(five.Close())
-	check(seven.Close())
+	five.AsyncClose() // the manager waits for both
+	seven.AsyncClose()
 	check(manager.Close())
 	check(client.Close())
 	asks := must(sarama.NewClusterAdmin(bootstrap, settings()))

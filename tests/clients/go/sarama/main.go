@@ -39,6 +39,7 @@ func settings() *sarama.Config {
 	config.Metadata.Retry.Backoff = 20 * time.Millisecond
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false
+	config.Consumer.MaxWaitTime = 20 * time.Millisecond // a consumer that closes waits for it
 	config.Consumer.Retry.Backoff = 20 * time.Millisecond
 	config.Consumer.Group.Session.Timeout = 45 * time.Second
 	config.Consumer.Group.Heartbeat.Interval = 100 * time.Millisecond
