@@ -106,6 +106,7 @@ class Watch:
                 "correlation_id": call.correlation_id,
                 "client_id": call.client_id,
                 "client_host": call.connection.client_host,
+                "principal": call.connection.principal,
                 "node": call.node.id,
                 "body": call.body,
             }
