@@ -21,8 +21,11 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what kafka-python imports
 @pytest.mark.parametrize("code", blocks("testing.md", "python"))
 def test_an_example_of_the_testing_page_runs(code):
+    if "from kafka import" in code:
+        pytest.importorskip("kafka")
     exec(compile(code, "testing.md", "exec"), {})
 
 

@@ -89,14 +89,18 @@ def import_nodes(path):
     return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
+def names_of(nodes):
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        else:
+            yield node.module
+
+
 def imports(path):
     """Names of the modules that a file imports, ``from coterie._core cimport x`` as the module."""
     if path.suffix in {".py", ".pyi"}:
-        for node in import_nodes(path):
-            if isinstance(node, ast.Import):
-                yield from (alias.name for alias in node.names)
-            else:
-                yield node.module
+        yield from names_of(import_nodes(path))
     else:
         for module, name in CYTHON_IMPORT.findall(path.read_text(encoding="utf-8")):
             yield f"{module}.{name}" if module == "coterie._core" else module or name
@@ -123,20 +127,35 @@ def modules():
     return {name.removesuffix(".__init__"): paths for name, paths in found.items()}
 
 
-def imported(path, known):
+@functools.cache
+def run_nodes(path):
+    """The imports of a Python file without those that only a checker of types sees."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    checked = {
+        child.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for child in node.body
+    }
+    return [node for node in import_nodes(path) if node.lineno not in checked]
+
+
+def imported(path, known, nodes=import_nodes):
     """Modules that a file imports, wherever it does: ``from package import module``, too."""
-    names = set(imports(path))
     if path.suffix == ".py":
-        for node in import_nodes(path):
+        names = set(names_of(nodes(path)))
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom):
                 within = {f"{node.module}.{alias.name}" for alias in node.names} & known.keys()
                 names = (names - {node.module} if within else names) | within
+    else:
+        names = set(imports(path))
     return names & known.keys() - {"coterie"}
 
 
 def needed(path, known):
     """Files that a file needs: what is cimported, its declarations; what is imported, its code."""
-    for name in imported(path, known):
+    for name in imported(path, known, run_nodes):
         files = {file.suffix: file for file in known[name]}
         cimports = path.suffix != ".py" and f"{name} cimport" in path.read_text(encoding="utf-8")
         yield files.get(".pxd" if cimports else ".pyx") or known[name][0]

@@ -2,7 +2,8 @@
 
 ``copy/`` in the guide is a folder off a broker, and ``payments`` a group: here a golden log and one
 of its groups. Commands that start Spark are
-run by the local engine, which gives the same rows; those that name a cluster are left out.
+run by the local engine, which gives the same rows; those that name a cluster are left out, and
+``serve``, which goes on until it is told to end (``tests/server/test_serve.py``).
 """
 
 import re
@@ -21,7 +22,7 @@ GUIDE = README + "".join((ROOT / f"docs/{page}.md").read_text(encoding="utf-8") 
 COMMANDS = [
     re.split(r" +# | \|\|? | > ", line.strip().removeprefix("$ "))[0]
     for line in GUIDE.splitlines()
-    if re.match(r" {4}(\$ )?coterie ", line) and "spark://" not in line
+    if re.match(r" {4}(\$ )?coterie (?!serve )", line) and "spark://" not in line
 ]
 PYTHON = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 

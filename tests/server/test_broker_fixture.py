@@ -14,7 +14,8 @@ FAILING = """
         import socket
         host, port = broker.bootstrap_servers.split(":")
         body = {"groupId": "g", "sessionTimeoutMs": 6000, "rebalanceTimeoutMs": 60000,
-                "memberId": "", "protocolType": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
+                "memberId": "", "protocolType": "consumer",
+                "protocols": [{"name": "range", "metadata": b""}]}
         frame = wire.encode_request(11, 3, body)
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(len(frame).to_bytes(4, "big") + frame)

@@ -156,7 +156,6 @@ def options_of(given: dict[str, Any]) -> Options:
         advertised=advertised,
         topics=dict(map(topic_of, given["topics"])),
         virtual=given["clock"] == "virtual",
-        watched=beside["control"] is not None,
         seed=given["seed"],
         users=_users(given["sasl_users"], places),
         tls=_tls(given, places),

@@ -104,7 +104,6 @@ class Broker:
             places=places,
             topics=_topics_of(topics),
             virtual=clock == "virtual",
-            watched=True,
             seed=seed,
             users=_users_of(sasl_users, places),
             tls=context,
@@ -181,6 +180,7 @@ class Broker:
         loop = self._loop = new_loop()
         try:
             running = Running(self._options)
+            _ = running.watch  # it keeps requests from the first one on
             groups = running.cluster.groups
             groups.on_event = self.timeline.append
             self._recording = Recording()

@@ -16,7 +16,6 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from coterie.arguments import span, text, within
 from coterie.errors import CoterieError
-from coterie.server.faults import Watch
 from coterie.server.http import Answer, Refusal, Request, json_answer
 from coterie.server.running import Running
 from coterie.values import plain
@@ -31,7 +30,7 @@ class Control:
 
     def __init__(self, running: Running) -> None:
         self._running = running
-        self._watch = running.cluster.observer = Watch(running.cluster)
+        self._watch = running.watch
         self._posts: dict[str, Callable[..., Any]] = {
             "/advance": self._advance,
             "/fail": self._fail,

@@ -82,8 +82,6 @@ class Options:
         Name -> partitions; None: ``num.partitions``.
     virtual
         Whether the clock stands until it is advanced.
-    watched
-        Whether requests are kept, and may be let fail.
     tls
         An ``ssl.SSLContext`` for listeners with TLS.
     """
@@ -93,7 +91,6 @@ class Options:
     advertised: tuple[Place | None, ...] = ()
     topics: Mapping[str, int | None] = field(default_factory=dict)
     virtual: bool = False
-    watched: bool = False
     seed: int | None = None
     users: Any = None
     tls: Any = None

@@ -31,8 +31,6 @@ class Running:
         What is served.
     bound : list
         Each listener's protocol and the address that it has.
-    watch
-        What sees each request, where :attr:`Options.watched` says so.
     """
 
     def __init__(self, options: Options, log: Callable[[str], None] | None = None) -> None:
@@ -47,8 +45,7 @@ class Running:
         ]
         self._servers: list[asyncio.AbstractServer] = []
         self._beside: list[asyncio.AbstractServer] = []
-        self.watch = Watch(self.cluster) if options.watched else None
-        self.cluster.observer = self.watch
+        self._watch: Watch | None = None
         self._node = Node(1)
         self.cluster.nodes[1] = self._node
 
@@ -115,18 +112,20 @@ class Running:
             raise CoterieError("the clock is the wall's: time can be advanced with clock='virtual'")
         self.cluster.clock.advance(ms)
 
+    @property
+    def watch(self) -> Watch:
+        """What sees each request, from when it is first asked for."""
+        if self._watch is None:
+            self.cluster.observer = self._watch = Watch(self.cluster)
+        return self._watch
+
     def fail(self, api: str | int, **how: Any) -> Fault:
         """Let requests of an API fail; see ``Broker.fail``."""
-        return self._watching().fail(api, **how)
+        return self.watch.fail(api, **how)
 
     def requests(self) -> list[dict[str, Any]]:
         """Return what was asked, oldest first."""
-        return list(self._watching().requests)
-
-    def _watching(self) -> Watch:
-        if self.watch is None:
-            raise CoterieError("requests are not watched")
-        return self.watch
+        return list(self.watch.requests)
 
     def snapshot(self, group_id: str) -> GroupSnapshot | None:
         """Return a frozen view of a group, None if there is none."""
