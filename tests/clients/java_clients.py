@@ -5,6 +5,7 @@ Maven, a JDK or the jars are missing, the test that asks is skipped by name.
 """
 
 import functools
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,6 +13,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+OTHERS = pytest.mark.skipif(
+    not os.environ.get("COTERIE_ALL_CLIENTS"), reason="needs COTERIE_ALL_CLIENTS=1"
+)
+VERSIONS = ["4.1.1", pytest.param("3.9.1", marks=OTHERS)]
 SOURCES = Path(__file__).parent / "java" / "kafka"
 # A program lives for a second: it runs no longer than the first compiler takes.
 OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m"]

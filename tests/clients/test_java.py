@@ -3,30 +3,23 @@
 One source for both versions. 4.1.1 is tried in each run; ``COTERIE_ALL_CLIENTS=1`` tries all.
 """
 
-import os
-
 import pytest
-from java_clients import java
-from scenarios import SCENARIOS, Client, Scenario, play, play_killed
+from java_clients import VERSIONS, java
+from scenarios import SCENARIOS, SETTINGS, TOPIC, Client, play, play_killed
 
-ALL = bool(os.environ.get("COTERIE_ALL_CLIENTS"))
-OTHERS = pytest.mark.skipif(not ALL, reason="needs COTERIE_ALL_CLIENTS=1")
-VERSIONS = ["4.1.1", pytest.param("3.9.1", marks=OTHERS)]
+from coterie.server import Broker
+
 COUNTED = [
     {"counts": {"to": 2, "be": 2, "or": 1, "not": 1}},
     {"counts": {"to": 4, "be": 3, "or": 1, "not": 1, "is": 1, "do": 1}},  # from the changelog
     {"internal": ["changelog", "repartition"]},
 ]
-STREAMS = {
-    f"streams {guarantee}": Scenario("streams", COUNTED, (guarantee,))
-    for guarantee in ("at_least_once", "exactly_once_v2")
-}
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def client(request):
     """The programs with a version of Kafka's jars."""
-    return Client(java(request.param, "Scenarios"), {**SCENARIOS, **STREAMS})
+    return Client(java(request.param, "Scenarios"))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -38,6 +31,13 @@ def test_the_session_of_a_java_member_that_was_killed_ends_by_the_clock(client):
     play_killed(client)
 
 
-@pytest.mark.parametrize("name", STREAMS)
-def test_streams_counts_and_goes_on_from_its_changelog(client, name):
-    play(client, name)
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_streams_counts_and_goes_on_from_its_changelog(client, guarantee):
+    """Its members never leave: the application that follows waits until their sessions end."""
+    with (
+        Broker(SETTINGS, topics={TOPIC: 3}, clock="virtual") as broker,
+        client.start(broker, "streams", guarantee) as program,
+    ):
+        told = [program.fact()]
+        broker.advance(45000)
+        assert [*told, *program.facts()] == COUNTED
