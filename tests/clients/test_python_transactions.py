@@ -140,8 +140,8 @@ def kafka_python(bootstrap):
             first.send_offsets_to_transaction({partition: OffsetAndMetadata(offset, "", -1)}, GROUP)
         (first.commit_transaction if commits else first.abort_transaction)()
     second = producer()
+    first.begin_transaction()
     with pytest.raises(ProducerFencedError):
-        first.begin_transaction()
         first.send(TOPIC, b"d", partition=0).get(HANG_S)
     committed = offsets.committed(partition)
     for each in (first, second, offsets):

@@ -89,12 +89,23 @@ def test_a_fault_meets_the_next_request_alone():
     assert asked == [15, 0]
 
 
-def test_requests_are_told_with_their_bodies():
+def test_requests_are_told_with_their_bodies_and_who_asked():
     control = Controlled()
-    asking.ask(control.peer, "SaslAuthenticate", 1, {"authBytes": b"\0\1"}, client_id="me")
+    body = {"groupId": "g", "assignments": [{"memberId": "m", "assignment": b"\0\1"}]}
+    asking.ask(control.peer, "SyncGroup", 1, body, client_id="me")
     (told,) = control("GET", "/requests")
-    assert (told["api"], told["version"], told["client_id"]) == ("SaslAuthenticate", 1, "me")
-    assert told["body"] == {"authBytes": "AAE="}
+    assert (told["api"], told["version"], told["client_id"]) == ("SyncGroup", 1, "me")
+    assert told["principal"] == "User:ANONYMOUS"
+    assert told["body"]["assignments"] == [{"memberId": "m", "assignment": "AAE="}]
+
+
+def test_passwords_are_not_told():
+    control = Controlled()
+    peer = control.server.connect("sasl")
+    asking.ask(peer, "SaslHandshake", 1, {"mechanism": "PLAIN"})
+    token = b"\0alice\0alice-secret"
+    assert asking.ask(peer, "SaslAuthenticate", 1, {"authBytes": token})["errorCode"] == 0
+    assert [each["body"] for each in control("GET", "/requests")] == [{"mechanism": "PLAIN"}, {}]
 
 
 def test_brokers_are_killed_and_started_and_groups_moved():
