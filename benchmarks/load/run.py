@@ -1,0 +1,106 @@
+"""Load on ``coterie serve`` and on servers that only answer: requests a second, and a CPU second.
+
+    python benchmarks/load/run.py [--seconds 5] [--address HOST:PORT --pid PID] [ROW ...]
+
+Builds ``load.c`` with the C compiler, starts each server in a process of its own, and prints a
+line of a table for each. ``--address``: loads this server instead, Kafka's broker or another, which
+needs a topic ``load`` of ten partitions for commits; ``--pid`` is its process.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROWS = {  # name -> work, connections, in flight, members a group
+    "beats 100x8": ("beats", 100, 8, 1),
+    "beats 1000x1": ("beats", 1000, 1, 1),
+    "commits 100x4": ("commits", 100, 4, 1),
+    "herd 500": ("herd", 500, 1, 500),
+}
+PORT = 19092
+SERVE = ["-m", "coterie", "serve", "--listen", f"127.0.0.1:{PORT}", "--topic", "load:10",
+         "--set", "group.initial.rebalance.delay.ms=0",
+         "--set", "offsets.topic.num.partitions=4"]  # fmt: skip
+
+
+def build(folder):
+    """Compile the generator; its path."""
+    program = Path(folder) / "load"
+    compiler = os.environ.get("CC", "cc")
+    options = ["-O2", "-std=c11", "-Wall", "-Wextra", "-o", program, HERE / "load.c"]
+    subprocess.run([compiler, *options], check=True)
+    return program
+
+
+@contextlib.contextmanager
+def running(command):
+    """Start a server and wait for the line that says it listens."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            for line in process.stdout:
+                if line.startswith(("ready", "listening\n")):
+                    break
+            yield process.pid
+        finally:
+            process.terminate()
+
+
+def load(program, port, row, seconds, pid, host="127.0.0.1"):
+    """Give one load; what the generator says of it."""
+    work, connections, in_flight, members = row
+    given = [host, port, work, connections, in_flight, seconds, members, pid]
+    done = subprocess.run([program, *map(str, given)], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def show(name, server, told):
+    """Print a line of the table."""
+    cpu = told["server_cpu_s"]
+    if told["work"] == "herd":
+        print(f"| {name} | {server} | all synced after {told['seconds']:.2f} s | {cpu:.2f} s | | |")
+        return
+    each = f"{told['answers'] / cpu:,.0f}" if cpu else ""
+    print(f"| {name} | {server} | {told['per_s']:,} | {each} | {told['p50_us'] / 1000:.2f} | "
+          f"{told['p99_us'] / 1000:.2f} |", flush=True)  # fmt: skip
+    if told["errors"]:
+        raise SystemExit(f"{told['errors']} answers were errors")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--address", metavar="HOST:PORT")
+    parser.add_argument("--pid", type=int, default=0)
+    args = parser.parse_args()
+    print("| load | server | answers/s | answers/CPU s | median ms | 99 % ms |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as folder:
+        program = build(folder)
+        fixed = {
+            "fixed, C: the generator's ceiling": [program, "fixed", PORT],
+            "fixed, Python": [sys.executable, HERE / "fixed_server.py", PORT],
+        }
+        for name in args.rows or ROWS:
+            row = ROWS[name]
+            if args.address:
+                host, port = args.address.rsplit(":", 1)
+                show(name, args.address, load(program, port, row, args.seconds, args.pid, host))
+                continue
+            if row[0] == "beats":
+                for server, command in fixed.items():
+                    with running([*map(str, command)]) as pid:
+                        told = load(program, PORT, ("plain", *row[1:]), args.seconds, pid)
+                    show(name, server, told)
+            with running([sys.executable, *SERVE]) as pid:
+                show(name, "coterie serve", load(program, PORT, row, args.seconds, pid))
+
+
+if __name__ == "__main__":
+    main()
