@@ -188,7 +188,7 @@ def test_settings_are_told_with_where_they_come_from():
                                          ("message.max.bytes", "1048588", 5)]),
         "retention.ms": ("5000", 4, [("log.retention.ms", "5000", 4),
                                      ("log.retention.hours", "168", 5)]),
-        "segment.ms": ("604800000", 5, [("log.roll.hours", "168", 5)]),
+        "segment.ms": ("604800000", 5, []),
         "cleanup.policy": ("delete", 5, [("log.cleanup.policy", "delete", 5)]),
     }  # fmt: skip
 
@@ -257,7 +257,7 @@ def test_topics_are_described_page_by_page(peer):
 def test_what_there_is_not_is_answered_as_by_a_broker_without_it(peer):
     found = ask(peer, "DescribeAcls", 3, {"resourceTypeFilter": 1, "patternTypeFilter": 1,
                                           "operation": 1, "permissionType": 1})  # fmt: skip
-    assert error(found) == (54, "No Authorizer is configured.")
+    assert error(found) == (54, "No Authorizer is configured on the broker")
     assert ask(peer, "DescribeClientQuotas", 1, {"components": []})["entries"] == []
     make(peer, {"name": "a"})
     (place,) = ask(peer, "DescribeLogDirs", 4, {"topics": None})["results"]

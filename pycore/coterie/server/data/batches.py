@@ -139,7 +139,9 @@ def stamped(
     _SIZE.pack_into(out, 12, leader_epoch)
     timestamp = max_timestamp if append_time_ms is None else append_time_ms
     if timestamp is not None:
-        if append_time_ms is not None:
+        if append_time_ms is None:
+            out[22] &= ~_APPEND_TIME
+        else:
             out[22] |= _APPEND_TIME
         _MAX_TIMESTAMP.pack_into(out, _MAX_TIMESTAMP_AT, timestamp)
         out[_CRC_AT:_CRC_FROM] = crc32c(memoryview(out)[_CRC_FROM:]).to_bytes(4, "big")

@@ -131,6 +131,7 @@ def _fine(
     error, said = Error.INVALID_RECORD, ""
     least = now_ms - settings.timestamp_before_max_ms
     most = now_ms + settings.timestamp_after_max_ms
+    told = f"[{least}, {most if most < 2**63 else most - 2**64}]"  # Java's sum overflows
     for index, record in enumerate(records):
         if settings.compacted and record.key is None:
             said = f"Compacted topic cannot accept message without key in topic partition {place}"
@@ -143,7 +144,7 @@ def _fine(
             error = Error.INVALID_TIMESTAMP
             said = (
                 f"Timestamp {record.timestamp} of message with offset {record.offset} is out of "
-                f"range. The timestamp should be within [{least}, {most}]"
+                f"range. The timestamp should be within {told}"
             )
         else:
             continue

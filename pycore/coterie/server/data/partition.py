@@ -124,7 +124,8 @@ class PartitionLog:
             if error is not Error.NONE:
                 raise Refused(error)
         append_time_ms = now_ms if settings.append_time else -1
-        max_timestamp = good.max_timestamp if good.max_timestamp != head.max_timestamp else None
+        right = good.max_timestamp == head.max_timestamp and not head.append_time
+        max_timestamp = None if right else good.max_timestamp
         base_offset = self._append(
             stamped(
                 good.batch,

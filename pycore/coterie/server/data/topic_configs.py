@@ -153,13 +153,13 @@ def _number(row: TopicConfig, text: str) -> float:
     except ValueError:
         raise _wrong(row, text, f"Not a number of type {_TYPES[row.type]}") from None
     if row.least is not None and value < row.least:
-        raise _wrong(row, text, f"Value must be at least {row.least}")
+        raise _wrong(row, value, f"Value must be at least {row.least}")
     if row.most is not None and value > row.most:
-        raise _wrong(row, text, f"Value must be no more than {row.most}")
+        raise _wrong(row, value, f"Value must be no more than {row.most}")
     return value
 
 
-def _wrong(row: TopicConfig, text: str, why: str) -> InvalidConfig:
+def _wrong(row: TopicConfig, text: str | float, why: str) -> InvalidConfig:
     return InvalidConfig(f"Invalid value {text} for configuration {row.name}: {why}")
 
 

@@ -26,7 +26,8 @@ _LOG_DIR = "memory"
 
 def describe_acls(call: Call) -> None:
     """Say that nothing authorizes."""
-    return call.answer({**_NO_AUTHORIZER, "resources": []})
+    message = "No Authorizer is configured on the broker"
+    return call.answer({**_NO_AUTHORIZER, "errorMessage": message, "resources": []})
 
 
 def create_acls(call: Call) -> None:
@@ -43,7 +44,7 @@ def delete_acls(call: Call) -> None:
 
 def describe_client_quotas(call: Call) -> None:
     """Tell that no client has a quota."""
-    return call.answer({"errorCode": 0, "errorMessage": None, "entries": []})
+    return call.answer({"errorCode": 0, "entries": []})
 
 
 def list_partition_reassignments(call: Call) -> None:
@@ -87,7 +88,8 @@ def elect_leaders(call: Call) -> None:
     asked = call.body["topicPartitions"]
     topics = call.cluster.topics
     if asked is None:
-        return call.answer({"errorCode": 0, "replicaElectionResults": []})
+        nothing = [{"topic": topic.name, "partitionResult": []} for topic in topics]
+        return call.answer({"errorCode": 0, "replicaElectionResults": nothing})
     results = []
     for each in asked:
         found = []

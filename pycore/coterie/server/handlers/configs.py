@@ -14,7 +14,6 @@ from coterie.server.data.topic_configs import (
     InvalidConfig,
     TopicConfig,
     check_configs,
-    read_config,
 )
 from coterie.server.data.topics import Topic, name_refusal
 from coterie.server.handlers.wrong import Wrong
@@ -33,22 +32,35 @@ _BOOLEAN, _STRING, _INT, _LONG, _DOUBLE = 1, 2, 3, 5, 6
 # The broker's setting that has a default where several may give one.
 _GIVES_DEFAULT = {
     "log.retention.ms": ("log.retention.hours", "168"),
-    "log.roll.ms": ("log.roll.hours", "168"),
-    "log.roll.jitter.ms": ("log.roll.jitter.hours", "0"),
-    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms", str(2**63 - 1)),
 }
+_WITHOUT_DEFAULT = {"log.roll.ms", "log.roll.jitter.ms", "log.flush.interval.ms"}
+_LONGS = {
+    "connections.max.idle.ms",
+    "connections.max.reauth.ms",
+    "offsets.retention.check.interval.ms",
+}
+# Settings that a broker of Kafka takes while it runs, beside those that are defaults of topics.
+_DYNAMIC = {"max.connections"}
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the "
+    "message was sent to an incompatible broker. See the broker logs for more details."
+)
 
 
 def describe_configs(call: Call) -> None:
     """Tell the settings of topics and of the broker."""
     results = []
+    known = (_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS)
+    malformed = any(each["resourceType"] not in known for each in call.body["resources"])
     for each in call.body["resources"]:
         kind, name = each["resourceType"], each["resourceName"]
         result: Body = {"resourceType": kind, "resourceName": name, "errorCode": 0}
         try:
+            if malformed:
+                raise Wrong(Error.INVALID_REQUEST, _MALFORMED)
             rows = _described(call, kind, name)
         except Wrong as wrong:
-            result.update(errorCode=wrong.error, errorMessage=wrong.message, configs=[])
+            result.update(errorCode=wrong.error, errorMessage=wrong.message or "", configs=[])
         else:
             wanted = each["configurationKeys"]
             result["configs"] = [row for row in rows if not wanted or row["name"] in wanted]
@@ -72,12 +84,10 @@ def _described(call: Call, kind: int, name: str) -> list[Body]:
             raise Wrong(Error.INVALID_REQUEST, "Broker id must not be empty")
         _own(call, name, " but received")
         return []
-    if kind == _CLIENT_METRICS:
-        if not name:
-            message = "Client metrics subscription name must not be empty"
-            raise Wrong(Error.INVALID_REQUEST, message)
-        return []
-    raise Wrong(Error.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+    if not name:
+        message = "Client metrics subscription name must not be empty"
+        raise Wrong(Error.INVALID_REQUEST, message)
+    return []
 
 
 def _own(call: Call, name: str, between: str) -> None:
@@ -115,14 +125,14 @@ def _row(call: Call, configs: Mapping[str, str], config: TopicConfig) -> Body:
     if config.server is not None:
         if of_server is not None:
             synonyms.append(_synonym(config.server, of_server, _STATIC))
-        name, value = _GIVES_DEFAULT.get(config.server, (config.server, config.default))
-        synonyms.append(_synonym(name, value, _DEFAULT))
+        if config.server not in _WITHOUT_DEFAULT:
+            name, value = _GIVES_DEFAULT.get(config.server, (config.server, config.default))
+            synonyms.append(_synonym(name, value, _DEFAULT))
     value = configs.get(config.name, config.default if of_server is None else of_server)
     return {
         "name": config.name,
         "value": value,
         "readOnly": False,
-        "isDefault": config.name not in configs,
         "configSource": synonyms[0]["source"] if synonyms else _DEFAULT,
         "isSensitive": False,
         "synonyms": synonyms,
@@ -136,49 +146,58 @@ def _synonym(name: str, value: str, source: int) -> Body:
 
 
 def _of_broker(call: Call) -> list[Body]:
-    """Return the broker's settings, as far as they are served; none can be changed."""
+    """Return the broker's settings, as far as they are served."""
     from coterie.server.config import DEFAULTS  # the names that are served, and their defaults
 
-    found: dict[str, tuple[Any, Any]] = {
-        name: (value, DEFAULTS[name])
-        for name, value in call.cluster.config.items()
+    config = call.cluster.config
+    rows = {
+        name: _broker_row(name, value, DEFAULTS[name], _type(name, value))
+        for name, value in config.items()
         if not name.startswith("coterie.")
     }
-    for config in TOPIC_CONFIGS.values():
-        if config.server is not None:
-            value = read_config(config.name, config.default)
-            found.setdefault(config.server, (value, value))
-    found["broker.id"] = found["node.id"] = (call.node.id, -1)
-    rows = []
-    for name, (value, default) in sorted(found.items()):
-        text, source = _text(value), _DEFAULT if value == default else _STATIC
-        synonyms = [] if source == _DEFAULT else [_synonym(name, text, _STATIC)]
-        synonyms.append(_synonym(name, _text(default), _DEFAULT))
-        rows.append(
-            {
-                "name": name,
-                "value": text,
-                "readOnly": True,
-                "isDefault": source == _DEFAULT,
-                "configSource": source,
-                "isSensitive": False,
-                "synonyms": synonyms,
-                "configType": _type(value),
-                "documentation": None,
-            }
-        )
-    return rows
+    for row in TOPIC_CONFIGS.values():
+        if row.server is not None and row.server not in _WITHOUT_DEFAULT:
+            value, default = rows.pop(row.name, None), row.default
+            text = default if value is None else value["value"]  # a name of our own for Kafka's
+            if row.server in rows:
+                text = rows[row.server]["value"]
+            rows[row.server] = _broker_row(row.server, text, default, row.type)
+            if row.server in _GIVES_DEFAULT:
+                rows[row.server]["synonyms"][-1:] = [
+                    _synonym(*_GIVES_DEFAULT[row.server], _DEFAULT)
+                ]
+    for name in ("broker.id", "node.id"):
+        rows[name] = _broker_row(name, call.node.id, -1, _INT)
+    for name in {*_DYNAMIC, *(row.server for row in TOPIC_CONFIGS.values())} & rows.keys():
+        rows[name]["readOnly"] = False
+    return [rows[name] for name in sorted(rows)]
+
+
+def _broker_row(name: str, value: Any, default: Any, kind: int) -> Body:
+    text, told = _text(value), _text(default)
+    synonyms = [] if text == told else [_synonym(name, text, _STATIC)]
+    synonyms.append(_synonym(name, told, _DEFAULT))
+    return {
+        "name": name,
+        "value": text,
+        "readOnly": True,
+        "configSource": synonyms[0]["source"],
+        "isSensitive": False,
+        "synonyms": synonyms,
+        "configType": kind,
+        "documentation": None,
+    }
 
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _type(value: Any) -> int:
+def _type(name: str, value: Any) -> int:
     if isinstance(value, bool):
         return _BOOLEAN
     if isinstance(value, int):
-        return _INT if -(2**31) <= value < 2**31 else _LONG
+        return _LONG if name in _LONGS else _INT
     return _DOUBLE if isinstance(value, float) else _STRING
 
 
@@ -244,6 +263,8 @@ def _alter_topic(
     given: list[Body],
     change: Callable[[Mapping[str, str], list[Body]], dict[str, str]],
 ) -> None:
+    if not name:
+        raise Wrong(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
     topic = call.cluster.topics.get(name)
     configs = change({} if topic is None else topic.configs, given)
     try:
@@ -279,7 +300,7 @@ def _changed(before: Mapping[str, str], given: list[Body]) -> dict[str, str]:
                     words.remove(word)
             configs[name] = ",".join(words)
         else:
-            raise Wrong(Error.INVALID_REQUEST, f"Unknown operation type {operation}")
+            raise Wrong(Error.UNKNOWN_SERVER_ERROR, None)
     return configs
 
 

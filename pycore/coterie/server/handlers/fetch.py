@@ -202,6 +202,8 @@ class _Fetch:
                 answer["divergingEpoch"] = {"epoch": epoch, "endOffset": end}
                 return answer
         end = log.last_stable_offset if self.committed else log.high_watermark
+        if asked.max_bytes < 0:
+            return _nothing(asked.partition, Error.UNKNOWN_SERVER_ERROR)
         found = log.read(asked.offset, max_bytes, end, whole_first=whole_first)
         if found is None:
             return _nothing(asked.partition, Error.OFFSET_OUT_OF_RANGE)

@@ -31,6 +31,8 @@ def metadata(call: Call) -> None:
         if version < _IDS_SINCE and (each["name"] is None or each["topicId"] != NO_ID):
             answer = refusal(call.api_key, version, body, Error.INVALID_REQUEST)
             return call.answer(answer)
+        if each["name"] is None and each["topicId"] == NO_ID:
+            return call.answer({"topics": [_no_topic(Error.UNKNOWN_SERVER_ERROR, "")]})
     topics = call.cluster.topics
     answers: list[Body] = []
     ids = {each["topicId"]: None for each in asked or () if each["topicId"] != NO_ID}

@@ -47,7 +47,8 @@ def produce(call: Call) -> None:
     if producers and body["transactionalId"] is None:
         return _refuse(call, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if len(producers) > 1:
-        return _refuse(call, Error.INVALID_PRODUCER_ID_MAPPING)
+        message = "Transactional records contained more than one producer ID"
+        return _refuse(call, Error.INVALID_PRODUCER_ID_MAPPING, message)
     answers: dict[str, list[Body]] = {}
     failed = False
     for name, index, records in entries:
@@ -67,7 +68,7 @@ def _refuse(call: Call, error: Error, message: str | None = None) -> None:
     answer = refusal(call.api_key, call.api_version, call.body, error)
     for topic in answer["responses"]:
         for each in topic["partitionResponses"]:
-            each["errorMessage"] = message or each.get("errorMessage")
+            each["errorMessage"] = message
     return call.answer(answer)
 
 

@@ -133,9 +133,7 @@ def _count(call: Call, each: Body) -> int:
         )
     count: int = each["numPartitions"]
     if count > _TOO_MANY:
-        raise Wrong(
-            Error.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
-        )
+        raise Wrong(Error.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     return call.cluster.config["num.partitions"] if count == -1 else count
 
 
@@ -253,9 +251,7 @@ def _grow(call: Call, each: Body) -> None:
     name, count = each["name"], each["count"]
     topic = call.cluster.topics.get(name)
     if topic is None:
-        raise Wrong(
-            Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-        )
+        raise Wrong(Error.UNKNOWN_TOPIC_OR_PARTITION, None)
     now = len(topic.partitions)
     if count == now:
         raise Wrong(Error.INVALID_PARTITIONS, f"Topic already has {now} partition(s).")
@@ -274,8 +270,6 @@ def _grow(call: Call, each: Body) -> None:
         for assignment in each["assignments"]:
             _replicas(call, assignment["brokerIds"])
     if count - now > _TOO_MANY:
-        raise Wrong(
-            Error.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
-        )
+        raise Wrong(Error.UNKNOWN_SERVER_ERROR, None)
     if not call.body["validateOnly"]:
         call.cluster.topics.grow(name, count)
