@@ -203,7 +203,10 @@ class Groups:
 
         What an answer leads to may ask the core again, which lands in the same queue.
         """
-        self.core.take_events([], self._fresh)
+        if self.on_event is None:
+            self.core.take_answers(self._fresh)  # most of what happens are records, an event each
+        else:
+            self.core.take_events([], self._fresh)
         if self._settling:
             return
         self._settling = True

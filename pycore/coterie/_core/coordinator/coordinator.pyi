@@ -76,6 +76,8 @@ class Coordinator:
         """Return what was done since the last call, as rows; the next rows go into new ones."""
     def take_events(self, events: list[Any], fresh: deque[Any]) -> None:
         """Append what was done since the last call to both, or, interrupted, to neither."""
+    def take_answers(self, fresh: deque[Any]) -> None:
+        """Append the answers since the last call, and who gets none; other events are dropped."""
     def take_appends(self, fresh: deque[AppendOp]) -> None:
         """Append the deferred appends that were begun since the last call."""
     def timers_of(self, group: GroupMetadata) -> list[tuple[str, str | None, int]]:

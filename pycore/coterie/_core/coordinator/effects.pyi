@@ -13,5 +13,7 @@ class Effects:
         """Forget every row."""
     def events(self) -> list[Any]:
         """Return each row as an event of :mod:`coterie.events`."""
+    def answers(self) -> list[Any]:
+        """Return the events that answer a request, or say that it gets no answer."""
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield each row as the dict of a trace's output line, unanswered requests left out."""

@@ -125,16 +125,18 @@ def _split(call: Call, topics: Iterable[Body]) -> tuple[list[Body], list[Partiti
     """Return the topics with those partitions that exist, and the error of the others."""
     known: list[Body] = []
     refused: list[PartitionError] = []
-    log_of = call.cluster.topics.partition
-    for topic in topics:
-        name = topic["name"]
-        there = []
-        for each in topic["partitions"]:
-            number = each["partitionIndex"]
-            if log_of(name, number) is not None:
-                there.append(each)
-            else:
-                refused.append(PartitionError(name, number, Error.UNKNOWN_TOPIC_OR_PARTITION))
+    topic_of = call.cluster.topics.get
+    for asked in topics:
+        name, partitions = asked["name"], asked["partitions"]
+        topic = topic_of(name)
+        count = 0 if topic is None else len(topic.partitions)
+        there = [each for each in partitions if 0 <= each["partitionIndex"] < count]
+        if len(there) < len(partitions):
+            refused += [
+                PartitionError(name, each["partitionIndex"], Error.UNKNOWN_TOPIC_OR_PARTITION)
+                for each in partitions
+                if not 0 <= each["partitionIndex"] < count
+            ]
         if there:
             known.append({"name": name, "partitions": there})
     return known, refused

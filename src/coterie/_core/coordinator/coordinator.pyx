@@ -290,6 +290,15 @@ cdef class Coordinator:
         events.extend(taken)
         self.runtime.effects = empty
 
+    def take_answers(self, fresh not None):
+        """See ``coordinator.pyi``."""
+        cdef list taken = self.runtime.effects.answers()
+        cdef Effects empty = Effects()
+        if not isinstance(fresh, MutableSequence):
+            raise TypeError(f"fresh must be a deque, not {shown(fresh)}")
+        fresh.extend(taken)
+        self.runtime.effects = empty
+
     def take_appends(self, fresh not None):
         """See ``coordinator.pyi``."""
         if not isinstance(fresh, MutableSequence):

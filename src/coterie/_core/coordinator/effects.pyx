@@ -88,6 +88,12 @@ cdef class Effects:
         cdef Py_ssize_t n
         return [self.event(n) for n in range(self.count)]
 
+    def answers(self):
+        """See ``effects.pyi``."""
+        cdef Py_ssize_t n
+        return [self.event(n) for n in range(self.count)
+                if self.rows[n].kind == RESPONSE or self.rows[n].kind == UNANSWERED]
+
     def lines(self):
         """See ``effects.pyi``."""
         cdef Py_ssize_t n = 0
