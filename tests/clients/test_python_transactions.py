@@ -157,3 +157,18 @@ def test_readers_see_what_was_committed(client):
     # what was aborted may never have been sent; the fenced one never is
     assert [value for value in uncommitted if value != b"b"] == [b"a", b"c"]
     assert offset == 3
+
+
+def test_a_transaction_runs_out_when_the_clock_says_so():
+    kafka = pytest.importorskip("confluent_kafka")
+    with Broker(SETTINGS, topics={TOPIC: 1}, clock="virtual") as broker:
+        own = {"bootstrap.servers": broker.bootstrap_servers}
+        producer = kafka.Producer({**own, "transactional.id": "x"})  # 60 s, by its defaults
+        producer.init_transactions(HANG_S)
+        producer.begin_transaction()
+        producer.produce(TOPIC, b"a", partition=0)
+        assert producer.flush(HANG_S) == 0
+        broker.advance(70_001)
+        with pytest.raises(kafka.KafkaException) as refused:
+            producer.commit_transaction(HANG_S)
+        assert refused.value.args[0].code() == kafka.KafkaError._FENCED
