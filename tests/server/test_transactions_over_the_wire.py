@@ -3,8 +3,10 @@
 import asking
 import playing
 import pytest
+import sockets
 
 from coterie.messages import LogReader
+from coterie.server import Broker
 
 FENCED, OLD_FENCED, UNKNOWN, NOT_ATTEMPTED = 90, 47, 3, 55
 
@@ -161,3 +163,17 @@ def test_a_marker_of_a_group_lets_its_offsets_show():
     groups = [{"groupId": "g", "topics": None}]
     found = it.ask("OffsetFetch", 8, {"groups": groups, "requireStable": True})
     assert found["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] == 1
+
+
+def test_a_broker_that_was_killed_goes_on_with_its_transactions():
+    with Broker(playing.BROKER, topics={"t": 1}) as broker:
+        sockets.ask(sockets.connect(broker), "FindCoordinator", 3, {"key": "x", "keyType": 1})
+        body = {"transactionalId": "x", "transactionTimeoutMs": 60_000}
+        made = sockets.ask(sockets.connect(broker), "InitProducerId", 4, body)
+        producer = {"producerId": made["producerId"], "producerEpoch": 0, "transactionalId": "x"}
+        broker.kill(1)
+        broker.start(1)
+        peer = sockets.connect(broker)
+        assert sockets.ask(peer, "InitProducerId", 4, {**body, **producer})["producerEpoch"] == 1
+        told = sockets.ask(peer, "EndTxn", 3, {**producer, "committed": True})
+        assert told["errorCode"] == FENCED

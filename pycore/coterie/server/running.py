@@ -156,6 +156,7 @@ class Running:
         self._known(node_id)
         if not self._servers:
             self.cluster.groups.load()
+            self.cluster.transactions.load()
             await self._listen(self.bound)
 
     async def stop(self) -> None:
