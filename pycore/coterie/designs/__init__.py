@@ -1,1 +1,8 @@
 """The designs before today's coordinator, simulated on a virtual clock, and the same beside it."""
+
+from coterie.designs.checks import ScenarioError
+from coterie.designs.run import DESIGNS, Entry, Run, run
+from coterie.designs.scenario import Scenario, read_scenario
+from coterie.designs.times import Times
+
+__all__ = ["DESIGNS", "Entry", "Run", "Scenario", "ScenarioError", "Times", "read_scenario", "run"]

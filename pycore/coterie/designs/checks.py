@@ -1,0 +1,115 @@
+"""Checks of the values in a scenario: each returns the value as it is used, or says what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from coterie.errors import CoterieError
+
+MOST = 2**53  # what JSON numbers hold exactly everywhere
+
+
+class ScenarioError(CoterieError, ValueError):
+    """A scenario cannot be run: one line that names the place and says what is wrong there."""
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message shows it: short, on one line."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _wrong(value: Any, place: str, wanted: str) -> ScenarioError:
+    return ScenarioError(f"{place}: {shown(value)} is not {wanted}")
+
+
+def count(value: Any, place: str) -> int:
+    """A whole number from 0."""
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise _wrong(value, place, "a whole number from 0")
+    return value
+
+
+def positive(value: Any, place: str) -> int:
+    """A whole number from 1."""
+    if type(value) is not int or not 1 <= value <= MOST:
+        raise _wrong(value, place, "a whole number from 1")
+    return value
+
+
+def boolean(value: Any, place: str) -> bool:
+    """True or false."""
+    if type(value) is not bool:
+        raise _wrong(value, place, "true or false")
+    return value
+
+
+def text(value: Any, place: str) -> str:
+    """Any text."""
+    if not isinstance(value, str):
+        raise _wrong(value, place, "text")
+    return value
+
+
+def name(value: Any, place: str) -> str:
+    """Text that can be a node's name: not empty, without a slash."""
+    if not isinstance(value, str) or not value or "/" in value:
+        raise _wrong(value, place, "a name: text without '/'")
+    return value
+
+
+def path(value: Any, place: str) -> str:
+    """A node's path."""
+    if not isinstance(value, str) or not value.startswith("/") or "" in value[1:].split("/"):
+        raise _wrong(value, place, "a node's path, such as '/consumers/group1/ids/x'")
+    return value
+
+
+def settings(value: Any, place: str) -> Mapping[str, Any]:
+    """Settings: text, numbers or booleans by name."""
+    if not isinstance(value, Mapping):
+        raise _wrong(value, place, "an object of settings")
+    for key, one in value.items():
+        if not isinstance(one, str | int | bool):
+            raise _wrong(one, f"{place}.{key}", "text, a whole number, true or false")
+    return dict(value)
+
+
+def streams(value: Any, place: str) -> Mapping[str, int]:
+    """How many streams of each topic."""
+    if not isinstance(value, Mapping) or not value:
+        raise _wrong(value, place, "an object of streams by topic")
+    return {name(key, place): positive(one, f"{place}.{key}") for key, one in value.items()}
+
+
+def ids(value: Any, place: str) -> tuple[int, ...]:
+    """Broker ids, at least one, each once."""
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        raise _wrong(value, place, "a list of broker ids, at least one")
+    found = tuple(count(one, f"{place}[{i}]") for i, one in enumerate(value))
+    if len(set(found)) != len(found):
+        raise _wrong(value, place, "a list of different broker ids")
+    return found
+
+
+def replicas(value: Any, place: str) -> tuple[tuple[int, ...], ...]:
+    """A list of replica lists, one for each partition."""
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        raise _wrong(value, place, "a list of replica lists, one a partition")
+    return tuple(ids(one, f"{place}[{i}]") for i, one in enumerate(value))
+
+
+CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    "count": count,
+    "positive": positive,
+    "bool": boolean,
+    "text": text,
+    "name": name,
+    "topic": name,
+    "path": path,
+    "settings": settings,
+    "streams": streams,
+    "ids": ids,
+    "replicas": replicas,
+}

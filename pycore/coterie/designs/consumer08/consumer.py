@@ -1,0 +1,269 @@
+"""A high-level consumer of Kafka 0.8.2: it starts, watches, rebalances, commits, closes or dies.
+
+Its threads are tasks: the program's (start, commit, close), ZooKeeper's event thread, the watcher
+that rebalances when an event has woken it, the timer of commits. Source: 0.8.2.2's
+``ZookeeperConsumerConnector``, ``ZookeeperTopicEventWatcher``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coterie.designs.consumer08 import registration
+from coterie.designs.consumer08.brokers import Brokers
+from coterie.designs.consumer08.config import ConsumerConfig
+from coterie.designs.consumer08.fetching import Fetchers, Owned
+from coterie.designs.consumer08.offsets import Offsets
+from coterie.designs.consumer08.rebalance import Counts, RebalanceFailed, Rebalancer
+from coterie.designs.consumer08.views import GROUPS, TOPICS, GroupViews
+from coterie.designs.consumer08.zkclient import ZkClient
+from coterie.designs.schedule import PausingClock, Run, Schedule, Task
+from coterie.designs.times import Times
+from coterie.designs.zookeeper.session import ZooKeeper
+
+START_ERROR = "kafka.common.ConsumerRebalanceFailedException"
+Note = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What all consumers of a run share.
+
+    ``periods`` is the clock of periodic commits: it stands still while a point settles.
+    """
+
+    schedule: Schedule
+    periods: PausingClock
+    zookeeper: ZooKeeper
+    brokers: Brokers
+    views: GroupViews
+    times: Times
+    note: Note
+
+
+class Consumer:
+    """One consumer.
+
+    Parameters
+    ----------
+    world : World
+        What it shares with the others.
+    name, group, consumer_id : str
+        Its name in the scenario, its group, its ``consumer.id``.
+    subscription : Subscription
+        What it subscribes to.
+    config : ConsumerConfig
+        How it is set.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        group: str,
+        consumer_id: str,
+        subscription: registration.Subscription,
+        config: ConsumerConfig,
+    ) -> None:
+        self.name = name
+        self.group = group
+        self.state = "running"
+        self.start_error = ""
+        self.consumed: dict[tuple[str, int], list[list[int]]] = {}
+        self._world = world
+        self._id = f"{group}_{consumer_id}"
+        self._subscription = subscription
+        self._config = config
+        self._woken = False
+        self._watcher: Task | None = None
+        self._closer: Task | None = None
+        self._committer: Task | None = None
+        self._tasks: list[Task] = []
+        self._commit_timer: int | None = None
+        self._topics_seen: list[str] = []
+        self.zk = ZkClient(
+            world.schedule,
+            world.zookeeper,
+            name,
+            config.zookeeper_session_timeout_ms,
+            world.times,
+            new_session=self._new_session,
+            counted=self._counted,
+        )
+        self.fetchers = Fetchers(world.schedule, world.brokers, config, self._consume)
+        self.offsets = Offsets(self.zk, world.brokers, group, config, self._committed)
+        self._rebalancer = Rebalancer(
+            group,
+            self._id,
+            config,
+            zk=self.zk,
+            views=world.views,
+            fetchers=self.fetchers,
+            offsets=self.offsets,
+            claim_ms=world.times.claim_ms,
+            note=self._note,
+        )
+        self._rebalancer.wake = self._wake
+
+    @property
+    def counts(self) -> Counts:
+        """What is counted of it."""
+        return self._rebalancer.counts
+
+    @property
+    def owned(self) -> dict[tuple[str, int], Owned]:
+        """What it believes its own."""
+        return self._rebalancer.registry
+
+    def start(self) -> None:
+        """Start it: it registers, watches, and rebalances for the first time."""
+        if not self._rebalancer.closing:
+            self._note("started")
+            self._run(self._start())
+
+    def close(self) -> None:
+        """Shut it down cleanly, after a rebalance in progress."""
+        if self.state not in ("closed", "crashed") and not self._rebalancer.closing:
+            self._rebalancer.closing = True
+            self._closer = Task(self._world.schedule, self._close())
+
+    def commit(self) -> None:
+        """Commit, as the program asks."""
+        if not self._rebalancer.closing:
+            self._run(self.offsets.commit(self.owned.values()))
+
+    def crash(self) -> None:
+        """End its process: nothing of it runs any more; its session ends by its timeout."""
+        if self.state in ("closed", "crashed"):
+            return
+        if self._closer is not None:
+            self._closer.kill()
+        self._end("crashed")
+        self.zk.connection.crash()
+
+    def _run(self, run: Run) -> Task:
+        self._tasks = [task for task in self._tasks if not task.done]
+        self._tasks.append(Task(self._world.schedule, run))
+        return self._tasks[-1]
+
+    def _start(self) -> Run:
+        yield from self.offsets.connect()
+        if self._config.auto_commit_enable:
+            self._commit_later()
+        if self._subscription.by_filter:
+            self._topics_seen = yield from self._allowed_topics()
+        yield from self._register()
+        yield self._world.times.watch_ms
+        try:
+            yield from self._watch_and_rebalance()
+        except RebalanceFailed:
+            if self.state == "running":
+                self.state, self.start_error = "start_failed", START_ERROR
+            return
+        if self._subscription.by_filter and not self._rebalancer.closing:
+            yield from self.zk.listen_to_children(TOPICS, self._topics_changed)
+            yield from self._topics_changed()
+
+    def _register(self) -> Run:
+        """Create the id node; wait for that of an earlier session under this id to go."""
+        path = f"{GROUPS}/{self.group}/ids/{self._id}"
+        data = registration.node_data(self._subscription, self._world.schedule.now_ms)
+        while not (yield from self.zk.create_ephemeral(path, data)):
+            if (yield from self.zk.read_if_there(path)) is not None:
+                yield self._config.zookeeper_session_timeout_ms
+
+    def _watch_and_rebalance(self) -> Run:
+        """Watch the group and the topics it takes, and rebalance."""
+        taken = dict(self._subscription.streams)
+        if self._subscription.by_filter:
+            taken = dict.fromkeys((yield from self._allowed_topics()), 1)
+        self._rebalancer.streams.update(taken)
+        yield from self.zk.listen_to_children(f"{GROUPS}/{self.group}/ids", self._wake)
+        for topic in sorted(self._rebalancer.streams):
+            yield from self.zk.listen_to_data(f"{TOPICS}/{topic}", self._wake, _nothing)
+        yield from self._rebalancer.rebalance()
+
+    def _allowed_topics(self) -> Run:
+        present = yield from self.zk.children(TOPICS)
+        exclude = self._config.exclude_internal_topics
+        return list(self._subscription.topics(present, exclude_internal=exclude))
+
+    def _topics_changed(self) -> Run:
+        """Take up topics that have come, if any has come or gone."""
+        before, self._topics_seen = self._topics_seen, (yield from self._allowed_topics())
+        if set(before) != set(self._topics_seen):
+            yield from self._quietly(self._watch_and_rebalance())
+
+    def _new_session(self) -> Run:
+        self._rebalancer.forget()
+        yield from self._register()
+        yield from self._quietly(self._rebalancer.rebalance())
+
+    def _wake(self) -> None:
+        """Let the watcher rebalance; if it does already, once more after that."""
+        self._woken = True
+        if self._watcher is None or self._watcher.done:
+            self._watcher = Task(self._world.schedule, self._watch())
+
+    def _watch(self) -> Run:
+        while self._woken and not self._rebalancer.closing:
+            self._woken = False
+            yield from self._quietly(self._rebalancer.rebalance())
+
+    def _quietly(self, run: Run) -> Run:
+        """Run something on a thread that only logs a rebalance that fails."""
+        try:
+            yield from run
+        except RebalanceFailed:
+            pass
+
+    def _commit_later(self) -> None:
+        later = self._world.periods.call_later
+        self._commit_timer = later(self._config.auto_commit_interval_ms, self._commit_in_time)
+
+    def _commit_in_time(self) -> None:
+        self._commit_later()
+        if self.owned and (self._committer is None or self._committer.done):
+            self._committer = self._run(self.offsets.commit(self.owned.values()))
+
+    def _close(self) -> Run:
+        yield from self._rebalancer.lock.acquire()
+        self.zk.stop_listening()
+        yield from self._rebalancer.stop_and_commit()
+        self._end("closed")
+        self.zk.connection.close()
+
+    def _end(self, state: str) -> None:
+        self.state = state
+        self._rebalancer.closing = True
+        if self._commit_timer is not None:
+            self._world.periods.cancel(self._commit_timer)
+        self.fetchers.stop()
+        self._rebalancer.forget()
+        for task in (*self._tasks, self._watcher, self.zk.event_thread):
+            if task is not None:
+                task.kill()
+        self._note(state)
+
+    def _consume(self, one: Owned, first: int, last: int) -> None:
+        ranges = self.consumed.setdefault((one.topic, one.number), [])
+        if ranges and ranges[-1][1] + 1 == first:
+            ranges[-1][1] = last
+        else:
+            ranges.append([first, last])
+        self._note("consumed", one.topic, one.number, first, last)
+
+    def _committed(self, topic: str, number: int, offset: int) -> None:
+        self._note("committed", topic, number, offset)
+
+    def _counted(self, kind: str) -> None:
+        self.counts.event(kind)
+        self._note("event", kind)
+
+    def _note(self, kind: str, *details: object) -> None:
+        self._world.note(kind, self.name, *details)
+
+
+def _nothing() -> None:
+    """A topic is deleted: a warning in the consumer's log."""

@@ -1,0 +1,93 @@
+"""Offsets of a consumer: in ZooKeeper, in Kafka, or in both.
+
+Source: 0.8.2.2's ``ZookeeperConsumerConnector.commitOffsets``, ``fetchOffsets``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from coterie.designs.consumer08.brokers import Brokers
+from coterie.designs.consumer08.config import ConsumerConfig
+from coterie.designs.consumer08.fetching import Owned
+from coterie.designs.consumer08.views import GROUPS
+from coterie.designs.consumer08.zkclient import ZkClient
+from coterie.designs.schedule import Gate, Run
+
+
+class Offsets:
+    """Commits and fetches of one consumer's offsets.
+
+    Parameters
+    ----------
+    zk, brokers, group, config
+        Its client, the brokers, its group, how it is set.
+    committed : function of topic, partition, offset
+        Called for each offset that is stored.
+    """
+
+    def __init__(
+        self,
+        zk: ZkClient,
+        brokers: Brokers,
+        group: str,
+        config: ConsumerConfig,
+        committed: Callable[[str, int, int], None],
+    ) -> None:
+        self._zk = zk
+        self._brokers = brokers
+        self._group = group
+        self._in_kafka = config.offsets_storage == "kafka"
+        self._in_zookeeper = not self._in_kafka or config.dual_commit_enabled
+        self._committed = committed
+        self._known: dict[tuple[str, int], int] = {}  # as last read or stored in ZooKeeper
+        self._connected = False  # to the offset manager
+        self.requests = 0
+
+    def connect(self) -> Run:
+        """Find the offset manager, where it is needed: wait until there is one."""
+        while self._in_kafka and not self._brokers.offset_manager():
+            gate = Gate()
+            self._brokers.when_one_starts(gate.open)
+            yield gate
+        self._connected = True
+
+    def commit(self, owned: Iterable[Owned]) -> Run:
+        """Store the offset of each partition; in ZooKeeper only what has changed."""
+        offsets = {(one.topic, one.number): one.offset for one in owned}
+        if self._in_kafka and offsets:
+            if self._connected and not self._brokers.alive:
+                self._connected = False  # sending fails: nothing is stored this time
+                return
+            yield from self.connect()
+            self.requests += 1
+            for (topic, number), offset in offsets.items():
+                self._brokers.kept_offsets[self._group, topic, number] = offset
+                self._committed(topic, number, offset)
+        if self._in_zookeeper:
+            for key, offset in offsets.items():
+                if self._known.get(key) != offset:
+                    yield from self._zk.update(self._path(*key), str(offset))
+                    self._known[key] = offset
+                    if not self._in_kafka:
+                        self._committed(*key, offset)
+
+    def fetch(self, partitions: Iterable[tuple[str, int]]) -> Run:
+        """Return the stored offset of each partition, -1 where there is none."""
+        wanted = list(partitions)
+        found = dict.fromkeys(wanted, -1)
+        if self._in_kafka and wanted:
+            yield from self.connect()
+            self.requests += 1
+            for key in wanted:
+                found[key] = self._brokers.kept_offsets.get((self._group, *key), -1)
+        if self._in_zookeeper:
+            for key in wanted:
+                text = yield from self._zk.read_if_there(self._path(*key))
+                if text is not None:
+                    found[key] = max(int(text), found[key])
+        self._known.update(found)
+        return found
+
+    def _path(self, topic: str, number: int) -> str:
+        return f"{GROUPS}/{self._group}/offsets/{topic}/{number}"

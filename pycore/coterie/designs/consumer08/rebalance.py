@@ -1,0 +1,229 @@
+"""One rebalance of one consumer: up to so many tries to release what it owns and claim its share.
+
+Source: 0.8.2.2's ``ZKRebalancerListener.syncedRebalance``, ``rebalance``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from coterie.designs.consumer08 import registration
+from coterie.designs.consumer08.assignment import Partition, Unassignable
+from coterie.designs.consumer08.config import ConsumerConfig
+from coterie.designs.consumer08.fetching import Fetchers, Owned
+from coterie.designs.consumer08.offsets import Offsets
+from coterie.designs.consumer08.views import (
+    BROKERS,
+    GROUPS,
+    TOPICS,
+    GroupViews,
+    share_of,
+    thread_ids,
+    topics_present,
+)
+from coterie.designs.consumer08.zkclient import ZkClient
+from coterie.designs.schedule import Lock, Run
+from coterie.designs.zookeeper.tree import NoNode, ZooKeeperError
+
+Note = Callable[..., None]
+
+
+class RebalanceFailed(Exception):
+    """All tries failed: the consumer owns nothing, and stays registered."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What is counted of a consumer, from its start on.
+
+    Attributes
+    ----------
+    rebalances, failed_rebalances, tries, conflicts
+        Rebalances begun, those of which every try failed, tries, and tries that met an owner.
+    no_broker_rebalances
+        Tries that found no broker.
+    watch_events
+        Events that its event thread has handled, by kind.
+    """
+
+    rebalances: int = 0
+    failed_rebalances: int = 0
+    no_broker_rebalances: int = 0
+    tries: int = 0
+    conflicts: int = 0
+    watch_events: dict[str, int] = field(default_factory=dict)
+
+    def event(self, kind: str) -> None:
+        """Count an event."""
+        self.watch_events[kind] = self.watch_events.get(kind, 0) + 1
+
+
+class Rebalancer:
+    """What a consumer owns, and its rebalances, one at a time.
+
+    Parameters
+    ----------
+    group, consumer_id, config
+        Whose rebalances they are.
+    zk, views, fetchers, offsets
+        What it uses.
+    claim_ms : int
+        From the release to the claim.
+    note : function of a kind and details
+        Called for what goes into the timeline.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        consumer_id: str,
+        config: ConsumerConfig,
+        *,
+        zk: ZkClient,
+        views: GroupViews,
+        fetchers: Fetchers,
+        offsets: Offsets,
+        claim_ms: int,
+        note: Note,
+    ) -> None:
+        self.counts = Counts()
+        self.lock = Lock()
+        self.registry: dict[Partition, Owned] = {}
+        self.streams: set[str] = set()  # topics that the program has streams for
+        self.closing = False
+        self.wake: Callable[[], None] = lambda: None
+        self._group = group
+        self._id = consumer_id
+        self._config = config
+        self._zk = zk
+        self._views = views
+        self._fetchers = fetchers
+        self._offsets = offsets
+        self._claim_ms = claim_ms
+        self._note = note
+
+    def rebalance(self) -> Run:
+        """Rebalance, when the one before is over.
+
+        Raises
+        ------
+        RebalanceFailed
+            Every try failed.
+        """
+        yield from self.lock.acquire()
+        try:
+            if self.closing:
+                return
+            self.counts.rebalances += 1
+            self._note("rebalance_began")
+            for _ in range(self._config.rebalance_max_retries):
+                self.counts.tries += 1
+                done = yield from self._try()
+                if done:
+                    self._note("rebalance_ended", True)
+                    return
+                yield from self.stop_and_commit()
+                yield self._config.backoff_ms
+            self.counts.failed_rebalances += 1
+            self._note("rebalance_ended", False)
+        finally:
+            self.lock.release()
+        raise RebalanceFailed(self._id)
+
+    def stop_and_commit(self) -> Run:
+        """Stop fetching, and commit what is owned if it commits by itself."""
+        self._fetchers.stop()
+        if self._config.auto_commit_enable:
+            yield from self._offsets.commit(self.registry.values())
+
+    def forget(self) -> None:
+        """Own nothing, without a commit and without a word to ZooKeeper."""
+        self._become({})
+
+    def _try(self) -> Run:
+        """Try once; whether it succeeded."""
+        brokers = yield from self._zk.children(BROKERS)
+        try:
+            own = yield from self._own_threads()
+        except (NoNode, registration.Unreadable):
+            return False
+        if not brokers:
+            self.counts.no_broker_rebalances += 1
+            yield from self._zk.listen_to_children(BROKERS, self.wake)
+            return True
+        yield from self.stop_and_commit()
+        for topic, number in self.registry:
+            yield from self._zk.delete(self._owner_path(topic, number))
+        self._become({})
+        yield self._claim_ms
+        try:
+            yield from self._zk.children(f"{GROUPS}/{self._group}/ids")
+            own = yield from self._own_threads()
+            share = yield from self._zk.ask(
+                share_of,
+                self._zk.zookeeper.tree,
+                self._views,
+                self._group,
+                own,
+                self._config,
+                count=self._registered() + len(own),
+            )
+        except (NoNode, registration.Unreadable, Unassignable):
+            return False
+        stored = yield from self._offsets.fetch(share)
+        if self.closing or not (yield from self._claim(share)):
+            return False
+        self._become(
+            {
+                key: Owned(*key, offset, has_stream=key[0] in self.streams)
+                for key, offset in stored.items()
+            }
+        )
+        self._fetchers.start(self.registry.values())
+        return True
+
+    def _own_threads(self) -> Run:
+        """Return its threads by topic, as its own id node says."""
+        data = yield from self._zk.read(f"{GROUPS}/{self._group}/ids/{self._id}")
+        subscription = registration.parse(data)
+        present: list[str] = []
+        if subscription.by_filter:
+            yield from self._zk.children(TOPICS)
+            present = topics_present(self._zk.zookeeper.tree)
+        taken = subscription.topics(
+            present, exclude_internal=self._config.exclude_internal_topics
+        )
+        return {topic: thread_ids(self._id, streams) for topic, streams in taken.items()}
+
+    def _claim(self, share: dict[Partition, str]) -> Run:
+        """Create the owner nodes; whether all could be. If not, those just made go again."""
+        made = []
+        for (topic, number), thread in share.items():
+            path = self._owner_path(topic, number)
+            try:
+                mine = yield from self._zk.create_ephemeral(path, thread)
+            except ZooKeeperError:  # its parent is an ephemeral node, made from outside
+                mine = False
+            if mine:
+                made.append(path)
+        if len(made) == len(share):
+            return True
+        self.counts.conflicts += len(share) - len(made)
+        for path in made:
+            yield from self._zk.delete(path)
+        return False
+
+    def _become(self, registry: dict[Partition, Owned]) -> None:
+        for key in self.registry:
+            self._note("gives_up", *key)
+        self.registry = registry
+        for key in registry:
+            self._note("owns", *key)
+
+    def _registered(self) -> int:
+        node = self._zk.zookeeper.tree.nodes.get(f"{GROUPS}/{self._group}/ids")
+        return len(node.children) if node else 0
+
+    def _owner_path(self, topic: str, number: int) -> str:
+        return f"{GROUPS}/{self._group}/owners/{topic}/{number}"

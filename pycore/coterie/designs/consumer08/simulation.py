@@ -1,0 +1,174 @@
+"""A scenario under 0.8.2: what each op does to ZooKeeper, the brokers and the consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from coterie.designs import scenario as ops
+from coterie.designs.consumer08 import registration
+from coterie.designs.consumer08.brokers import Brokers
+from coterie.designs.consumer08.config import consumer_config
+from coterie.designs.consumer08.consumer import Consumer, World
+from coterie.designs.consumer08.points import Points
+from coterie.designs.consumer08.views import GroupViews
+from coterie.designs.schedule import PausingClock, Schedule
+from coterie.designs.times import Times
+from coterie.designs.zookeeper.session import Session, ZooKeeper
+from coterie.designs.zookeeper.tree import ZooKeeperError
+
+HARNESS = "other"  # whose session the ephemeral nodes from outside are
+
+
+class Simulation:
+    """One run of a scenario.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What happens.
+    times : Times
+        The small times.
+    note : function of moment, kind, consumer and details
+        Called for what goes into the timeline.
+    """
+
+    def __init__(
+        self, scenario: ops.Scenario, times: Times, note: Callable[..., None] | None = None
+    ) -> None:
+        config = scenario.config
+        self.schedule = Schedule()
+        self._periods = PausingClock(self.schedule)
+        self.zookeeper = ZooKeeper(self.schedule, tick_ms=config.tick_ms)
+        self.brokers = Brokers(
+            self.zookeeper, config.brokers, up=config.brokers_up, deletes=config.deletes_topics
+        )
+        self.consumers: dict[str, Consumer] = {}
+        self._gone: list[Consumer] = []  # those whose name another has taken
+        self.refused = 0  # messages for partitions that had no leader
+        self._scenario = scenario
+        self._note = note
+        self._world = World(
+            self.schedule,
+            self._periods,
+            self.zookeeper,
+            self.brokers,
+            GroupViews(self.zookeeper.tree),
+            times,
+            self._timed if note else _unnoted,
+        )
+        self._points = Points(self._world, self.consumers)
+        self._harness: Session = self.zookeeper.open(HARNESS, 1, lambda kind, path: None)
+        self._uses_kafka = False
+        self._starts = (-1, 0)  # a moment, and the consumers started at it so far
+        self._do: dict[type[ops.Op], Callable[[Any], None]] = {
+            ops.CreateTopic: lambda op: self.brokers.create_topic(op.topic, op.replicas),
+            ops.AddPartitions: lambda op: self.brokers.add_partitions(op.topic, op.replicas),
+            ops.DeleteTopic: lambda op: self.brokers.delete_topic(op.topic),
+            ops.TouchTopic: lambda op: self.brokers.touch_topic(op.topic),
+            ops.Produce: self._produce,
+            ops.Start: self._start,
+            ops.Close: lambda op: self.consumers[op.consumer].close(),
+            ops.Crash: lambda op: self.consumers[op.consumer].crash(),
+            ops.Expire: lambda op: self._connection(op).expire(),
+            ops.ZkCut: lambda op: self._connection(op).cut(),
+            ops.ZkHeal: lambda op: self._connection(op).heal(),
+            ops.ZkHold: lambda op: self._connection(op).hold(),
+            ops.ZkRelease: lambda op: self._connection(op).release(),
+            ops.BrokerStop: lambda op: self.brokers.stop(op.broker),
+            ops.BrokerStart: lambda op: self.brokers.start(op.broker),
+            ops.CoordinatorStop: self._coordinator_stop,
+            ops.ZnodeCreate: self._znode_create,
+            ops.ZnodeSet: lambda op: self.zookeeper.set(op.path, op.data),
+            ops.ZnodeDelete: lambda op: self.zookeeper.delete(op.path),
+            ops.Commit: lambda op: self.consumers[op.consumer].commit(),
+        }
+
+    def run(self) -> list[dict[str, Any]]:
+        """Run the scenario to its end; return its points."""
+        points = []
+        waited_ms = 0  # until when a wait lasts
+        for op in self._scenario.ops:
+            if isinstance(op, ops.Settle):
+                self._settle(op.at, waited_ms)
+            self.schedule.run_until(op.at)
+            waited_ms = op.at + (op.ms if isinstance(op, ops.Wait) else 0)
+            if isinstance(op, ops.Settle):
+                points.append(self._points.take(op.point, kafka_offsets=self._uses_kafka))
+            elif (do := self._do.get(type(op))) is not None:
+                try:
+                    do(op)
+                except ZooKeeperError as error:
+                    why = f"{type(error).__name__} {error}"
+                    raise ops.ScenarioError(f"{op.place}: ZooKeeper refuses: {why}") from None
+        return points
+
+    def _settle(self, at_ms: int, waited_ms: int) -> None:
+        """Let pass what a point gives until all is settled: no time in which commits fall due."""
+        self.schedule.run_until(min(waited_ms, at_ms))
+        self._periods.pause()
+        self.schedule.run_until(at_ms)
+        self._periods.resume()
+
+    def counted(self) -> dict[str, int]:
+        """Return what was counted of all consumers that ran."""
+        everyone = [*self.consumers.values(), *self._gone]
+        counts = [consumer.counts for consumer in everyone]
+        return {
+            "rebalances": sum(one.rebalances for one in counts),
+            "failed_rebalances": sum(one.failed_rebalances for one in counts),
+            "tries": sum(one.tries for one in counts),
+            "conflicts": sum(one.conflicts for one in counts),
+            "watch_events": sum(sum(one.watch_events.values()) for one in counts),
+            "zookeeper_operations": sum(one.zk.operations for one in everyone),
+            "requests": sum(one.fetchers.requests + one.offsets.requests for one in everyone),
+            "refused": self.refused,
+        }
+
+    def _start(self, op: ops.Start) -> None:
+        config = consumer_config(self._scenario.config.consumer, op.config)
+        self._uses_kafka |= config.offsets_storage == "kafka"
+        consumer = Consumer(
+            self._world, op.name, op.group, op.consumer, _subscription(op), config
+        )
+        if op.name in self.consumers:
+            self._gone.append(self.consumers[op.name])
+        self.consumers[op.name] = consumer
+        moment, started = self._starts
+        started = started + 1 if moment == op.at else 0
+        self._starts = op.at, started
+        self.schedule.call_later(started * self._world.times.start_gap_ms, consumer.start)
+
+    def _produce(self, op: ops.Produce) -> None:
+        if not self.brokers.produce(op.topic, op.partition, op.count):
+            self.refused += op.count
+
+    def _coordinator_stop(self, op: ops.CoordinatorStop) -> None:
+        """Stop a broker: any, as none coordinates; the first that lives."""
+        if self.brokers.alive:
+            self.brokers.stop(min(self.brokers.alive))
+
+    def _znode_create(self, op: ops.ZnodeCreate) -> None:
+        session = self._harness if op.ephemeral else None
+        self.zookeeper.create_with_parents(op.path, op.data, session)
+
+    def _connection(self, op: Any) -> Any:
+        return self.consumers[op.consumer].zk.connection
+
+    def _timed(self, kind: str, consumer: str, *details: Any) -> None:
+        if self._note is not None:
+            self._note(self.schedule.now_ms, kind, consumer, *details)
+
+
+def _subscription(op: ops.Start) -> registration.Subscription:
+    if op.whitelist is not None:
+        return registration.by_filter(registration.WHITE, op.whitelist, op.streams)
+    if op.blacklist is not None:
+        return registration.by_filter(registration.BLACK, op.blacklist, op.streams)
+    return registration.static(op.subscription or {})
+
+
+def _unnoted(kind: str, consumer: str, *details: Any) -> None:
+    """Keep no timeline."""
+
+

@@ -1,0 +1,111 @@
+"""What a consumer reads of its group and topics, kept as long as nothing there has changed.
+
+Every consumer of a group reads the same nodes at each rebalance; parsing them once for all is what
+makes a herd of a thousand cheap to simulate. What each read costs is counted as if it was made.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+
+from coterie.designs.consumer08 import assignment, registration
+from coterie.designs.consumer08.config import ConsumerConfig
+from coterie.designs.zookeeper.tree import Tree
+
+BROKERS, TOPICS, GROUPS = "/brokers/ids", "/brokers/topics", "/consumers"
+
+
+@functools.lru_cache(maxsize=4096)
+def partitions_in(data: str) -> Mapping[int, Sequence[int]]:
+    """Return the replicas of each partition that a topic's node names, partitions sorted."""
+    found = {int(name): tuple(replicas) for name, replicas in json.loads(data)["partitions"].items()}
+    return dict(sorted(found.items()))
+
+
+def topic_data(replicas: Mapping[int, Sequence[int]]) -> str:
+    """Return the text of a topic's node."""
+    partitions = {str(partition): list(ids) for partition, ids in replicas.items()}
+    return json.dumps({"version": 1, "partitions": partitions}, separators=(",", ":"))
+
+
+def topics_present(tree: Tree) -> list[str]:
+    """Return the names of the topics that there are."""
+    return tree.children(TOPICS) if TOPICS in tree.nodes else []
+
+
+def partitions_of(tree: Tree, topic: str) -> Sequence[int]:
+    """Return the partitions of a topic, sorted; none of a missing one."""
+    node = tree.nodes.get(f"{TOPICS}/{topic}")
+    return list(partitions_in(node.data)) if node else []
+
+
+class GroupViews:
+    """The threads of each topic, by group, as the id nodes say now."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._kept: dict[tuple[str, bool], tuple[tuple[int, int], assignment.Positions]] = {}
+
+    def positions(self, group: str, *, exclude_internal: bool) -> assignment.Positions:
+        """Return where each thread stands among those of its topic.
+
+        Raises
+        ------
+        registration.Unreadable
+            An id node of the group is no registration.
+        """
+        ids = f"{GROUPS}/{group}/ids"
+        nodes = self._tree.nodes
+        seen = nodes[ids].below, nodes[TOPICS].below
+        kept = self._kept.get((group, exclude_internal))
+        if kept is None or kept[0] != seen:
+            made = self._read(ids, exclude_internal=exclude_internal)
+            kept = self._kept[group, exclude_internal] = seen, made
+        return kept[1]
+
+    def _read(self, ids: str, *, exclude_internal: bool) -> assignment.Positions:
+        present = topics_present(self._tree)
+        threads: dict[str, list[str]] = {}
+        for name in self._tree.nodes[ids].children:
+            subscription = registration.parse(self._tree.nodes[f"{ids}/{name}"].data)
+            taken = subscription.topics(present, exclude_internal=exclude_internal)
+            for topic, streams in taken.items():
+                threads.setdefault(topic, []).extend(thread_ids(name, streams))
+        return {
+            topic: {
+                thread: place
+                for place, thread in enumerate(sorted(names, key=assignment.as_java_sorts))
+            }
+            for topic, names in threads.items()
+        }
+
+
+@functools.lru_cache(maxsize=4096)
+def thread_ids(consumer_id: str, streams: int) -> Sequence[str]:
+    """Return the ids of a consumer's threads."""
+    return [f"{consumer_id}-{number}" for number in range(streams)]
+
+
+def share_of(
+    tree: Tree,
+    views: GroupViews,
+    group: str,
+    own: Mapping[str, Sequence[str]],
+    config: ConsumerConfig,
+) -> dict[assignment.Partition, str]:
+    """Compute what one consumer is to own, by its own rule, from what is registered now.
+
+    Raises
+    ------
+    registration.Unreadable, assignment.Unassignable
+        An id node of the group is no registration; round robin is not allowed.
+    """
+    positions = views.positions(group, exclude_internal=config.exclude_internal_topics)
+    partitions = {topic: partitions_of(tree, topic) for topic in own}
+    if config.assignment == "ceiling":
+        return assignment.range_share(own, partitions, positions, ceiling=True)
+    if config.partition_assignment_strategy == "roundrobin":
+        return assignment.round_robin_share(own, partitions, positions)
+    return assignment.range_share(own, partitions, positions)

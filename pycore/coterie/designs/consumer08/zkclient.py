@@ -1,0 +1,205 @@
+"""zkclient 0.3: a ZooKeeper client with listeners, whose events run one after another.
+
+A listener stays: when its watch fires, the client's event thread reads again, which sets the watch
+again, and then runs the listener. When the session has ended, a new-session event comes first and then
+one event for every listener. Source: ``org.I0Itec.zkclient.ZkClient``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from coterie.designs.consumer08.views import BROKERS, TOPICS
+from coterie.designs.schedule import Run, Schedule, Task
+from coterie.designs.times import Times
+from coterie.designs.zookeeper.connection import Connection
+from coterie.designs.zookeeper.session import Session, ZooKeeper
+from coterie.designs.zookeeper.tree import CHILDREN, CREATED, DATA, DELETED, NodeExists, NoNode
+
+Listener = Callable[[], "Run | None"]
+NEW_SESSION = "new_session"
+
+
+class ZkClient:
+    """One consumer's client.
+
+    Parameters
+    ----------
+    schedule, zookeeper, name, timeout_ms, times
+        The clock, the service, whose client it is, its session's timeout, the small times.
+    new_session : function
+        Returns what runs on the event thread after a new session has begun.
+    counted : function of an event's kind
+        Called for each event that the event thread handles.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        zookeeper: ZooKeeper,
+        name: str,
+        timeout_ms: int,
+        times: Times,
+        *,
+        new_session: Callable[[], Run],
+        counted: Callable[[str], None],
+    ) -> None:
+        self.connection = Connection(
+            zookeeper,
+            name,
+            timeout_ms,
+            self._received,
+            self._expired,
+            delivery_ms=times.delivery_ms,
+            reconnect_ms=times.reconnect_ms,
+        )
+        self.zookeeper = zookeeper
+        self._tree = zookeeper.tree
+        self._schedule = schedule
+        self._new_session = new_session
+        self._counted = counted
+        self._child_listeners: dict[str, Listener] = {}
+        self._data_listeners: dict[str, Listener] = {}
+        self._deleted_listeners: dict[str, Listener] = {}
+        self._events: deque[tuple[str, str]] = deque()
+        self.event_thread: Task | None = None
+
+    @property
+    def operations(self) -> int:
+        """How many operations it has asked for."""
+        return self.connection.operations
+
+    def children(self, path: str) -> Run:
+        """Return the names of a node's children; NoNode without the node."""
+        names = yield from self.connection.call(self._children, path)
+        return names
+
+    def read(self, path: str) -> Run:
+        """Return a node's data; NoNode without the node."""
+        data = yield from self.connection.call(self._read, path)
+        return data
+
+    def read_if_there(self, path: str) -> Run:
+        """Return a node's data; None without the node."""
+        try:
+            data = yield from self.read(path)
+        except NoNode:
+            return None
+        return data
+
+    def ask(self, function: Callable[..., object], *args: object, count: int = 1) -> Run:
+        """Ask for several things that change nothing, as one; ``count`` operations."""
+        answer = yield from self.connection.call(function, *args, count=count)
+        return answer
+
+    def create_ephemeral(self, path: str, data: str) -> Run:
+        """Create an ephemeral node, and its parents; whether it is there now with this text.
+
+        One that is there with the same text counts as created, whoever made it.
+        """
+        try:
+            yield from self.connection.call(self._create_ephemeral, path, data)
+        except NodeExists:
+            found = yield from self.read_if_there(path)
+            return found == data
+        return True
+
+    def update(self, path: str, data: str) -> Run:
+        """Write a persistent node; make it, and its parents, if it is missing."""
+        try:
+            yield from self.connection.call(self.zookeeper.set, path, data)
+        except NoNode:
+            yield from self.connection.call(self.zookeeper.create_with_parents, path, data)
+
+    def delete(self, path: str) -> Run:
+        """Delete a node; a missing one is fine."""
+        try:
+            yield from self.connection.call(self.zookeeper.delete, path)
+        except NoNode:
+            pass
+
+    def listen_to_children(self, path: str, listener: Listener) -> Run:
+        """Call a listener when a node's children change."""
+        self._child_listeners[path] = listener
+        yield from self._watch_children(path)
+
+    def listen_to_data(self, path: str, changed: Listener, deleted: Listener) -> Run:
+        """Call a listener when a node is written or created, or another when it is deleted."""
+        self._data_listeners[path] = changed
+        self._deleted_listeners[path] = deleted
+        yield from self.connection.call(self._watch_data, path)
+
+    def stop_listening(self) -> None:
+        """Drop all listeners."""
+        self._child_listeners.clear()
+        self._data_listeners.clear()
+
+    def _create_ephemeral(self, path: str, data: str) -> None:
+        self.connection.operations += (
+            self.zookeeper.create_with_parents(path, data, self.connection.session) - 1
+        )
+
+    def _children(self, path: str) -> list[str]:
+        return self._tree.children(path, self._watcher(path))
+
+    def _read(self, path: str) -> str:
+        return self._tree.get(path, self._watcher(path))
+
+    def _watcher(self, path: str) -> Session | None:
+        heard = path in self._child_listeners or path in self._data_listeners
+        return self.connection.session if heard else None
+
+    def _watch_children(self, path: str) -> Run:
+        """Watch a node and its children; of a missing node, its coming."""
+        if (yield from self.connection.call(self._watch_data, path)):
+            yield from self.connection.call(self._children, path)
+
+    def _received(self, kind: str, path: str) -> None:
+        """Queue an event for the listeners, if there are any: it is then handled in its turn."""
+        if kind in (CHILDREN, CREATED, DELETED) and path in self._child_listeners:
+            self._events.append((CHILDREN, path))
+        if kind in (DATA, CREATED, DELETED) and path in self._data_listeners:
+            self._events.append((DATA, path))
+        self._schedule.call_soon(self._run_events)
+
+    def _expired(self) -> None:
+        self._events.append((NEW_SESSION, ""))
+        self._events.extend((CHILDREN, path) for path in self._child_listeners)
+        self._events.extend((DATA, path) for path in self._data_listeners)
+        self._schedule.call_soon(self._run_events)
+
+    def _run_events(self) -> None:
+        if self._events and (self.event_thread is None or self.event_thread.done):
+            self.event_thread = Task(self._schedule, self._handle_events())
+
+    def _handle_events(self) -> Run:
+        while self._events:
+            kind, path = self._events.popleft()
+            if kind == NEW_SESSION:
+                self._counted(NEW_SESSION)
+                yield from self._new_session()
+                continue
+            if kind == CHILDREN:
+                yield from self._watch_children(path)
+                listener = self._child_listeners.get(path)
+            else:
+                there = yield from self.connection.call(self._watch_data, path, count=2)
+                listeners = self._data_listeners if there else self._deleted_listeners
+                listener = listeners.get(path)
+            if listener is None:
+                continue
+            self._counted(_name_of(kind, path))
+            runs = listener()
+            if runs is not None:
+                yield from runs
+
+    def _watch_data(self, path: str) -> bool:
+        return self._tree.exists(path, self.connection.session)
+
+
+def _name_of(kind: str, path: str) -> str:
+    """Return what an event is counted as."""
+    if kind == DATA:
+        return "topic_data"
+    return {TOPICS: "topics_children", BROKERS: "brokers_children"}.get(path, "ids_children")

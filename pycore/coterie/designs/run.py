@@ -1,0 +1,100 @@
+"""Run a scenario under one of the designs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coterie.designs.consumer08.simulation import Simulation
+from coterie.designs.scenario import Scenario, read_scenario
+from coterie.designs.times import Times
+from coterie.errors import ArgumentError
+
+ZOOKEEPER, COORDINATOR, TODAY = "zookeeper-0.8", "coordinator-0.9", "today"
+DESIGNS = (ZOOKEEPER, COORDINATOR, TODAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a timeline.
+
+    Attributes
+    ----------
+    at_ms : int
+        When.
+    kind : str
+        ``started``, ``closed``, ``crashed``; ``rebalance_began``, ``rebalance_ended`` (whether it
+        succeeded); ``owns``, ``gives_up`` (topic, partition: as the consumer believes);
+        ``consumed`` (topic, partition, first, last offset); ``committed`` (topic, partition,
+        offset); ``event`` (what kind of watch fired).
+    consumer : str
+        Whose.
+    details : tuple
+        The rest, by kind.
+    """
+
+    at_ms: int
+    kind: str
+    consumer: str
+    details: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run of a scenario gave.
+
+    Attributes
+    ----------
+    points : list of dict
+        What was there at each ``settle``, in the form of the golden files.
+    timeline : list of Entry
+        What happened, in order; empty if it was not asked for.
+    costs : dict
+        What it cost, by name.
+    """
+
+    points: list[dict[str, Any]]
+    timeline: list[Entry]
+    costs: dict[str, Any]
+
+
+def run(
+    scenario: Scenario | Mapping[str, Any],
+    design: str = ZOOKEEPER,
+    *,
+    times: Times | None = None,
+    timeline: bool = True,
+) -> Run:
+    """Run a scenario under a design.
+
+    Parameters
+    ----------
+    scenario : Scenario or dict
+        A scenario, or what a scenario's file holds.
+    design : str
+        ``zookeeper-0.8``: consumers that each rebalance on their own over ZooKeeper.
+    times : Times, optional
+        The small times that a scenario does not say.
+    timeline : bool
+        Whether to keep the timeline: it is long where many consumers join.
+
+    Raises
+    ------
+    ScenarioError
+        The scenario is wrong: one line that names the place.
+    ArgumentError
+        There is no such design.
+    """
+    if design != ZOOKEEPER:
+        raise ArgumentError(f"design: {design!r} is none of {', '.join(DESIGNS[:1])}")
+    if not isinstance(scenario, Scenario):
+        scenario = read_scenario(scenario)
+    entries: list[Entry] = []
+
+    def note(at_ms: int, kind: str, consumer: str, *details: Any) -> None:
+        entries.append(Entry(at_ms, kind, consumer, details))
+
+    simulation = Simulation(scenario, times or Times(), note if timeline else None)
+    points = simulation.run()
+    return Run(points, entries, simulation.counted())

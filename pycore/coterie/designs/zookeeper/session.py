@@ -1,0 +1,150 @@
+"""ZooKeeper's server side of sessions: ephemeral nodes, and their end at a tick.
+
+A session lives while its client is connected. Without a connection it ends at the first tick after
+its timeout, and with it, in one step, all its ephemeral nodes and watches. Source: ZooKeeper 3.4's
+``SessionTrackerImpl``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from coterie.designs.schedule import Schedule
+from coterie.designs.zookeeper.tree import NodeExists, NoNode, Tree, ZooKeeperError, parent_of
+
+
+class Session:
+    """One client's session: its name, its watches' events, its ephemeral nodes."""
+
+    __slots__ = ("alive", "ephemerals", "fired", "name", "timeout_ms", "timer")
+
+    def __init__(self, name: str, timeout_ms: int, fired: Callable[[str, str], None]) -> None:
+        self.name = name
+        self.timeout_ms = timeout_ms
+        self.fired = fired
+        self.alive = True
+        self.ephemerals: dict[str, None] = {}
+        self.timer: tuple[int, int] | None = None
+
+
+class ZooKeeper:
+    """The service: one tree, its sessions, and the clock whose ticks end sessions.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The clock.
+    tick_ms : int
+        Sessions end at multiples of it.
+    """
+
+    def __init__(self, schedule: Schedule, *, tick_ms: int = 500) -> None:
+        self.schedule = schedule
+        self.tick_ms = tick_ms
+        self.tree = Tree()
+
+    def open(self, name: str, timeout_ms: int, fired: Callable[[str, str], None]) -> Session:
+        """Begin a session. ``fired(kind, path)`` is called for each watch that fires."""
+        return Session(name, timeout_ms, fired)
+
+    def lost(self, session: Session) -> None:
+        """The client's connection is gone: from now on the session's timeout runs."""
+        if session.alive and session.timer is None:
+            due = self.schedule.now_ms + session.timeout_ms
+            end_ms = (due // self.tick_ms + 1) * self.tick_ms
+            session.timer = self.schedule.call_at(end_ms, self.end, session)
+
+    def returned(self, session: Session) -> bool:
+        """The client is connected again; whether its session still lives."""
+        if session.timer is not None and session.alive:
+            self.schedule.cancel(session.timer)
+        session.timer = None
+        return session.alive
+
+    def end(self, session: Session) -> None:
+        """End a session: its watches and its ephemeral nodes go."""
+        if not session.alive:
+            return
+        session.alive = False
+        if session.timer is not None:
+            self.schedule.cancel(session.timer)
+        self.tree.forget(session)
+        for path in session.ephemerals:
+            self.tree.delete(path)
+        session.ephemerals.clear()
+
+    def create(self, path: str, data: str = "", session: Session | None = None) -> None:
+        """Create a node; one of a session is ephemeral: it goes when that session ends."""
+        self.tree.create(path, data, session)
+        if session is not None:
+            session.ephemerals[path] = None
+
+    def create_with_parents(self, path: str, data: str = "", session: Session | None = None) -> int:
+        """Create a node, and the persistent parents that it lacks; return how many creations."""
+        missing = []
+        above = parent_of(path)
+        while above not in self.tree.nodes:
+            missing.append(above)
+            above = parent_of(above)
+        for parent in reversed(missing):
+            self.tree.create(parent)
+        self.create(path, data, session)
+        return len(missing) + 1
+
+    def set(self, path: str, data: str) -> None:
+        """Write a node's data."""
+        self.tree.set(path, data)
+
+    def delete(self, path: str) -> None:
+        """Delete a node, whoever made it."""
+        node = self.tree.nodes.get(path)
+        self.tree.delete(path)
+        if node is not None and isinstance(node.owner, Session):
+            node.owner.ephemerals.pop(path, None)
+
+    def multi(self, operations: Sequence[tuple[Any, ...]], session: Session | None = None) -> None:
+        """Do several operations, all or none.
+
+        Parameters
+        ----------
+        operations : sequence of tuple
+            ``("create", path, data)``, ``("create_ephemeral", path, data)``, ``("set", path,
+            data)``, ``("delete", path)``, ``("check", path)``.
+        session : Session, optional
+            Whose the ephemeral nodes are.
+
+        Raises
+        ------
+        ZooKeeperError
+            One of them is refused: none has had an effect.
+        """
+        there: dict[str, bool] = {}  # paths as they will be after the ones before
+        for kind, path, *_ in operations:
+            exists = there.get(path, path in self.tree.nodes)
+            if kind.startswith("create"):
+                above = parent_of(path)
+                if exists:
+                    raise NodeExists(path)
+                if not there.get(above, above in self.tree.nodes):
+                    raise NoNode(above)
+            elif not exists:
+                raise NoNode(path)
+            if kind == "delete" and self._has_children(path, there):
+                raise ZooKeeperError(f"{path}: it has children")
+            there[path] = kind != "delete"
+        for kind, path, *data in operations:
+            if kind == "create":
+                self.create(path, *data)
+            elif kind == "create_ephemeral":
+                self.create(path, data[0], session)
+            elif kind == "set":
+                self.set(path, *data)
+            elif kind == "delete":
+                self.delete(path)
+
+    def _has_children(self, path: str, there: dict[str, bool]) -> bool:
+        node = self.tree.nodes.get(path)
+        names = [f"{path}/{name}" for name in node.children] if node else []
+        new = [p for p, is_there in there.items() if is_there and parent_of(p) == path]
+        return bool(new) or any(there.get(name, True) for name in names)

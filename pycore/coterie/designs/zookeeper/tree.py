@@ -1,0 +1,169 @@
+"""ZooKeeper's tree of nodes, with its one-time watches.
+
+A watch is set by a read and fires once, at the first change after it: data watches (set by ``get``
+and ``exists``, also of a node that is not there) at a creation, a write or a deletion; child
+watches (set by ``children``) when a child comes or goes and when the node itself goes. Source:
+ZooKeeper 3.4's ``DataTree``, ``WatchManager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from coterie.errors import CoterieError
+
+CREATED, DELETED, DATA, CHILDREN = "created", "deleted", "data", "children"
+
+
+class ZooKeeperError(CoterieError):
+    """An operation that ZooKeeper refuses: it had no effect."""
+
+
+class NoNode(ZooKeeperError):
+    """The node, or the parent of one to be created, is not there."""
+
+
+class NodeExists(ZooKeeperError):
+    """The node to be created is there."""
+
+
+class NotEmpty(ZooKeeperError):
+    """The node to be deleted has children."""
+
+
+class NoChildrenForEphemerals(ZooKeeperError):
+    """The parent of a node to be created is ephemeral."""
+
+
+class Watcher(Protocol):
+    """A client that sets watches."""
+
+    def fired(self, kind: str, path: str) -> None:
+        """A watch of this client has fired."""
+
+
+class Node:
+    """One node: its data, whose it is, and its children."""
+
+    __slots__ = ("below", "children", "data", "owner")
+
+    def __init__(self, data: str, owner: object | None) -> None:
+        self.data = data
+        self.owner = owner
+        self.children: dict[str, None] = {}
+        self.below = 0  # grows whenever a child comes, goes or is written
+
+
+def parent_of(path: str) -> str:
+    """Return the path of a node's parent."""
+    return path[: path.rindex("/")] or "/"
+
+
+class Tree:
+    """All nodes by their path, and the watches set on paths."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {"/": Node("", None)}
+        self._data_watches: dict[str, dict[Watcher, None]] = {}
+        self._child_watches: dict[str, dict[Watcher, None]] = {}
+
+    def create(self, path: str, data: str = "", owner: object | None = None) -> None:
+        """Create a node; with an owner it is ephemeral.
+
+        Raises
+        ------
+        NodeExists, NoNode, NoChildrenForEphemerals
+            It is there; its parent is not; its parent is ephemeral.
+        """
+        if path in self.nodes:
+            raise NodeExists(path)
+        above = parent_of(path)
+        parent = self.nodes.get(above)
+        if parent is None:
+            raise NoNode(above)
+        if parent.owner is not None:
+            raise NoChildrenForEphemerals(above)
+        self.nodes[path] = Node(data, owner)
+        parent.children[path[path.rindex("/") + 1 :]] = None
+        parent.below += 1
+        self._fire(CREATED, path, self._data_watches)
+        self._fire(CHILDREN, above, self._child_watches)
+
+    def set(self, path: str, data: str) -> None:
+        """Write a node's data; the same data count as a change too."""
+        self._node(path).data = data
+        self.nodes[parent_of(path)].below += 1
+        self._fire(DATA, path, self._data_watches)
+
+    def delete(self, path: str) -> None:
+        """Delete a node without children."""
+        node = self._node(path)
+        if node.children:
+            raise NotEmpty(path)
+        above = parent_of(path)
+        del self.nodes[path]
+        parent = self.nodes[above]
+        del parent.children[path[path.rindex("/") + 1 :]]
+        parent.below += 1
+        # One event for a client that has both watches on the node that is gone.
+        told = self._fire(DELETED, path, self._data_watches)
+        self._fire(DELETED, path, self._child_watches, told)
+        self._fire(CHILDREN, above, self._child_watches)
+
+    def get(self, path: str, watcher: Watcher | None = None) -> str:
+        """Return a node's data, and watch it; a node that is not there is not watched."""
+        node = self._node(path)
+        if watcher is not None:
+            self._data_watches.setdefault(path, {})[watcher] = None
+        return node.data
+
+    def exists(self, path: str, watcher: Watcher | None = None) -> bool:
+        """Whether a node is there; watch it also if it is not."""
+        if watcher is not None:
+            self._data_watches.setdefault(path, {})[watcher] = None
+        return path in self.nodes
+
+    def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
+        """Return the names of a node's children, sorted, and watch them."""
+        node = self._node(path)
+        if watcher is not None:
+            self._child_watches.setdefault(path, {})[watcher] = None
+        return sorted(node.children)
+
+    def forget(self, watcher: Watcher) -> None:
+        """Drop all watches of a client whose session has ended."""
+        for watches in (self._data_watches, self._child_watches):
+            for path in [path for path, watchers in watches.items() if watcher in watchers]:
+                del watches[path][watcher]
+                if not watches[path]:
+                    del watches[path]
+
+    def paths_below(self, path: str) -> Iterator[str]:
+        """Yield the paths of all nodes below one, parents before children, names sorted."""
+        node = self.nodes.get(path)
+        for name in sorted(node.children) if node else ():
+            inner = f"{path.rstrip('/')}/{name}"
+            yield inner
+            yield from self.paths_below(inner)
+
+    def _node(self, path: str) -> Node:
+        node = self.nodes.get(path)
+        if node is None:
+            raise NoNode(path)
+        return node
+
+    def _fire(
+        self,
+        kind: str,
+        path: str,
+        watches: dict[str, dict[Watcher, None]],
+        told: Iterable[Watcher] = (),
+    ) -> Iterable[Watcher]:
+        watchers = watches.pop(path, None)
+        if not watchers:
+            return ()
+        for watcher in watchers:
+            if watcher not in told:
+                watcher.fired(kind, path)
+        return watchers
