@@ -26,6 +26,7 @@ RUNS = [
     ("records", "basic", "--group", "grp-mix-all"),
     ("verify", "corrupt/value-empty"),
     ("serve", "--listen", "0.0.0.0:9092"),
+    ("designs", "run", "nothing.json", "--out", "out"),
     ("trace", "run", "traces", "--out", "out"),
     ("trace", "diff", "traces", "traces"),
     ("trace", "import", "nothing", "--out", "out"),

@@ -34,6 +34,7 @@ COMMANDS = {  # and what each is for, in a line: to list them, none is imported
     "records": "The records of a log, decoded, one JSON object per line.",
     "verify": "Every fault of a log, one JSON object per line; exit 1 if any.",
     "serve": "Serve Kafka's protocol: a Kafka for tests of any language.",
+    "designs": "Scenarios under the designs before today's coordinator.",
     "trace": "Run, compare and make traces of a group coordinator.",
 }
 

@@ -1,11 +1,11 @@
-"""Checks of the values in a scenario: each returns the value as it is used, or says what is wrong."""
+"""Checks of a scenario's values: each returns the value as it is used, or says what is wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from coterie.errors import CoterieError
+from coterie.errors import CoterieError, shown
 
 MOST = 2**53  # what JSON numbers hold exactly everywhere
 
@@ -14,60 +14,54 @@ class ScenarioError(CoterieError, ValueError):
     """A scenario cannot be run: one line that names the place and says what is wrong there."""
 
 
-def shown(value: Any) -> str:
-    """Return a value as a message shows it: short, on one line."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 def _wrong(value: Any, place: str, wanted: str) -> ScenarioError:
     return ScenarioError(f"{place}: {shown(value)} is not {wanted}")
 
 
 def count(value: Any, place: str) -> int:
-    """A whole number from 0."""
+    """Take a whole number from 0."""
     if type(value) is not int or not 0 <= value <= MOST:
         raise _wrong(value, place, "a whole number from 0")
     return value
 
 
 def positive(value: Any, place: str) -> int:
-    """A whole number from 1."""
+    """Take a whole number from 1."""
     if type(value) is not int or not 1 <= value <= MOST:
         raise _wrong(value, place, "a whole number from 1")
     return value
 
 
 def boolean(value: Any, place: str) -> bool:
-    """True or false."""
+    """Take true or false."""
     if type(value) is not bool:
         raise _wrong(value, place, "true or false")
     return value
 
 
 def text(value: Any, place: str) -> str:
-    """Any text."""
+    """Take any text."""
     if not isinstance(value, str):
         raise _wrong(value, place, "text")
     return value
 
 
 def name(value: Any, place: str) -> str:
-    """Text that can be a node's name: not empty, without a slash."""
+    """Take text that can be a node's name: not empty, without a slash."""
     if not isinstance(value, str) or not value or "/" in value:
         raise _wrong(value, place, "a name: text without '/'")
     return value
 
 
 def path(value: Any, place: str) -> str:
-    """A node's path."""
+    """Take a node's path."""
     if not isinstance(value, str) or not value.startswith("/") or "" in value[1:].split("/"):
         raise _wrong(value, place, "a node's path, such as '/consumers/group1/ids/x'")
     return value
 
 
 def settings(value: Any, place: str) -> Mapping[str, Any]:
-    """Settings: text, numbers or booleans by name."""
+    """Take settings: text, numbers or booleans by name."""
     if not isinstance(value, Mapping):
         raise _wrong(value, place, "an object of settings")
     for key, one in value.items():
@@ -77,14 +71,14 @@ def settings(value: Any, place: str) -> Mapping[str, Any]:
 
 
 def streams(value: Any, place: str) -> Mapping[str, int]:
-    """How many streams of each topic."""
+    """Take how many streams of each topic."""
     if not isinstance(value, Mapping) or not value:
         raise _wrong(value, place, "an object of streams by topic")
     return {name(key, place): positive(one, f"{place}.{key}") for key, one in value.items()}
 
 
 def ids(value: Any, place: str) -> tuple[int, ...]:
-    """Broker ids, at least one, each once."""
+    """Take broker ids, at least one, each once."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         raise _wrong(value, place, "a list of broker ids, at least one")
     found = tuple(count(one, f"{place}[{i}]") for i, one in enumerate(value))
@@ -94,7 +88,7 @@ def ids(value: Any, place: str) -> tuple[int, ...]:
 
 
 def replicas(value: Any, place: str) -> tuple[tuple[int, ...], ...]:
-    """A list of replica lists, one for each partition."""
+    """Take a list of replica lists, one for each partition."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         raise _wrong(value, place, "a list of replica lists, one a partition")
     return tuple(ids(one, f"{place}[{i}]") for i, one in enumerate(value))

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coterie.designs.checks import CHECKS, ScenarioError, shown
+from coterie.designs.checks import CHECKS, ScenarioError
 from coterie.designs.consumer08.config import consumer_config
 from coterie.designs.consumer08.registration import filter_text
-from coterie.errors import ArgumentError
+from coterie.errors import ArgumentError, shown
 
 FORMAT = "coterie-zk08"
 MOMENTS = (
@@ -379,7 +379,9 @@ class _Checked:
                 raise ScenarioError(f"{place}: {event['op']} has no field {key!r}")
             values[name] = CHECKS[KINDS[key]](value, f"{place}.{key}")
         for name, one in known.items():
-            lacks = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+            lacks = (
+                one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+            )
             if lacks and name not in values:
                 raise ScenarioError(f"{place}: {event['op']} needs {name.rstrip('_')!r}")
         op = kind(**values)

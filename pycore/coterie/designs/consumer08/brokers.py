@@ -20,13 +20,13 @@ class Reader(Protocol):
     """What fetches from partitions."""
 
     def appended(self, partition: Partition) -> None:
-        """Messages came to a partition that it reads."""
+        """Take what came to a partition that it reads."""
 
     def lost(self, partition: Partition) -> None:
-        """A partition that it reads has lost its leader, or has another."""
+        """Stop reading: a partition has lost its leader, or has another."""
 
     def leader_came(self) -> None:
-        """Some partition has a leader again, while it looks for one."""
+        """Look again: some partition has a leader."""
 
 
 class Partition:
@@ -166,9 +166,7 @@ class Brokers:
         return self.topics.get(topic, {}).get(number)
 
     def _partitions_on(self, broker: int) -> list[Partition]:
-        return [
-            one for made in self.topics.values() for one in made.values() if broker in one.ends
-        ]
+        return [one for made in self.topics.values() for one in made.values() if broker in one.ends]
 
     def _add(self, topic: str, replicas: Sequence[Sequence[int]]) -> None:
         made = self.topics[topic]

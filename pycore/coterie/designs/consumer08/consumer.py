@@ -7,6 +7,7 @@ that rebalances when an event has woken it, the timer of commits. Source: 0.8.2.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -213,10 +214,8 @@ class Consumer:
 
     def _quietly(self, run: Run) -> Run:
         """Run something on a thread that only logs a rebalance that fails."""
-        try:
+        with contextlib.suppress(RebalanceFailed):
             yield from run
-        except RebalanceFailed:
-            pass
 
     def _commit_later(self) -> None:
         later = self._world.periods.call_later
@@ -266,4 +265,4 @@ class Consumer:
 
 
 def _nothing() -> None:
-    """A topic is deleted: a warning in the consumer's log."""
+    """Do as a consumer does when its topic is deleted: a warning in its log, no more."""

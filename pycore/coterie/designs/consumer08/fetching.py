@@ -26,9 +26,8 @@ class Owned:
 
     __slots__ = ("has_stream", "number", "offset", "topic")
 
-    def __init__(self, topic: str, number: int, offset: int, *, has_stream: bool) -> None:
-        self.topic = topic
-        self.number = number
+    def __init__(self, partition: tuple[str, int], offset: int, *, has_stream: bool) -> None:
+        self.topic, self.number = partition
         self.offset = offset
         self.has_stream = has_stream
 

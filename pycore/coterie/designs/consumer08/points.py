@@ -101,7 +101,7 @@ class Points:
         present = topics_present(self._tree)
         found = []
         for group in self._tree.nodes[GROUPS].children:
-            taken = set()
+            taken: set[str] = set()
             for name in self._names_below(f"{GROUPS}/{group}/ids"):
                 try:
                     data = self._tree.nodes[f"{GROUPS}/{group}/ids/{name}"].data

@@ -176,7 +176,7 @@ class Rebalancer:
             return False
         self._become(
             {
-                key: Owned(*key, offset, has_stream=key[0] in self.streams)
+                key: Owned(key, offset, has_stream=key[0] in self.streams)
                 for key, offset in stored.items()
             }
         )
@@ -191,9 +191,7 @@ class Rebalancer:
         if subscription.by_filter:
             yield from self._zk.children(TOPICS)
             present = topics_present(self._zk.zookeeper.tree)
-        taken = subscription.topics(
-            present, exclude_internal=self._config.exclude_internal_topics
-        )
+        taken = subscription.topics(present, exclude_internal=self._config.exclude_internal_topics)
         return {topic: thread_ids(self._id, streams) for topic, streams in taken.items()}
 
     def _claim(self, share: dict[Partition, str]) -> Run:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coterie.designs import scenario as ops
+from coterie.designs.checks import ScenarioError
 from coterie.designs.consumer08 import registration
 from coterie.designs.consumer08.brokers import Brokers
 from coterie.designs.consumer08.config import consumer_config
@@ -91,7 +92,8 @@ class Simulation:
         for op in self._scenario.ops:
             if isinstance(op, ops.Settle):
                 self._settle(op.at, waited_ms)
-            self.schedule.run_until(op.at)
+            elif op.at > self.schedule.now_ms:  # what happens at one moment happens at once
+                self.schedule.run_until(op.at)
             waited_ms = op.at + (op.ms if isinstance(op, ops.Wait) else 0)
             if isinstance(op, ops.Settle):
                 points.append(self._points.take(op.point, kafka_offsets=self._uses_kafka))
@@ -100,7 +102,7 @@ class Simulation:
                     do(op)
                 except ZooKeeperError as error:
                     why = f"{type(error).__name__} {error}"
-                    raise ops.ScenarioError(f"{op.place}: ZooKeeper refuses: {why}") from None
+                    raise ScenarioError(f"{op.place}: ZooKeeper refuses: {why}") from None
         return points
 
     def _settle(self, at_ms: int, waited_ms: int) -> None:
@@ -128,9 +130,7 @@ class Simulation:
     def _start(self, op: ops.Start) -> None:
         config = consumer_config(self._scenario.config.consumer, op.config)
         self._uses_kafka |= config.offsets_storage == "kafka"
-        consumer = Consumer(
-            self._world, op.name, op.group, op.consumer, _subscription(op), config
-        )
+        consumer = Consumer(self._world, op.name, op.group, op.consumer, _subscription(op), config)
         if op.name in self.consumers:
             self._gone.append(self.consumers[op.name])
         self.consumers[op.name] = consumer
@@ -170,5 +170,3 @@ def _subscription(op: ops.Start) -> registration.Subscription:
 
 def _unnoted(kind: str, consumer: str, *details: Any) -> None:
     """Keep no timeline."""
-
-

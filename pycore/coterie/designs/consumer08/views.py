@@ -20,8 +20,8 @@ BROKERS, TOPICS, GROUPS = "/brokers/ids", "/brokers/topics", "/consumers"
 @functools.lru_cache(maxsize=4096)
 def partitions_in(data: str) -> Mapping[int, Sequence[int]]:
     """Return the replicas of each partition that a topic's node names, partitions sorted."""
-    found = {int(name): tuple(replicas) for name, replicas in json.loads(data)["partitions"].items()}
-    return dict(sorted(found.items()))
+    named = json.loads(data)["partitions"]
+    return {number: tuple(named[str(number)]) for number in sorted(map(int, named))}
 
 
 def topic_data(replicas: Mapping[int, Sequence[int]]) -> str:

@@ -1,12 +1,13 @@
 """zkclient 0.3: a ZooKeeper client with listeners, whose events run one after another.
 
 A listener stays: when its watch fires, the client's event thread reads again, which sets the watch
-again, and then runs the listener. When the session has ended, a new-session event comes first and then
-one event for every listener. Source: ``org.I0Itec.zkclient.ZkClient``.
+again, and then runs the listener. When the session has ended, a new-session event comes first and
+then one event for every listener. Source: ``org.I0Itec.zkclient.ZkClient``.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 
@@ -114,10 +115,8 @@ class ZkClient:
 
     def delete(self, path: str) -> Run:
         """Delete a node; a missing one is fine."""
-        try:
+        with contextlib.suppress(NoNode):
             yield from self.connection.call(self.zookeeper.delete, path)
-        except NoNode:
-            pass
 
     def listen_to_children(self, path: str, listener: Listener) -> Run:
         """Call a listener when a node's children change."""

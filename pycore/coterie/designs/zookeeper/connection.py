@@ -122,7 +122,7 @@ class Connection:
             self.zookeeper.end(self.session)
 
     def crash(self) -> None:
-        """The client's process is gone: its session ends by its timeout."""
+        """End the client's process: its session ends by its timeout."""
         self.cut()
         self._closed = True
         self._on_the_way.clear()

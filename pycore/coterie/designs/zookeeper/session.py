@@ -49,14 +49,14 @@ class ZooKeeper:
         return Session(name, timeout_ms, fired)
 
     def lost(self, session: Session) -> None:
-        """The client's connection is gone: from now on the session's timeout runs."""
+        """Let the session's timeout run: the client's connection is gone."""
         if session.alive and session.timer is None:
             due = self.schedule.now_ms + session.timeout_ms
             end_ms = (due // self.tick_ms + 1) * self.tick_ms
             session.timer = self.schedule.call_at(end_ms, self.end, session)
 
     def returned(self, session: Session) -> bool:
-        """The client is connected again; whether its session still lives."""
+        """Stop that: the client is connected again. Whether its session still lives."""
         if session.timer is not None and session.alive:
             self.schedule.cancel(session.timer)
         session.timer = None

@@ -40,7 +40,7 @@ class Watcher(Protocol):
     """A client that sets watches."""
 
     def fired(self, kind: str, path: str) -> None:
-        """A watch of this client has fired."""
+        """Tell the client that a watch of it has fired."""
 
 
 class Node:
