@@ -39,6 +39,7 @@ _LONGS = {
     "connections.max.reauth.ms",
     "offsets.retention.check.interval.ms",
 }
+_SHORT, _SHORTS = 4, {"offsets.commit.required.acks"}
 # Settings that a broker of Kafka takes while it runs, beside those that are defaults of topics.
 _DYNAMIC = {"max.connections"}
 _MALFORMED = (
@@ -168,7 +169,8 @@ def _of_broker(call: Call) -> list[Body]:
                 ]
     for name in ("broker.id", "node.id"):
         rows[name] = _broker_row(name, call.node.id, -1, _INT)
-    for name in {*_DYNAMIC, *(row.server for row in TOPIC_CONFIGS.values())} & rows.keys():
+    of_topics = {row.server for row in TOPIC_CONFIGS.values()} - {"log.message.format.version"}
+    for name in (_DYNAMIC | of_topics) & rows.keys():
         rows[name]["readOnly"] = False
     return [rows[name] for name in sorted(rows)]
 
@@ -197,7 +199,7 @@ def _type(name: str, value: Any) -> int:
     if isinstance(value, bool):
         return _BOOLEAN
     if isinstance(value, int):
-        return _LONG if name in _LONGS else _INT
+        return _LONG if name in _LONGS else _SHORT if name in _SHORTS else _INT
     return _DOUBLE if isinstance(value, float) else _STRING
 
 

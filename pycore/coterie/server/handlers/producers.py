@@ -21,6 +21,8 @@ def describe_producers(call: Call) -> None:
             answer: dict[str, Any] = {"partitionIndex": index, "errorCode": 0}
             if log is None:
                 answer["errorCode"] = Error.UNKNOWN_TOPIC_OR_PARTITION
+                if call.cluster.topics.get(topic["name"]) is None:
+                    answer["errorMessage"] = "This server does not host this topic-partition."
             else:
                 answer["activeProducers"] = _active(log)
             found.append(answer)
