@@ -18,9 +18,17 @@ Body = dict[str, Any]
 _Refuse = Callable[[Body, int, int], Body]  # of the request's body, its version, and the error
 
 
+_MESSAGES = {  # as a broker gives them; of the others the name says as much
+    Error.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or "
+        "the message was sent to an incompatible broker. See the broker logs for more details."
+    ),
+}
+
+
 def message_of(error: int) -> str:
     """Return what stands in an answer beside the number of an error."""
-    return Error(error).name
+    return _MESSAGES.get(Error(error), Error(error).name)
 
 
 def refusal(api_key: int, version: int, body: Body, error: int) -> Body:
@@ -88,6 +96,7 @@ def _produce(body: Body, version: int, error: int) -> Body:
                 ],
             }
             for topic in body["topicData"]
+            if topic["partitionData"]
         ]
     }
 
@@ -139,6 +148,7 @@ def _offset_fetch(body: Body, version: int, error: int) -> Body:
             ],
         }
         for name, numbers in by_name.items()
+        if numbers
     ]
     return {"topics": topics}
 

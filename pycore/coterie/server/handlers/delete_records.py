@@ -18,7 +18,8 @@ def delete_records(call: Call) -> None:
     topics = []
     for topic in call.body["topics"]:
         found = [_deleted(call, topic["name"], each) for each in topic["partitions"]]
-        topics.append({"name": topic["name"], "partitions": found})
+        if found:
+            topics.append({"name": topic["name"], "partitions": found})
     return call.answer({"topics": topics})
 
 

@@ -27,7 +27,9 @@ __all__ = [
 ]
 
 _DESCRIBE, _LIST, _DELETE = OPS["describe_group"], OPS["list_groups"], OPS["delete_groups"]
-_KEY_TYPES = (0, 1)  # a group, a transactional id; share groups (2) are not served
+_SEVERAL_SINCE = 4
+_GROUP, _TRANSACTION, _SHARE = range(3)  # types of keys
+_SHARE_SINCE = 6  # but a broker without share groups has no coordinator for them
 _CLASSIC = "classic"
 # All that may be done to a group where nothing is forbidden: read, delete, describe, as bits of
 # AclOperation's codes 3, 6 and 8.
@@ -39,7 +41,7 @@ def find_coordinator(call: Call) -> None:
     """Say which broker coordinates a group or a transactional id; several from version 4 on."""
     body, version = call.body, call.api_version
     kind = body["keyType"]
-    if version < 4:
+    if version < _SEVERAL_SINCE:
         found = _found(call, kind, body["key"])
         if not found["errorCode"]:
             found["errorMessage"] = Error.NONE.name
@@ -54,11 +56,14 @@ def find_coordinator(call: Call) -> None:
 
 
 def _found(call: Call, kind: int, key: str) -> dict[str, Any]:
-    if kind not in _KEY_TYPES:
-        error = Error.INVALID_REQUEST
-        told = message_of(error)
+    if kind not in (_GROUP, _TRANSACTION):
+        error, told = Error.INVALID_REQUEST, message_of(Error.INVALID_REQUEST)
+        if kind == _SHARE and call.api_version >= _SEVERAL_SINCE:
+            told = ""
+            if call.api_version >= _SHARE_SINCE:
+                error = Error.COORDINATOR_NOT_AVAILABLE
         return {"errorCode": error, "errorMessage": told, "nodeId": -1, "host": "", "port": -1}
-    if kind == 0:
+    if kind == _GROUP:
         call.cluster.groups.log.make()
     else:
         call.cluster.transactions.ready()

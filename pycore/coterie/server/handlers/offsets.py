@@ -7,7 +7,6 @@ Source: ``KafkaApis.scala``, ``GroupCoordinatorAdapter.scala`` and the response 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Any
 
 from coterie._core.coordinator.effects import OPS
@@ -18,6 +17,7 @@ from coterie.values import Error, OffsetFetchResponse, PartitionError
 __all__ = ["offset_commit", "offset_delete", "offset_fetch", "txn_offset_commit"]
 
 Body = dict[str, Any]
+Refused = dict[str, list[Body]]  # by topic: the errors of its partitions
 _COMMIT, _TXN_COMMIT = OPS["offset_commit"], OPS["txn_offset_commit"]
 _FETCH, _DELETE = OPS["offset_fetch"], OPS["offset_delete"]
 _INT64 = 1 << 64
@@ -26,11 +26,11 @@ _INT64 = 1 << 64
 def offset_commit(call: Call) -> None:
     """Commit offsets; version 0 kept them in ZooKeeper, which is no more."""
     body, version = call.body, call.api_version
-    if version == 0:
-        return _refuse_zookeeper(call)
     known, refused = _split(call, body["topics"])
     if not known:
-        return call.answer({"topics": _errors(refused)})
+        return call.answer({"topics": _topics(refused)})
+    if version == 0:
+        return call.refuse(Error.UNSUPPORTED_VERSION)
     now_ms, kept_ms = call.cluster.now_ms, body["retentionTimeMs"]
     expiry = -1 if kept_ms == -1 else _wrapped(now_ms + kept_ms)
     rows = _rows(known, expiry)
@@ -40,25 +40,12 @@ def offset_commit(call: Call) -> None:
     )  # fmt: skip
 
 
-def _refuse_zookeeper(call: Call) -> None:
-    """Refuse a commit of version 0; of topics that exist no partition is looked at."""
-    exists = call.cluster.topics.get
-    unknown, gone = Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNSUPPORTED_VERSION
-    errors = [
-        PartitionError(topic["name"], each["partitionIndex"], error)
-        for topic in call.body["topics"]
-        for error in (unknown if exists(topic["name"]) is None else gone,)
-        for each in topic["partitions"]
-    ]
-    call.answer({"topics": _errors(errors)})
-
-
 def txn_offset_commit(call: Call) -> None:
     """Commit offsets in a transaction, which has to hold the group's partition."""
     body = call.body
     known, refused = _split(call, body["topics"])
     if not known:
-        return call.answer({"topics": _errors(refused)})
+        return call.answer({"topics": _topics(refused)})
     groups = call.cluster.groups
     producer, epoch = body["producerId"], body["producerEpoch"]
     number = groups.partition_for(body["groupId"])
@@ -67,8 +54,8 @@ def txn_offset_commit(call: Call) -> None:
             body["transactionalId"], producer, epoch, NAME, number, abortable=call.api_version >= 4
         )
         if error:
-            refused += [PartitionError(*key, error) for key in _keys(known)]
-            return call.answer({"topics": _errors(refused)})
+            errors = [PartitionError(*key, error) for key in dict.fromkeys(_keys(known))]
+            return call.answer({"topics": _topics(refused, errors)})
     return groups.ask(
         _TXN_COMMIT, body["groupId"], body["generationId"], body["memberId"],
         body["groupInstanceId"], (_rows(known, -1), producer, epoch), _told(call, refused),
@@ -116,27 +103,33 @@ def offset_delete(call: Call) -> None:
         if found.error:
             call.answer({"errorCode": found.error})
         else:
-            call.answer({"topics": _errors(refused, found.partitions)})
+            call.answer({"topics": _topics(refused, found.partitions)})
 
     call.cluster.groups.ask(_DELETE, body["groupId"], -1, None, None, tuple(_keys(known)), answered)
 
 
-def _split(call: Call, topics: Iterable[Body]) -> tuple[list[Body], list[PartitionError]]:
-    """Return the topics with those partitions that exist, and the error of the others."""
+def _split(call: Call, topics: Iterable[Body]) -> tuple[list[Body], Refused]:
+    """Return the topics with those partitions that exist, and the errors of the others.
+
+    A topic that does not exist is told even if none of its partitions is asked for.
+    """
     known: list[Body] = []
-    refused: list[PartitionError] = []
+    refused: Refused = {}
     topic_of = call.cluster.topics.get
     for asked in topics:
         name, partitions = asked["name"], asked["partitions"]
         topic = topic_of(name)
         count = 0 if topic is None else len(topic.partitions)
         there = [each for each in partitions if 0 <= each["partitionIndex"] < count]
-        if len(there) < len(partitions):
-            refused += [
-                PartitionError(name, each["partitionIndex"], Error.UNKNOWN_TOPIC_OR_PARTITION)
+        if topic is None or len(there) < len(partitions):
+            refused.setdefault(name, []).extend(
+                {
+                    "partitionIndex": each["partitionIndex"],
+                    "errorCode": Error.UNKNOWN_TOPIC_OR_PARTITION,
+                }
                 for each in partitions
                 if not 0 <= each["partitionIndex"] < count
-            ]
+            )
         if there:
             known.append({"name": name, "partitions": there})
     return known, refused
@@ -166,19 +159,19 @@ def _rows(topics: Iterable[Body], expiry: int) -> tuple[Any, ...]:
     )
 
 
-def _told(call: Call, refused: list[PartitionError]) -> Any:
+def _told(call: Call, refused: Refused) -> Any:
     """Return what answers a commit: those refused first, then what the coordinator says."""
 
     def answered(found: Any) -> None:
-        call.answer({"topics": _errors(refused, found.partitions)})
+        call.answer({"topics": _topics(refused, found.partitions)})
 
     return answered
 
 
-def _errors(*told: Iterable[PartitionError]) -> list[Body]:
-    """Return the errors of partitions, by topic."""
-    topics: dict[str, list[Body]] = {}
-    for each in chain(*told):
+def _topics(refused: Refused, told: Iterable[PartitionError] = ()) -> list[Body]:
+    """Return the errors of partitions, by topic: those refused first."""
+    topics = {name: list(entries) for name, entries in refused.items()}
+    for each in told:
         topics.setdefault(each.topic, []).append(
             {"partitionIndex": each.partition, "errorCode": each.error}
         )

@@ -91,11 +91,11 @@ def _write(call: Call, name: str, index: int, records: bytes) -> Body:
         error = _wrong_form(records, call.api_version)
         if error is not Error.NONE:
             return _answer(index, error)
-    if call.body["acks"] not in (-1, 0, 1):
-        return _answer(index, Error.INVALID_REQUIRED_ACKS)
     error = _unverified(call, log, records)
     if error is not Error.NONE:
         return _answer(index, *_told(error))
+    if call.body["acks"] not in (-1, 0, 1):
+        return _answer(index, Error.INVALID_REQUIRED_ACKS)
     if log.internal and call.client_id != _ADMIN:
         return _answer(index, Error.INVALID_TOPIC_EXCEPTION)
     try:

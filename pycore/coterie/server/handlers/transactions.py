@@ -108,10 +108,18 @@ def _added(call: Call, transaction: Body) -> list[dict[str, Any]]:
     )
     if transaction["verifyOnly"]:
         errors = cluster.transactions.verify_partitions(*producer, partitions)
-    else:
-        error = cluster.transactions.add_partitions(*producer, partitions)
-        errors = dict.fromkeys(partitions, Error(_told(error, call, 2)))
-    return _by_topic(errors, "resultsByPartition", "partitionErrorCode")
+        return _by_topic(errors, "resultsByPartition", "partitionErrorCode")
+    error = _told(cluster.transactions.add_partitions(*producer, partitions), call, 2)
+    return [  # as it was asked: a topic without a partition is told, too
+        {
+            "name": topic["name"],
+            "resultsByPartition": [
+                {"partitionIndex": number, "partitionErrorCode": error}
+                for number in topic["partitions"]
+            ],
+        }
+        for topic in transaction["topics"]
+    ]
 
 
 def write_txn_markers(call: Call) -> None:
