@@ -3,8 +3,13 @@
 One source for both versions. 4.1.1 is tried in each run; ``COTERIE_ALL_CLIENTS=1`` tries all.
 """
 
+import os
+import ssl
+from dataclasses import replace
+
 import pytest
-from java_clients import VERSIONS, java
+import trustme
+from java_clients import OTHERS, VERSIONS, java
 from scenarios import SCENARIOS, SETTINGS, TOPIC, Client, play, play_killed
 
 from coterie.server import Broker
@@ -13,6 +18,10 @@ COUNTED = [
     {"counts": {"to": 2, "be": 2, "or": 1, "not": 1}},
     {"counts": {"to": 4, "be": 3, "or": 1, "not": 1, "is": 1, "do": 1}},  # from the changelog
     {"internal": ["changelog", "repartition"]},
+]
+MECHANISMS = [
+    "SCRAM-SHA-512",
+    *(pytest.param(each, marks=OTHERS) for each in ("SCRAM-SHA-256", "PLAIN")),
 ]
 
 
@@ -41,3 +50,52 @@ def test_streams_counts_and_goes_on_from_its_changelog(client, guarantee):
         told = [program.fact()]
         broker.advance(45000)
         assert [*told, *program.facts()] == COUNTED
+
+
+def test_a_producer_is_fenced_by_the_next_one_of_its_transactional_id(client):
+    with (
+        Broker(SETTINGS, topics={TOPIC: 1}) as broker,
+        client.start(broker, "fence") as program,
+    ):
+        assert program.facts() == [
+            {"first": "PRODUCER_FENCED"},
+            {"second": "NONE"},
+            {"read": ["second"]},
+        ]
+
+
+def test_a_transaction_of_a_java_producer_times_out_by_the_clock(client):
+    with (
+        Broker(SETTINGS, topics={TOPIC: 1}, clock="virtual") as broker,
+        client.start(broker, "time-out") as program,
+    ):
+        assert program.fact() == {"open": True}
+        broker.advance(70_000)  # the time of the transaction, and of the search for late ones
+        assert program.facts() == [{"commit": "PRODUCER_FENCED"}, {"read": []}]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_java_member_comes_in_over_tls_with_a_password(client, mechanism, tmp_path):
+    authority, listen = trustme.CA(), "sasl_ssl://127.0.0.1:0"
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    security = [
+        "security.protocol=SASL_SSL",
+        f"sasl.mechanism={mechanism}",
+        f"sasl.jaas.config=org.apache.kafka.common.security.{module} required "
+        'username="alice" password="alice-secret";',
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={tmp_path / 'ca.pem'}",
+    ]
+    secured = replace(client, environment={**os.environ, "SECURITY": "\n".join(security)})
+    how = {"listen": listen, "sasl_users": {"alice": "alice-secret"}, "tls": context}
+    with (
+        Broker(SETTINGS, topics={TOPIC: 3}, **how) as broker,
+        secured.start(broker, "join") as program,
+    ):
+        assert program.facts() == [{"assigned": [0, 1, 2]}]
+        assert {each["principal"] for each in broker.requests() if each["api"] == "JoinGroup"} == {
+            "User:alice"
+        }

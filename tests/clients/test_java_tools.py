@@ -4,7 +4,7 @@ A tool's lines are compared as lists of words, so that a column may be as wide a
 """
 
 import pytest
-from java_clients import VERSIONS, java
+from java_clients import VERSIONS, classpath, java
 from scenarios import GROUP, SETTINGS, TOPIC, Client, Program
 
 from coterie.server import Broker
@@ -16,6 +16,7 @@ OFFSETS = "GetOffsetShell"
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def version(request):
+    classpath(request.param)  # what is missing skips all tests, and is looked for once
     return request.param
 
 

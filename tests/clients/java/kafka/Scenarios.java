@@ -17,6 +17,8 @@ public final class Scenarios {
             case "commit" -> Groups.commit(settings, group, topic);
             case "transactions" -> Records.transactions(settings, group, topic);
             case "records" -> Records.codecs(settings, topic, more);
+            case "fence" -> Fencing.fence(settings, topic);
+            case "time-out" -> Fencing.timeOut(settings, topic);
             case "admin" -> Administration.calls(settings, group, topic);
             case "streams" -> WordCount.count(settings, group, topic, more);
             default -> throw new IllegalArgumentException("no scenario " + given[1]);

@@ -6,11 +6,19 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Makes clients of one cluster; what is given beside is name, value, name, value ... */
+/**
+ * Makes clients of one cluster; what is given beside is name, value, name, value ... The environment
+ * variable SECURITY has settings of all of them: lines of NAME=VALUE.
+ */
 record Settings(String bootstrap) {
     Map<String, Object> with(Object... pairs) {
         Map<String, Object> all = new HashMap<>();
         all.put("bootstrap.servers", bootstrap);
+        System.getenv()
+                .getOrDefault("SECURITY", "")
+                .lines()
+                .map(line -> line.split("=", 2))
+                .forEach(pair -> all.put(pair[0], pair[1]));
         for (int at = 0; at < pairs.length; at += 2) all.put((String) pairs[at], pairs[at + 1]);
         return all;
     }
