@@ -165,6 +165,19 @@ def test_a_marker_of_a_group_lets_its_offsets_show():
     assert found["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] == 1
 
 
+def test_a_group_whose_topic_does_not_exist_needs_no_marker():
+    server = playing.Server(playing.BROKER)
+    peer = server.connect()
+    asking.ask(peer, "FindCoordinator", 3, {"key": "x", "keyType": 1})
+    body = {"transactionalId": "x", "transactionTimeoutMs": 60_000}
+    made = asking.ask(peer, "InitProducerId", 4, body)
+    producer = {"transactionalId": "x", "producerId": made["producerId"], "producerEpoch": 0}
+    assert asking.ask(peer, "AddOffsetsToTxn", 3, {**producer, "groupId": "g"})["errorCode"] == 0
+    for _ in range(2):
+        told = asking.ask(peer, "EndTxn", 3, {**producer, "committed": True})
+        assert told["errorCode"] == 0
+
+
 def test_a_broker_that_was_killed_goes_on_with_its_transactions():
     with Broker(playing.BROKER, topics={"t": 1}) as broker:
         sockets.ask(sockets.connect(broker), "FindCoordinator", 3, {"key": "x", "keyType": 1})

@@ -265,9 +265,12 @@ class TransactionCoordinator:
         )
         of_groups = []
         for topic, number in sorted(decided.partitions):
+            log = cluster.topics.partition(topic, number)
+            if log is None:
+                continue  # it was deleted, or never there
             if topic == OFFSETS_TOPIC:
                 of_groups.append(number)
-            elif (log := cluster.topics.partition(topic, number)) is not None:  # it still exists
+            else:
                 log.append_marker(*marker, cluster.now_ms)
         if of_groups:
             cluster.groups.end_txn(*marker, of_groups)
