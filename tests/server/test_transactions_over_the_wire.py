@@ -150,6 +150,16 @@ def test_markers_are_written_where_they_can_be():
     assert it.ask("WriteTxnMarkers", 0, {"markers": []}) == {"markers": []}
 
 
+def test_a_marker_of_no_producer_is_refused():
+    it = Producing()
+    topics = [{"name": "t", "partitionIndexes": [0]}]
+    marker = {"producerId": -1, "producerEpoch": 0, "coordinatorEpoch": 0}
+    body = {"markers": [{**marker, "transactionResult": True, "topics": topics}]}
+    told = it.ask("WriteTxnMarkers", 1, body)["markers"][0]["topics"]
+    assert by_partition(told, "partitions", "errorCode") == {("t", 0): -1}
+    assert not it.server.cluster.topics.partition("t", 0).data()
+
+
 def test_a_marker_of_a_group_lets_its_offsets_show():
     it = Producing()
     it.ask("AddOffsetsToTxn", 3, {**it.producer(), "groupId": "g"})

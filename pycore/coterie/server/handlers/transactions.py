@@ -125,10 +125,12 @@ def _added(call: Call, transaction: Body) -> list[dict[str, Any]]:
 def write_txn_markers(call: Call) -> None:
     """Answer WriteTxnMarkers: what a transaction coordinator asks of those who lead partitions."""
     answers: dict[int, dict[Partition, Error]] = {}
+    if any(marker["producerId"] == NONE_YET for marker in call.body["markers"]):
+        return call.refuse(Error.UNKNOWN_SERVER_ERROR)  # Kafka throws
     for marker in call.body["markers"]:
         partitions = _partitions(marker["topics"], "partitionIndexes")
         answers.setdefault(marker["producerId"], {}).update(_marked(call, marker, partitions))
-    call.answer(
+    return call.answer(
         {
             "markers": [
                 {
