@@ -1,0 +1,88 @@
+"""The messages of the 0.9 design, with its error codes.
+
+Fields as in the document (and in the schemas that ``kafka-clients`` 0.8.2.2 has for versions 0 of
+JoinGroup, Heartbeat and ConsumerMetadata). ``LeaveGroup`` is not in the document: the code of 2015
+had it, for a consumer that closes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Code(Enum):
+    """Error codes, by the document's names; the last four are those of the code of 2015."""
+
+    NONE = "None"
+    ILLEGAL_GENERATION = "IllegalGeneration"
+    NOT_COORDINATOR_FOR_GROUP = "NotCoordinatorForGroup"
+    COORDINATOR_STARTUP_NOT_COMPLETE = "CoordinatorStartupNotComplete"
+    COORDINATOR_NOT_AVAILABLE = "ConsumerCoordinatorNotAvailable"
+    UNKNOWN_CONSUMER_ID = "UnknownConsumerId"
+    INCONSISTENT_STRATEGY = "InconsistentPartitionAssignmentStrategy"
+    UNKNOWN_STRATEGY = "UnknownPartitionAssignmentStrategy"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMetadataRequest:
+    """Ask who coordinates a group."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMetadataResponse:
+    """The broker that coordinates."""
+
+    error: Code
+    coordinator: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    """A consumer lives, and is of this generation."""
+
+    group_id: str
+    generation_id: int
+    consumer_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse:
+    """Whether the generation still stands."""
+
+    error: Code
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupRequest:
+    """A consumer wants a share of these topics; its id is empty at first."""
+
+    group_id: str
+    session_timeout_ms: int
+    topics: tuple[str, ...]
+    consumer_id: str
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupResponse:
+    """The generation that it joined, its id, and its share."""
+
+    error: Code
+    generation_id: int = 0
+    consumer_id: str = ""
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroupRequest:
+    """A consumer closes; nobody waits for an answer."""
+
+    group_id: str
+    consumer_id: str
+
+
+Request = ConsumerMetadataRequest | HeartbeatRequest | JoinGroupRequest | LeaveGroupRequest
+Response = ConsumerMetadataResponse | HeartbeatResponse | JoinGroupResponse

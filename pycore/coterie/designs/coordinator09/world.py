@@ -1,0 +1,66 @@
+"""What brokers and consumers of the 0.9 design see of the world that they live in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from coterie.designs.coordinator09.messages import Request, Response
+from coterie.designs.coordinator09.store import Store
+from coterie.designs.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Times of the design, in ms, and how often a consumer beats in a session timeout."""
+
+    delivery_ms: int = 5
+    watch_ms: int = 10
+    catch_up_ms: int = 1000
+    retry_ms: int = 100
+    request_timeout_ms: int = 2000
+    broker_session_ms: int = 6000
+    session_timeout_ms: int = 30000
+    heartbeat_frequency: int = 3
+    auto_commit_ms: int = 60000
+    from_start: bool = True
+
+
+class World(Protocol):
+    """Clock, network, ZooKeeper, and those who keep the books."""
+
+    broker_ids: Sequence[int]
+    settings: Settings
+    schedule: Schedule
+    store: Store
+
+    def coordinator_of(self, group_id: str) -> int | None:
+        """Find the coordinator of a group."""
+
+    def to_broker(self, consumer: Any, broker_id: int, number: int, request: Request) -> None:
+        """Send a request."""
+
+    def to_consumer(self, consumer: Any, number: int, response: Response) -> None:
+        """Send a response."""
+
+    def boundary(self, broker: Any, name: str) -> None:
+        """Let a broker die here, if it is to."""
+
+    def log(self, who: str, what: str, detail: str) -> None:
+        """Keep a line of what happened."""
+
+    def rebalance_prepared(self, group_id: str, why: str) -> None:
+        """Note that a rebalance has begun."""
+
+    def rebalance_done(self, group_id: str, members: int) -> None:
+        """Note how many consumers a new generation has."""
+
+    def take(self, consumer: Any) -> None:
+        """Let a consumer fetch its partitions."""
+
+    def give(self, consumer: Any, *, commit: bool) -> None:
+        """Let it stop."""
+
+    def commit(self, consumer: Any) -> None:
+        """Commit what it has consumed."""

@@ -1,0 +1,196 @@
+"""The 0.9 design when its coordinator dies: at the document's five points, and anywhere."""
+
+import itertools
+import random
+
+import pytest
+from coordinator09_cases import TRIGGERS, Deaths, check, settle, settled, trigger
+
+from coterie.designs.coordinator09 import BOUNDARIES, POINTS
+
+
+def told(cluster, *, since=0):
+    """Consumers that were told IllegalGeneration, by broker."""
+    return [
+        (one.who, one.detail)
+        for one in cluster.logged[since:]
+        if one.what == "told IllegalGeneration"
+    ]
+
+
+def entered(cluster, state, *, since=0):
+    return [one.who for one in cluster.logged[since:] if one.what == state]
+
+
+def died_at_point(point):
+    """Play a topic that grows and a death; the cluster, two places in its log, and who is next."""
+    cluster = settled(3, 1)
+    begin, before = len(cluster.logged), generation(cluster)
+    cluster.dies = deaths = Deaths(POINTS[point])
+    trigger(cluster, "topic grows")
+    settle(cluster)
+    ((dead, _),) = deaths.died_at
+    check(cluster)
+    dies = next(i for i, one in enumerate(cluster.logged) if one.what == "dies")
+    new = next(one.who for one in cluster.logged[dies:] if one.what == "Catch up")
+    assert new != f"broker {dead}"
+    assert generation(cluster) == before + (1 if point < 4 else 2)  # one more was written
+    return cluster, begin, dies, new
+
+
+def generation(cluster):
+    return cluster.store.groups["group1"].generation_id
+
+
+IDS = {"c1-1", "c2-1", "c3-1"}
+ALL = {"c1", "c2", "c3"}
+
+
+def test_point_1_the_new_coordinator_sees_that_the_topic_has_changed():
+    cluster, begin, dies, new = died_at_point(1)
+    assert not told(cluster, since=begin)[: -len(IDS)]
+    assert {*entered(cluster, "Rediscover coordinator", since=dies)} == ALL
+    why = [one.detail for one in cluster.logged[dies:] if one.what == "rebalance"]
+    assert why == ["topics changed"]
+    assert {*told(cluster, since=dies)} == {(new, one) for one in IDS}
+
+
+def test_point_2_who_was_told_rejoins_and_the_others_rediscover():
+    cluster, begin, dies, new = died_at_point(2)
+    (first,) = [one for _, one in told(cluster, since=begin) if _ != new]
+    name = first.partition("-")[0]
+    assert entered(cluster, "Stopped consumption", since=dies)[0] == name
+    assert {*entered(cluster, "Rediscover coordinator", since=dies)} == ALL - {name}
+    assert {*entered(cluster, "Stopped consumption", since=dies)} == ALL
+    assert {who for who, _ in told(cluster, since=dies)} == {new}
+
+
+def test_point_3_those_whose_join_is_lost_time_out_and_the_new_coordinator_rebalances():
+    cluster, begin, dies, new = died_at_point(3)
+    assert {one for _, one in told(cluster, since=begin)} == IDS
+    assert entered(cluster, "Rediscover coordinator", since=dies)
+    assert [one.who for one in cluster.logged[dies:] if one.what == "wrote generation"] == [new]
+
+
+def test_point_4_heartbeats_with_the_old_generation_are_illegal_so_all_rejoin():
+    cluster, _, dies, new = died_at_point(4)
+    assert cluster.logged[dies - 1].what == "wrote generation"
+    assert {*entered(cluster, "Rediscover coordinator", since=dies)} == ALL
+    first = {one for who, one in told(cluster, since=dies) if who == new}
+    assert first == IDS
+
+
+def test_point_5_who_was_answered_goes_on_and_the_others_make_it_rebalance_again():
+    cluster, _, dies, _ = died_at_point(5)
+    after = cluster.logged[dies:]
+    parts = [one for one in after if one.what == "Part of a group"]
+    first = parts[0].detail
+    answered = {one.who for one in parts if one.detail == first}
+    assert len(answered) == 1
+    rejoined = next(i for i, one in enumerate(after) if one.what == "rebalance")
+    others = {one.detail for one in after[:rejoined] if one.what == "told IllegalGeneration"}
+    assert others
+    assert not others & {f"{one}-1" for one in answered}
+
+
+def test_while_it_rediscovers_a_consumer_keeps_fetching():
+    cluster = settled(2, 1)
+    cluster.dies = Deaths("received")
+    seen = set()
+    for at in range(100_000, 140_000, 50):
+        cluster.run_until(at)
+        for one in cluster.consumers.values():
+            if one.state.value == "Rediscover coordinator":
+                seen.add((one.name, one.fetching))
+    assert seen == {("c1", True), ("c2", True)}
+
+
+def test_requests_to_a_coordinator_that_catches_up_are_told_so():
+    cluster = settled(1, 1)
+    cluster.set_topic("z", 1)
+    asked = []
+    inner = cluster.to_consumer
+    cluster.to_consumer = lambda *given: (asked.append(given[2]), inner(*given))
+    cluster.start_consumer("z", ["z"], group_id="another")
+    cluster.run_until(cluster.schedule.now_ms + 5000)
+    names = [one.error.value for one in asked]
+    assert "CoordinatorStartupNotComplete" in names
+
+
+@pytest.mark.parametrize(("consumers", "topics"), [*itertools.product((1, 2, 3), (1, 2))])
+def test_a_death_at_any_boundary_and_a_second_in_catch_up_end_in_one_assignment(consumers, topics):
+    met = set()
+    for what, second in itertools.product(TRIGGERS, ((), ("catching up",))):
+        for boundary in itertools.count(1):
+            cluster = settled(consumers, topics)
+            cluster.dies = deaths = Deaths(boundary, *second)
+            trigger(cluster, what)
+            settle(cluster)
+            if not deaths.died_at:
+                break
+            met.update(name for _, name in deaths.died_at)
+            check(cluster)
+    assert met == {*BOUNDARIES}
+
+
+OPS = ("start", "close", "crash", "cut", "hold", "heal", "stop", "back", "grow", "die", "produce")
+
+
+def happen(cluster, chance, what):
+    """One random thing; where it makes no sense now, nothing."""
+    living = [one.name for one in cluster.consumers.values() if one.alive]
+    idle = sorted({"c1", "c2", "c3", "c4"} - {*living})
+    name = chance.choice(living) if living else None
+    if what == "start" and idle:
+        topics = chance.choice([["a"], ["b"], ["a", "b"]])
+        timeout = chance.choice([6000, 30_000])
+        cluster.start_consumer(chance.choice(idle), topics, session_timeout_ms=timeout)
+    elif what in ("close", "crash") and name:
+        getattr(cluster.consumers[name], what)()
+    elif what in ("cut", "hold") and name:
+        getattr(cluster, what)(name)
+    elif what == "heal":
+        heal(cluster)
+    elif what == "stop":
+        cluster.stop_broker(chance.choice(cluster.broker_ids), session_ms=chance.choice([0, 6000]))
+    elif what == "back":
+        cluster.start_broker(chance.choice(cluster.broker_ids))
+    elif what == "grow":
+        topic = chance.choice("ab")
+        cluster.set_topic(topic, cluster.store.topics[topic] + 1)
+    elif what == "die":
+        cluster.dies = Deaths(chance.choice([*BOUNDARIES, *range(1, 10)]))
+    elif what == "produce":
+        cluster.produce(chance.choice("ab"), 0, 3)
+
+
+def heal(cluster):
+    for name in cluster.consumers:
+        cluster.heal(name)
+        cluster.release(name)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_happens_it_ends_in_one_assignment_when_all_is_well_again(seed):
+    chance = random.Random(seed)
+    cluster = settled(chance.randint(1, 3), 2)
+    for _ in range(40):
+        happen(cluster, chance, chance.choice(OPS))
+        cluster.run_until(cluster.schedule.now_ms + chance.choice([0, 7, 50, 900, 8000, 40_000]))
+    cluster.dies = None
+    heal(cluster)
+    for broker in cluster.broker_ids:
+        cluster.start_broker(broker)
+    settle(cluster)
+    check(cluster)
+
+
+def test_the_same_case_takes_the_same_course_each_time():
+    logs = []
+    for _ in range(2):
+        cluster = settled(3, 2)
+        cluster.dies = Deaths(9, "catching up")
+        trigger(cluster, "consumer crashes")
+        settle(cluster)
+        logs.append((cluster.logged, cluster.costs))
+    assert logs[0] == logs[1]
