@@ -148,6 +148,7 @@ class Running:
         if self._servers:
             await self._close_servers()
             for peer in self._peers.of(node):
+                peer.connection.lost()  # whoever waits hears nothing more
                 peer.transport.abort()
             self.cluster.groups.resign()
 

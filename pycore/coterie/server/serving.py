@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
 from pathlib import Path
@@ -40,6 +41,7 @@ async def _serve(options: Options, trace: Path | None, insecure: bool) -> None:
         running.cluster.log("coterie serve --insecure: whoever reaches this address may do all")
     for place in running.bound:
         _say(f"listening {place.protocol} {place.told()}")
+    gc.freeze()  # what is there now stays: nobody has to walk through it again
     _say("ready")
     await ended.wait()
     await running.stop()
