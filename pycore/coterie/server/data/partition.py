@@ -272,6 +272,8 @@ class PartitionLog:
     def delete_below(self, offset: int) -> int:
         """Delete records below an offset, -1: all; returns where the log begins now.
 
+        They cannot be read any more; their segments go when retention looks next.
+
         Raises
         ------
         Refused
@@ -282,12 +284,13 @@ class PartitionLog:
         below = self.high_watermark if offset == -1 else offset
         if not 0 <= below <= self.high_watermark:
             raise Refused(Error.OFFSET_OUT_OF_RANGE)
-        self._begin_at(below)
+        self.log_start_offset = max(self.log_start_offset, below)
         return self.log_start_offset
 
     def retain(self) -> None:
         """Delete the segments that are too old or too many."""
         settings, now_ms = self.settings, self._now_ms()
+        self._begin_at(self.log_start_offset)
         if not settings.deleted:
             return
         if settings.retention_ms >= 0:

@@ -170,8 +170,8 @@ def _of_broker(call: Call) -> list[Body]:
     for name in ("broker.id", "node.id"):
         rows[name] = _broker_row(name, call.node.id, -1, _INT)
     of_topics = {row.server for row in TOPIC_CONFIGS.values()} - {"log.message.format.version"}
-    for name in (_DYNAMIC | of_topics) & rows.keys():
-        rows[name]["readOnly"] = False
+    for dynamic in rows.keys() & (_DYNAMIC | of_topics):
+        rows[dynamic]["readOnly"] = False
     return [rows[name] for name in sorted(rows)]
 
 
