@@ -11,6 +11,7 @@ import pytest
 
 from coterie.errors import CoterieError
 from coterie.server.control import Control
+from coterie.server.faults import Watch
 from coterie.server.http import Refusal, Request
 
 
@@ -21,8 +22,13 @@ class Controlled:
         self.server = playing.Server(playing.BROKER)
         self.done = []
         cluster = self.server.cluster
+        watch = cluster.observer = Watch(cluster)
         self.running = SimpleNamespace(
-            cluster=cluster, advance=self.advance, kill=self.note("kill"), revive=self.note("start")
+            cluster=cluster,
+            watch=watch,
+            advance=self.advance,
+            kill=self.note("kill"),
+            revive=self.note("start"),
         )
         self.control = Control(self.running)
         self.peer = self.server.connect()
