@@ -40,10 +40,8 @@ fn text(bytes: Option<&[u8]>) -> String {
 pub fn codecs(given: &Given, names: &[String]) {
     for (number, codec) in names.iter().enumerate() {
         let partition = number as i32;
-        let producer: BaseProducer = given
-            .settings(&[("compression.codec", codec), ("linger.ms", "50")])
-            .create()
-            .unwrap();
+        let producer: BaseProducer =
+            given.settings(&[("compression.codec", codec), ("linger.ms", "50")]).create().unwrap();
         for n in 0..3 {
             let (key, value, header) = (format!("k{n}"), format!("v{n}"), format!("h{n}"));
             let headers = OwnedHeaders::new().insert(Header { key: "h", value: Some(&header) });
