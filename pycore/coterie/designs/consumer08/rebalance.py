@@ -5,7 +5,7 @@ Source: 0.8.2.2's ``ZKRebalancerListener.syncedRebalance``, ``rebalance``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from coterie.designs.consumer08 import registration
@@ -187,7 +187,7 @@ class Rebalancer:
         """Return its threads by topic, as its own id node says."""
         data = yield from self._zk.read(f"{GROUPS}/{self._group}/ids/{self._id}")
         subscription = registration.parse(data)
-        present: list[str] = []
+        present: Sequence[str] = ()
         if subscription.by_filter:
             yield from self._zk.children(TOPICS)
             present = topics_present(self._zk.zookeeper.tree)

@@ -18,10 +18,9 @@ BROKERS, TOPICS, GROUPS = "/brokers/ids", "/brokers/topics", "/consumers"
 
 
 @functools.lru_cache(maxsize=4096)
-def partitions_in(data: str) -> Mapping[int, Sequence[int]]:
-    """Return the replicas of each partition that a topic's node names, partitions sorted."""
-    named = json.loads(data)["partitions"]
-    return {number: tuple(named[str(number)]) for number in sorted(map(int, named))}
+def partitions_in(data: str) -> Sequence[int]:
+    """Return the partitions that a topic's node names, sorted."""
+    return sorted(map(int, json.loads(data)["partitions"]))
 
 
 def topic_data(replicas: Mapping[int, Sequence[int]]) -> str:
@@ -30,15 +29,15 @@ def topic_data(replicas: Mapping[int, Sequence[int]]) -> str:
     return json.dumps({"version": 1, "partitions": partitions}, separators=(",", ":"))
 
 
-def topics_present(tree: Tree) -> list[str]:
+def topics_present(tree: Tree) -> Sequence[str]:
     """Return the names of the topics that there are."""
-    return tree.children(TOPICS) if TOPICS in tree.nodes else []
+    return tree.children(TOPICS) if TOPICS in tree.nodes else ()
 
 
 def partitions_of(tree: Tree, topic: str) -> Sequence[int]:
     """Return the partitions of a topic, sorted; none of a missing one."""
     node = tree.nodes.get(f"{TOPICS}/{topic}")
-    return list(partitions_in(node.data)) if node else []
+    return partitions_in(node.data) if node else ()
 
 
 class GroupViews:

@@ -139,7 +139,7 @@ class ZkClient:
             self.zookeeper.create_with_parents(path, data, self.connection.session) - 1
         )
 
-    def _children(self, path: str) -> list[str]:
+    def _children(self, path: str) -> tuple[str, ...]:
         return self._tree.children(path, self._watcher(path))
 
     def _read(self, path: str) -> str:

@@ -11,7 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from coterie.designs.schedule import Schedule
-from coterie.designs.zookeeper.tree import NodeExists, NoNode, Tree, ZooKeeperError, parent_of
+from coterie.designs.zookeeper.tree import (
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Tree,
+    parent_of,
+)
+
+GONE, PERSISTENT, EPHEMERAL = "gone", "persistent", "ephemeral"
 
 
 class Session:
@@ -119,20 +128,24 @@ class ZooKeeper:
         ZooKeeperError
             One of them is refused: none has had an effect.
         """
-        there: dict[str, bool] = {}  # paths as they will be after the ones before
+        after: dict[str, str] = {}  # what paths will be after the ones before
         for kind, path, *_ in operations:
-            exists = there.get(path, path in self.tree.nodes)
+            state = self._state(path, after)
             if kind.startswith("create"):
-                above = parent_of(path)
-                if exists:
+                above = self._state(parent_of(path), after)
+                if state != GONE:
                     raise NodeExists(path)
-                if not there.get(above, above in self.tree.nodes):
-                    raise NoNode(above)
-            elif not exists:
+                if above == GONE:
+                    raise NoNode(parent_of(path))
+                if above == EPHEMERAL:
+                    raise NoChildrenForEphemerals(parent_of(path))
+                after[path] = EPHEMERAL if kind == "create_ephemeral" else PERSISTENT
+            elif state == GONE:
                 raise NoNode(path)
-            if kind == "delete" and self._has_children(path, there):
-                raise ZooKeeperError(f"{path}: it has children")
-            there[path] = kind != "delete"
+            elif kind == "delete":
+                if self._has_children(path, after):
+                    raise NotEmpty(path)
+                after[path] = GONE
         for kind, path, *data in operations:
             if kind == "create":
                 self.create(path, *data)
@@ -143,8 +156,16 @@ class ZooKeeper:
             elif kind == "delete":
                 self.delete(path)
 
-    def _has_children(self, path: str, there: dict[str, bool]) -> bool:
+    def _state(self, path: str, after: dict[str, str]) -> str:
+        if path in after:
+            return after[path]
         node = self.tree.nodes.get(path)
-        names = [f"{path}/{name}" for name in node.children] if node else []
-        new = [p for p, is_there in there.items() if is_there and parent_of(p) == path]
-        return bool(new) or any(there.get(name, True) for name in names)
+        if node is None:
+            return GONE
+        return PERSISTENT if node.owner is None else EPHEMERAL
+
+    def _has_children(self, path: str, after: dict[str, str]) -> bool:
+        node = self.tree.nodes.get(path)
+        names = {f"{path}/{name}" for name in node.children} if node else set()
+        names |= {one for one in after if parent_of(one) == path}
+        return any(self._state(name, after) != GONE for name in names)

@@ -46,12 +46,13 @@ class Watcher(Protocol):
 class Node:
     """One node: its data, whose it is, and its children."""
 
-    __slots__ = ("below", "children", "data", "owner")
+    __slots__ = ("below", "children", "data", "names", "owner")
 
     def __init__(self, data: str, owner: object | None) -> None:
         self.data = data
         self.owner = owner
         self.children: dict[str, None] = {}
+        self.names: tuple[str, ...] | None = ()  # the same, sorted; None when that is to be done
         self.below = 0  # grows whenever a child comes, goes or is written
 
 
@@ -87,6 +88,7 @@ class Tree:
         self.nodes[path] = Node(data, owner)
         parent.children[path[path.rindex("/") + 1 :]] = None
         parent.below += 1
+        parent.names = None
         self._fire(CREATED, path, self._data_watches)
         self._fire(CHILDREN, above, self._child_watches)
 
@@ -106,6 +108,7 @@ class Tree:
         parent = self.nodes[above]
         del parent.children[path[path.rindex("/") + 1 :]]
         parent.below += 1
+        parent.names = None
         # One event for a client that has both watches on the node that is gone.
         told = self._fire(DELETED, path, self._data_watches)
         self._fire(DELETED, path, self._child_watches, told)
@@ -124,12 +127,14 @@ class Tree:
             self._data_watches.setdefault(path, {})[watcher] = None
         return path in self.nodes
 
-    def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
+    def children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
         """Return the names of a node's children, sorted, and watch them."""
         node = self._node(path)
         if watcher is not None:
             self._child_watches.setdefault(path, {})[watcher] = None
-        return sorted(node.children)
+        if node.names is None:  # sorted once for all who read it: a herd reads it a lot
+            node.names = tuple(sorted(node.children))
+        return node.names
 
     def forget(self, watcher: Watcher) -> None:
         """Drop all watches of a client whose session has ended."""

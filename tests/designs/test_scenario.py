@@ -1,0 +1,154 @@
+"""Scenarios that are wrong: one line with its place, exit 1, nothing written."""
+
+import json
+
+import pytest
+
+from commandline import coterie
+from coterie.designs import Scenario, ScenarioError, read_scenario, run
+from coterie.errors import ArgumentError
+
+
+def scenario(*events, **config):
+    """A scenario of ops, each a second after the one before where it has no ``at``."""
+    timed = [{"at": 1000 * i, **event} for i, event in enumerate(events)]
+    return {
+        "format": "coterie-zk08",
+        "version": 1,
+        "name": "s",
+        "config": {"brokers": [0, 1], **config},
+        "events": timed,
+    }
+
+
+TOPIC = {"op": "create_topic", "topic": "t", "replicas": [[0], [1]]}
+START = {"op": "start", "consumer": "c", "subscription": {"t": 1}}
+WRONG = [
+    ([{"op": "explode"}], "events[0].op: unknown op 'explode'"),
+    ([{}], "events[0].op: unknown op None"),
+    ([{"op": ["close"]}], "events[0].op: unknown op ['close']"),
+    ([{"op": "wait", "ms": 1, "at": -1}], "events[0].at: -1 is not a whole number from 0"),
+    ([{"op": "wait", "ms": 1, "at": 1.5}], "events[0].at: 1.5 is not a whole number from 0"),
+    (
+        [{"op": "wait", "ms": 1, "at": 9}, {"op": "wait", "ms": 1, "at": 8}],
+        "events[1].at: 8 lies before 9, the op before it",
+    ),
+    ([{"op": "wait"}], "events[0]: wait needs 'ms'"),
+    ([{"op": "wait", "ms": 1, "place": "x"}], "events[0]: wait has no field 'place'"),
+    ([{"op": "close", "consumer": "c"}], "events[0].consumer: no consumer 'c' was started"),
+    ([TOPIC, START, START], "events[2]: consumer 'c' runs already"),
+    (
+        [{**START, "whitelist": "t"}],
+        "events[0]: start needs one of 'subscription', 'whitelist' and 'blacklist'",
+    ),
+    ([{**START, "subscription": {"t": 0}}], "events[0].subscription.t: 0 is not a whole number"),
+    ([{**START, "group": "a/b"}], "events[0].group: 'a/b' is not a name"),
+    (
+        [{"op": "start", "consumer": "c", "whitelist": "a("}],
+        "events[0].whitelist: 'a(' is not a regular expression",
+    ),
+    (
+        [{**START, "config": {"rebalance.max.retries": "many"}}],
+        "events[0].config: rebalance.max.retries: 'many' is not a whole number",
+    ),
+    (
+        [{**START, "config": {"auto.offset.reset": "middle"}}],
+        "events[0].config: auto.offset.reset: 'middle' is none of largest, smallest",
+    ),
+    ([{**TOPIC, "replicas": []}], "events[0].replicas: [] is not a list of replica lists"),
+    ([{**TOPIC, "replicas": [[]]}], "events[0].replicas[0]: [] is not a list of broker ids"),
+    ([{**TOPIC, "replicas": [[0, 0]]}], "events[0].replicas[0]: [0, 0] is not a list of different"),
+    ([{**TOPIC, "replicas": [[0], [7]]}], "events[0].replicas[1]: there is no broker 7"),
+    ([{**TOPIC, "replicas": "0"}], "events[0].replicas: '0' is not a list of replica lists"),
+    ([TOPIC, TOPIC], "events[1].topic: 't' is there already"),
+    ([{**TOPIC, "op": "add_partitions"}], "events[0].topic: there is no topic 't'"),
+    (
+        [TOPIC, {"op": "produce", "topic": "t", "partition": 2, "count": 1}],
+        "events[1].partition: 't' has partitions 0 to 1, not 2",
+    ),
+    ([{"op": "broker_stop", "broker": 2}], "events[0].broker: there is no broker 2"),
+    ([{"op": "coordinator_stop", "moment": "soon"}], "events[0].moment: 'soon' is none of"),
+    ([{"op": "znode_set", "path": "x"}], "events[0].path: 'x' is not a node's path"),
+    ([{"op": "znode_set", "path": "/x"}], "events[0]: ZooKeeper refuses: NoNode /x"),
+    ([{"op": "znode_delete", "path": "/brokers"}], "events[0]: ZooKeeper refuses: NotEmpty"),
+    (["wait"], "events[0]: 'wait' is not an object"),
+]
+
+
+@pytest.mark.parametrize(("events", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_what_is_wrong_is_named_with_its_place(events, said):
+    given = scenario()
+    given["events"] = [
+        {"at": 1000 * i, **event} if isinstance(event, dict) else event
+        for i, event in enumerate(events)
+    ]
+    with pytest.raises(ScenarioError) as caught:
+        run(given)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"events": "x"}, "events: 'x' is not a list"),
+        ({"config": 3}, "config: 3 is not an object"),
+        ({"config": {"brokers": []}}, "config.brokers: [] is not a list of broker ids"),
+        ({"config": {"zookeeper.tick.ms": 0}}, "config.zookeeper.tick.ms: 0 is not a whole number"),
+        ({"config": {"consumer": {"x": [1]}}}, "config.consumer.x: [1] is not text"),
+        ({"config": {"brokers_up": 1}}, "config.brokers_up: 1 is not true or false"),
+        ({"format": "coterie-trace"}, "format: 'coterie-trace' version 1 is not 'coterie-zk08'"),
+        ({"version": 2}, "format: 'coterie-zk08' version 2 is not 'coterie-zk08' version 1"),
+    ],
+)
+def test_what_is_wrong_around_the_events_is_named_too(change, said):
+    with pytest.raises(ScenarioError) as caught:
+        read_scenario(scenario() | change)
+    assert str(caught.value).startswith(said)
+
+
+def test_a_design_that_there_is_not_is_refused():
+    with pytest.raises(ArgumentError, match="design: 'raft' is none of zookeeper-0.8"):
+        run(scenario(), "raft")
+
+
+def test_a_scenario_that_is_read_can_be_run():
+    read = read_scenario(scenario(TOPIC, START, {"op": "settle", "point": 1, "at": 20_000}))
+    assert isinstance(read, Scenario)
+    assert run(read).points == run(read).points
+    assert len(run(read).points) == 1
+
+
+def test_the_command_says_one_line_for_each_wrong_file_and_runs_the_others(tmp_path):
+    good = scenario(TOPIC, START, {"op": "settle", "point": 1, "at": 20_000})
+    (tmp_path / "good.json").write_text(json.dumps(good))
+    (tmp_path / "op.json").write_text(json.dumps(scenario({"op": "explode"})))
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "text.json").write_text("{")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "bytes.json").write_bytes(b"\xff")
+    names = ["good", "op", "list", "text", "deep", "bytes", "missing"]
+    ran = coterie(
+        "designs", "run", *(f"{name}.json" for name in names), "--out", "out", cwd=tmp_path
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines() == [
+        "coterie: op.json: events[0].op: unknown op 'explode'",
+        "coterie: list.json: a scenario is an object, not [1]",
+        "coterie: text.json: not JSON: Expecting property name enclosed in double quotes:"
+        " line 1 column 2 (char 1)",
+        "coterie: deep.json: nested too deeply",
+        "coterie: bytes.json: not text: 'utf-8' codec can't decode byte 0xff in position 0:"
+        " invalid start byte",
+        "coterie: missing.json: No such file or directory",
+        "1 run, 6 failed",
+    ]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["good.actual.json"]
+
+
+def test_the_command_replaces_nothing_unasked(tmp_path):
+    (tmp_path / "s.json").write_text(json.dumps(scenario()))
+    for options, status in (((), 0), ((), 1), (("--overwrite",), 0)):
+        ran = coterie("designs", "run", "s.json", "--out", "out", *options, cwd=tmp_path)
+        assert ran.returncode == status
+    assert json.loads((tmp_path / "out/s.actual.json").read_text()) == {"name": "s", "points": []}
