@@ -1,6 +1,8 @@
 """``coterie serve --control`` and ``--metrics`` as a process, and its users and certificates."""
 
+import http.client as http_client
 import json
+import signal
 import urllib.error
 import urllib.request
 
@@ -81,3 +83,16 @@ def test_control_is_only_for_this_machine(where):
     told = coterie("serve", "--control", where)
     assert told.returncode == 2
     assert "loopback" in told.stderr
+
+
+def test_an_open_connection_does_not_hold_up_the_end_nor_is_it_told():
+    with serving(
+        "--listen", "127.0.0.1:0", "--clock", "virtual", "--control", "127.0.0.1:0"
+    ) as (server, _):  # fmt: skip
+        kept = http_client.HTTPConnection(addresses(server, "control")["control"])
+        kept.request("GET", "/requests")
+        assert kept.getresponse().read() == b"[]\n"
+        server.send_signal(signal.SIGTERM)
+        assert server.communicate(timeout=60) == ("", "")
+        assert server.returncode == 0
+        kept.close()

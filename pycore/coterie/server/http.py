@@ -104,6 +104,8 @@ async def serve(host: str, port: int, respond: Respond) -> asyncio.Server:
                 pass
         except (asyncio.IncompleteReadError, asyncio.TimeoutError, ConnectionError):
             pass  # it is gone, or says nothing
+        except asyncio.CancelledError:
+            pass  # the server ends
         finally:
             writer.close()
 

@@ -25,7 +25,16 @@ def serve(options: Options, *, trace: Path | None = None, insecure: bool = False
     try:
         loop.run_until_complete(_serve(options, trace, insecure))
     finally:
+        loop.run_until_complete(_end_others())
         loop.close()
+
+
+async def _end_others() -> None:
+    """End what is left: connections to what stands beside the server."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 async def _serve(options: Options, trace: Path | None, insecure: bool) -> None:
