@@ -118,7 +118,7 @@ $(VENV)/.peers: $(VENV)/.dev
 # counts CPU time, for a machine that others keep busy.
 bench bench-full: build $(VENV)/.peers
 	@mkdir -p benchmarks/results
-	@for subject in start log cores last timers votes expiry coordinator growth spark; do \
+	@for subject in start wire log cores last timers votes expiry coordinator growth spark; do \
 	    $(PY) -m pytest benchmarks/test_$${subject}_bench.py $(PYTEST) --benchmark-only $(BENCH) \
 	        --coterie-sizes $(if $(filter bench-full,$@),full,short) \
 	        --benchmark-columns=min,median,rounds --benchmark-min-rounds=5 --benchmark-max-time=0.5 \

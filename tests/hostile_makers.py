@@ -4,7 +4,7 @@ import numpy as np
 
 import coterie
 import coterie.testing
-from coterie import GroupCoordinator, ScanOptions, messages
+from coterie import GroupCoordinator, ScanOptions, messages, wire
 from coterie._core.codec.compress import compress
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.load import Wanted
@@ -207,6 +207,16 @@ def effects():
     return core.take_effects()
 
 
+BEAT = {"groupId": "g", "generationId": 1, "memberId": "m"}
+BEAT_FRAME = wire.encode_request(12, 4, BEAT)
+BEAT_FIELDS = [("groupId", "string", 0, 9, 1, 0, -1, None, []),
+               ("tagged", "[]struct", 0, 9, 1, 0, 3, None, [])]  # fmt: skip
+
+
+def a_layout(*_):
+    return wire.CODEC.layout(12, 4, "request")
+
+
 CORE_MAKERS = {
     **{name: make for name, make in MAKERS.items() if name in (
         "TimerWheel", "OffsetMap", "GroupMetadata", "MemberMetadata", "LogReader")},
@@ -221,9 +231,19 @@ CORE_MAKERS = {
     "Producer": a_producer,
     "Offset": lambda: Offset(5),
     "ProtocolCounts": ProtocolCounts,
+    "Codec": lambda: wire.CODEC,
+    "Layout": a_layout,
+    "Request": lambda: wire.decode_request(BEAT_FRAME),
+    "Response": lambda: wire.decode_response(12, 0, bytes(6)),
 }  # fmt: skip
 CORE_GOOD = {
     **GOOD,
+    "api_key": 12, "api_version": 4, "frame": BEAT_FRAME, "body": BEAT, "direction": "request",
+    "correlation_id": 1, "fill": True, "tags": True, "apis": [], "make": lambda: a_layout,
+    "decode_response.frame": bytes(12), "fields": BEAT_FIELDS, "flexible": True,
+    "layout_of.version": 4, "below.name": "groupId", "first": 0, "last": 4, "longest": 100,
+    "answer_beats.data": len(BEAT_FRAME).to_bytes(4, "big") + BEAT_FRAME,
+    "answer_beats.coordinator": a_core, "answer_beats.position": 0,
     "text": "g", "what": "x", "codec": 1, "decompress.data": compress(1, b"x"), "seed": 1,
     "decode_utf8.data": b"\xff", "header": {}, "at_ms": 5, "line": 1, "instance": None,
     "details": JOIN, "op": 1, "call.member_id": "", "settings": coordinator_config(None),

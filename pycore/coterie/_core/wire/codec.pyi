@@ -6,10 +6,11 @@ byte of a hostile frame (lists of the smallest structs); other frames cost a few
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, final
 
 from coterie._core.wire.layout import Layout
 
+@final
 class Request:
     """A request that was read.
 
@@ -24,6 +25,7 @@ class Request:
     body: Final[dict[str, Any]]
     left_over: Final[int]
 
+@final
 class Response:
     """A response that was read: see ``Request``."""
 
@@ -31,6 +33,7 @@ class Response:
     body: Final[dict[str, Any]]
     left_over: Final[int]
 
+@final
 class Codec:
     """Reads and writes the messages of a table.
 

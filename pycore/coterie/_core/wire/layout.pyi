@@ -5,13 +5,15 @@ for each version of a message; a walk over its rows.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, final
 
+@final
 class Field:
     """One field in one version, under its name in Kafka's JSON."""
 
     name: Final[str]
 
+@final
 class Layout:
     """The fields of a struct in one version."""
 

@@ -1,4 +1,5 @@
 """See ``codec.pyi``."""
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, uint8_t
 
@@ -15,6 +16,7 @@ from coterie.errors import ArgumentError, WireError
 cdef int API_VERSIONS = 18      # its answers never have tagged fields in their header
 
 
+@cython.final
 cdef class Request:
     """See ``codec.pyi``."""
     cdef readonly int api_key
@@ -30,6 +32,7 @@ cdef class Request:
                 f"body={self.body!r}, left_over={self.left_over})")
 
 
+@cython.final
 cdef class Response:
     """See ``codec.pyi``."""
     cdef readonly int correlation_id
@@ -41,6 +44,7 @@ cdef class Response:
                 f"left_over={self.left_over})")
 
 
+@cython.final
 cdef class Versions:
     """The layouts of one API, made when they are first met."""
     cdef int first
@@ -48,25 +52,26 @@ cdef class Versions:
     cdef int flexible          # from which version on
     cdef object make           # (version, "request" or "response") -> Layout
     cdef str name
-    cdef list requests
-    cdef list responses
+    cdef dict requests         # version -> layout
+    cdef dict responses
 
     def __init__(self, str name not None, int first, int last, int flexible, make):
         self.name = name
         self.first, self.last, self.flexible = first, last, flexible
         self.make = make
-        self.requests = [None] * (last + 1)
-        self.responses = [None] * (last + 1)
+        self.requests = {}
+        self.responses = {}
 
     cdef Layout layout(self, int version, bint of_request):
-        cdef list made = self.requests if of_request else self.responses
-        cdef object found = made[version]
+        cdef dict made = self.requests if of_request else self.responses
+        cdef object found = made.get(version)
         if found is None:
             found = <Layout?>self.make(version, "request" if of_request else "response")
             made[version] = found
         return <Layout>found
 
 
+@cython.final
 cdef class Codec:
     """See ``codec.pyi``."""
     cdef dict apis
@@ -74,8 +79,9 @@ cdef class Codec:
     def __init__(self, apis, make):
         self.apis = {}
         for api in apis:
-            self.apis[api.key] = Versions(
-                api.name, api.first_version, api.last_version, api.flexible_version,
+            key, name, first, last, flexible = api
+            self.apis[key] = Versions(
+                name, first, last, flexible,
                 lambda version, direction, api=api: make(api, version, direction))
 
     def layout(self, api_key, api_version, direction):

@@ -1,5 +1,11 @@
 """See ``layout.pyi``."""
+cimport cython
 from operator import itemgetter
+
+from coterie.errors import ArgumentError
+
+cdef enum:
+    DEEPEST = 20               # structs in each other; Kafka's have five at most
 
 cdef dict KINDS = {
     "int8": INT8, "int16": INT16, "uint16": UINT16, "int32": INT32, "uint32": UINT32,
@@ -10,10 +16,12 @@ cdef dict WIDTHS = {INT8: 1, BOOL: 1, INT16: 2, UINT16: 2, INT32: 4, UINT32: 4, 
 cdef str NO_UUID = "A" * 22
 
 
+@cython.final
 cdef class Field:
     """See ``layout.pyi``."""
 
 
+@cython.final
 cdef class Layout:
     """See ``layout.pyi``."""
 
@@ -49,13 +57,19 @@ cdef int least_of(Field field, bint flexible) except -1:
 
 def layout_of(fields, int version, bint flexible):
     """See ``layout.pyi``."""
+    return struct_of(fields, version, flexible, 0)
+
+
+cdef Layout struct_of(fields, int version, bint flexible, int depth):
     cdef Layout layout = Layout.__new__(Layout)
     cdef Field field
     cdef list plain = [], tagged = [], fresh = []
+    if depth > DEEPEST:
+        raise ArgumentError(f"fields: structs within structs, more than {DEEPEST} deep")
     layout.flexible = flexible
     layout.blank = {}
     for row in fields:
-        field = field_of(row, version, flexible)
+        field = field_of(row, version, flexible, depth)
         layout.blank[field.name] = field.default
         if not row[2] <= version <= row[3]:
             if field.made:
@@ -76,7 +90,7 @@ def layout_of(fields, int version, bint flexible):
     return layout
 
 
-cdef Field field_of(row, int version, bint flexible):
+cdef Field field_of(row, int version, bint flexible, int depth):
     cdef Field field = Field.__new__(Field)
     cdef str kind, text
     name, kind, _, _, null_first, null_last, field.tag, text, below = row
@@ -88,7 +102,7 @@ cdef Field field_of(row, int version, bint flexible):
         field.kind = field.item = KINDS[kind]
     field.width = WIDTHS.get(field.item, 0)
     if field.kind == STRUCT or (field.kind == LIST and field.item == STRUCT):
-        field.layout = layout_of(below, version, flexible)
+        field.layout = struct_of(below, version, flexible, depth + 1)
     if text != "null" and kind != "records":
         set_default(field, text)
     return field
