@@ -17,6 +17,7 @@ from coterie.designs.consumer08.registration import (
     parse,
     static,
 )
+from coterie.designs.consumer08.views import GroupViews
 
 
 def played(*events, brokers=(0, 1), consumer=None, **config):
@@ -59,6 +60,38 @@ def test_n_consumers_that_join_one_by_one_rebalance_n_times_n_plus_1_by_2(member
     assert ran.costs["watch_events"] == members * (members - 1) // 2
     assert ran.costs["failed_rebalances"] == 0
     assert ran.points[0]["partitions_without_owner_node"] == []
+
+
+def test_a_group_is_read_once_for_each_change_of_it_not_for_each_rebalance(monkeypatch):
+    """What keeps a thousand joins cheap: 500,500 rebalances read a thousand registries."""
+    read = []
+    once = GroupViews._read
+
+    def counted(self, ids, **options):
+        read.append(ids)
+        return once(self, ids, **options)
+
+    monkeypatch.setattr(GroupViews, "_read", counted)
+    joins = [start(f"c{i:02}", at=2000 + 20_000 * i) for i in range(30)]
+    ran = played(topic("t", *[(0,)] * 30), *joins, settle(2000 + 20_000 * 30))
+    assert ran.costs["rebalances"] == 465
+    assert len(read) == 30
+
+
+def test_a_thread_that_the_program_has_no_stream_for_owns_and_consumes_nothing():
+    """Its own node says two streams: it owns for both, and reads only for the one it has."""
+    data = '{"version":1,"subscription":{"t":2},"pattern":"static","timestamp":"0"}'
+    ran = played(
+        topic("t", (0,), (0,)),
+        start("c", at=1000),
+        {"op": "znode_set", "path": "/consumers/group1/ids/group1_c", "data": data},
+        {"op": "touch_topic", "topic": "t"},
+        produce(0, 1, at=30_000),
+        produce(1, 1),
+        settle(60_000),
+    )
+    assert owned(ran.points[0]) == {"c": ["t/0", "t/1"]}
+    assert ran.points[0]["consumers"]["c"]["consumed"] == {"t/0": [[0, 0]]}
 
 
 CEILING = [(4, 3, [2, 2, 0]), (10, 4, [3, 3, 3, 1]), (6, 4, [2, 2, 2, 0]), (3, 2, [2, 1])]

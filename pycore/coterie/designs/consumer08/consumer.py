@@ -17,7 +17,7 @@ from coterie.designs.consumer08.config import ConsumerConfig
 from coterie.designs.consumer08.fetching import Fetchers, Owned
 from coterie.designs.consumer08.offsets import Offsets
 from coterie.designs.consumer08.rebalance import Counts, RebalanceFailed, Rebalancer
-from coterie.designs.consumer08.views import GROUPS, TOPICS, GroupViews
+from coterie.designs.consumer08.views import GROUPS, TOPICS, GroupViews, thread_ids
 from coterie.designs.consumer08.zkclient import ZkClient
 from coterie.designs.schedule import PausingClock, Run, Schedule, Task
 from coterie.designs.times import Times
@@ -83,6 +83,7 @@ class Consumer:
         self._tasks: list[Task] = []
         self._commit_timer: int | None = None
         self._topics_seen: list[str] = []
+        self._watched: dict[str, None] = {}  # topics that it has ever taken
         self.zk = ZkClient(
             world.schedule,
             world.zookeeper,
@@ -178,10 +179,13 @@ class Consumer:
         """Watch the group and the topics it takes, and rebalance."""
         taken = dict(self._subscription.streams)
         if self._subscription.by_filter:
-            taken = dict.fromkeys((yield from self._allowed_topics()), 1)
-        self._rebalancer.streams.update(taken)
+            ((_, streams),) = self._subscription.streams
+            taken = dict.fromkeys((yield from self._allowed_topics()), streams)
+        for topic, streams in taken.items():
+            self._rebalancer.streams.update((topic, one) for one in thread_ids(self._id, streams))
+        self._watched.update(dict.fromkeys(taken))
         yield from self.zk.listen_to_children(f"{GROUPS}/{self.group}/ids", self._wake)
-        for topic in sorted(self._rebalancer.streams):
+        for topic in self._watched:
             yield from self.zk.listen_to_data(f"{TOPICS}/{topic}", self._wake, _nothing)
         yield from self._rebalancer.rebalance()
 

@@ -90,7 +90,7 @@ class Rebalancer:
         self.counts = Counts()
         self.lock = Lock()
         self.registry: dict[Partition, Owned] = {}
-        self.streams: set[str] = set()  # topics that the program has streams for
+        self.streams: set[tuple[str, str]] = set()  # topics and threads that have a stream
         self.closing = False
         self.wake: Callable[[], None] = lambda: None
         self._group = group
@@ -176,7 +176,7 @@ class Rebalancer:
             return False
         self._become(
             {
-                key: Owned(key, offset, has_stream=key[0] in self.streams)
+                key: Owned(key, offset, has_stream=(key[0], share[key]) in self.streams)
                 for key, offset in stored.items()
             }
         )
