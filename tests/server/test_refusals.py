@@ -21,21 +21,21 @@ def requests(key):
                 yield row
 
 
-GOLDEN = [row for row in SERVED.values() if row.name != "AlterConfigs"]  # no golden frame of it
-
-
-@pytest.mark.parametrize("row", GOLDEN, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", SERVED.values(), ids=lambda row: row.name)
 def test_a_refusal_of_a_golden_request_has_its_error_in_each_place(row):
     seen = 0
-    for golden in requests(row.key):
+    found = list(requests(row.key))
+    if not found:
+        pytest.skip(f"there is no golden frame of {row.name}")
+    for golden in found:
         if not row.first <= golden["version"] <= row.last:
             continue
         frame = base64.b64decode(golden["frame"])
         body = wire.decode_request(frame, fill=True).body
         told = refusal(row.key, golden["version"], body, 27)
         answer = wire.encode_response(row.key, golden["version"], told)
-        found = wire.decode_response(row.key, golden["version"], answer).body
-        codes = set(play().codes(found)) | set(partition_codes(found))
+        body = wire.decode_response(row.key, golden["version"], answer).body
+        codes = set(play().codes(body)) | set(partition_codes(body))
         assert codes <= {27}
         seen += bool(codes)
     assert seen

@@ -72,8 +72,6 @@ SERVED: Mapping[int, Served] = {
         Served(48, "DescribeClientQuotas", 0, 1, "absent:describe_client_quotas"),
         Served(60, "DescribeCluster", 0, 1, "metadata:describe_cluster"),
         Served(61, "DescribeProducers", 0, 0, "producers:describe_producers"),
-        Served(65, "DescribeTransactions", 0, 0, "transactions:describe_transactions"),
-        Served(66, "ListTransactions", 0, 1, "transactions:list_transactions"),
         Served(68, "ConsumerGroupHeartbeat", 0, 0, "groups:consumer_group_heartbeat"),
         Served(69, "ConsumerGroupDescribe", 0, 0, "groups:consumer_group_describe"),
         Served(75, "DescribeTopicPartitions", 0, 0, "metadata:describe_topic_partitions"),
