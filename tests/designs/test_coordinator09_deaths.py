@@ -194,3 +194,17 @@ def test_the_same_case_takes_the_same_course_each_time():
         settle(cluster)
         logs.append((cluster.logged, cluster.costs))
     assert logs[0] == logs[1]
+
+
+def test_a_join_that_waits_for_a_silent_member_is_answered_when_that_one_is_dead():
+    cluster = settled(1, 1)
+    cluster.hold("c1")
+    begin = cluster.costs.rebalances
+    cluster.start_consumer("c2", ["a"])
+    cluster.run_until(cluster.schedule.now_ms + 60_000)
+    assert cluster.costs.rebalances == begin + 1
+    assert cluster.consumers["c2"].partitions == (("a", 0), ("a", 1))
+    assert {*cluster.owners().values()} == {2}  # the silent one goes on fetching
+    cluster.release("c1")
+    settle(cluster)
+    check(cluster)

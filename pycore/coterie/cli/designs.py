@@ -118,3 +118,63 @@ def _actual(scenario: Any, name: str) -> dict[str, Any]:
 
     checked = read_scenario(scenario, name=name)
     return {"name": checked.name, "points": run(checked, timeline=False).points}
+
+
+@command.command("list")
+def list_command() -> None:
+    """List the designs, and the scenarios that come with coterie: a name is a SCENARIO, too."""
+    from coterie.designs import DESIGNS
+    from coterie.designs.shipped import shipped
+
+    click.echo("designs")
+    for design in DESIGNS:
+        click.echo(f"  {design}")
+    click.echo("scenarios")
+    for name, doc in shipped().items():
+        click.echo(f"  {name:<20}  {doc}")
+
+
+@command.command("compare")
+@click.argument("scenario", metavar="SCENARIO")
+@click.option("--design", "designs", multiple=True, help="Which design; all if none is named.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A consumer setting.")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+def compare_command(
+    scenario: str, designs: tuple[str, ...], settings: tuple[str, ...], form: str
+) -> None:
+    """Run a scenario (a file, or a name of `coterie designs list`) under several designs.
+
+    A cost that a design does not have is -.
+    """
+    from coterie.designs import DESIGNS, compare, read_scenario
+    from coterie.designs.shipped import path_of
+
+    path = path_of(scenario) or Path(scenario)
+    try:
+        given = _read(path)
+        if isinstance(given, dict) and isinstance(given.get("config", {}), dict):
+            given = {**given, "config": _with(given.get("config", {}), settings)}
+        found = compare(read_scenario(given, name=path.stem), designs or DESIGNS)
+    except (OSError, ValueError, RecursionError, CoterieError) as error:
+        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise Failed(f"{scenario}: {what}") from None
+    if form == "json":
+        click.echo(json.dumps({"name": found.name, "costs": found.costs}, indent=1))
+        return
+    rows = [["cost", *found.costs], *found.rows()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, *values in rows:
+        cells = [value.rjust(width) for value, width in zip(values, widths[1:], strict=True)]
+        click.echo("  ".join([name.ljust(widths[0]), *cells]))
+
+
+def _with(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """Return a scenario's config with consumer settings over its own."""
+    consumer = config.get("consumer", {})
+    added = {}
+    for one in settings:
+        key, found, value = one.partition("=")
+        if not key or not found:
+            raise click.UsageError(f"--set takes KEY=VALUE, not {one}")
+        added[key] = value
+    return {**config, "consumer": {**consumer, **added}} if added else config

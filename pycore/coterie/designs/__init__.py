@@ -1,8 +1,20 @@
 """The designs before today's coordinator, simulated on a virtual clock, and the same beside it."""
 
 from coterie.designs.checks import ScenarioError
+from coterie.designs.compare import Comparison, compare
 from coterie.designs.run import DESIGNS, Entry, Run, run
 from coterie.designs.scenario import Scenario, read_scenario
 from coterie.designs.times import Times
 
-__all__ = ["DESIGNS", "Entry", "Run", "Scenario", "ScenarioError", "Times", "read_scenario", "run"]
+__all__ = [
+    "DESIGNS",
+    "Comparison",
+    "Entry",
+    "Run",
+    "Scenario",
+    "ScenarioError",
+    "Times",
+    "compare",
+    "read_scenario",
+    "run",
+]

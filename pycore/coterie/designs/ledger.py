@@ -7,7 +7,7 @@ message; the committed ones belong to the group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 Place = tuple[str, int]
 """A topic and a partition."""
@@ -25,8 +25,14 @@ class Ledger:
         committed when a consumer gave a partition up.
     """
 
-    def __init__(self, *, from_start: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        from_start: bool = True,
+        note: Callable[..., None] | None = None,
+    ) -> None:
         self.from_start = from_start
+        self.note = note  # called with kind, consumer, topic, partition, offsets
         self.ends: dict[Place, int] = {}
         self.committed: dict[Place, int] = {}
         self.owners: dict[Place, dict[str, int]] = {}  # partition -> consumer -> next offset
@@ -53,6 +59,7 @@ class Ledger:
                 end = self.ends.get(place, 0)
                 start = self._starts.setdefault(place, 0 if self.from_start else end)
                 owners[consumer] = self.committed.get(place, start)
+                self._note("owns", consumer, *place)
                 if owners[consumer] < end:
                     self._consume(consumer, place)
 
@@ -63,17 +70,18 @@ class Ledger:
             if offset is not None:
                 self._count(place, now_ms)
                 if commit:
-                    self.committed[place] = offset
+                    self._commit(consumer, place, offset)
                 else:
                     self.lost += max(0, offset - self.committed.get(place, self._starts[place]))
                 del self.owners[place][consumer]
+                self._note("gives_up", consumer, *place)
 
     def commit(self, consumer: str, places: Iterable[Place]) -> None:
         """Commit how far a consumer came."""
         for place in places:
             offset = self.owners.get(place, {}).get(consumer)
             if offset is not None:
-                self.committed[place] = offset
+                self._commit(consumer, place, offset)
 
     def produce(self, place: Place, count: int) -> None:
         """Add messages; every consumer that fetches the partition consumes them."""
@@ -90,9 +98,23 @@ class Ledger:
         """Return what a consumer fetches, with the next offset."""
         return {p: held[consumer] for p, held in sorted(self.owners.items()) if consumer in held}
 
+    def ranges_of(self, consumer: str) -> dict[Place, list[list[int]]]:
+        """Return what a consumer has consumed: ranges of offsets in their order, by partition."""
+        found = self.ranges.get(consumer, {})
+        return {place: [list(one) for one in ranges] for place, ranges in found.items()}
+
     def owner_counts(self) -> Mapping[Place, int]:
         """Return how many consumers fetch each partition that counts."""
         return {place: len(self.owners[place]) for place in sorted(self._since)}
+
+    def _note(self, kind: str, consumer: str, *details: object) -> None:
+        if self.note is not None:
+            self.note(kind, consumer, *details)
+
+    def _commit(self, consumer: str, place: Place, offset: int) -> None:
+        if self.committed.get(place) != offset:
+            self.committed[place] = offset
+            self._note("committed", consumer, *place, offset)
 
     def _count(self, place: Place, now_ms: int) -> None:
         since = self._since.get(place)
@@ -107,6 +129,7 @@ class Ledger:
         if end > first:
             before = self._furthest.get(place, 0)
             self.consumed += end - first
+            self._note("consumed", consumer, *place, first, end - 1)
             self.repeated += max(0, min(before, end) - first)
             self._furthest[place] = max(before, end)
             ranges = self.ranges.setdefault(consumer, {}).setdefault(place, [])

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.designs.consumer08.simulation import Simulation
+from coterie.designs.coordinator09.play import play
 from coterie.designs.scenario import Scenario, read_scenario
 from coterie.designs.times import Times
 from coterie.errors import ArgumentError
 
-ZOOKEEPER, COORDINATOR, TODAY = "zookeeper-0.8", "coordinator-0.9", "today"
-DESIGNS = (ZOOKEEPER, COORDINATOR, TODAY)
+ZOOKEEPER, COORDINATOR = "zookeeper-0.8", "coordinator-0.9"
+DESIGNS = (ZOOKEEPER, COORDINATOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ def run(
     scenario : Scenario or dict
         A scenario, or what a scenario's file holds.
     design : str
-        ``zookeeper-0.8``: consumers that each rebalance on their own over ZooKeeper.
+        ``zookeeper-0.8``: consumers that each rebalance on their own over ZooKeeper;
+        ``coordinator-0.9``: one broker assigns a group's partitions.
     times : Times, optional
         The small times that a scenario does not say.
     timeline : bool
@@ -86,8 +88,8 @@ def run(
     ArgumentError
         There is no such design.
     """
-    if design != ZOOKEEPER:
-        raise ArgumentError(f"design: {design!r} is none of {', '.join(DESIGNS[:1])}")
+    if design not in DESIGNS:
+        raise ArgumentError(f"design: {design!r} is none of {', '.join(DESIGNS)}")
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(scenario)
     entries: list[Entry] = []
@@ -95,6 +97,9 @@ def run(
     def note(at_ms: int, kind: str, consumer: str, *details: Any) -> None:
         entries.append(Entry(at_ms, kind, consumer, details))
 
+    if design == COORDINATOR:
+        taken, counted = play(scenario, note if timeline else None)
+        return Run(taken, entries, counted)
     simulation = Simulation(scenario, times or Times(), note if timeline else None)
     points = simulation.run()
     return Run(points, entries, simulation.counted())

@@ -56,6 +56,7 @@ class Member:
     host: str
     deadline_ms: int = 0
     partitions: tuple[tuple[str, int], ...] = ()
+    connection: Any = None  # of the consumer without an id that this broker took in
     waiting: tuple[Any, int] | None = None  # whose JoinGroup waits, and its number
     told: bool = False  # this broker answered its join with the present generation
 
@@ -204,6 +205,7 @@ class Broker:
             return
         if member is None:
             member = group.members[name] = Member(request.topics, 0, sender.name)
+            member.connection = sender
             self._watch_over(group, name, member, request.session_timeout_ms)
         member.topics, member.session_timeout_ms = request.topics, request.session_timeout_ms
         group.strategy = group.strategy or request.strategy
@@ -226,9 +228,9 @@ class Broker:
         return None
 
     def _id_for(self, group: Group, sender: Any) -> str:
-        """Return an id for a consumer without one: of its connection if it asked before."""
+        """Return an id for a consumer without one: what its connection got, if it asked before."""
         for name, member in group.members.items():
-            if member.host == sender.name and member.waiting and member.waiting[0] is sender:
+            if member.connection is sender:
                 return name
         found: str = sender.new_id()
         return found

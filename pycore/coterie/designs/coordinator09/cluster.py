@@ -51,6 +51,8 @@ class Cluster:
     ----------
     logged : list
         What happened, if ``keep_log``.
+    note : callable or None
+        Called for each entry of the timeline: moment, kind, consumer, details.
     dies : callable or None
         ``dies(broker id, boundary)``: whether the broker that has come to a boundary dies there.
     """
@@ -58,6 +60,7 @@ class Cluster:
     broker_ids: Sequence[int]
     settings: Settings = field(default_factory=Settings)
     keep_log: bool = True
+    note: Callable[..., None] | None = None
     dies: Callable[[int, str], bool] | None = None
     schedule: Schedule = field(default_factory=Schedule)
     costs: Costs = field(default_factory=Costs)
@@ -67,6 +70,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.broker_ids = tuple(self.broker_ids)
+        self._ends: dict[Place, int] = {}
         self.brokers = {one: Broker(self, one) for one in self.broker_ids}
         self.store = Store(self.broker_ids)
         for broker in self.broker_ids:
@@ -122,13 +126,18 @@ class Cluster:
         consumer = self.consumers[name] = Consumer(
             self, name, group_id, tuple(topics), session_timeout_ms=timeout, strategy=strategy
         )
-        self.ledgers.setdefault(group_id, Ledger(from_start=self.settings.from_start))
+        ledger = self.ledgers.get(group_id)
+        if ledger is None:
+            ledger = Ledger(from_start=self.settings.from_start, note=self._note)
+            ledger.ends.update(self._ends)
+            self.ledgers[group_id] = ledger
         self._count_places()
         consumer.start()
         return consumer
 
     def produce(self, topic: str, partition: int, count: int) -> None:
         """Add messages, for every group."""
+        self._ends[topic, partition] = self._ends.get((topic, partition), 0) + count
         for ledger in self.ledgers.values():
             ledger.produce((topic, partition), count)
 
@@ -231,16 +240,22 @@ class Cluster:
         if self.keep_log:
             self.logged.append(Logged(self.schedule.now_ms, who, what, detail))
 
+    def _note(self, kind: str, consumer: str, *details: object) -> None:
+        if self.note is not None:
+            self.note(self.schedule.now_ms, kind, consumer, *details)
+
     def rebalance_prepared(self, group_id: str, why: str) -> None:
         """Note that a rebalance of a group has begun."""
         self.costs.rebalances += 1
         self.costs.last_rebalance_ms = self.schedule.now_ms
         self.log(group_id, "rebalance", why)
+        self._note("rebalance_began", "", group_id, why)
 
     def rebalance_done(self, group_id: str, members: int) -> None:
         """Note how many consumers a new generation has."""
         self.costs.took_part += members
         self.costs.last_rebalance_ms = self.schedule.now_ms
+        self._note("rebalance_ended", "", group_id, members)
 
     def take(self, consumer: Consumer) -> None:
         """Let a consumer fetch its partitions."""

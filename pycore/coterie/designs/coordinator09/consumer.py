@@ -177,7 +177,8 @@ class Consumer:
         request = m.JoinGroupRequest(
             self.group_id, self.session_timeout_ms, self.topics, self.id, self.strategy
         )
-        self._send(self.coordinator, request, within_ms=self.session_timeout_ms)
+        patience = self.session_timeout_ms + self.cluster.settings.join_patience_ms
+        self._send(self.coordinator, request, within_ms=patience)
 
     def _joined(self, response: m.JoinGroupResponse) -> None:
         if response.error is Code.NONE:

@@ -13,13 +13,17 @@ from coterie.designs.schedule import Schedule
 
 @dataclass(frozen=True)
 class Settings:
-    """Times of the design, in ms, and how often a consumer beats in a session timeout."""
+    """Times of the design, in ms, and how often a consumer beats in a session timeout.
+
+    A JoinGroup may wait for a whole session timeout: its sender waits ``join_patience_ms`` longer.
+    """
 
     delivery_ms: int = 5
     watch_ms: int = 10
     catch_up_ms: int = 1000
     retry_ms: int = 100
     request_timeout_ms: int = 2000
+    join_patience_ms: int = 5000
     broker_session_ms: int = 6000
     session_timeout_ms: int = 30000
     heartbeat_frequency: int = 3

@@ -1,0 +1,172 @@
+"""Plays a scenario under the 0.9 design: what each op means there, and what is at each point.
+
+``zk_cut`` and ``zk_hold`` are those of a consumer's connection to the brokers; ``expire`` has no
+meaning, nor have nodes that are written from outside: they do nothing. A topic filter is resolved
+when its consumer starts, since a JoinGroup names topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from coterie.designs import scenario as ops
+from coterie.designs.consumer08 import registration
+from coterie.designs.consumer08.config import consumer_config
+from coterie.designs.coordinator09.cluster import POINTS, Cluster
+from coterie.designs.coordinator09.world import Settings
+from coterie.designs.scenario import MOMENTS, Scenario
+
+__all__ = ["play"]
+
+SESSION = "zookeeper.session.timeout.ms"  # one setting for all designs
+DUE_MS = 600_000  # what a moment of the next rebalance has to come within
+BOUNDARY = dict(zip(MOMENTS, POINTS.values(), strict=True))
+
+
+class Player:
+    """A cluster, and the ops of a scenario."""
+
+    def __init__(self, scenario: Scenario, note: Callable[..., None] | None) -> None:
+        self.scenario = scenario
+        reset = consumer_config(scenario.config.consumer).auto_offset_reset
+        settings = Settings(from_start=reset == "smallest")
+        self.cluster = Cluster(scenario.config.brokers, settings, keep_log=False, note=note)
+        self.states: dict[str, str] = {}
+        self.note = note
+        self.points: list[dict[str, Any]] = []
+        self.does: dict[type[ops.Op], Callable[[Any], None]] = {
+            ops.CreateTopic: lambda op: self.cluster.set_topic(op.topic, len(op.replicas)),
+            ops.AddPartitions: self.add_partitions,
+            ops.DeleteTopic: lambda op: self.cluster.set_topic(op.topic, 0),
+            ops.Produce: lambda op: self.cluster.produce(op.topic, op.partition, op.count),
+            ops.Start: self.start,
+            ops.Close: self.close,
+            ops.Crash: self.crash,
+            ops.Commit: lambda op: self.cluster.commit(self.cluster.consumers[op.consumer]),
+            ops.ZkCut: lambda op: self.cluster.cut(op.consumer),
+            ops.ZkHeal: lambda op: self.cluster.heal(op.consumer),
+            ops.ZkHold: lambda op: self.cluster.hold(op.consumer),
+            ops.ZkRelease: lambda op: self.cluster.release(op.consumer),
+            ops.BrokerStop: lambda op: self.cluster.stop_broker(op.broker),
+            ops.BrokerStart: lambda op: self.cluster.start_broker(op.broker),
+            ops.CoordinatorStop: self.coordinator_stop,
+            ops.Settle: self.settle,
+        }
+        if not scenario.config.brokers_up:
+            for broker in scenario.config.brokers:
+                self.cluster.stop_broker(broker)
+
+    def run(self) -> None:
+        """Play all ops, each at its moment."""
+        for op in self.scenario.ops:
+            self.cluster.run_until(op.at)
+            does = self.does.get(type(op))
+            if does is not None:
+                does(op)
+        self.cluster.run_until(self.scenario.ops[-1].at if self.scenario.ops else 0)
+
+    def add_partitions(self, op: ops.AddPartitions) -> None:
+        self.cluster.set_topic(op.topic, self.cluster.counts(op.topic) + len(op.replicas))
+
+    def start(self, op: ops.Start) -> None:
+        given = {**self.scenario.config.consumer, **op.config}
+        config = consumer_config(given)
+        if op.subscription is not None:
+            topics = sorted(op.subscription)
+        else:
+            pattern = "white_list" if op.whitelist is not None else "black_list"
+            text = op.whitelist if op.whitelist is not None else op.blacklist
+            found = registration.by_filter(pattern, text or "", op.streams)
+            there = [name for name, size in self.cluster.store.topics.items() if size]
+            topics = sorted(found.topics(there, exclude_internal=True))
+        self.states[op.name] = "running"
+        self._tell("started", op.name)
+        timeout = config.zookeeper_session_timeout_ms if SESSION in given else None
+        self.cluster.start_consumer(
+            op.name,
+            topics,
+            group_id=op.group,
+            session_timeout_ms=timeout,
+            strategy=config.partition_assignment_strategy,
+        )
+
+    def close(self, op: ops.Close) -> None:
+        self.cluster.consumers[op.consumer].close()
+        self.states[op.consumer] = "closed"
+        self._tell("closed", op.consumer)
+
+    def crash(self, op: ops.Crash) -> None:
+        self.cluster.consumers[op.consumer].crash()
+        self.states[op.consumer] = "crashed"
+        self._tell("crashed", op.consumer)
+
+    def coordinator_stop(self, op: ops.CoordinatorStop) -> None:
+        """Stop the coordinator now, or when it comes to that moment of a rebalance."""
+        broker = self.cluster.coordinator_of(op.group)
+        if not op.moment:
+            if broker is not None:
+                self.cluster.stop_broker(broker)
+            return
+        boundary = BOUNDARY[op.moment]
+
+        def dies(_: int, name: str) -> bool:
+            if name != boundary:
+                return False
+            self.cluster.dies = None
+            return True
+
+        self.cluster.dies = dies
+
+    def settle(self, op: ops.Settle) -> None:
+        """Take down what is there now."""
+        consumers = {}
+        unowned, several = [], {}
+        for group, ledger in sorted(self.cluster.ledgers.items()):
+            subscribed = {
+                topic
+                for one in self.cluster.consumers.values()
+                if one.group_id == group and one.alive
+                for topic in one.topics
+            }
+            for (topic, number), owners in sorted(ledger.owners.items()):
+                place = f"{group} {topic}/{number}"
+                if not owners and topic in subscribed:
+                    unowned.append(place)
+                if len(owners) > 1:
+                    several[place] = sorted(owners)
+        for name, one in sorted(self.cluster.consumers.items()):
+            ledger = self.cluster.ledgers[one.group_id]
+            consumers[name] = {
+                "state": self.states[name],
+                "in_group": one.state.value,
+                "generation": one.generation_id,
+                "next_offsets": {f"{t}/{n}": at for (t, n), at in ledger.owned_by(name).items()},
+                "consumed": {
+                    f"{t}/{n}": found for (t, n), found in sorted(ledger.ranges_of(name).items())
+                },
+            }
+        point = {"point": op.point, "at": op.at, "consumers": consumers}
+        point["partitions_without_consumer"] = unowned
+        point["partitions_that_several_believe_theirs"] = several
+        self.points.append(point)
+
+    def _tell(self, kind: str, consumer: str) -> None:
+        if self.note is not None:
+            self.note(self.cluster.schedule.now_ms, kind, consumer)
+
+
+def play(
+    scenario: Scenario, note: Callable[..., None] | None = None
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Play a scenario; return its points and what was counted."""
+    player = Player(scenario, note)
+    player.run()
+    costs, store = player.cluster.costs, player.cluster.store
+    return player.points, {
+        "rebalances": costs.rebalances,
+        "took_part": costs.took_part,
+        "watch_events": store.watch_events,
+        "zookeeper_operations": store.operations,
+        "requests": costs.requests,
+    }

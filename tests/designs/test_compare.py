@@ -1,0 +1,109 @@
+"""One scenario under several designs: what is owned at the end, and what it cost."""
+
+import json
+
+import pytest
+import zk08_data
+
+from commandline import coterie
+from coterie.designs import DESIGNS, compare, read_scenario, run
+from coterie.designs.shipped import path_of, shipped
+
+COORDINATOR = "coordinator-0.9"
+
+
+def scenario(name):
+    return json.loads(path_of(name).read_text(encoding="utf-8"))
+
+
+def owned(point):
+    return {
+        name: sorted(one["next_offsets"])
+        for name, one in point["consumers"].items()
+        if one["state"] == "running"
+    }
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_the_story_of_the_document_ends_each_step_with_its_owners(design):
+    """Spec, history.md section 1."""
+    a, b, c = "topic1/0", "topic1/1", "topic1/2"
+    points = run(scenario("join-and-close"), design).points
+    assert [list(owned(point).values()) for point in points] == [
+        *([[a, b, c]], [[a, b], [c]], [[a], [b], [c]], [[a], [b], [c], []]),
+        *([[a], [b], [c]], [[a, b], [c]], [[a, b, c]]),
+    ]
+
+
+def test_the_herd_costs_each_consumer_a_rebalance_and_the_coordinator_one_for_each_join():
+    costs = compare(scenario("herd")).costs
+    assert costs["zookeeper-0.8"]["rebalances"] == 12 * 13 // 2
+    assert costs[COORDINATOR]["rebalances"] == 12
+    assert costs[COORDINATOR]["took_part"] == 12 * 13 // 2
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_a_coordinator_dies_at_each_point_and_all_is_owned_by_one_at_the_end(number):
+    (point,) = run(scenario(f"coordinator-dies-{number}"), COORDINATOR).points
+    held = [place for places in owned(point).values() for place in places]
+    assert sorted(held) == [f"topic1/{n}" for n in range(6)]
+    assert point["partitions_without_consumer"] == []
+    assert point["partitions_that_several_believe_theirs"] == {}
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_who_is_cut_off_goes_on_consuming_what_another_has_taken_over(design):
+    """Ten messages of each of two partitions are consumed twice: the other two are not shared."""
+    found = compare(scenario("long-cut"), [design]).costs[design]
+    assert found["repeated"] == 20
+    assert found["shared_seconds"] > 60
+
+
+def test_every_scenario_that_comes_with_coterie_is_whole_and_has_its_name():
+    assert len(shipped()) == 12
+    for name in shipped():
+        assert read_scenario(scenario(name)).name == name
+
+
+@pytest.mark.skipif(not zk08_data.files(), reason="no ../shared/golden/zk08")
+def test_every_golden_scenario_runs_under_the_0_9_design_and_the_same_each_time():
+    for path in zk08_data.files():
+        given = zk08_data.stripped(path)
+        assert run(given, COORDINATOR) == run(given, COORDINATOR)
+
+
+def test_the_command_prints_a_column_for_each_design():
+    told = coterie("designs", "compare", "herd")
+    assert told.stdout.splitlines()[0].split() == ["cost", *DESIGNS]
+    assert told.stdout.splitlines()[1].split() == ["rebalances", "78", "12"]
+
+
+def test_the_command_takes_one_design_a_setting_and_gives_json():
+    told = coterie(
+        *("designs", "compare", "crash-and-return", "--design", COORDINATOR, "--format", "json"),
+        *("--set", "zookeeper.session.timeout.ms=6000"),
+    )
+    found = json.loads(told.stdout)
+    assert found["name"] == "crash-and-return"
+    # two partitions, a session of 6 s, and what is left of an interval of 2 s
+    assert 8 <= found["costs"][COORDINATOR]["unowned_seconds"] <= 30
+
+
+def test_list_names_designs_and_scenarios():
+    told = coterie("designs", "list").stdout
+    assert all(f"  {name}" in told for name in [*DESIGNS, *shipped()])
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["nowhere"], "nowhere: No such file or directory"),
+        (["herd", "--design", "tomorrow"], "'tomorrow' is none of zookeeper-0.8"),
+        (["herd", "--set", "x"], "--set takes KEY=VALUE, not x"),
+    ],
+)
+def test_what_cannot_be_compared_is_said_in_one_line(more, said):
+    told = coterie("designs", "compare", *more)
+    assert told.returncode != 0
+    assert said in told.stderr
+    assert len(told.stderr.splitlines()) == 1
