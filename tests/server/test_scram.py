@@ -1,6 +1,8 @@
 """SCRAM and PLAIN: the exchanges, beside clients that are not ours."""
 
 import base64
+import hashlib
+import hmac
 
 import playing
 import pytest
@@ -63,6 +65,16 @@ def test_one_changed_byte_of_the_final_message_lets_nobody_in(position):
     with pytest.raises(Refused):
         server.respond(bytes(changed))
     assert server.username is None
+
+
+def test_a_proof_for_another_nonce_is_worth_nothing():
+    server, other = exchange(), "c=biws,r=rOprNGfwEbeRWgbNEkqO"
+    said = ",".join((FIRST[3:].decode(), server.respond(FIRST).decode(), other)).encode()
+    key = hmac.digest(hashlib.pbkdf2_hmac("sha256", b"pencil", SALT, 4096), b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(key).digest(), said, "sha256")
+    proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
+    with pytest.raises(Refused):
+        server.respond(f"{other},p={base64.b64encode(proof).decode()}".encode())
 
 
 @pytest.mark.parametrize(
