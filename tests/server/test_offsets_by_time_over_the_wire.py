@@ -1,0 +1,73 @@
+"""ListOffsets, DeleteRecords and OffsetForLeaderEpoch; what a broker 3.9.1 says to the same."""
+
+import pytest
+from asking import ask
+from playing import Server
+from writing import batch, of_producer
+
+SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
+
+
+@pytest.fixture
+def server():
+    made = Server({"log.retention.ms": -1})
+    topic = made.cluster.topics.create("t", 1, {"segment.bytes": "200"})
+    for number in range(4):
+        topic.partitions[0].produce(batch(b"x" * 60, time_ms=1000 * number))
+    return made
+
+
+def asked(server, version, timestamp, **fields):
+    part = {"partitionIndex": 0, "currentLeaderEpoch": -1, "timestamp": timestamp,
+            "maxNumOffsets": 10}  # fmt: skip
+    body = {"replicaId": -1, "topics": [{"name": "t", "partitions": [part]}], **fields}
+    (topic,) = ask(server.connect(), "ListOffsets", version, body)["topics"]
+    return topic["partitions"][0]
+
+
+def deleted(server, offset):
+    body = {"topics": [{"name": "t", "partitions": [{"partitionIndex": 0, "offset": offset}]}]}
+    (topic,) = ask(server.connect(), "DeleteRecords", 2, body)["topics"]
+    (part,) = topic["partitions"]
+    return part["errorCode"], part["lowWatermark"]
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_times_with_a_meaning_of_their_own_are_known_since_their_version(server, version):
+    for timestamp, since in SINCE.items():
+        assert asked(server, version, timestamp)["errorCode"] == (0 if version >= since else 35)
+    assert asked(server, version, -6)["errorCode"] == 35
+
+
+def test_offsets_are_the_ends_or_those_of_a_time(server):
+    found = {ts: asked(server, 9, ts) for ts in (-1, -2, -3, -5, 0, 1001, 9999)}
+    told = {ts: (each["timestamp"], each["offset"]) for ts, each in found.items()}
+    assert told == {
+        -1: (-1, 4), -2: (-1, 0), -3: (3000, 3), -5: (-1, -1), 0: (0, 0), 1001: (2000, 2),
+        9999: (-1, -1),
+    }  # fmt: skip
+
+
+def test_who_reads_committed_records_is_told_the_end_of_those(server):
+    log = server.cluster.topics.partition("t", 0)
+    log.produce(of_producer(0, transactional=True, time_ms=9000))
+    assert asked(server, 5, -1, isolationLevel=1)["offset"] == 4
+    assert asked(server, 5, 5000, isolationLevel=1)["offset"] == -1
+    assert asked(server, 5, 5000)["offset"] == 4
+
+
+def test_segments_below_deleted_records_are_there_until_retention_looks(server):
+    assert asked(server, 0, -1)["oldStyleOffsets"] == [4, 3, 2, 1, 0]
+    assert deleted(server, 2) == (0, 2)
+    assert asked(server, 0, -1)["oldStyleOffsets"] == [4, 3, 2, 2, 2]
+    server.run(300_000)
+    assert asked(server, 0, -1)["oldStyleOffsets"] == [4, 3, 2]
+    assert [deleted(server, offset) for offset in (5, -2, 1)] == [(1, -1), (1, -1), (0, 2)]
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_the_end_of_the_epoch_is_the_end_of_the_log(server, version):
+    part = {"partition": 0, "currentLeaderEpoch": -1, "leaderEpoch": 0}
+    body = {"replicaId": -1, "topics": [{"topic": "t", "partitions": [part]}]}
+    (topic,) = ask(server.connect(), "OffsetForLeaderEpoch", version, body)["topics"]
+    assert (topic["partitions"][0]["errorCode"], topic["partitions"][0]["endOffset"]) == (0, 4)
