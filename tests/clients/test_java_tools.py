@@ -146,7 +146,7 @@ def test_the_console_writes_and_reads_keys(version, broker):
     written, ends, read = tools(
         version,
         broker,
-        (PRODUCER, f"--topic {TOPIC} {keyed} --compression-codec zstd", "a:1\nb:2\na:3\n"),
+        (PRODUCER, f"--topic {TOPIC} {keyed} --sync --compression-codec zstd", "a:1\nb:2\na:3\n"),
         (OFFSETS, f"--topic {TOPIC}"),
         (CONSUMER, f"--topic {TOPIC} --from-beginning --max-messages 3 {told}"),
     )

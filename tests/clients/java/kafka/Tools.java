@@ -35,7 +35,7 @@ public final class Tools {
             Facts.tell("status", status, "said", said.lines().toList());
             all.subList(0, tool.size() + 1).clear();
         }
-        Runtime.getRuntime().halt(0);
+        System.exit(0);
     }
 
     private static void end(int code, ByteArrayOutputStream written) {
