@@ -264,3 +264,20 @@ def test_time_that_a_point_leaves_for_settling_is_no_time_for_periodic_commits()
 def test_the_coordinator_s_stop_stops_any_broker():
     ran = played(topic("t", (0,), (1,)), {"op": "coordinator_stop"}, start("c"), settle(30_000))
     assert ran.points[0]["consumers"]["c"]["next_offsets"] == {"t/0": -1, "t/1": 0}
+
+
+@pytest.mark.parametrize("text", ["", "seven", "1_0", "9" * 30])
+def test_a_stored_offset_that_is_no_number_fails_every_try(text):
+    path = "/consumers/group1/offsets/t/0"
+    node = {"op": "znode_create", "path": path, "data": text, "ephemeral": False}
+    ran = played(topic("t", (0,)), node, start("c"), settle(30_000))
+    assert ran.points[0]["consumers"]["c"]["state"] == "start_failed"
+    assert owned(ran.points[0]) == {"c": []}
+
+
+def test_a_registration_that_a_foreign_node_keeps_out_fails_the_start():
+    node = {"op": "znode_create", "path": "/consumers/group1/ids", "data": ""}
+    ran = played(topic("t", (0,)), node, start("c"), settle(30_000))
+    consumer = ran.points[0]["consumers"]["c"]
+    assert consumer["state"] == "start_failed"
+    assert consumer["since_last_point"]["rebalances"] == 0

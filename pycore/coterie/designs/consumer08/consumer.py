@@ -22,8 +22,10 @@ from coterie.designs.consumer08.zkclient import ZkClient
 from coterie.designs.schedule import PausingClock, Run, Schedule, Task
 from coterie.designs.times import Times
 from coterie.designs.zookeeper.session import ZooKeeper
+from coterie.designs.zookeeper.tree import ZooKeeperError
 
 START_ERROR = "kafka.common.ConsumerRebalanceFailedException"
+ZK_ERROR = "org.I0Itec.zkclient.exception.ZkException"
 Note = Callable[..., None]
 
 
@@ -153,19 +155,25 @@ class Consumer:
         yield from self.offsets.connect()
         if self._config.auto_commit_enable:
             self._commit_later()
-        if self._subscription.by_filter:
-            self._topics_seen = yield from self._allowed_topics()
-        yield from self._register()
-        yield self._world.times.watch_ms
         try:
+            if self._subscription.by_filter:
+                self._topics_seen = yield from self._allowed_topics()
+            yield from self._register()
+            yield self._world.times.watch_ms
             yield from self._watch_and_rebalance()
         except RebalanceFailed:
-            if self.state == "running":
-                self.state, self.start_error = "start_failed", START_ERROR
+            self._fails(START_ERROR)
+            return
+        except ZooKeeperError:  # a node from outside is in the way
+            self._fails(ZK_ERROR)
             return
         if self._subscription.by_filter and not self._rebalancer.closing:
             yield from self.zk.listen_to_children(TOPICS, self._topics_changed)
             yield from self._topics_changed()
+
+    def _fails(self, error: str) -> None:
+        if self.state == "running":
+            self.state, self.start_error = "start_failed", error
 
     def _register(self) -> Run:
         """Create the id node; wait for that of an earlier session under this id to go."""
@@ -202,8 +210,11 @@ class Consumer:
 
     def _new_session(self) -> Run:
         self._rebalancer.forget()
+        yield from self._quietly(self._return())
+
+    def _return(self) -> Run:
         yield from self._register()
-        yield from self._quietly(self._rebalancer.rebalance())
+        yield from self._rebalancer.rebalance()
 
     def _wake(self) -> None:
         """Let the watcher rebalance; if it does already, once more after that."""
@@ -217,8 +228,8 @@ class Consumer:
             yield from self._quietly(self._rebalancer.rebalance())
 
     def _quietly(self, run: Run) -> Run:
-        """Run something on a thread that only logs a rebalance that fails."""
-        with contextlib.suppress(RebalanceFailed):
+        """Run something on a thread that only logs what fails."""
+        with contextlib.suppress(RebalanceFailed, ZooKeeperError):
             yield from run
 
     def _commit_later(self) -> None:

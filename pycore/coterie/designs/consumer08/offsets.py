@@ -5,14 +5,19 @@ Source: 0.8.2.2's ``ZookeeperConsumerConnector.commitOffsets``, ``fetchOffsets``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from coterie.designs.consumer08.brokers import Brokers
 from coterie.designs.consumer08.config import ConsumerConfig
 from coterie.designs.consumer08.fetching import Owned
+from coterie.designs.consumer08.registration import Unreadable
 from coterie.designs.consumer08.views import GROUPS
 from coterie.designs.consumer08.zkclient import ZkClient
 from coterie.designs.schedule import Gate, Run
+from coterie.designs.zookeeper.tree import ZooKeeperError
+
+NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 class Offsets:
@@ -67,13 +72,22 @@ class Offsets:
         if self._in_zookeeper:
             for key, offset in offsets.items():
                 if self._known.get(key) != offset:
-                    yield from self._zk.update(self._path(*key), str(offset))
+                    try:
+                        yield from self._zk.update(self._path(*key), str(offset))
+                    except ZooKeeperError:  # a node from outside is in the way: it is logged
+                        return
                     self._known[key] = offset
                     if not self._in_kafka:
                         self._committed(*key, offset)
 
     def fetch(self, partitions: Iterable[tuple[str, int]]) -> Run:
-        """Return the stored offset of each partition, -1 where there is none."""
+        """Return the stored offset of each partition, -1 where there is none.
+
+        Raises
+        ------
+        Unreadable
+            A node that is to hold one holds something else.
+        """
         wanted = list(partitions)
         found = dict.fromkeys(wanted, -1)
         if self._in_kafka and wanted:
@@ -85,6 +99,8 @@ class Offsets:
             for key in wanted:
                 text = yield from self._zk.read_if_there(self._path(*key))
                 if text is not None:
+                    if not NUMBER.fullmatch(text):
+                        raise Unreadable(text)
                     found[key] = max(int(text), found[key])
         self._known.update(found)
         return found

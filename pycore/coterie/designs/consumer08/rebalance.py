@@ -24,7 +24,7 @@ from coterie.designs.consumer08.views import (
 )
 from coterie.designs.consumer08.zkclient import ZkClient
 from coterie.designs.schedule import Lock, Run
-from coterie.designs.zookeeper.tree import NoNode, ZooKeeperError
+from coterie.designs.zookeeper.tree import ZooKeeperError
 
 Note = Callable[..., None]
 
@@ -143,10 +143,10 @@ class Rebalancer:
 
     def _try(self) -> Run:
         """Try once; whether it succeeded."""
-        brokers = yield from self._zk.children(BROKERS)
         try:
+            brokers = yield from self._zk.children(BROKERS)
             own = yield from self._own_threads()
-        except (NoNode, registration.Unreadable):
+        except (ZooKeeperError, registration.Unreadable):
             return False
         if not brokers:
             self.counts.no_broker_rebalances += 1
@@ -169,9 +169,9 @@ class Rebalancer:
                 self._config,
                 count=self._registered() + len(own),
             )
-        except (NoNode, registration.Unreadable, Unassignable):
+            stored = yield from self._offsets.fetch(share)
+        except (ZooKeeperError, registration.Unreadable, Unassignable):
             return False
-        stored = yield from self._offsets.fetch(share)
         if self.closing or not (yield from self._claim(share)):
             return False
         self._become(
