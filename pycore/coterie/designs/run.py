@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coterie.designs import today
 from coterie.designs.consumer08.simulation import Simulation
 from coterie.designs.coordinator09.play import play
 from coterie.designs.scenario import Scenario, read_scenario
@@ -13,7 +14,8 @@ from coterie.designs.times import Times
 from coterie.errors import ArgumentError
 
 ZOOKEEPER, COORDINATOR = "zookeeper-0.8", "coordinator-0.9"
-DESIGNS = (ZOOKEEPER, COORDINATOR)
+TODAY = "today"
+DESIGNS = (ZOOKEEPER, COORDINATOR, TODAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def run(
         A scenario, or what a scenario's file holds.
     design : str
         ``zookeeper-0.8``: consumers that each rebalance on their own over ZooKeeper;
-        ``coordinator-0.9``: one broker assigns a group's partitions.
+        ``coordinator-0.9``: one broker assigns a group's partitions; ``today``.
     times : Times, optional
         The small times that a scenario does not say.
     timeline : bool
@@ -97,8 +99,9 @@ def run(
     def note(at_ms: int, kind: str, consumer: str, *details: Any) -> None:
         entries.append(Entry(at_ms, kind, consumer, details))
 
-    if design == COORDINATOR:
-        taken, counted = play(scenario, note if timeline else None)
+    if design != ZOOKEEPER:
+        plays = play if design == COORDINATOR else today.play
+        taken, counted = plays(scenario, note if timeline else None)
         return Run(taken, entries, counted)
     simulation = Simulation(scenario, times or Times(), note if timeline else None)
     points = simulation.run()

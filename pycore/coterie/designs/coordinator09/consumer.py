@@ -70,6 +70,11 @@ class Consumer:
         """Whether its process runs and wants partitions."""
         return self.state not in (State.DOWN, State.FAILED)
 
+    @property
+    def in_group(self) -> str:
+        """Its state, by name."""
+        return self.state.value
+
     def new_id(self) -> str:
         """Return the id that a coordinator gives this consumer, in place of a UUID."""
         self._ids += 1

@@ -27,11 +27,8 @@ BOUNDARY = dict(zip(MOMENTS, POINTS.values(), strict=True))
 class Player:
     """A cluster, and the ops of a scenario."""
 
-    def __init__(self, scenario: Scenario, note: Callable[..., None] | None) -> None:
-        self.scenario = scenario
-        reset = consumer_config(scenario.config.consumer).auto_offset_reset
-        settings = Settings(from_start=reset == "smallest")
-        self.cluster = Cluster(scenario.config.brokers, settings, keep_log=False, note=note)
+    def __init__(self, scenario: Scenario, cluster: Any, note: Callable[..., None] | None) -> None:
+        self.scenario, self.cluster = scenario, cluster
         self.states: dict[str, str] = {}
         self.note = note
         self.points: list[dict[str, Any]] = []
@@ -139,7 +136,7 @@ class Player:
             ledger = self.cluster.ledgers[one.group_id]
             consumers[name] = {
                 "state": self.states[name],
-                "in_group": one.state.value,
+                "in_group": one.in_group,
                 "generation": one.generation_id,
                 "next_offsets": {f"{t}/{n}": at for (t, n), at in ledger.owned_by(name).items()},
                 "consumed": {
@@ -156,13 +153,20 @@ class Player:
             self.note(self.cluster.schedule.now_ms, kind, consumer)
 
 
+def from_start(scenario: Scenario) -> bool:
+    """Whether consumers without a committed offset begin at the start."""
+    return consumer_config(scenario.config.consumer).auto_offset_reset == "smallest"
+
+
 def play(
     scenario: Scenario, note: Callable[..., None] | None = None
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Play a scenario; return its points and what was counted."""
-    player = Player(scenario, note)
+    settings = Settings(from_start=from_start(scenario))
+    cluster = Cluster(scenario.config.brokers, settings, keep_log=False, note=note)
+    player = Player(scenario, cluster, note)
     player.run()
-    costs, store = player.cluster.costs, player.cluster.store
+    costs, store = cluster.costs, cluster.store
     return player.points, {
         "rebalances": costs.rebalances,
         "took_part": costs.took_part,
