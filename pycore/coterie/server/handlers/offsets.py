@@ -49,13 +49,17 @@ def txn_offset_commit(call: Call) -> None:
     groups = call.cluster.groups
     producer, epoch = body["producerId"], body["producerEpoch"]
     number = groups.partition_for(body["groupId"])
+    written = groups.log.partition(number).producers.known.get(producer)
+    error = Error.NONE
     if not groups.log.has_ongoing_transaction(number, producer):
         error = call.cluster.transactions.verify(
             body["transactionalId"], producer, epoch, NAME, number, abortable=call.api_version >= 4
         )
-        if error:
-            errors = [PartitionError(*key, error) for key in dict.fromkeys(_keys(known))]
-            return call.answer({"topics": _topics(refused, errors)})
+    elif written is not None and epoch < written.epoch:
+        error = Error.INVALID_PRODUCER_EPOCH  # the log has a newer producer
+    if error:
+        errors = [PartitionError(*key, error) for key in dict.fromkeys(_keys(known))]
+        return call.answer({"topics": _topics(refused, errors)})
     return groups.ask(
         _TXN_COMMIT, body["groupId"], body["generationId"], body["memberId"],
         body["groupInstanceId"], (_rows(known, -1), producer, epoch), _told(call, refused),
