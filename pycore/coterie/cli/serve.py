@@ -147,7 +147,7 @@ def options_of(given: dict[str, Any]) -> Options:
     advertised = tuple(place_of(each, protocols=("plaintext",)) for each in given["advertised"])
     if advertised and len(advertised) != len(places):
         raise ArgumentError("--advertise: give one for each --listen")
-    beside = {name: _place_beside(name, given[name]) for name in ("control", "metrics")}
+    beside = {name: _place_beside(name, given) for name in ("control", "metrics")}
     if given["clock"] == "virtual" and beside["control"] is None:
         raise ArgumentError("--clock virtual needs --control, by which the clock is advanced")
     return Options(
@@ -163,14 +163,17 @@ def options_of(given: dict[str, Any]) -> Options:
     )
 
 
-def _place_beside(name: str, text: str | None) -> Place | None:
+def _place_beside(name: str, given: dict[str, Any]) -> Place | None:
     from coterie.server.options import place_of
 
+    text = given[name]
     if text is None:
         return None
     place = place_of(text, protocols=("plaintext",))
     if name == "control" and not place.is_loopback:
         raise ArgumentError(f"--control {text} is not a loopback address; use 127.0.0.1")
+    if not place.is_loopback and not given["insecure"]:
+        raise ArgumentError(f"--metrics {text} is not a loopback address: it needs --insecure")
     return place
 
 

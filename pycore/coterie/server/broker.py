@@ -159,13 +159,15 @@ class Broker:
         """Stop the server; nothing happens if it does not run."""
         if self._running is not None:
             running = self._running
-            self._await(running.stop())
-            if self._trace is not None:
-                self._recording.write(
-                    self._trace, running.cluster.groups.config, self._now(running)
-                )
             self._running = None
-        self._end()
+            try:
+                self._await(running.stop())
+                if self._trace is not None:
+                    self._recording.write(
+                        self._trace, running.cluster.groups.config, self._now(running)
+                    )
+            finally:
+                self._end()
 
     def _end(self) -> None:
         if self._loop is not None:

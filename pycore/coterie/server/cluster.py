@@ -110,6 +110,7 @@ class Cluster:
         self.observer: Callable[[Call, Handler], bool] | None = None
         self.users = users
         self._mechanisms: dict[Listener, Any] = {}
+        self._told: set[tuple[int, type[Exception]]] = set()
         self.log = log or _tell
 
     @property
@@ -184,10 +185,17 @@ class Cluster:
         try:
             handler(call)
         except Exception as error:
-            name = SERVED[call.api_key].name
-            self.log(f"{name} {call.api_version} failed; its connection closes: {error!r:.300}")
-            self.log(traceback.format_exc())
-            call.connection.close()
+            self.failed(call, error)
+
+    def failed(self, call: Call, error: Exception) -> None:
+        """Close the connection of a request that failed; say where once for each kind."""
+        name = SERVED[call.api_key].name
+        self.log(f"{name} {call.api_version} failed; its connection closes: {error!r:.300}")
+        kind = (call.api_key, type(error))
+        if kind not in self._told:
+            self._told.add(kind)
+            self.log("".join(traceback.format_tb(error.__traceback__)))
+        call.connection.close()
 
 
 def _tell(line: str) -> None:

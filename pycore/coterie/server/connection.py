@@ -24,6 +24,7 @@ __all__ = ["Connection"]
 
 _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">hh")
+_LARGE = 1 << 14  # bytes of an answer that are sent before the next request is looked at
 _ANONYMOUS = "User:ANONYMOUS"
 
 
@@ -38,6 +39,8 @@ class Connection:
         Whether the connection is to be closed once the output is sent.
     held : bool
         Whether the next request has to wait, because the peer does not read its answers.
+    paused : bool
+        Whether nothing more is read of the peer: whoever has the socket says so.
     call
         The request at work, None where there is none.
     refused : bool
@@ -50,8 +53,8 @@ class Connection:
 
     __slots__ = (
         "_buffer", "_longest", "_position", "_running", "authentication", "call", "client_host",
-        "closing", "cluster", "held", "listener", "node", "on_output", "output", "refused", "state",
-        "tls_principal",
+        "closing", "cluster", "held", "listener", "node", "on_output", "output", "paused",
+        "refused", "state", "tls_principal",
     )  # fmt: skip
 
     def __init__(
@@ -70,7 +73,7 @@ class Connection:
         self.authentication = cluster.authentication(listener) if listener.sasl else None
         self.output: list[bytes] = []
         self.on_output = on_output
-        self.closing = self.refused = self.held = False
+        self.closing = self.refused = self.held = self.paused = False
         self.call: Call | None = None
         self._buffer = bytearray()
         self._position = 0
@@ -82,6 +85,11 @@ class Connection:
         authentication = self.authentication
         told = None if authentication is None else authentication.principal
         return told or self.tls_principal
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next request has to wait, whatever comes."""
+        return self.call is not None or self.held or self.refused
 
     @property
     def waiting(self) -> int:
@@ -104,7 +112,9 @@ class Connection:
         """End the connection; what was put out is still sent."""
         if not self.closing:
             self.closing = True
-            self.call = None
+            call, self.call = self.call, None
+            if call is not None and call.on_close is not None:
+                call.on_close()
             self._buffer.clear()
             self._position = 0
             self.go_on()
@@ -129,19 +139,21 @@ class Connection:
         self._running = True
         quick = self.authentication is None and self.cluster.is_unwatched
         try:
-            while not (self.closing or self.refused or self.held or self.call is not None):
+            while not (self.closing or self.is_waiting):
                 if quick:
                     self._answer_beats()
                 frame = self._next_frame()
                 if frame is None:
                     break
                 self._handle(frame)
+                if self.output and len(self.output[-1]) > _LARGE and self.on_output is not None:
+                    self.on_output()  # a peer that does not read is held before the next one
             if self._position:
                 del self._buffer[: self._position]
                 self._position = 0
         finally:
             self._running = False
-        if (self.output or self.closing) and self.on_output is not None:
+        if (self.output or self.closing or self.paused) and self.on_output is not None:
             self.on_output()
 
     def _answer_beats(self) -> None:
@@ -189,7 +201,10 @@ class Connection:
         if not row.first <= version <= row.last:
             if key != API_VERSIONS:
                 return self.close()
-            return self._tell_range(frame, version)
+            if authentication is None or not authentication.misplaced(key):
+                return self._tell_range(frame, version)
+            self._tell_range(frame, version, Error.ILLEGAL_SASL_STATE)
+            return self.close_later()
         try:
             request = wire.decode_request(frame, fill=True)
         except wire.WireError:
@@ -212,7 +227,9 @@ class Connection:
             return self.send(outcome)
         return self.close_later() if outcome.delayed else self.close()
 
-    def _tell_range(self, frame: bytes, version: int) -> None:
+    def _tell_range(
+        self, frame: bytes, version: int, error: Error = Error.UNSUPPORTED_VERSION
+    ) -> None:
         """Answer ApiVersions of a version that does not exist: in version 0, its range alone.
 
         Of the request only the header is read: that of version 2, or 1 for versions below 0.
@@ -220,11 +237,12 @@ class Connection:
         like = b"\0\0" if version < 0 else b"\0\3"  # a version with the same header
         try:
             wire.decode_request(frame[:2] + like + frame[4:])
-        except wire.WireError as error:
-            if error.stage == "header":
+        except wire.WireError as unread:
+            if unread.stage == "header":
                 return self.close()
         (correlation_id,) = _LENGTH.unpack_from(frame, _HEAD.size)
         row = SERVED[API_VERSIONS]
         keys = [{"apiKey": row.key, "minVersion": row.first, "maxVersion": row.last}]
-        body = {"errorCode": Error.UNSUPPORTED_VERSION, "apiKeys": keys}
+        told = keys if error is Error.UNSUPPORTED_VERSION else []
+        body = {"errorCode": error, "apiKeys": told}
         return self.send(wire.encode_response(API_VERSIONS, 0, body, correlation_id=correlation_id))

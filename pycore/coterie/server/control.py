@@ -42,7 +42,10 @@ class Control:
     async def respond(self, request: Request) -> Answer:
         """Answer a request; Refusal where it cannot be."""
         _refuse_pages(request)
-        path = urlsplit(request.path).path
+        try:
+            path = urlsplit(request.path).path
+        except ValueError:
+            raise Refusal(HTTPStatus.BAD_REQUEST, "this is no path") from None
         if request.method == "GET":
             return json_answer(self._shown(path))
         found = self._posts.get(path)
@@ -133,8 +136,8 @@ def _refuse_pages(request: Request) -> None:
     """Refuse what a browser sends for a page, and what was addressed by another name."""
     if request.origin is not None:
         raise Refusal(HTTPStatus.FORBIDDEN, "this is not for pages in a browser")
-    host = urlsplit(f"//{request.host}").hostname or ""
     try:
+        host = urlsplit(f"//{request.host}").hostname or ""
         ours = host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         ours = False

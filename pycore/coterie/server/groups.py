@@ -17,7 +17,7 @@ from coterie._core.coordinator.sink import CallerLog
 from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.events import Response, Unanswered
-from coterie.server.offsets_log import OffsetsLog
+from coterie.server.offsets_log import NAME, OffsetsLog
 from coterie.values import Error
 
 if TYPE_CHECKING:
@@ -172,6 +172,9 @@ class Groups:
 
     def _topic_deleted(self, topic: Any) -> None:
         """Forget what was committed of a topic that is no more."""
+        if topic.name == NAME:  # the groups' own log
+            self.resign()
+            self.load()
         self.delete_partitions((topic.name, number) for number in range(len(topic.partitions)))
 
     def _elect(self, op: str, partition: int | None) -> None:
@@ -218,11 +221,13 @@ class Groups:
                 if type(event) is Response:
                     answered = self._waiting.pop(event.id, None)
                     if answered is not None:
-                        answered(event.response)
+                        answered(event.response)  # a Call's own errors close its connection
                 elif type(event) is Unanswered:
                     self._waiting.pop(event.id, None)
         finally:
             self._settling = False
         failure = self.core.take_failure()
-        if failure is not None:
+        if isinstance(failure, Exception):  # whoever asked was told KAFKA_STORAGE_ERROR
+            self._cluster.log(f"a record of groups was not written: {failure!r:.300}")
+        elif failure is not None:
             raise failure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from coterie import wire
@@ -26,9 +27,13 @@ class Call:
         The request with Kafka's field names; what its version lacks is at its default.
     connection
         Where it came from: ``.listener``, ``.client_host`` (``"/127.0.0.1"``), ``.principal``.
+    on_close
+        Called if the connection closes before the answer: what waits for it alone may go.
     """
 
-    __slots__ = ("api_key", "api_version", "body", "client_id", "connection", "correlation_id")
+    __slots__ = (
+        "api_key", "api_version", "body", "client_id", "connection", "correlation_id", "on_close",
+    )  # fmt: skip
 
     def __init__(self, connection: Connection, request: wire.Request) -> None:
         self.connection = connection
@@ -37,6 +42,7 @@ class Call:
         self.correlation_id: int = request.correlation_id
         self.client_id: str | None = request.client_id
         self.body: dict[str, Any] = request.body
+        self.on_close: Callable[[], None] | None = None
 
     @property
     def cluster(self) -> Cluster:
@@ -49,12 +55,18 @@ class Call:
         return self.connection.node
 
     def answer(self, body: dict[str, Any]) -> None:
-        """Answer; a field that is left out has its default, one that the version lacks is lost."""
-        self.answer_bytes(
-            wire.encode_response(
+        """Answer; a field that is left out has its default, one that the version lacks is lost.
+
+        An answer that cannot be written, as of a text that is too long for it, closes the
+        connection: whoever decides it may be another's request, or the clock.
+        """
+        try:
+            frame = wire.encode_response(
                 self.api_key, self.api_version, body, correlation_id=self.correlation_id
             )
-        )
+        except Exception as error:
+            return self.cluster.failed(self, error)
+        return self.answer_bytes(frame)
 
     def answer_bytes(self, frame: bytes) -> None:
         """Answer with a frame, its header in front, that was encoded elsewhere."""

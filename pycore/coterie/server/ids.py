@@ -11,17 +11,15 @@ _VERSION, _VARIANT = 6, 8  # the bytes of a uuid that say how it was made
 
 
 class Ids:
-    """Draws ids. With a seed the same draws give the same ids.
+    """Draws ids. With a seed the same draws of a kind give the same ids, whatever else is drawn.
 
-    Attributes
-    ----------
-    random
-        What is drawn from: for ids of other forms.
+    A Fetch that waited by the wall clock draws its session's id at any time: that must not change
+    which id the next member gets.
     """
 
     def __init__(self, seed: int | None = None) -> None:
-        self.random: random.Random
-        self.random = random.SystemRandom() if seed is None else random.Random(seed)
+        self._seed = seed
+        self._sources: dict[str, random.Random] = {}
         self._producer_ids = 0
 
     def uuid(self) -> str:
@@ -30,13 +28,13 @@ class Ids:
         As ``Uuid.randomUuid``: such a text would be taken for an option by tools.
         """
         while True:
-            text = urlsafe_b64encode(self._drawn()).decode("ascii").rstrip("=")
+            text = urlsafe_b64encode(self._drawn("uuid")).decode("ascii").rstrip("=")
             if not text.startswith("-"):
                 return text
 
     def member_id(self, prefix: str) -> str:
         """Return a member's id: the prefix, and a random uuid in Java's text."""
-        drawn = self._drawn().hex()
+        drawn = self._drawn("member").hex()
         return f"{prefix}-{drawn[:8]}-{drawn[8:12]}-{drawn[12:16]}-{drawn[16:20]}-{drawn[20:]}"
 
     def producer_id(self) -> int:
@@ -46,10 +44,18 @@ class Ids:
 
     def number(self, bits: int) -> int:
         """Return a random number of so many bits."""
-        return self.random.getrandbits(bits)
+        return self._source("number").getrandbits(bits)
 
-    def _drawn(self) -> bytes:
-        drawn = bytearray(self.random.getrandbits(128).to_bytes(16, "big"))
+    def _source(self, kind: str) -> random.Random:
+        found = self._sources.get(kind)
+        if found is None:
+            seed = self._seed
+            found = random.SystemRandom() if seed is None else random.Random(f"{seed} {kind}")
+            self._sources[kind] = found
+        return found
+
+    def _drawn(self, kind: str) -> bytes:
+        drawn = bytearray(self._source(kind).getrandbits(128).to_bytes(16, "big"))
         drawn[_VERSION] = drawn[_VERSION] & 0x0F | 0x40
         drawn[_VARIANT] = drawn[_VARIANT] & 0x3F | 0x80
         return bytes(drawn)

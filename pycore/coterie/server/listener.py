@@ -83,8 +83,10 @@ class Heart:
 
     def _beat(self) -> None:
         self._handle = None
-        self.tick()
-        self.arm()
+        try:
+            self.tick()
+        finally:
+            self.arm()
 
     def stop(self) -> None:
         """Move nothing any more."""
@@ -137,7 +139,6 @@ class Peer(asyncio.Protocol):
         self._tick, self._arm = peers.heart.tick, peers.heart.arm
         self._waits = peers.cluster.waits
         self.active_ms = 0
-        self._stopped = False  # whether the transport reads nothing
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -164,10 +165,21 @@ class Peer(asyncio.Protocol):
         self.active_ms = self._waits.now_ms
         connection = self.connection
         connection.receive(data)
-        if connection.waiting > _MUCH and connection.call is not None:
-            self._stopped = True
-            self.transport.pause_reading()
+        self._read_or_pause()
         self._arm()
+
+    def _read_or_pause(self) -> None:
+        """Read no more while much waits behind a request, and go on once its turn comes."""
+        connection = self.connection
+        if connection.closing:
+            return
+        waits = connection.is_waiting
+        if waits and connection.waiting > _MUCH and not connection.paused:
+            connection.paused = True
+            self.transport.pause_reading()
+        elif connection.paused and not waits:
+            connection.paused = False
+            self.transport.resume_reading()
 
     def _flush(self) -> None:
         connection = self.connection
@@ -178,9 +190,8 @@ class Peer(asyncio.Protocol):
             self.active_ms = self._waits.now_ms
         if connection.closing:
             self.transport.close()
-        elif self._stopped and connection.call is None and connection.waiting <= _MUCH:
-            self._stopped = False
-            self.transport.resume_reading()
+        else:
+            self._read_or_pause()
 
     def pause_writing(self) -> None:
         """Handle no more requests: the peer does not read its answers."""
@@ -190,6 +201,7 @@ class Peer(asyncio.Protocol):
         """Go on: the peer has read."""
         self.connection.held = False
         self.connection.go_on()
+        self._read_or_pause()
 
     def eof_received(self) -> bool:
         """Close, as Kafka does, when the peer has sent all that it will."""

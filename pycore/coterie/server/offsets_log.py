@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from coterie._core.codec.checksum import partition_for
 from coterie._core.codec.reader import LogReader
 from coterie._core.codec.writer import encode_batch
+from coterie.errors import CoterieError
 from coterie.values import Error
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = ["NAME", "OffsetsLog", "Row"]
 NAME = "__consumer_offsets"
 # base offset, producer id, epoch, transactional, control, records: as the core has a batch
 Row = tuple[int, int, int, bool, bool, tuple[tuple[Any, "bytes | None"], ...]]
+_SHORT = 256
 _GROUP_ID = 4  # in a key: behind its version and the length of the group id
 
 
@@ -31,27 +33,30 @@ class OffsetsLog:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.count: int = cluster.config["offsets.topic.num.partitions"]
-        self._made = False
         # Thousands of groups come back again and again; a hash of text costs more than this.
-        self.partition_for = lru_cache(maxsize=65536)(self._partition_for)
+        self._known_partition_for = lru_cache(maxsize=65536)(self._partition_for)
+
+    def partition_for(self, group_id: str) -> int:
+        """Return the partition of a group; ids that are long are not kept."""
+        known = self._known_partition_for if len(group_id) <= _SHORT else self._partition_for
+        return known(group_id)
 
     def _partition_for(self, group_id: str) -> int:
         return partition_for(group_id, self.count)
 
     def make(self) -> None:
         """Make the topic, as a broker does when a coordinator is first looked for."""
-        if not self._made:
-            self._made = True
-            self._cluster.topics.internal(NAME)
+        self._cluster.topics.internal(NAME)
 
     def partition(self, number: int) -> Any:
-        """Return the log of one partition."""
+        """Return the log of one partition; None: somebody made the topic with fewer."""
         self.make()
         return self._cluster.topics.partition(NAME, number)
 
     def has_ongoing_transaction(self, number: int, producer_id: int) -> bool:
         """Whether a producer has an open transaction in a partition."""
-        return bool(self.partition(number).has_ongoing_transaction(producer_id))
+        log = self.partition(number)
+        return log is not None and bool(log.has_ongoing_transaction(producer_id))
 
     def write(self, row: Row) -> int:
         """Write a batch; the offset of its first record. Markers are written before."""
@@ -69,7 +74,11 @@ class OffsetsLog:
             transactional=transactional,
             leader_epoch=0,
         )
-        offset: int = self.partition(self.partition_for(group_id)).append_own(batch)
+        number = self.partition_for(group_id)
+        log = self.partition(number)
+        if log is None:
+            raise CoterieError(f"{NAME} has no partition {number}; the append failed")
+        offset: int = log.append_own(batch)
         return offset
 
     def write_markers(
@@ -82,20 +91,18 @@ class OffsetsLog:
     ) -> dict[int, Error]:
         """Write the markers that end a transaction; the error of each partition."""
         now_ms = self._cluster.now_ms
+        logs = {number: self.partition(number) for number in partitions}
+        marker = (producer_id, producer_epoch, coordinator_epoch, committed, now_ms)
         return {
-            number: self.partition(number).append_marker(
-                producer_id, producer_epoch, coordinator_epoch, committed, now_ms
-            )
-            for number in partitions
+            number: Error.UNKNOWN_TOPIC_OR_PARTITION if log is None else log.append_marker(*marker)
+            for number, log in logs.items()
         }
 
     def rows(self) -> Iterator[Row]:
         """Read all batches, partition by partition."""
-        if not self._made:
-            return
-        for number in range(self.count):
-            data = self.partition(number).data()
-            for batch in LogReader(data):
+        topic = self._cluster.topics.get(NAME)
+        for log in () if topic is None else topic.partitions:
+            for batch in LogReader(log.data()):
                 records = tuple((record.key, record.value) for record in batch.records)
                 yield (
                     batch.base_offset,

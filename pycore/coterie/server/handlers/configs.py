@@ -154,7 +154,7 @@ def _of_broker(call: Call) -> list[Body]:
     rows = {
         name: _broker_row(name, value, DEFAULTS[name], _type(name, value))
         for name, value in config.items()
-        if not name.startswith("coterie.")
+        if name in DEFAULTS and not name.startswith("coterie.")
     }
     for row in TOPIC_CONFIGS.values():
         if row.server is not None and row.server not in _WITHOUT_DEFAULT:

@@ -132,6 +132,7 @@ class _Fetch:
         if ready or wait_ms <= 0 or not self.logs or size >= self.min_bytes:
             return self._answer(answers)
         self.timer = self.call.cluster.waits.call_later(wait_ms, self._finish)
+        self.call.on_close = self._stop
         for _, _, log in self.logs:
             log.waiters[self] = self._written
         return None
@@ -157,11 +158,16 @@ class _Fetch:
     def _finish(self) -> None:
         """Stop waiting, read again and answer."""
         if self.timer is not None:
+            self._stop()
+            self._answer(self._read()[0])
+
+    def _stop(self) -> None:
+        """Wait no longer."""
+        if self.timer is not None:
             self.timer.cancel()
             self.timer = None
             for _, _, log in self.logs:
                 log.waiters.pop(self, None)
-            self._answer(self._read()[0])
 
     def _read(self) -> tuple[list[tuple[Key, Body]], int, bool]:
         """Read all; the answers, their bytes, and whether one of them cannot wait."""

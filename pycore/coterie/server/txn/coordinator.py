@@ -309,7 +309,9 @@ class TransactionCoordinator:
                 )
                 del self._by_id[name]
         for partition, records in sorted(tombstones.items()):
-            topics.partition(STATE_TOPIC, partition).append_records(records)
+            log = topics.partition(STATE_TOPIC, partition)
+            if log is not None:  # else somebody deleted the topic
+                log.append_records(records)
         left = [each.updated_ms for each in idle if each.transactional_id in self._by_id]
         if left:
             self._watch_expiry(min(left))
