@@ -108,6 +108,7 @@ def test_list_names_designs_and_scenarios():
         (["nowhere"], "nowhere: No such file or directory"),
         (["herd", "--design", "tomorrow"], "'tomorrow' is none of zookeeper-0.8"),
         (["herd", "--set", "x"], "--set takes KEY=VALUE, not x"),
+        (["herd", "--set", "x=1"], "--set x=1: no such setting"),
     ],
 )
 def test_what_cannot_be_compared_is_said_in_one_line(more, said):

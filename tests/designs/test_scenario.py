@@ -152,3 +152,11 @@ def test_the_command_replaces_nothing_unasked(tmp_path):
         ran = coterie("designs", "run", "s.json", "--out", "out", *options, cwd=tmp_path)
         assert ran.returncode == status
     assert json.loads((tmp_path / "out/s.actual.json").read_text()) == {"name": "s", "points": []}
+
+
+def test_an_output_that_cannot_be_written_is_named_not_the_scenario(tmp_path):
+    (tmp_path / "s.json").write_text(json.dumps(scenario()))
+    (tmp_path / "file").touch()
+    ran = coterie("designs", "run", "s.json", "--out", "file/out", cwd=tmp_path)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[0] == "coterie: file/out/s.actual.json: Not a directory"

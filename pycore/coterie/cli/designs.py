@@ -80,8 +80,10 @@ def _run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) 
     from coterie.cli.outfile import whole_file
     from coterie.cli.outfolder import room_for
 
+    at: Path = path
     try:
         actual = _actual(_read(path), path.stem)
+        at = target
         with (
             room_for(target),
             whole_file(str(target), overwrite=overwrite, keep=keep) as part,
@@ -93,7 +95,7 @@ def _run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) 
         what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         if isinstance(error, RecursionError):
             what = "nested too deeply"
-        say(f"coterie: {path}: {what}")
+        say(f"coterie: {at}: {what}")
         return False
     return True
 
@@ -170,11 +172,15 @@ def compare_command(
 
 def _with(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """Return a scenario's config with consumer settings over its own."""
+    from coterie.designs.consumer08.config import KNOWN
+
     consumer = config.get("consumer", {})
     added = {}
     for one in settings:
         key, found, value = one.partition("=")
         if not key or not found:
             raise click.UsageError(f"--set takes KEY=VALUE, not {one}")
+        if key not in KNOWN:
+            raise click.UsageError(f"--set {one}: no such setting; there are {', '.join(KNOWN)}")
         added[key] = value
     return {**config, "consumer": {**consumer, **added}} if added else config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,13 +121,12 @@ def command(**given: Any) -> None:
         make_credential(given["make_credential"])
         return
     try:
-        options = options_of(given)
+        options, trace = options_of(given), _trace(given["trace"])
     except (ArgumentError, ConfigError) as error:
         raise click.UsageError(str(error)) from None
     from coterie.server.serving import serve
 
-    trace = given["trace"]
-    serve(options, trace=None if trace is None else Path(trace), insecure=given["insecure"])
+    serve(options, trace=trace, insecure=given["insecure"])
 
 
 def options_of(given: dict[str, Any]) -> Options:
@@ -161,6 +161,20 @@ def options_of(given: dict[str, Any]) -> Options:
         tls=_tls(given, places),
         **beside,
     )
+
+
+def _trace(text: str | None) -> Path | None:
+    """Refuse, before anything is served, a file that cannot be written at the end."""
+    if text is None:
+        return None
+    path = Path(text)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArgumentError(f"--trace {text}: {error.filename}: {error.strerror}") from None
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ArgumentError(f"--trace {text}: no file can be written there; name another")
+    return path
 
 
 def _place_beside(name: str, given: dict[str, Any]) -> Place | None:

@@ -1,8 +1,7 @@
-"""Who fetches which partition of a group, how far, and what that cost.
+"""Who fetches which partition of a group, and how far; ``costs`` sums what it notes.
 
-It is told of each change at its moment, and keeps sums, not a history: a thousand consumers cost
-what they own. A consumer takes every message at once when it comes. Offsets are those of the next
-message; the committed ones belong to the group.
+It keeps no history: a thousand consumers cost what they own. A consumer takes every message at
+once when it comes. Offsets are those of the next message; the committed ones belong to the group.
 """
 
 from __future__ import annotations
@@ -14,16 +13,7 @@ Place = tuple[str, int]
 
 
 class Ledger:
-    """Ownership and progress of one group.
-
-    Attributes
-    ----------
-    unowned_ms, shared_ms : int
-        Partition-milliseconds without a consumer, and with more than one, of subscribed topics.
-    consumed, repeated, lost : int
-        Messages consumed, those of them that had been consumed before, and progress that was not
-        committed when a consumer gave a partition up.
-    """
+    """Ownership and progress of one group."""
 
     def __init__(
         self,
@@ -37,25 +27,18 @@ class Ledger:
         self.committed: dict[Place, int] = {}
         self.owners: dict[Place, dict[str, int]] = {}  # partition -> consumer -> next offset
         self.ranges: dict[str, dict[Place, list[list[int]]]] = {}
-        self.unowned_ms = self.shared_ms = 0
-        self.consumed = self.repeated = self.lost = 0
-        self._since: dict[Place, int] = {}
+        self._watched: set[Place] = set()
         self._starts: dict[Place, int] = {}  # where the first consumer began
-        self._furthest: dict[Place, int] = {}
 
-    def watch(self, places: Iterable[Place], now_ms: int) -> None:
-        """Count these partitions from now on: somebody subscribes to them."""
-        for place in places:
-            if place not in self._since:
-                self._since[place] = now_ms
-                self.owners.setdefault(place, {})
+    def watch(self, places: Iterable[Place]) -> None:
+        """Count the owners of these partitions, too: somebody subscribes to them."""
+        self._watched.update(places)
 
-    def take(self, consumer: str, places: Iterable[Place], now_ms: int) -> None:
+    def take(self, consumer: str, places: Iterable[Place]) -> None:
         """Let a consumer fetch partitions from the committed offsets on."""
         for place in places:
             owners = self.owners.setdefault(place, {})
             if consumer not in owners:
-                self._count(place, now_ms)
                 end = self.ends.get(place, 0)
                 start = self._starts.setdefault(place, 0 if self.from_start else end)
                 owners[consumer] = self.committed.get(place, start)
@@ -63,16 +46,13 @@ class Ledger:
                 if owners[consumer] < end:
                     self._consume(consumer, place)
 
-    def give(self, consumer: str, places: Iterable[Place], now_ms: int, *, commit: bool) -> None:
+    def give(self, consumer: str, places: Iterable[Place], *, commit: bool) -> None:
         """Let a consumer stop fetching, with a commit of how far it came or without."""
         for place in places:
             offset = self.owners.get(place, {}).get(consumer)
             if offset is not None:
-                self._count(place, now_ms)
                 if commit:
                     self._commit(consumer, place, offset)
-                else:
-                    self.lost += max(0, offset - self.committed.get(place, self._starts[place]))
                 del self.owners[place][consumer]
                 self._note("gives_up", consumer, *place)
 
@@ -89,11 +69,6 @@ class Ledger:
         for consumer in self.owners.get(place, {}):
             self._consume(consumer, place)
 
-    def settle(self, now_ms: int) -> None:
-        """Count up to this moment."""
-        for place in self._since:
-            self._count(place, now_ms)
-
     def owned_by(self, consumer: str) -> dict[Place, int]:
         """Return what a consumer fetches, with the next offset."""
         return {p: held[consumer] for p, held in sorted(self.owners.items()) if consumer in held}
@@ -105,7 +80,7 @@ class Ledger:
 
     def owner_counts(self) -> Mapping[Place, int]:
         """Return how many consumers fetch each partition that counts."""
-        return {place: len(self.owners[place]) for place in sorted(self._since)}
+        return {place: len(self.owners.get(place, ())) for place in sorted(self._watched)}
 
     def _note(self, kind: str, consumer: str, *details: object) -> None:
         if self.note is not None:
@@ -116,22 +91,10 @@ class Ledger:
             self.committed[place] = offset
             self._note("committed", consumer, *place, offset)
 
-    def _count(self, place: Place, now_ms: int) -> None:
-        since = self._since.get(place)
-        if since is not None:
-            owners = len(self.owners[place])
-            self.unowned_ms += (now_ms - since) * (owners == 0)
-            self.shared_ms += (now_ms - since) * (owners > 1)
-            self._since[place] = now_ms
-
     def _consume(self, consumer: str, place: Place) -> None:
         first, end = self.owners[place][consumer], self.ends.get(place, 0)
         if end > first:
-            before = self._furthest.get(place, 0)
-            self.consumed += end - first
             self._note("consumed", consumer, *place, first, end - 1)
-            self.repeated += max(0, min(before, end) - first)
-            self._furthest[place] = max(before, end)
             ranges = self.ranges.setdefault(consumer, {}).setdefault(place, [])
             if ranges and ranges[-1][1] == first - 1:
                 ranges[-1][1] = end - 1

@@ -112,8 +112,8 @@ class Consumer:
         """Be gone."""
         self.alive = False
         self.member.crash()
-        ledger, now = self.cluster.ledgers[self.group_id], self.cluster.schedule.now_ms
-        ledger.give(self.name, list(ledger.owned_by(self.name)), now, commit=False)
+        ledger = self.cluster.ledgers[self.group_id]
+        ledger.give(self.name, list(ledger.owned_by(self.name)), commit=False)
 
     def refresh(self) -> bool:
         """Take new metadata; whether they differ for its topics."""
@@ -132,11 +132,11 @@ class Consumer:
         return [(topic, n) for topic, held in self.member.assignment.items() for n in held]
 
     def _rebalanced(self, how: str, places: list[Place]) -> None:
-        ledger, now = self.cluster.ledgers[self.group_id], self.cluster.schedule.now_ms
+        ledger = self.cluster.ledgers[self.group_id]
         if how == "assigned":
-            ledger.take(self.name, places, now)
+            ledger.take(self.name, places)
         else:
-            ledger.give(self.name, places, now, commit=how == "revoked")
+            ledger.give(self.name, places, commit=how == "revoked")
 
 
 @dataclass

@@ -54,7 +54,7 @@ class Connection:
     __slots__ = (
         "_buffer", "_longest", "_position", "_running", "authentication", "call", "client_host",
         "closing", "cluster", "held", "listener", "node", "on_output", "output", "paused",
-        "refused", "state", "tls_principal",
+        "refused", "tls_principal",
     )  # fmt: skip
 
     def __init__(
@@ -68,7 +68,6 @@ class Connection:
         self.cluster, self.node, self.listener = cluster, node, listener
         self.client_host = client_host
         self.tls_principal = _ANONYMOUS
-        self.state: dict[str, object] = {}  # what a connection's own APIs keep
         self._longest: int = cluster.config["socket.request.max.bytes"]
         self.authentication = cluster.authentication(listener) if listener.sasl else None
         self.output: list[bytes] = []

@@ -12,7 +12,7 @@ from typing import Any
 
 from coterie.values import Error
 
-__all__ = ["message_of", "refusal"]
+__all__ = ["added_partitions", "message_of", "refusal"]
 
 Body = dict[str, Any]
 _Refuse = Callable[[Body, int, int], Body]  # of the request's body, its version, and the error
@@ -153,21 +153,24 @@ def _offset_fetch(body: Body, version: int, error: int) -> Body:
     return {"topics": topics}
 
 
+def added_partitions(topics: list[Body], error: int) -> list[Body]:
+    """Return one error for all partitions that AddPartitionsToTxn asks for, as they were asked."""
+    return [
+        {
+            "name": topic["name"],
+            "resultsByPartition": [
+                {"partitionIndex": number, "partitionErrorCode": error}
+                for number in topic["partitions"]
+            ],
+        }
+        for topic in topics
+    ]
+
+
 def _add_partitions(body: Body, version: int, error: int) -> Body:
     if version >= 4:
         return {"errorCode": error}
-    return {
-        "resultsByTopicV3AndBelow": [
-            {
-                "name": topic["name"],
-                "resultsByPartition": [
-                    {"partitionIndex": number, "partitionErrorCode": error}
-                    for number in topic["partitions"]
-                ],
-            }
-            for topic in body["v3AndBelowTopics"]
-        ]
-    }
+    return {"resultsByTopicV3AndBelow": added_partitions(body["v3AndBelowTopics"], error)}
 
 
 def _delete_topics(body: Body, version: int, error: int) -> Body:

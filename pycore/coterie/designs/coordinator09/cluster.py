@@ -259,14 +259,13 @@ class Cluster:
 
     def take(self, consumer: Consumer) -> None:
         """Let a consumer fetch its partitions."""
-        now = self.schedule.now_ms
-        self.ledgers[consumer.group_id].take(consumer.name, consumer.partitions, now)
+        self.ledgers[consumer.group_id].take(consumer.name, consumer.partitions)
 
     def give(self, consumer: Consumer, *, commit: bool) -> None:
         """Let it stop, with a commit if the group still has it in this generation."""
         commit = commit and self._may_commit(consumer)
         ledger = self.ledgers[consumer.group_id]
-        ledger.give(consumer.name, consumer.partitions, self.schedule.now_ms, commit=commit)
+        ledger.give(consumer.name, consumer.partitions, commit=commit)
 
     def commit(self, consumer: Consumer) -> None:
         """Commit what a consumer has consumed."""
@@ -290,7 +289,7 @@ class Cluster:
             places: list[Place] = [
                 (topic, n) for topic in consumer.topics for n in range(self.counts(topic))
             ]
-            self.ledgers[consumer.group_id].watch(places, self.schedule.now_ms)
+            self.ledgers[consumer.group_id].watch(places)
 
     def counts(self, topic: str) -> int:
         """Return how many partitions a topic has."""

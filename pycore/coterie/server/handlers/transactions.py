@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from coterie.server.handling import Call
+from coterie.server.refusals import added_partitions
 from coterie.server.txn.coordinator import OFFSETS_TOPIC
 from coterie.server.txn.transaction import NONE_YET, Partition
 from coterie.values import Error
@@ -110,16 +111,7 @@ def _added(call: Call, transaction: Body) -> list[dict[str, Any]]:
         errors = cluster.transactions.verify_partitions(*producer, partitions)
         return _by_topic(errors, "resultsByPartition", "partitionErrorCode")
     error = _told(cluster.transactions.add_partitions(*producer, partitions), call, 2)
-    return [  # as it was asked: a topic without a partition is told, too
-        {
-            "name": topic["name"],
-            "resultsByPartition": [
-                {"partitionIndex": number, "partitionErrorCode": error}
-                for number in topic["partitions"]
-            ],
-        }
-        for topic in transaction["topics"]
-    ]
+    return added_partitions(transaction["topics"], error)  # topics without a partition, too
 
 
 def write_txn_markers(call: Call) -> None:
