@@ -9,7 +9,7 @@
 #   make bench-full    benchmarks in all sizes
 #   make wheel clean   sdist and wheel in dist/; remove all that was made here
 #   make test-pythons  all tests under each Python that is found (PYTHONS="python3.10 ...")
-#   make chart-library  fetch the charts of `coterie report` (ECHARTS=6.1.0) from npm
+#   make chart-library  fetch the charts of pages (ECHARTS=6.1.0) from npm
 #   make test-lowest   all tests with the lowest dependencies that pyproject.toml allows
 #   make faults        plant one-line faults, and see that the tests catch them (hours)
 
@@ -143,13 +143,13 @@ test-pythons: dev
 test-lowest: dev
 	@tools/test_lowest $(PYTHON) $(PYTEST)
 
-# ---- the chart library of `coterie report`, as its npm package has it ---------------------------
-ECHARTS ?= $(shell cat pycore/coterie/report/page/vendor/VERSION)
+# ---- the chart library of pages, as its npm package has it ---------------------------
+ECHARTS ?= $(shell cat pycore/coterie/pages/assets/vendor/VERSION)
 chart-library:
 	@home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; \
 	    (cd $$home && npm pack --silent echarts@$(ECHARTS) && tar xzf echarts-$(ECHARTS).tgz); \
-	    cp $$home/package/{LICENSE,NOTICE,dist/echarts.min.js} pycore/coterie/report/page/vendor/
-	@echo $(ECHARTS) > pycore/coterie/report/page/vendor/VERSION
+	    cp $$home/package/{LICENSE,NOTICE,dist/echarts.min.js} pycore/coterie/pages/assets/vendor/
+	@echo $(ECHARTS) > pycore/coterie/pages/assets/vendor/VERSION
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -64,11 +64,12 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "views": LOG_TO_TABLES | {"replay"},
     "wire": {"ground"},
     "insight": LOG_TO_TABLES | {"replay", "wire"},
-    "report": LOG_TO_TABLES | {"replay", "views", "insight"},
+    "pages": {"ground"},
+    "report": LOG_TO_TABLES | {"replay", "views", "insight", "pages"},
     "coordinator": {"ground", "log"},
     "traces": {"ground", "log", "coordinator", "wire"},
     "server": {"ground", "log", "coordinator", "wire", "traces", "insight"},
-    "designs": {"ground", "log", "coordinator", "faces"},
+    "designs": {"ground", "log", "coordinator", "faces", "pages"},
     "faces": {"ground", "log", "state", "coordinator", "traces", "server"},
     "cli": LOG_TO_TABLES
     | {"replay", "views", "insight", "report", "coordinator", "traces", "faces", "wire", "server"}

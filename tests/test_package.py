@@ -49,11 +49,12 @@ def test_the_wheel_holds_an_extension_for_each_source(wheel):
     assert names <= names_of(wheel)
 
 
-def test_the_wheel_holds_the_page_and_the_licence_of_its_charts(wheel):
+def test_the_wheel_holds_the_pages_and_the_licence_of_their_charts(wheel):
     names = names_of(wheel)
-    page = PACKAGES["coterie"] / "report" / "page"
-    files = [path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file()]
-    assert {f"coterie/report/page/{name}" for name in files} <= names
+    for part in ("pages/assets", "report/page", "designs/page"):
+        page = PACKAGES["coterie"] / part
+        files = [path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file()]
+        assert {f"coterie/{part}/{name}" for name in files} <= names
     assert [name for name in names if "/licenses/" in name and name.endswith("/NOTICE")]
 
 

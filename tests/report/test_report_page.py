@@ -14,7 +14,7 @@ from golden_data import log
 from log_writer import batch, commit_key, commit_value, group_key, group_value
 
 pytest.importorskip("jinja2")
-VENDOR = Path(package.__file__).parent / "report" / "page" / "vendor"
+VENDOR = Path(package.__file__).parent / "pages" / "assets" / "vendor"
 HOSTILE = [
     "</script><script>window.pwned = 1</script>",
     "<!--<script>",
@@ -88,7 +88,7 @@ def test_names_of_a_log_cannot_leave_the_data(tmp_path):
 def test_the_title_is_text(tmp_path):
     page = report(tmp_path, log("compression-gzip"), "--title", "<b>&amp; </title><script>")
     assert "&lt;b&gt;&amp;amp; &lt;/title&gt;" in page.text
-    assert len(Elements(page.text).scripts) == 11
+    assert len(Elements(page.text).scripts) == 12
 
 
 def test_the_same_log_gives_the_same_page(tmp_path, page):

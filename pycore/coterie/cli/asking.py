@@ -10,7 +10,6 @@ import contextlib
 import functools
 import io
 import itertools
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
@@ -32,7 +31,7 @@ from coterie.cli.logs import (
     trust_notes,
 )
 from coterie.cli.nopandas import without_pandas
-from coterie.cli.outfile import whole_file
+from coterie.cli.outfile import text_of, whole_file
 from coterie.cli.params import (
     check_where,
     end_of,
@@ -42,6 +41,7 @@ from coterie.cli.params import (
     until_option,
 )
 from coterie.cli.progress import TerminalProgress
+from coterie.extras import missing_module
 from coterie.insight import shapes
 from coterie.insight.asking import (
     TRUSTED,
@@ -55,7 +55,7 @@ from coterie.insight.asking import (
 )
 from coterie.insight.fields import Fields
 from coterie.log.folders import Listing
-from coterie.replay.engine import AUTO, Conf, Where, choose_engine, missing_module
+from coterie.replay.engine import AUTO, Conf, Where, choose_engine
 from coterie.times import format_time
 
 if TYPE_CHECKING:
@@ -322,19 +322,6 @@ def text_out(listing: Listing, out: str | None, overwrite: bool) -> Iterator[Tex
     """Give the file of ``--out``, or standard output, to write text to."""
     with out_file(listing, out, overwrite) as path, text_of(path) as file:
         yield file
-
-
-@contextlib.contextmanager
-def text_of(path: Path | None) -> Iterator[TextIO]:
-    """Give a file, or standard output, to write text to: UTF-8, whatever the locale."""
-    if path is not None:
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            yield file
-        return
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    yield sys.stdout
-    sys.stdout.flush()
 
 
 def show_table(drawn: Iterable[RenderableType], out: TextIO, to_terminal: bool = True) -> None:

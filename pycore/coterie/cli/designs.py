@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from coterie.cli.failures import Failed, say
-from coterie.errors import CoterieError
+from coterie.errors import ArgumentError, CoterieError
+
+if TYPE_CHECKING:
+    from coterie.designs import Comparison, Scenario
 
 ACTUAL = ".actual.json"
 
@@ -92,12 +96,16 @@ def _run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) 
             json.dump(actual, file, ensure_ascii=False, indent=1)
             file.write("\n")
     except (OSError, ValueError, RecursionError, CoterieError) as error:
-        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        if isinstance(error, RecursionError):
-            what = "nested too deeply"
-        say(f"coterie: {at}: {what}")
+        say(f"coterie: {at}: {_told(error)}")
         return False
     return True
+
+
+def _told(error: Exception) -> str:
+    """Return what is wrong with a scenario's file, in one line."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 
 def _read(path: Path) -> Any:
@@ -140,47 +148,95 @@ def list_command() -> None:
 @click.argument("scenario", metavar="SCENARIO")
 @click.option("--design", "designs", multiple=True, help="Which design; all if none is named.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A consumer setting.")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "html"]),
+    default="table",
+    show_default=True,
+    help="Costs as text or JSON, or a page of costs and of who owned what when.",
+)
+@click.option("-o", "--out", metavar="FILE", help="The file to write.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 def compare_command(
-    scenario: str, designs: tuple[str, ...], settings: tuple[str, ...], form: str
+    scenario: str,
+    designs: tuple[str, ...],
+    settings: tuple[str, ...],
+    form: str,
+    out: str | None,
+    overwrite: bool,
 ) -> None:
     """Run a scenario (a file, or a name of `coterie designs list`) under several designs.
 
-    A cost that a design does not have is -.
+    A cost that a design does not have is -. The page needs no network.
     """
-    from coterie.designs import DESIGNS, compare, read_scenario
+    from coterie.cli.outfile import text_of, whole_file
+    from coterie.designs import DESIGNS, compare
     from coterie.designs.shipped import path_of
 
+    if out is None and (form == "html" or overwrite):
+        raise click.UsageError("the page goes into a file: --out FILE")
+    for design in designs:
+        if design not in DESIGNS:
+            raise click.UsageError(f"--design {design}: there are {', '.join(DESIGNS)}")
+    added = _settings(settings)
     path = path_of(scenario) or Path(scenario)
-    try:
-        given = _read(path)
-        if isinstance(given, dict) and isinstance(given.get("config", {}), dict):
-            given = {**given, "config": _with(given.get("config", {}), settings)}
-        found = compare(read_scenario(given, name=path.stem), designs or DESIGNS)
-    except (OSError, ValueError, RecursionError, CoterieError) as error:
-        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise Failed(f"{scenario}: {what}") from None
+    target: contextlib.AbstractContextManager[Path | None] = contextlib.nullcontext()
+    if out is not None:
+        target = whole_file(out, overwrite=overwrite, keep=[str(path)])
+    with target as part:  # refused, if it must be, before any work
+        try:
+            checked = _scenario(path, added)
+            found = compare(checked, designs or DESIGNS, timeline=form == "html")
+        except (OSError, ValueError, RecursionError, CoterieError) as error:
+            raise Failed(f"{scenario}: {_told(error)}") from None
+        with text_of(part) as file:
+            file.writelines(_lines(found, form))
+
+
+def _lines(found: Comparison, form: str) -> Iterable[str]:
+    """Return a comparison in a format, in pieces."""
+    if form == "html":
+        from coterie.designs.page import render
+
+        return render(found)
     if form == "json":
-        click.echo(json.dumps({"name": found.name, "costs": found.costs}, indent=1))
-        return
-    rows = [["cost", *found.costs], *found.rows()]
+        return [json.dumps({"name": found.name, "costs": found.costs}, indent=1), "\n"]
+    rows = [["cost", *found.runs], *found.rows()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, *values in rows:
-        cells = [value.rjust(width) for value, width in zip(values, widths[1:], strict=True)]
-        click.echo("  ".join([name.ljust(widths[0]), *cells]))
+    return (
+        "  ".join([name.ljust(widths[0]), *map(str.rjust, values, widths[1:])]) + "\n"
+        for name, *values in rows
+    )
 
 
-def _with(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """Return a scenario's config with consumer settings over its own."""
-    from coterie.designs.consumer08.config import KNOWN
+def _scenario(path: Path, added: Mapping[str, str]) -> Scenario:
+    """Read a scenario, with consumer settings over its own."""
+    from coterie.designs import read_scenario
 
-    consumer = config.get("consumer", {})
-    added = {}
-    for one in settings:
-        key, found, value = one.partition("=")
-        if not key or not found:
+    given = _read(path)
+    if added and isinstance(given, dict) and isinstance(given.get("config", {}), dict):
+        config = given.get("config", {})
+        consumer = config.get("consumer", {})
+        if isinstance(consumer, dict):
+            given = {**given, "config": {**config, "consumer": {**consumer, **added}}}
+    return read_scenario(given, name=path.stem)
+
+
+def _settings(given: Iterable[str]) -> dict[str, str]:
+    """Return settings as they were given, each of which there is, with a value that it can have."""
+    from coterie.designs.consumer08.config import KNOWN, consumer_config
+
+    found = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not key or not equals:
             raise click.UsageError(f"--set takes KEY=VALUE, not {one}")
         if key not in KNOWN:
             raise click.UsageError(f"--set {one}: no such setting; there are {', '.join(KNOWN)}")
-        added[key] = value
-    return {**config, "consumer": {**consumer, **added}} if added else config
+        try:
+            consumer_config({key: value})
+        except ArgumentError as error:
+            raise click.UsageError(f"--set {one}: {error}") from None
+        found[key] = value
+    return found

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 from coterie.cli.failures import Failed
 from coterie.wholefile import written_beside
@@ -48,3 +51,16 @@ def refuse_loss(out: str, target: Path, overwrite: bool, keep: Iterable[str]) ->
         raise Failed(f"--out {out}: is there already; name another file, or give --overwrite")
     if any(Path(os.path.realpath(path)) == target for path in keep):
         raise Failed(f"--out {out}: --overwrite would replace what is read; name another file")
+
+
+@contextlib.contextmanager
+def text_of(path: Path | None) -> Iterator[TextIO]:
+    """Give a file, or standard output, to write text to: UTF-8, whatever the locale."""
+    if path is not None:
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+        return
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    yield sys.stdout
+    sys.stdout.flush()

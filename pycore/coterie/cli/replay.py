@@ -19,6 +19,7 @@ from coterie.cli.params import (
     on_fault_option,
 )
 from coterie.cli.progress import TerminalProgress
+from coterie.extras import missing_module
 from coterie.log.folders import Log, left_alone
 from coterie.log.trust import trust_lines
 from coterie.replay.engine import (
@@ -29,7 +30,6 @@ from coterie.replay.engine import (
     Where,
     choose_engine,
     find_engine,
-    missing_module,
 )
 from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions

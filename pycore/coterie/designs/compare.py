@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.designs.costs import COSTS, costs
+from coterie.designs.costs import COSTS
 from coterie.designs.run import DESIGNS, Run, run
 from coterie.designs.scenario import Scenario, read_scenario
 
@@ -17,22 +17,29 @@ class Comparison:
 
     Attributes
     ----------
-    name : str
-        The scenario's.
+    scenario : Scenario
+        What was run.
     runs : dict
         :class:`~coterie.designs.Run` by design.
-    costs : dict
-        By design, each cost by name; None where a design has no such thing.
     """
 
-    name: str
+    scenario: Scenario
     runs: Mapping[str, Run]
-    costs: Mapping[str, Mapping[str, float | None]]
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+        return self.scenario.name
+
+    @property
+    def costs(self) -> dict[str, dict[str, float | None]]:
+        """By design, each cost by name; None where a design has no such thing."""
+        return {design: one.costs for design, one in self.runs.items()}
 
     def rows(self) -> list[list[str]]:
         """Return a row for each cost: its name, its value under each design, ``-`` for none."""
         return [
-            [name, *(_shown(self.costs[design][name]) for design in self.costs)] for name in COSTS
+            [name, *(_shown(self.costs[design][name]) for design in self.runs)] for name in COSTS
         ]
 
 
@@ -40,7 +47,12 @@ def _shown(value: float | None) -> str:
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def compare(scenario: Scenario | Mapping[str, Any], designs: Sequence[str] = DESIGNS) -> Comparison:
+def compare(
+    scenario: Scenario | Mapping[str, Any],
+    designs: Sequence[str] = DESIGNS,
+    *,
+    timeline: bool = True,
+) -> Comparison:
     """Run a scenario under each design, and count what it cost.
 
     Parameters
@@ -49,6 +61,8 @@ def compare(scenario: Scenario | Mapping[str, Any], designs: Sequence[str] = DES
         A scenario, or what a scenario's file holds.
     designs
         Which ones, in the order of the answer.
+    timeline : bool
+        Whether each run keeps its timeline.
 
     Raises
     ------
@@ -57,6 +71,5 @@ def compare(scenario: Scenario | Mapping[str, Any], designs: Sequence[str] = DES
     """
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(scenario)
-    runs = {design: run(scenario, design) for design in dict.fromkeys(designs)}
-    found = {design: costs(scenario, one.timeline, one.costs) for design, one in runs.items()}
-    return Comparison(scenario.name, runs, found)
+    runs = {design: run(scenario, design, timeline=timeline) for design in dict.fromkeys(designs)}
+    return Comparison(scenario, runs)

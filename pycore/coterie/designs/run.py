@@ -9,38 +9,15 @@ from typing import Any
 from coterie.designs import today
 from coterie.designs.consumer08.simulation import Simulation
 from coterie.designs.coordinator09.play import play
+from coterie.designs.costs import Accounts
 from coterie.designs.scenario import Scenario, read_scenario
+from coterie.designs.timeline import Timeline
 from coterie.designs.times import Times
 from coterie.errors import ArgumentError
 
 ZOOKEEPER, COORDINATOR = "zookeeper-0.8", "coordinator-0.9"
 TODAY = "today"
 DESIGNS = (ZOOKEEPER, COORDINATOR, TODAY)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of a timeline.
-
-    Attributes
-    ----------
-    at_ms : int
-        When.
-    kind : str
-        ``started``, ``closed``, ``crashed``; ``rebalance_began``, ``rebalance_ended`` (whether it
-        succeeded); ``owns``, ``gives_up`` (topic, partition: as the consumer believes);
-        ``consumed`` (topic, partition, first, last offset); ``committed`` (topic, partition,
-        offset); ``event`` (what kind of watch fired).
-    consumer : str
-        Whose.
-    details : tuple
-        The rest, by kind.
-    """
-
-    at_ms: int
-    kind: str
-    consumer: str
-    details: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +28,19 @@ class Run:
     ----------
     points : list of dict
         What was there at each ``settle``, in the form of the golden files.
-    timeline : list of Entry
-        What happened, in order; empty if it was not asked for.
+    timeline : Timeline
+        What happened: a sequence of :class:`Entry` in order; empty if it was not asked for.
     costs : dict
-        What it cost, by name.
+        What it cost, by the names of ``COSTS``; None where a design has no such thing.
+    counted : dict
+        What the design counts itself: under ``zookeeper-0.8`` also rebalances that failed, their
+        tries and conflicts, and messages that were refused.
     """
 
     points: list[dict[str, Any]]
-    timeline: list[Entry]
-    costs: dict[str, Any]
+    timeline: Timeline
+    costs: dict[str, float | None]
+    counted: dict[str, int]
 
 
 def run(
@@ -94,15 +75,17 @@ def run(
         raise ArgumentError(f"design: {design!r} is none of {', '.join(DESIGNS)}")
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(scenario)
-    entries: list[Entry] = []
+    accounts, kept = Accounts(scenario), Timeline()
 
     def note(at_ms: int, kind: str, consumer: str, *details: Any) -> None:
-        entries.append(Entry(at_ms, kind, consumer, details))
+        accounts.note(at_ms, kind, consumer, *details)
+        if timeline:
+            kept.add(at_ms, kind, consumer, *details)
 
-    if design != ZOOKEEPER:
+    if design == ZOOKEEPER:
+        simulation = Simulation(scenario, times or Times(), note)
+        points, counted = simulation.run(), simulation.counted()
+    else:
         plays = play if design == COORDINATOR else today.play
-        taken, counted = plays(scenario, note if timeline else None)
-        return Run(taken, entries, counted)
-    simulation = Simulation(scenario, times or Times(), note if timeline else None)
-    points = simulation.run()
-    return Run(points, entries, simulation.counted())
+        points, counted = plays(scenario, note)
+    return Run(points, kept, accounts.costs(counted), counted)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from coterie._core.fold.fold import Fault, Scanned
 from coterie.errors import CoterieError, FaultFound
+from coterie.extras import missing_module
 from coterie.log.folders import Log
 from coterie.log.trust import trusted_from
 from coterie.state.faults import fault_line
@@ -33,15 +34,6 @@ OWN = {  # of pyproject.toml's entry points: to look through all that is install
 AUTO = "auto"
 ENGINE_NAMES = (AUTO, *(name for group, name in OWN if group == ENGINES))
 SPARK_FROM_BYTES = 2 << 30  # below, Spark takes longer to start than this process to be done
-NEEDS = {  # module that may be missing -> what to do
-    "pyspark": "pip install 'coterie[spark]', or use --engine local",
-    "pandas": "pip install 'coterie[spark]', or use --engine local",
-    "coterie_spark": "pip install 'coterie[spark]', or use --engine local",
-    "pyarrow": "pip install 'coterie[arrow]', or use --engine local --format json",
-    "jinja2": "pip install 'coterie[report]'",
-    "markupsafe": "pip install 'coterie[report]'",
-}
-
 
 Conf = tuple[tuple[str, str], ...]
 """Settings of Spark's, by name."""
@@ -192,14 +184,6 @@ def find_entry(group: str, name: str) -> Any:
         raise CoterieError(f"no engine {name!r} is installed; use --engine local")
     except ModuleNotFoundError as error:
         raise missing_module(error) from error
-
-
-def missing_module(error: ModuleNotFoundError) -> CoterieError:
-    """Return what to raise where a module that an extra brings is missing."""
-    name = (error.name or "").partition(".")[0]
-    if name not in NEEDS:
-        raise error
-    return CoterieError(f"{name} is not installed; {NEEDS[name]}")
 
 
 def stop_at_fault(state: PartialState) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TextIO
 
-from coterie.replay.engine import ReplayRequest, missing_module
+from coterie.extras import missing_module
+from coterie.replay.engine import ReplayRequest
 from coterie.state.document import commit_lines, write_document
 from coterie.state.history import CommitHistory, Decided
 from coterie.state.partial import PartialState, ScanOptions

@@ -1,32 +1,18 @@
-"""The page itself: a template, a style sheet, scripts, the chart library and the data, in one file.
-
-Nothing is fetched: the page forbids itself all network by its Content-Security-Policy, which also
-names the one hash of each script that may run. Data are JSON in a block of their own, in which
-nothing can end the block; scripts put text from the log in as text only.
-"""
+"""The page of a log: what its scripts draw; ``coterie.pages`` makes one file of all."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import Any
 
-import coterie
 from coterie.insight.asking import find_question
-from coterie.replay.engine import missing_module
+from coterie.pages import shell
 from coterie.report.gather import OVERVIEW, Gathered
 from coterie.report.sections import SECTIONS, Basis, Section
 from coterie.times import format_duration, format_time
 
-SCRIPTS = ("dom", "table", "data", "charts", "lines", "ownership", "overview", "group", "main")
+SCRIPTS = ("data", "lines", "ownership", "overview", "group", "main")
 KINDS = {"timestamp": "time", "int32": "number", "int64": "number", "double": "number"}
-# What would end a block of data, or a line of a script, is written as its number.
-ESCAPES = str.maketrans(
-    {char: f"\\u{ord(char):04x}" for char in ("<", ">", "&", "\N{LINE SEPARATOR}", "\u2029")}
-)
 Row = dict[str, Any]
 
 
@@ -38,46 +24,10 @@ def render(whole: Gathered, title: str, subtitle: str, basis: Basis) -> Iterator
     CoterieError
         Jinja2 is missing: which extra brings it.
     """
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-        from markupsafe import Markup
-    except ModuleNotFoundError as error:
-        raise missing_module(error) from error
-
-    environment = Environment(
-        loader=PackageLoader("coterie.report", "page"), autoescape=True, undefined=StrictUndefined
-    )
-    scripts = [asset("vendor/echarts.min.js"), *(asset(f"{name}.js") for name in SCRIPTS)]
-    template = environment.get_template("report.html.j2")
-    yield from template.generate(
-        title=title,
-        subtitle=subtitle,
-        version=coterie.__version__,
-        library=asset("vendor/VERSION").strip(),
-        style=Markup(asset("report.css")),
-        hashes=" ".join(map(source_hash, scripts)),
-        scripts=[Markup(script) for script in scripts],
-        data=Markup(embedded(page_data(whole, title, basis))),
-    )
-
-
-def asset(name: str) -> str:
-    """Return a file of the page, of which nothing can end the element that it goes into."""
-    text = (files("coterie.report") / "page" / name).read_text(encoding="utf-8")
-    assert "</script" not in text
-    assert "</style" not in text
-    return text
-
-
-def source_hash(script: str) -> str:
-    """Return a script's name in a Content-Security-Policy."""
-    digest = hashlib.sha256(script.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def embedded(data: Row) -> str:
-    """Return data as JSON that can stand in a script element."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(ESCAPES)
+    scripts = [shell.asset("coterie.report", f"page/{name}.js") for name in SCRIPTS]
+    data = page_data(whole, title, basis)
+    footer = "from the log alone. Times are UTC."
+    return shell.render(shell.Page(title, subtitle, "the groups", footer, scripts, data))
 
 
 def page_data(whole: Gathered, title: str, basis: Basis) -> Row:

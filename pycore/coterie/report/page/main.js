@@ -1,26 +1,6 @@
 "use strict";
 // What the address names is shown: "#group=ID" a group, anything else the overview.
 
-const MAIN = document.getElementById("main");
-const THEME = document.getElementById("theme");
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
-
-function remembered() {  // a page from a file may have no storage
-  try { return localStorage.getItem("coterie-theme"); } catch { return null; }
-}
-
-function setTheme(name, keep) {
-  document.documentElement.dataset.theme = name;
-  THEME.setAttribute("aria-pressed", String(name === "dark"));
-  if (keep) { try { localStorage.setItem("coterie-theme", name); } catch { /* as before, then */ } }
-  redrawCharts();
-}
-
-THEME.addEventListener("click", () =>
-  setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark", true));
-dark.addEventListener("change", () => { if (!remembered()) setTheme(dark.matches ? "dark" : "light"); });
-setTheme(remembered() || (dark.matches ? "dark" : "light"));
-
 function wanted() {
   const match = /^#group=(.*)$/s.exec(location.hash);
   if (!match) return GROUPS.length === 1 ? GROUPS[0][COLUMN.group] : null;
@@ -49,9 +29,5 @@ async function show(first) {
   document.documentElement.dataset.shown = name === null ? "" : name;
 }
 
-document.getElementById("skip").addEventListener("click", (event) => {
-  event.preventDefault();
-  MAIN.focus();
-});
 window.addEventListener("hashchange", () => show(false));
 show(true);

@@ -18,14 +18,20 @@ function redrawCharts() {
   drawn.forEach((one) => one.chart.setOption(one.option(), { notMerge: true }));
 }
 
+// A table that is made when it is first opened.
+function tableOnDemand(summary, table) {
+  const data = el("details", {}, el("summary", {}, summary));
+  data.addEventListener("toggle", () => {
+    if (data.open && data.children.length === 1) data.append(new DataTable(table()).element);
+  });
+  return data;
+}
+
 // A figure: heading, what it says, the chart, and the same as a table.
 function figure({ title, told, height, option, table, tall = false, tools = null }) {
   const holder = el("div", { class: "chart", role: "img", "aria-label": title + ". " + told,
     style: "height:" + height + "px" });
-  const data = el("details", {}, el("summary", {}, "The same as a table"));
-  data.addEventListener("toggle", () => {
-    if (data.open && data.children.length === 1) data.append(new DataTable(table()).element);
-  });
+  const data = tableOnDemand("The same as a table", table);
   const told_at = el("p", { class: "quiet" }, told);
   const node = el("figure", {}, el("figcaption", {}, el("h3", {}, title), told_at), tools,
     tall ? el("div", { class: "tall", tabindex: "0", role: "region", "aria-label": title }, holder) : holder,

@@ -1,0 +1,52 @@
+"use strict";
+// The page: what the scenario is, what it cost under each design, a lane for each, and its ops.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+
+function costsTable() {
+  const designs = DATA.lanes.map((lane, index) => ({ label: lane.design, kind: "number",
+    value: (row) => row.values[index], node: (row) => row.values[index] === null
+      ? "-" : formatNumber(row.values[index]) }));
+  return { caption: "What the scenario cost under each design", rows: DATA.costs, columns: [
+    { label: "Cost", kind: "text", header: true, value: (row) => row.name },
+    { label: "What is summed", kind: "text", value: (row) => row.meaning }, ...designs] };
+}
+
+function opsTable() {
+  return { caption: "What happens in the scenario", rows: DATA.ops, columns: [
+    { label: "At (ms)", kind: "number", header: true, value: (row) => row[0] },
+    { label: "What", kind: "text", value: (row) => row[1] }] };
+}
+
+function leftOut() {
+  const { partitions, ops } = DATA.left_out, said = [];
+  if (partitions) said.push(plural(partitions, "partition") + " that had fewer moments with two owners, "
+    + "or with none, than those shown");
+  if (ops) said.push(plural(ops, "later op") + " of the scenario");
+  return said.length ? el("p", { class: "banner", id: "left-out" },
+    "Left out of charts and tables, not of costs: " + said.join("; ") + ".") : null;
+}
+
+function legend() {
+  const swatch = (style, text) => el("span", {}, el("span", { class: "swatch", style }), text);
+  return el("p", { class: "quiet legend" },
+    swatch("background:" + PALETTE[0] + "4d;border-color:" + PALETTE[0], "one owner, a colour for each consumer"),
+    swatch("background:" + PALETTE[1], "two owners or more"),
+    swatch("border-style:dashed", "no owner"),
+    swatch("background:var(--accent)", "a rebalance began"));
+}
+
+function show() {
+  const lanes = DATA.lanes.map(laneFigure);
+  MAIN.replaceChildren(...[
+    el("h2", { tabindex: "-1" }, "What it cost"), new DataTable(costsTable()).element,
+    el("p", { class: "quiet" }, "- is a cost that does not exist in a design. Times are those of the scenario, in ms."),
+    el("h2", {}, "Who owned which partition when"), leftOut(), legend(), ...lanes,
+    el("h2", {}, "What happens"), new DataTable(opsTable()).element,
+  ].filter(Boolean));
+  for (const lane of lanes) lane.start("lanes");
+  echarts.connect("lanes");  // to zoom in one lane is to zoom in all
+  document.documentElement.dataset.shown = "";
+}
+
+show();

@@ -1,0 +1,308 @@
+"""Each cost by itself, beside a slow model that looks at every millisecond and every message."""
+
+import json
+import random
+from collections import Counter
+
+import pytest
+
+from coterie.coordinator.group_coordinator import GroupCoordinator
+from coterie.designs import COSTS, DESIGNS, compare, read_scenario, run
+from coterie.designs.consumption import Offsets
+from coterie.designs.coordinator09.cluster import Cluster
+from coterie.designs.costs import Accounts
+from coterie.designs.shipped import path_of
+from coterie.designs.timeline import Entry, Timeline
+
+SEEDS = range(60)
+QUIET = {"produce", "commit", "wait", "settle"}
+ENDS = {"close": "closed", "crash": "crashed"}
+COUNTED = {"rebalances": 0}
+
+
+class Life:
+    """A random scenario of two groups, and a timeline that fits it, as dicts and entries."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.events, self.entries = [], []
+        self.sizes, self.live, self.owned, self.gone = {}, set(), {}, {}
+        at = 0
+        for _ in range(90):
+            at += self.random.choice((0, 0, 1, 1, 2, 5))
+            (self.op if self.random.random() < 0.3 else self.entry)(at)
+        self.events.append({"at": at + 3, "op": "settle", "point": 1})
+        config = {"brokers": [0], "broker": {"delete.topic.enable": "true"}}
+        self.scenario = read_scenario({"name": "s", "config": config, "events": self.events})
+
+    def op(self, at):
+        topic, name = self.random.choice("tu"), self.random.choice("abcd")
+        kind = self.random.choice(["create_topic", "start", "start", "close", "crash", "produce"])
+        fields = {"consumer": name}
+        if kind == "create_topic":
+            kinds = ["delete_topic", "add_partitions"] if topic in self.sizes else [kind]
+            kind, fields = self.random.choice(kinds), {"topic": topic}
+            added = self.random.randint(1, 3)
+            fields |= {} if kind == "delete_topic" else {"replicas": [[0]] * added}
+            self.sizes[topic] = self.sizes.get(topic, 0) + added
+            if kind == "delete_topic":
+                del self.sizes[topic]
+        elif kind == "produce":
+            if topic not in self.sizes:
+                return
+            fields = {"topic": topic, "partition": 0, "count": 1}
+        elif kind == "start":
+            if name in self.live or self.gone.get(name) == at:
+                return
+            ways = [{"subscription": {"t": 1}}, {"subscription": {"u": 1, "t": 1}}]
+            fields |= self.random.choice([*ways, {"whitelist": "u.*"}])
+            fields["group"] = self.random.choice(("g", "h"))
+            self.live.add(name)
+            self.owned[name] = {}
+        elif name in self.live:
+            self.live.discard(name)
+            self.gone[name] = at
+            self.entries.append(Entry(at, ENDS[kind], name, ()))
+            self.owned[name] = {}
+        else:
+            return
+        self.events.append({"at": at, "op": kind, **fields})
+
+    def entry(self, at):
+        if not self.live:
+            return
+        name = self.random.choice(sorted(self.live))
+        owned, place = self.owned[name], (self.random.choice("tu"), self.random.randrange(3))
+        offset = owned.get(place)
+        if offset is None:
+            owned[place] = self.random.randrange(6)
+            self.entries.append(Entry(at, "owns", name, place))
+            return
+        kind = self.random.choice(["gives_up", "consumed", "consumed", "committed"])
+        details = place
+        if kind == "gives_up":
+            del owned[place]
+        elif kind == "consumed":
+            owned[place] = offset + self.random.randint(1, 5)
+            details = (*place, offset, owned[place] - 1)
+        else:
+            details = (*place, offset)
+        self.entries.append(Entry(at, kind, name, details))
+
+    def accounts(self):
+        accounts = Accounts(self.scenario)
+        for one in self.entries:
+            accounts.note(one.at_ms, one.kind, one.consumer, *one.details)
+        return accounts.costs(COUNTED)
+
+    # ---- the slow model
+
+    def events_until(self, at):
+        return [one for one in self.events if one["at"] <= at]
+
+    def group_at(self, name, at):
+        starts = [one for one in self.events_until(at) if one["op"] == "start"]
+        return [one["group"] for one in starts if one["consumer"] == name][-1]
+
+    def owners_at(self, at):
+        """(group, topic, number) -> consumers, from all that was said until a moment."""
+        found = set()
+        for one in self.entries:
+            if one.at_ms <= at:
+                held = {key for key in found if key[0] == one.consumer}
+                group = self.group_at(one.consumer, one.at_ms)
+                if one.kind in ("closed", "crashed"):
+                    found -= held
+                elif one.kind == "owns":
+                    found.add((one.consumer, group, *one.details))
+                elif one.kind == "gives_up":
+                    found.discard((one.consumer, group, *one.details))
+        return Counter(key[1:] for key in found)
+
+    def wanted_at(self, at):
+        sizes, wanting = {}, {}
+        for one in self.events_until(at):
+            if one["op"] in ("create_topic", "add_partitions"):
+                sizes[one["topic"]] = sizes.get(one["topic"], 0) + len(one["replicas"])
+            elif one["op"] == "delete_topic":
+                del sizes[one["topic"]]
+            elif one["op"] == "start":
+                wanting[one["consumer"]] = one["group"], one.get("subscription", "u")
+            elif one["op"] == "close":
+                wanting.pop(one["consumer"], None)
+        return {
+            (group, topic, number)
+            for group, topics in wanting.values()
+            for topic in topics
+            for number in range(sizes.get(topic, 0))
+        }
+
+    def ended(self):
+        """(index of an entry, consumer, place) for each ownership that ended there."""
+        for i, one in enumerate(self.entries):
+            if one.kind == "gives_up":
+                yield i, one.consumer, one.details
+            elif one.kind in ("closed", "crashed"):
+                before = [e for e in self.entries[:i] if e.consumer == one.consumer]
+                for place in {e.details[:2] for e in before if e.kind == "owns"}:
+                    last = [e.kind for e in before if e.details[:2] in (place, ())]
+                    last = [kind for kind in last if kind not in ("consumed", "committed")]
+                    if last[-1] == "owns":
+                        yield i, one.consumer, place
+
+
+def milliseconds(life):
+    return range(life.events[-1]["at"])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_time_without_an_owner_and_with_several_is_that_of_every_millisecond(seed):
+    life = Life(seed)
+    unowned = shared = 0
+    for at in milliseconds(life):
+        owners = life.owners_at(at)
+        held = [owners[place] for place in life.wanted_at(at)]
+        unowned += held.count(0)
+        shared += sum(one > 1 for one in held)
+    costs = life.accounts()
+    assert (costs["unowned_seconds"], costs["shared_seconds"]) == (unowned / 1000, shared / 1000)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_consumed_twice_is_all_less_the_distinct(seed):
+    life = Life(seed)
+    consumed = [
+        (life.group_at(one.consumer, one.at_ms), *one.details[:2], offset)
+        for one in life.entries
+        if one.kind == "consumed"
+        for offset in range(one.details[2], one.details[3] + 1)
+    ]
+    assert life.accounts()["repeated"] == len(consumed) - len(set(consumed))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_lost_was_consumed_and_not_committed_when_it_was_given_up(seed):
+    life, lost = Life(seed), 0
+    for i, consumer, place in life.ended():
+        before, group = life.entries[:i], life.group_at(consumer, life.entries[i].at_ms)
+        of_place = [
+            one
+            for one in before
+            if one.details[:2] == place and life.group_at(one.consumer, one.at_ms) == group
+        ]
+        told = [one.details[2:] for one in of_place if one.kind in ("consumed", "committed")]
+        kept = [one.details[2] for one in of_place if one.kind == "committed"]
+        since = max(
+            j
+            for j, one in enumerate(of_place)
+            if (one.kind, one.consumer, one.details) == ("owns", consumer, place)
+        )
+        mine = [one for one in of_place[since:] if one.consumer == consumer]
+        reached = [one.details[3] + 1 for one in mine if one.kind == "consumed"]
+        if reached:
+            lost += max(0, reached[-1] - (kept[-1] if kept else told[0][0]))
+    assert life.accounts()["lost"] == lost
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_settling_is_the_longest_from_a_change_to_the_last_move_before_the_next(seed):
+    life = Life(seed)
+    changes = [0, *(one["at"] for one in life.events if one["op"] not in QUIET)]
+    moves = [one.at_ms for one in life.entries if one.kind in ("owns", "gives_up")]
+    longest = max(at - max(one for one in changes if one <= at) for at in moves)
+    assert life.accounts()["settling_seconds"] == longest / 1000
+
+
+def test_random_lives_show_each_cost():
+    found = [Life(seed).accounts() for seed in SEEDS]
+    for name in ("unowned_seconds", "shared_seconds", "repeated", "lost", "settling_seconds"):
+        assert sum(one[name] > 0 for one in found) > 20, name
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_offsets_that_are_added_in_ranges_are_new_once(seed):
+    chance, offsets, model = random.Random(seed), Offsets(), set()
+    for _ in range(40):
+        first = chance.randrange(60)
+        added = set(range(first, first + chance.randint(1, 9)))
+        assert offsets.add(first, max(added) + 1) == len(added - model)
+        model |= added
+
+
+# ---- counts, by what is seen from outside
+
+
+@pytest.mark.parametrize("name", ["herd", "crash-and-return", "coordinator-dies-3", "topics-grow"])
+@pytest.mark.parametrize("design", DESIGNS)
+def test_rebalances_are_those_of_the_timeline(name, design):
+    ran = run(read_file(name), design)
+    kinds = Counter(one.kind for one in ran.timeline)
+    assert ran.costs["rebalances"] == kinds["rebalance_began"]
+    if design == "zookeeper-0.8":
+        assert ran.costs["took_part"] == kinds["rebalance_began"]
+        assert ran.costs["watch_events"] == kinds["event"]
+
+
+def read_file(name):
+    return json.loads(path_of(name).read_text(encoding="utf-8"))
+
+
+def test_requests_of_today_are_the_calls_of_the_coordinator(monkeypatch):
+    calls = Counter()
+    for name in ("join_group", "sync_group", "heartbeat", "offset_commit", "leave_group"):
+        whole = getattr(GroupCoordinator, name)
+
+        def counted(self, *given, whole=whole, name=name, **more):
+            calls[name] += 1
+            return whole(self, *given, **more)
+
+        monkeypatch.setattr(GroupCoordinator, name, counted)
+    requests = run(read_file("join-and-close"), "today").costs["requests"]
+    commits = requests - sum(calls.values())
+    assert calls["heartbeat"] > calls["join_group"] >= 4
+    assert commits >= 0
+
+
+def test_requests_of_the_first_coordinator_are_what_is_sent_to_brokers(monkeypatch):
+    sent = Counter()
+    whole = Cluster.to_broker
+
+    def counted(self, *given):
+        sent["all"] += 1
+        return whole(self, *given)
+
+    monkeypatch.setattr(Cluster, "to_broker", counted)
+    requests = run(read_file("crash-and-return"), "coordinator-0.9").costs["requests"]
+    assert requests >= sent["all"] > 0
+
+
+def test_every_design_names_every_cost_and_those_without_zookeeper_have_none_of_its_costs():
+    found = compare(read_file("crash-and-return"), timeline=False).costs
+    for design, costs in found.items():
+        assert list(costs) == list(COSTS)
+        without = {name for name, value in costs.items() if value is None}
+        assert without == ({"zookeeper_operations", "watch_events"} if design == "today" else set())
+
+
+@pytest.mark.parametrize("name", ["stale-views", "coordinator-dies-3"])
+def test_a_run_that_keeps_no_timeline_costs_the_same(name):
+    whole, none = compare(read_file(name)), compare(read_file(name), timeline=False)
+    assert whole.costs == none.costs
+    assert all(len(ran.timeline) == 0 for ran in none.runs.values())
+
+
+def test_a_timeline_gives_back_what_was_added():
+    entries = [one for seed in range(5) for one in Life(seed).entries]
+    entries += [Entry(9, "rebalance_ended", "a", (True,)), Entry(9, "event", "a", ("children",))]
+    kept, again = Timeline(), Timeline()
+    for one in entries:
+        kept.add(one.at_ms, one.kind, one.consumer, *one.details)
+        again.add(one.at_ms, one.kind, one.consumer, *one.details)
+    assert list(kept) == entries
+    assert kept[2:9] == entries[2:9]
+    assert kept[-1] == entries[-1]
+    assert kept == again
+    again.add(10, "event", "a", "children")
+    assert kept != again
+    with pytest.raises(IndexError):
+        kept[len(kept)]
