@@ -100,19 +100,3 @@ def test_the_command_takes_one_design_a_setting_and_gives_json():
 def test_list_names_designs_and_scenarios():
     told = coterie("designs", "list").stdout
     assert all(f"  {name}" in told for name in [*DESIGNS, *shipped()])
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["nowhere"], "nowhere: No such file or directory"),
-        (["herd", "--design", "tomorrow"], "'tomorrow' is none of zookeeper-0.8"),
-        (["herd", "--set", "x"], "--set takes KEY=VALUE, not x"),
-        (["herd", "--set", "x=1"], "--set x=1: no such setting"),
-    ],
-)
-def test_what_cannot_be_compared_is_said_in_one_line(more, said):
-    told = coterie("designs", "compare", *more)
-    assert told.returncode != 0
-    assert said in told.stderr
-    assert len(told.stderr.splitlines()) == 1

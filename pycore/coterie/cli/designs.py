@@ -174,8 +174,10 @@ def compare_command(
     from coterie.designs import DESIGNS, compare
     from coterie.designs.shipped import path_of
 
-    if out is None and (form == "html" or overwrite):
+    if out is None and form == "html":
         raise click.UsageError("the page goes into a file: --out FILE")
+    if out is None and overwrite:
+        raise click.UsageError("--overwrite replaces a file: --out FILE")
     for design in designs:
         if design not in DESIGNS:
             raise click.UsageError(f"--design {design}: there are {', '.join(DESIGNS)}")

@@ -430,8 +430,6 @@ class _Checked:
     def _replicas(self, op: CreateTopic | AddPartitions) -> None:
         for i, ids in enumerate(op.replicas):
             place = f"{op.place}.replicas[{i}]"
-            if len(set(ids)) != len(ids):
-                raise ScenarioError(f"{place}: {list(ids)} names a broker twice")
             for broker in ids:
                 if broker not in self._config.brokers:
                     raise ScenarioError(f"{place}: there is no broker {broker}")
