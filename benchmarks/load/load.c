@@ -1,11 +1,14 @@
 /* Load on a server of Kafka's protocol: raw frames, one thread, epoll.
 
      load HOST PORT WORK [connections] [in flight] [seconds] [members a group] [server's pid]
+          [control's port]
      load fixed PORT
 
    WORK: `beats` (Heartbeat 4 of members that joined), `commits` (OffsetCommit 8 of ten partitions
-   of the topic `load` by such members), `herd` (all connections join one group at once; the time
-   until all are synced), `plain` (the frames of beats without joining: for a server that answers
+   of the topic `load` by such members), `herd` (all connections join one group at once, and send
+   heartbeats once they are synced, as clients do; the time until all are synced in one generation),
+   `life` (a heartbeat of each member, then the server's virtual clock is moved on by three seconds
+   through its control, and so on; `seconds` of virtual time), `plain` (the frames of beats without joining: for a server that answers
    anything). `fixed` is that server: it splits frames and answers each with the same twelve bytes;
    what the generator reaches with it is its own ceiling.
    Prints one line of JSON. Linux only: CPU seconds of the server are read from /proc. */
@@ -22,12 +25,14 @@
 #include "frames.h"
 
 enum { JOIN = 11, HEARTBEAT = 12, SYNC = 14, COMMIT = 8, PARTITIONS = 10, SESSION_MS = 60000 };
-enum { REBALANCE_IN_PROGRESS = 27, ILLEGAL_GENERATION = 22, SLOTS = 160, MOST_IN_FLIGHT = 256 };
-typedef enum { BEATS, COMMITS, HERD, PLAIN } Work;
+enum { REBALANCE_IN_PROGRESS = 27, ILLEGAL_GENERATION = 22, UNKNOWN_MEMBER_ID = 25, SLOTS = 160,
+       MOST_IN_FLIGHT = 256, BEAT_MS = 3000, HERD_BEAT_MS = 500 };
+typedef enum { BEATS, COMMITS, HERD, LIFE, PLAIN } Work;
 typedef enum { JOINING, SYNCING, READY, RUNNING } State;
 
 typedef struct {
-    int fd, state, in_flight, waits_to_write;
+    int fd, state, in_flight, waits_to_write, beating;
+    uint64_t beats_at_ns;
     int32_t id, generation;
     char group[32], member[128];
     Buffer in, out, request;
@@ -129,6 +134,18 @@ static void send_sync(Conn *c, Reader *members, int32_t number)
     c->state = SYNCING;
 }
 
+/* A heartbeat of a member that is synced, while others still join. */
+static void send_beat(Conn *c, uint64_t now)
+{
+    size_t at = begin_frame(&c->out, HEARTBEAT, 1, c->id++, 0);
+    text(&c->out, c->group);
+    i32(&c->out, c->generation);
+    text(&c->out, c->member);
+    end_frame(&c->out, at);
+    c->beating = 1;
+    c->beats_at_ns = now + HERD_BEAT_MS * 1000000ull;
+}
+
 static void make_request(Conn *c)
 {
     Buffer *b = &c->request;
@@ -204,7 +221,13 @@ static void take_answer(Conn *c, Reader r, uint64_t now)
     if (c->state == RUNNING) { answered(c, &r, now); return; }
     get32(&r);
     error = get16(&r);
-    if (c->state == JOINING) {
+    if (c->state == READY) {
+        c->beating = 0;
+        if (!error) return;
+        all.ready--;
+        if (error == UNKNOWN_MEMBER_ID) { all.errors++; c->member[0] = 0; }
+        send_join(c);
+    } else if (c->state == JOINING) {
         c->generation = get32(&r);
         get_text(&r, word, sizeof word);
         get_text(&r, leader, sizeof leader);
@@ -213,9 +236,14 @@ static void take_answer(Conn *c, Reader r, uint64_t now)
         send_sync(c, &r, get32(&r));
     } else if (error == REBALANCE_IN_PROGRESS || error == ILLEGAL_GENERATION) {
         send_join(c);
+    } else if (error == UNKNOWN_MEMBER_ID) {
+        all.errors++;
+        c->member[0] = 0;
+        send_join(c);
     } else {
         if (error) { fprintf(stderr, "load: sync: error %d\n", error); exit(1); }
         c->state = READY;
+        c->beats_at_ns = now + HERD_BEAT_MS * 1000000ull;
         all.ready++;
     }
 }
@@ -296,13 +324,38 @@ static void open_all(Conn *conns, const char *host, int port, int a_group)
     }
 }
 
+/* Members that are synced learn of a rebalance by their heartbeats. Only a herd needs them: what
+   joins alone, or as few, is synced before the first is due. */
+static void beat_while_joining(Conn *conns)
+{
+    uint64_t now = now_ns();
+    for (long n = 0; n < all.connections; n++) {
+        Conn *c = &conns[n];
+        if (c->state == READY && !c->beating && now >= c->beats_at_ns) {
+            send_beat(c, now);
+            flush_out(c);
+        }
+    }
+}
+
+static int all_synced(const Conn *conns)
+{
+    if (all.ready < all.connections) return 0;
+    for (long n = 1; all.work == HERD && n < all.connections; n++)
+        if (conns[n].generation != conns[0].generation) return 0;
+    for (long n = 0; n < all.connections; n++)
+        if (conns[n].beating) return 0;
+    return 1;
+}
+
 /* All members of all groups, each synced in its group's last generation. */
 static void join_all(Conn *conns)
 {
     uint64_t end = now_ns() + 120000000000u;
     for (long n = 0; n < all.connections; n++) { send_join(&conns[n]); flush_out(&conns[n]); }
-    while (all.ready < all.connections) {
-        turn(100);
+    while (!all_synced(conns)) {
+        turn(20);
+        beat_while_joining(conns);
         if (now_ns() > end) fail("not all members were synced within two minutes");
     }
 }
@@ -317,6 +370,45 @@ static void drive(Conn *conns, double seconds)
         flush_out(&conns[n]);
     }
     while (now_ns() < end) turn(10);
+}
+
+/* Asks the control to move the clock, and waits until it has. */
+static void advance(const struct sockaddr_in *control, int ms)
+{
+    char request[256], body[32], answer[1024];
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int size = snprintf(body, sizeof body, "{\"ms\": %d}", ms);
+    ssize_t got;
+    size = snprintf(request, sizeof request, "POST /advance HTTP/1.1\r\nHost: control\r\n"
+                    "Content-Length: %d\r\nConnection: close\r\n\r\n%s", size, body);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)control, sizeof *control)
+        || write(fd, request, (size_t)size) != size || (got = read(fd, answer, sizeof answer)) < 12
+        || memcmp(answer + 9, "200", 3))
+        fail("the control did not move the clock");
+    while (read(fd, answer, sizeof answer) > 0) {}
+    close(fd);
+}
+
+static void live(Conn *conns, const char *host, int control, double seconds)
+{
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)control) };
+    long rounds = (long)(seconds * 1000 / BEAT_MS);
+    inet_pton(AF_INET, host, &to.sin_addr);
+    for (long n = 0; n < all.connections; n++) {
+        conns[n].state = RUNNING;
+        make_request(&conns[n]);
+    }
+    for (long round = 0; round < rounds; round++) {
+        long wanted = all.answers + all.connections;
+        all.stopping = 0;
+        for (long n = 0; n < all.connections; n++) {
+            send_requests(&conns[n], now_ns());
+            flush_out(&conns[n]);
+        }
+        all.stopping = 1;            /* an answer is not followed by the next heartbeat at once */
+        while (all.answers < wanted) turn(100);
+        advance(&to, BEAT_MS);
+    }
 }
 
 static void fixed(int port)
@@ -371,15 +463,15 @@ static void fixed(int port)
 
 int main(int argc, char **argv)
 {
-    static const char *const works[] = { "beats", "commits", "herd", "plain" };
-    double given[5] = { 100, 8, 5, 1, 0 }, server, own, took;
+    static const char *const works[] = { "beats", "commits", "herd", "life", "plain" };
+    double given[6] = { 100, 8, 5, 1, 0, 0 }, server, own, took;
     uint64_t began;
     Conn *conns;
     if (argc == 3 && !strcmp(argv[1], "fixed")) fixed(atoi(argv[2]));
     if (argc < 4) fail("load HOST PORT WORK [connections] [in flight] [seconds] [members] [pid]");
     for (all.work = BEATS; all.work <= PLAIN && strcmp(works[all.work], argv[3]); all.work++) {}
-    if (all.work > PLAIN) fail("WORK is beats, commits, herd or plain");
-    for (int n = 4; n < argc && n < 9; n++) given[n - 4] = atof(argv[n]);
+    if (all.work > PLAIN) fail("WORK is beats, commits, herd, life or plain");
+    for (int n = 4; n < argc && n < 10; n++) given[n - 4] = atof(argv[n]);
     all.connections = (long)given[0];
     all.in_flight = (int)given[1];
     if (all.connections < 1 || all.in_flight < 1 || all.in_flight > MOST_IN_FLIGHT || given[3] < 1)
@@ -395,7 +487,8 @@ int main(int argc, char **argv)
         began = now_ns();
         server = cpu_of((int)given[4]);
         own = own_cpu();
-        drive(conns, given[2]);
+        if (all.work == LIFE) live(conns, argv[1], (int)given[5], given[2]);
+        else drive(conns, given[2]);
     }
     took = (double)(now_ns() - began) / 1e9;
     printf("{\"work\": \"%s\", \"connections\": %ld, \"in_flight\": %d, \"seconds\": %.3f, "

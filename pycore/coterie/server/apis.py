@@ -19,29 +19,33 @@ API_VERSIONS = 18
 
 
 class Served(NamedTuple):
-    """A row: an API in these versions, answered by ``MODULE:FUNCTION`` of ``server.handlers``."""
+    """A row: an API in these versions, answered by ``MODULE:FUNCTION`` of ``server.handlers``.
+
+    ``often``: clients ask it all the time, and its handler takes and gives rows, not dicts.
+    """
 
     key: int
     name: str
     first: int
     last: int
     handler: str
+    often: bool = False
 
 
 SERVED: Mapping[int, Served] = {
     row.key: row
     for row in (
-        Served(0, "Produce", 0, 11, "produce:produce"),
-        Served(1, "Fetch", 0, 17, "fetch:fetch"),
+        Served(0, "Produce", 0, 11, "produce:produce", True),
+        Served(1, "Fetch", 0, 17, "fetch:fetch", True),
         Served(2, "ListOffsets", 0, 9, "list_offsets:list_offsets"),
         Served(3, "Metadata", 0, 12, "metadata:metadata"),
-        Served(8, "OffsetCommit", 0, 9, "offsets:offset_commit"),
-        Served(9, "OffsetFetch", 0, 9, "offsets:offset_fetch"),
+        Served(8, "OffsetCommit", 0, 9, "offsets:offset_commit", True),
+        Served(9, "OffsetFetch", 0, 9, "offsets:offset_fetch", True),
         Served(10, "FindCoordinator", 0, 6, "groups:find_coordinator"),
-        Served(11, "JoinGroup", 0, 9, "members:join_group"),
+        Served(11, "JoinGroup", 0, 9, "members:join_group", True),
         Served(12, "Heartbeat", 0, 4, "members:heartbeat"),
         Served(13, "LeaveGroup", 0, 5, "members:leave_group"),
-        Served(14, "SyncGroup", 0, 5, "members:sync_group"),
+        Served(14, "SyncGroup", 0, 5, "members:sync_group", True),
         Served(15, "DescribeGroups", 0, 5, "groups:describe_groups"),
         Served(16, "ListGroups", 0, 5, "groups:list_groups"),
         Served(17, "SaslHandshake", 0, 1, "sasl:sasl_handshake"),
@@ -55,7 +59,7 @@ SERVED: Mapping[int, Served] = {
         Served(25, "AddOffsetsToTxn", 0, 4, "transactions:add_offsets_to_txn"),
         Served(26, "EndTxn", 0, 4, "transactions:end_txn"),
         Served(27, "WriteTxnMarkers", 0, 1, "transactions:write_txn_markers"),
-        Served(28, "TxnOffsetCommit", 0, 4, "offsets:txn_offset_commit"),
+        Served(28, "TxnOffsetCommit", 0, 4, "offsets:txn_offset_commit", True),
         Served(29, "DescribeAcls", 0, 3, "absent:describe_acls"),
         Served(30, "CreateAcls", 0, 3, "absent:create_acls"),
         Served(31, "DeleteAcls", 0, 3, "absent:delete_acls"),
@@ -68,7 +72,7 @@ SERVED: Mapping[int, Served] = {
         Served(43, "ElectLeaders", 0, 2, "absent:elect_leaders"),
         Served(44, "IncrementalAlterConfigs", 0, 1, "configs:incremental_alter_configs"),
         Served(46, "ListPartitionReassignments", 0, 0, "absent:list_partition_reassignments"),
-        Served(47, "OffsetDelete", 0, 0, "offsets:offset_delete"),
+        Served(47, "OffsetDelete", 0, 0, "offsets:offset_delete", True),
         Served(48, "DescribeClientQuotas", 0, 1, "absent:describe_client_quotas"),
         Served(60, "DescribeCluster", 0, 1, "metadata:describe_cluster"),
         Served(61, "DescribeProducers", 0, 0, "producers:describe_producers"),

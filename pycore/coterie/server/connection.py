@@ -205,10 +205,10 @@ class Connection:
             self._tell_range(frame, version, Error.ILLEGAL_SASL_STATE)
             return self.close_later()
         try:
-            request = wire.decode_request(frame, fill=True)
+            request = wire.decode_request(frame, fill=True, rows=row.often)
         except wire.WireError:
             return self.close()
-        self.call = call = Call(self, request)
+        self.call = call = Call(self, request, frame)
         if authentication is not None and authentication.misplaced(key):
             call.refuse(Error.ILLEGAL_SASL_STATE)
             return self.close_later()

@@ -1,8 +1,8 @@
 """The groups of a server: the library's coordinator, its answers handed to whoever waits.
 
 A request is asked with the function that is to have its response, now or whenever the coordinator
-decides it; one that will never be answered is forgotten. Costs no more than the core's own call
-and one look at what it left.
+decides it; one that will never be answered is forgotten. Most are decided at once, and cost no more
+than the core's own call; what waits costs a look at what the core left.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.effects import OPS
+from coterie._core.coordinator.effects import OPS, response_of
 from coterie._core.coordinator.sink import CallerLog
 from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
-from coterie.events import Response, Unanswered
 from coterie.server.offsets_log import NAME, OffsetsLog
 from coterie.values import Error
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Groups"]
 
 Answered = Callable[[Any], None]
+RowAnswered = Callable[[int, Any], None]  # the number of the error, and the core's own payload
 _NAMES = {number: name for name, number in OPS.items()}
 _END_TXN = OPS["end_txn"]
 _DELETE_PARTITIONS = OPS["delete_partitions"]
@@ -51,7 +51,7 @@ class Groups:
         self.on_event: Callable[[Any], None] | None = None
         self.recorder: Recorder | None = None
         self.member_ids: Callable[[str], str] = cluster.ids.member_id
-        self._waiting: dict[int, Answered] = {}
+        self._waiting: dict[int, RowAnswered] = {}
         self._fresh: deque[Any] = deque()
         self._settling = False
         self._asked = self._start_ms = 0
@@ -95,7 +95,36 @@ class Groups:
         answered: Answered,
     ) -> None:
         """Ask the core; ``answered`` gets the response, within this call or later, or never."""
+        self.ask_row(
+            op, group_id, generation_id, member_id, instance, details,
+            lambda error, payload: answered(response_of(op, error, payload)),
+        )  # fmt: skip
+
+    def ask_row(
+        self,
+        op: int,
+        group_id: str | None,
+        generation_id: int,
+        member_id: str | None,
+        instance: str | None,
+        details: tuple[Any, ...] | None,
+        answered: RowAnswered,
+    ) -> None:
+        """Ask the core; ``answered`` gets an error and what the core has as the response."""
         self._asked = request_id = self._asked + 1
+        watched = self.recorder is not None or self.on_event is not None
+        if not (watched or self._settling):
+            try:
+                found = self.core.ask(
+                    op, request_id, group_id, generation_id, member_id, instance, details
+                )
+            except BaseException:
+                self.settle()
+                raise
+            if found is not None:
+                return answered(*found)
+            self._waiting[request_id] = answered
+            return self.settle()
         self._waiting[request_id] = answered
         try:
             self.core.call(op, request_id, group_id, generation_id, member_id, instance, details)
@@ -109,6 +138,7 @@ class Groups:
             raise
         finally:
             self.settle()
+        return None
 
     def partition_for(self, group_id: str) -> int:
         """Return the partition of the offsets topic that a group belongs to."""
@@ -206,24 +236,18 @@ class Groups:
 
         What an answer leads to may ask the core again, which lands in the same queue.
         """
-        if self.on_event is None:
-            self.core.take_answers(self._fresh)  # most of what happens are records, an event each
-        else:
-            self.core.take_events([], self._fresh)
+        self._fresh.extend(self.core.take_rows(self.on_event is not None))
         if self._settling:
             return
         self._settling = True
         try:
             while self._fresh:
-                event = self._fresh.popleft()
-                if self.on_event is not None:
+                request_id, error, payload, event = self._fresh.popleft()
+                if self.on_event is not None and event is not None:
                     self.on_event(event)
-                if type(event) is Response:
-                    answered = self._waiting.pop(event.id, None)
-                    if answered is not None:
-                        answered(event.response)  # a Call's own errors close its connection
-                elif type(event) is Unanswered:
-                    self._waiting.pop(event.id, None)
+                answered = self._waiting.pop(request_id, None)
+                if answered is not None and error is not None:
+                    answered(error, payload)  # a Call's own errors close its connection
         finally:
             self._settling = False
         failure = self.core.take_failure()

@@ -25,6 +25,8 @@ class Call:
     ----------
     body : dict
         The request with Kafka's field names; what its version lacks is at its default.
+    row : tuple
+        The same as a row of the codec; only of APIs that are asked often.
     connection
         Where it came from: ``.listener``, ``.client_host`` (``"/127.0.0.1"``), ``.principal``.
     on_close
@@ -32,17 +34,26 @@ class Call:
     """
 
     __slots__ = (
-        "api_key", "api_version", "body", "client_id", "connection", "correlation_id", "on_close",
+        "_body", "_frame", "api_key", "api_version", "client_id", "connection", "correlation_id",
+        "on_close", "row",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, request: wire.Request) -> None:
+    def __init__(self, connection: Connection, request: wire.Request, frame: bytes) -> None:
         self.connection = connection
         self.api_key: int = request.api_key
         self.api_version: int = request.api_version
         self.correlation_id: int = request.correlation_id
         self.client_id: str | None = request.client_id
-        self.body: dict[str, Any] = request.body
+        body = request.body
+        self.row, self._body = (body, None) if type(body) is tuple else (None, body)
+        self._frame = frame
         self.on_close: Callable[[], None] | None = None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        if self._body is None:
+            self._body = wire.decode_request(self._frame, fill=True).body
+        return self._body
 
     @property
     def cluster(self) -> Cluster:
@@ -54,8 +65,10 @@ class Call:
         """The broker that was asked."""
         return self.connection.node
 
-    def answer(self, body: dict[str, Any]) -> None:
+    def answer(self, body: dict[str, Any] | tuple[Any, ...]) -> None:
         """Answer; a field that is left out has its default, one that the version lacks is lost.
+
+        A tuple is a row of the codec: every field of any version, in the table's order.
 
         An answer that cannot be written, as of a text that is too long for it, closes the
         connection: whoever decides it may be another's request, or the clock.

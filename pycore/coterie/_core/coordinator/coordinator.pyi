@@ -51,6 +51,20 @@ class Coordinator:
         details: tuple[Any, ...] | None,
     ) -> None:
         """Handle one request now, then what is due at once: whole, whatever signal comes."""
+    def ask(
+        self,
+        op: int,
+        id: int,
+        group_id: str | None,
+        generation_id: int,
+        member_id: str | None,
+        instance: str | None,
+        details: tuple[Any, ...] | None,
+    ) -> tuple[int, Any] | None:
+        """Handle one request as ``call`` does; its error and payload, if it alone was answered.
+
+        The rows are dropped then. None: they are there, and say what happened.
+        """
     def advance(self, now_ms: int) -> None:
         """Move the clock; fire what falls due."""
     def next_deadline_ms(self) -> int | None:
@@ -76,8 +90,8 @@ class Coordinator:
         """Return what was done since the last call, as rows; the next rows go into new ones."""
     def take_events(self, events: list[Any], fresh: deque[Any]) -> None:
         """Append what was done since the last call to both, or, interrupted, to neither."""
-    def take_answers(self, fresh: deque[Any]) -> None:
-        """Append the answers since the last call, and who gets none; other events are dropped."""
+    def take_rows(self, with_events: bool) -> list[tuple[int, int | None, Any, Any]]:
+        """Return what was answered since the last call; see ``Effects.taken``."""
     def take_appends(self, fresh: deque[AppendOp]) -> None:
         """Append the deferred appends that were begun since the last call."""
     def timers_of(self, group: GroupMetadata) -> list[tuple[str, str | None, int]]:

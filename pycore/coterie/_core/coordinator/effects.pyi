@@ -3,6 +3,9 @@ from typing import Any, final
 
 OPS: dict[str, int]
 
+def response_of(op: int, error: int, payload: Any) -> Any:
+    """Return the response of an operation, as one of :mod:`coterie.values`."""
+
 @final
 class Effects:
     """What a coordinator did, in order: rows of 32 bytes, made objects when asked for."""
@@ -13,7 +16,11 @@ class Effects:
         """Forget every row."""
     def events(self) -> list[Any]:
         """Return each row as an event of :mod:`coterie.events`."""
-    def answers(self) -> list[Any]:
-        """Return the events that answer a request, or say that it gets no answer."""
+    def taken(self, with_events: bool) -> list[tuple[int, int | None, Any, Any]]:
+        """Return the answers as (request's id, number of the error, payload, event).
+
+        Who gets no answer has None for the error. ``with_events`` makes the events, and adds those
+        of other rows, under the id -1.
+        """
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield each row as the dict of a trace's output line, unanswered requests left out."""

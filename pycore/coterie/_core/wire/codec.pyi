@@ -14,7 +14,8 @@ from coterie._core.wire.layout import Layout
 class Request:
     """A request that was read.
 
-    ``body`` has its fields by Kafka's names, and is None in the request of a ``WireError``.
+    ``body`` has its fields by Kafka's names, or is a row (see ``Codec.decode_request``); it is None
+    in the request of a ``WireError``.
     ``left_over`` is how many bytes came after the body; Kafka does not mind them.
     """
 
@@ -22,7 +23,7 @@ class Request:
     api_version: Final[int]
     correlation_id: Final[int]
     client_id: Final[str | None]
-    body: Final[dict[str, Any]]
+    body: Final[Any]
     left_over: Final[int]
 
 @final
@@ -30,7 +31,7 @@ class Response:
     """A response that was read: see ``Request``."""
 
     correlation_id: Final[int]
-    body: Final[dict[str, Any]]
+    body: Final[Any]
     left_over: Final[int]
 
 @final
@@ -60,7 +61,9 @@ class Codec:
             There is no such API, version or direction.
         """
 
-    def decode_request(self, frame: bytes, *, fill: bool = False, tags: bool = False) -> Request:
+    def decode_request(
+        self, frame: bytes, *, fill: bool = False, tags: bool = False, rows: bool = False
+    ) -> Request:
         """Read a request: header, then body.
 
         Parameters
@@ -73,6 +76,10 @@ class Codec:
         tags : bool
             Keep unknown tagged fields, as pairs of tag and bytes under ``_unknown_tags`` in the
             dict of their struct. Those of the header are dropped.
+        rows : bool
+            Structs become rows: a tuple of every field of any version in the table's order, at its
+            default (a struct: None) where it did not come. No dict is made; the other two
+            parameters mean nothing.
 
         Raises
         ------
@@ -88,6 +95,7 @@ class Codec:
         *,
         fill: bool = False,
         tags: bool = False,
+        rows: bool = False,
     ) -> Response:
         """Read the response to a request of that API and version; see ``decode_request``.
 
@@ -103,7 +111,7 @@ class Codec:
         self,
         api_key: int,
         api_version: int,
-        body: dict[str, Any],
+        body: dict[str, Any] | tuple[Any, ...],
         *,
         correlation_id: int = 0,
         client_id: str | None = None,
@@ -112,10 +120,11 @@ class Codec:
 
         Parameters
         ----------
-        body : dict
+        body : dict or tuple
             By Kafka's field names. A field that is not there has its default, one that the version
             does not have is not written; uuids are in Kafka's text, bytes are anything with a
-            buffer. ``_unknown_tags`` are written as they are.
+            buffer. ``_unknown_tags`` are written as they are. A tuple is a row, as it is read with
+            ``rows``.
 
         Raises
         ------
@@ -124,7 +133,12 @@ class Codec:
         """
 
     def encode_response(
-        self, api_key: int, api_version: int, body: dict[str, Any], *, correlation_id: int = 0
+        self,
+        api_key: int,
+        api_version: int,
+        body: dict[str, Any] | tuple[Any, ...],
+        *,
+        correlation_id: int = 0,
     ) -> bytes:
         """Write a response; see ``encode_request``.
 

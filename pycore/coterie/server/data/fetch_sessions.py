@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 from coterie.values import Error
 
-__all__ = ["Asked", "FetchSession", "FetchSessions", "Key"]
+__all__ = ["Asked", "FetchSession", "FetchSessions", "Key", "Told"]
 
 _MOST = 1000
 _STALE_MS = 120000
@@ -21,7 +21,23 @@ NO_SESSION, FIRST_EPOCH, NO_EPOCH = 0, 0, -1
 Key = tuple[str, int]  # a topic's id or its name, and a partition
 
 
-@dataclass
+class Told(NamedTuple):
+    """What a fetch is told of a partition: a row of the answer, its fields in the table's order."""
+
+    partition: int
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    diverging_epoch: tuple[int, int] | None  # and where it ended
+    current_leader: None
+    snapshot_id: None
+    aborted: Sequence[tuple[int, int]] | None  # producer id and first offset
+    preferred_read_replica: int
+    records: bytes
+
+
+@dataclass(slots=True)
 class Asked:
     """A partition that a fetch asks for; ``topic`` is None where its id is not known."""
 
@@ -58,7 +74,7 @@ class FetchSession:
         for key in forgotten:
             self.asked.pop(key, None)
 
-    def changed(self, answers: Sequence[tuple[Key, dict[str, Any]]]) -> list[Any]:
+    def changed(self, answers: Sequence[tuple[Key, Told]]) -> list[tuple[Key, Told]]:
         """Return those answers that say anything new; partitions with data go to the end."""
         found = []
         for key, answer in answers:
@@ -66,16 +82,16 @@ class FetchSession:
             if asked is None:
                 continue
             told = (asked.told_high_watermark, asked.told_log_start)
-            now = (answer["highWatermark"], answer["logStartOffset"])
-            new = told != now or bool(answer["records"]) or "divergingEpoch" in answer
+            now = (answer.high_watermark, answer.log_start_offset)
+            new = told != now or bool(answer.records) or answer.diverging_epoch is not None
             asked.told_high_watermark, asked.told_log_start = now
-            if answer["errorCode"]:
+            if answer.error:
                 new = True
                 asked.told_high_watermark = -1
             if not new:
                 continue
             found.append((key, answer))
-            if answer["records"]:
+            if answer.records:
                 self.asked[key] = self.asked.pop(key)
         return found
 

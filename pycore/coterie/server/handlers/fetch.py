@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie.server.clock import Timer
 from coterie.server.data.downgrade import CannotDowngrade, downgraded
@@ -15,6 +15,7 @@ from coterie.server.data.fetch_sessions import (
     FetchSession,
     FetchSessions,
     Key,
+    Told,
 )
 from coterie.server.data.partition import PartitionLog
 from coterie.server.data.topics import NO_ID
@@ -22,8 +23,6 @@ from coterie.server.handling import Call
 from coterie.values import Error
 
 __all__ = ["fetch"]
-
-Body = dict[str, Any]
 
 _BY_IDS = 13
 _WHOLE_FIRST = 3
@@ -34,18 +33,18 @@ _READ_COMMITTED = 1
 
 def fetch(call: Call) -> None:
     """Answer a Fetch; it waits until there is enough, or its time is over."""
-    body, by_ids = call.body, call.api_version >= _BY_IDS
+    by_ids = call.api_version >= _BY_IDS
+    _, _, _, wait_ms, least, most, isolation, session_id, epoch, topics, forgotten, _ = call.row
     sessions = call.cluster.topics.sessions_of(call.node.id)
-    asked = _asked(call, by_ids)
-    session_id, epoch = body["sessionId"], body["sessionEpoch"]
+    asked = _asked(call, topics, by_ids)
     session: FetchSession | None = None
     if epoch in (FIRST_EPOCH, NO_EPOCH):
         sessions.drop(session_id)
     else:
         found = sessions.find(session_id, epoch, by_ids)
         if isinstance(found, Error):
-            return call.answer({"errorCode": found, "sessionId": NO_SESSION, "responses": []})
-        found.update(asked, _forgotten(body, by_ids))
+            return call.answer((0, found, NO_SESSION, (), None))
+        found.update(asked, _forgotten(forgotten, by_ids))
         if found.asked:
             session = found
             sessions.use(session)
@@ -55,26 +54,23 @@ def fetch(call: Call) -> None:
             asked = []
     if session is not None and by_ids:
         _name(call, session.asked.values())
-    return _Fetch(call, sessions, session, asked, new=epoch == FIRST_EPOCH).start()
+    limits = Limits(wait_ms, least, most, isolation == _READ_COMMITTED)
+    return _Fetch(call, limits, sessions, session, asked, new=epoch == FIRST_EPOCH).start()
 
 
-def _asked(call: Call, by_ids: bool) -> list[tuple[Key, Asked]]:
+def _asked(
+    call: Call, topics: Iterable[tuple[Any, ...]], by_ids: bool
+) -> list[tuple[Key, Asked]]:
     """Return the partitions of a request, each once."""
     found: dict[Key, Asked] = {}
-    for topic in call.body["topics"]:
-        topic_id = topic["topicId"] if by_ids else NO_ID
-        name = None if by_ids else topic["topic"]
-        for each in topic["partitions"]:
-            asked = Asked(
-                name,
-                topic_id,
-                each["partition"],
-                each["fetchOffset"],
-                each["partitionMaxBytes"],
-                each["currentLeaderEpoch"],
-                each["lastFetchedEpoch"],
-            )
-            found[topic_id if by_ids else topic["topic"], each["partition"]] = asked
+    for name, topic_id, partitions in topics:
+        for number, epoch, offset, last_epoch, _, max_bytes, *_ in partitions:
+            if by_ids:
+                asked = Asked(None, topic_id, number, offset, max_bytes, epoch, last_epoch)
+                found[topic_id, number] = asked
+            else:
+                asked = Asked(name, NO_ID, number, offset, max_bytes, epoch, last_epoch)
+                found[name, number] = asked
     if by_ids:
         _name(call, found.values())
     return list(found.items())
@@ -88,13 +84,21 @@ def _name(call: Call, asked: Iterable[Asked]) -> None:
             each.topic = topic.name
 
 
-def _forgotten(body: Body, by_ids: bool) -> list[Key]:
-    field = "topicId" if by_ids else "topic"
+def _forgotten(topics: Iterable[tuple[Any, ...]], by_ids: bool) -> list[Key]:
     return [
-        (topic[field], number)
-        for topic in body["forgottenTopicsData"]
-        for number in topic["partitions"]
+        (topic_id if by_ids else name, number)
+        for name, topic_id, numbers in topics
+        for number in numbers
     ]
+
+
+class Limits(NamedTuple):
+    """How long a fetch waits, for how many bytes, and whether for committed records alone."""
+
+    wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    committed: bool
 
 
 class _Fetch:
@@ -103,6 +107,7 @@ class _Fetch:
     def __init__(
         self,
         call: Call,
+        limits: Limits,
         sessions: FetchSessions,
         session: FetchSession | None,
         asked: Sequence[tuple[Key, Asked]],
@@ -110,12 +115,11 @@ class _Fetch:
         new: bool,
     ) -> None:
         self.call, self.sessions, self.session, self.new = call, sessions, session, new
-        body = call.body
-        self.committed = body["isolationLevel"] == _READ_COMMITTED
-        self.max_bytes = min(body["maxBytes"], _MOST_BYTES)
-        self.min_bytes = min(body["minBytes"], self.max_bytes)
+        self.wait_ms, self.committed = limits.wait_ms, limits.committed
+        self.max_bytes = min(limits.max_bytes, _MOST_BYTES)
+        self.min_bytes = min(limits.min_bytes, self.max_bytes)
         self.asked = asked
-        self.refused: list[tuple[Key, Body]] = []
+        self.refused: list[tuple[Key, Told]] = []
         self.logs: list[tuple[Key, Asked, PartitionLog]] = []
         self.timer: Timer | None = None
         for key, each in asked:
@@ -123,15 +127,14 @@ class _Fetch:
             if isinstance(log, PartitionLog):
                 self.logs.append((key, each, log))
             else:
-                self.refused.append((key, _nothing(each.partition, log, aborted=[])))
+                self.refused.append((key, _nothing(each.partition, log, aborted=())))
 
     def start(self) -> None:
         """Answer now, or wait."""
         answers, size, ready = self._read()
-        wait_ms = self.call.body["maxWaitMs"]
-        if ready or wait_ms <= 0 or not self.logs or size >= self.min_bytes:
+        if ready or self.wait_ms <= 0 or not self.logs or size >= self.min_bytes:
             return self._answer(answers)
-        self.timer = self.call.cluster.waits.call_later(wait_ms, self._finish)
+        self.timer = self.call.cluster.waits.call_later(self.wait_ms, self._finish)
         self.call.on_close = self._stop
         for _, _, log in self.logs:
             log.waiters[self] = self._written
@@ -169,7 +172,7 @@ class _Fetch:
             for _, _, log in self.logs:
                 log.waiters.pop(self, None)
 
-    def _read(self) -> tuple[list[tuple[Key, Body]], int, bool]:
+    def _read(self) -> tuple[list[tuple[Key, Told]], int, bool]:
         """Read all; the answers, their bytes, and whether one of them cannot wait."""
         room, size, ready = self.max_bytes, 0, False
         whole_first = self.call.api_version >= _WHOLE_FIRST
@@ -177,52 +180,42 @@ class _Fetch:
         for key, each, log in self.logs:
             first = whole_first and size == 0
             answer = self._read_one(each, log, min(each.max_bytes, room), whole_first=first)
-            size += len(answer["records"])
-            room = max(0, room - len(answer["records"]))
-            ready = ready or answer["errorCode"] != 0 or "divergingEpoch" in answer
+            size += len(answer.records)
+            room = max(0, room - len(answer.records))
+            ready = ready or answer.error != 0 or answer.diverging_epoch is not None
             answers.append((key, answer))
         return answers, size, ready
 
     def _read_one(
         self, asked: Asked, log: PartitionLog, max_bytes: int, *, whole_first: bool
-    ) -> Body:
+    ) -> Told:
         if log.deleted:
             return _nothing(asked.partition, Error.UNKNOWN_TOPIC_OR_PARTITION)
         error = log.epoch_refusal(asked.leader_epoch)
         if error is not Error.NONE:
             return _nothing(asked.partition, error)
-        answer: Body = {
-            "partitionIndex": asked.partition,
-            "errorCode": 0,
-            "highWatermark": log.high_watermark,
-            "lastStableOffset": log.last_stable_offset,
-            "logStartOffset": log.log_start_offset,
-            "abortedTransactions": None,
-            "records": b"",
-        }
         if asked.last_fetched_epoch >= 0:
             epoch, end = log.end_of_epoch(asked.last_fetched_epoch)
             if epoch < 0 or end < 0:
                 return _nothing(asked.partition, Error.OFFSET_OUT_OF_RANGE)
             if epoch < asked.last_fetched_epoch or end < asked.offset:
-                answer["divergingEpoch"] = {"epoch": epoch, "endOffset": end}
-                return answer
+                return _told(asked, log, diverging_epoch=(epoch, end))
         end = log.last_stable_offset if self.committed else log.high_watermark
         if asked.max_bytes < 0:
             return _nothing(asked.partition, Error.UNKNOWN_SERVER_ERROR)
         found = log.read(asked.offset, max_bytes, end, whole_first=whole_first)
         if found is None:
             return _nothing(asked.partition, Error.OFFSET_OUT_OF_RANGE)
+        aborted = None
         if self.committed:
-            answer["abortedTransactions"] = [
-                {"producerId": each.producer_id, "firstOffset": each.first_offset}
+            aborted = [
+                (each.producer_id, each.first_offset)
                 for each in (log.aborted(asked.offset, found.behind) if found.records else ())
             ]
-        if not found.cut or self.call.api_version < _WHOLE_FIRST:
-            answer["records"] = found.records
-        return answer
+        unfit = found.cut and self.call.api_version >= _WHOLE_FIRST
+        return _told(asked, log, aborted=aborted, records=b"" if unfit else found.records)
 
-    def _answer(self, answers: Sequence[tuple[Key, Body]]) -> None:
+    def _answer(self, answers: Sequence[tuple[Key, Told]]) -> None:
         """Answer; a session is told only what is new to it."""
         everything = [*answers, *self.refused]
         session_id = NO_SESSION
@@ -232,43 +225,51 @@ class _Fetch:
         elif self.new:
             asked = dict(self.asked)
             for key, answer in everything:
-                asked[key].told_high_watermark = answer["highWatermark"]
-                asked[key].told_log_start = answer["logStartOffset"]
+                asked[key].told_high_watermark = answer.high_watermark
+                asked[key].told_log_start = answer.log_start_offset
             told = [(key, asked[key]) for key, _ in everything]
             session_id = self.sessions.make(told, self.call.api_version >= _BY_IDS)
         if self.call.api_version < _MAGIC_2:
             everything = [(key, self._old(key, answer)) for key, answer in everything]
-        self.call.answer(
-            {"errorCode": 0, "sessionId": session_id, "responses": self._by_topic(everything)}
-        )
+        self.call.answer((0, 0, session_id, self._by_topic(everything), None))
 
-    def _old(self, key: Key, answer: Body) -> Body:
+    def _old(self, key: Key, answer: Told) -> Told:
         """Return an answer with records of magic 0 or 1."""
         offset = next(each.offset for known, each in self.asked if known == key)
         magic = 0 if self.call.api_version < 2 else 1
         try:
-            return {**answer, "records": downgraded(answer["records"], magic, offset)}
+            return answer._replace(records=downgraded(answer.records, magic, offset))
         except CannotDowngrade:
-            return _nothing(answer["partitionIndex"], Error.UNSUPPORTED_COMPRESSION_TYPE)
+            return _nothing(answer.partition, Error.UNSUPPORTED_COMPRESSION_TYPE)
 
-    def _by_topic(self, answers: Iterable[tuple[Key, Body]]) -> list[Body]:
+    def _by_topic(self, answers: Iterable[tuple[Key, Told]]) -> list[tuple[Any, ...]]:
         """Put neighbours of one topic together."""
-        field = "topicId" if self.call.api_version >= _BY_IDS else "topic"
-        topics: list[Body] = []
+        by_ids = self.call.api_version >= _BY_IDS
+        topics: list[tuple[Any, ...]] = []
+        last: str | None = None
         for (topic, _), answer in answers:
-            if not topics or topics[-1][field] != topic:
-                topics.append({field: topic, "partitions": []})
-            topics[-1]["partitions"].append(answer)
+            if topic != last:
+                last, partitions = topic, []
+                topics.append((None, topic, partitions) if by_ids else (topic, None, partitions))
+            partitions.append(answer)
         return topics
 
 
-def _nothing(partition: int, error: Error, *, aborted: list[Any] | None = None) -> Body:
-    return {
-        "partitionIndex": partition,
-        "errorCode": error,
-        "highWatermark": -1,
-        "lastStableOffset": -1,
-        "logStartOffset": -1,
-        "abortedTransactions": aborted,
-        "records": b"",
-    }
+def _told(
+    asked: Asked,
+    log: PartitionLog,
+    *,
+    diverging_epoch: tuple[int, int] | None = None,
+    aborted: Sequence[tuple[int, int]] | None = None,
+    records: bytes = b"",
+) -> Told:
+    return Told(
+        asked.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset,
+        diverging_epoch, None, None, aborted, -1, records,
+    )  # fmt: skip
+
+
+def _nothing(
+    partition: int, error: Error, *, aborted: Sequence[tuple[int, int]] | None = None
+) -> Told:
+    return Told(partition, error, -1, -1, -1, None, None, None, aborted, -1, b"")

@@ -6,85 +6,58 @@ Only what the versions do with fields is here; the coordinator decides. Source: 
 
 from __future__ import annotations
 
+from typing import Any
+
 from coterie._core.coordinator.effects import OPS
 from coterie.server.handling import Call
-from coterie.values import (
-    Error,
-    HeartbeatResponse,
-    JoinGroupResponse,
-    LeaveGroupResponse,
-    SyncGroupResponse,
-)
+from coterie.values import Error, HeartbeatResponse, LeaveGroupResponse
 
 __all__ = ["heartbeat", "join_group", "leave_group", "sync_group"]
 
 _JOIN, _SYNC = OPS["join_group"], OPS["sync_group"]
 _HEARTBEAT, _LEAVE = OPS["heartbeat"], OPS["leave_group"]
+_NULL_NAME_SINCE = 7  # the version from which on a protocol's name may be null
+_NO_ASSIGNMENT = (None, None, b"")
 
 
 def join_group(call: Call) -> None:
     """Let a member join; the answer comes when the generation begins."""
-    body, version = call.body, call.api_version
+    version = call.api_version
+    group_id, session_ms, rebalance_ms, member_id, instance, kind, protocols, _ = call.row
 
-    def answered(found: JoinGroupResponse) -> None:
-        name = found.protocol_name
-        call.answer(
-            {
-                "errorCode": found.error,
-                "generationId": found.generation_id,
-                "protocolType": found.protocol_type,
-                "protocolName": "" if name is None and version < 7 else name,
-                "leader": found.leader,
-                "skipAssignment": found.skip_assignment,
-                "memberId": found.member_id,
-                "members": [
-                    {
-                        "memberId": member.member_id,
-                        "groupInstanceId": member.group_instance_id,
-                        "metadata": member.metadata,
-                    }
-                    for member in found.members
-                ],
-            }
-        )
+    def answered(error: int, payload: Any) -> None:
+        if payload is None or type(payload) is str:  # it failed; the member's id, if there is one
+            payload = (-1, None, None, "", payload or "", False, ())
+        generation_id, kind, name, leader, member_id, skips, members = payload
+        if name is None and version < _NULL_NAME_SINCE:
+            name = ""
+        call.answer((0, error, generation_id, kind, name, leader, skips, member_id, members))
 
-    session_ms = body["sessionTimeoutMs"]
     details = (
-        body["protocolType"],
-        tuple([(each["name"], each["metadata"]) for each in body["protocols"]]),
+        kind,
+        tuple(protocols),
         session_ms,
-        session_ms if version < 1 else body["rebalanceTimeoutMs"],
+        session_ms if version < 1 else rebalance_ms,
         call.client_id or "",
         call.connection.client_host,
         version >= 4,  # the id is told first, and a member is who comes back with it
         version >= 9,  # a leader may be told that its assignment is not needed
     )
-    call.cluster.groups.ask(
-        _JOIN, body["groupId"], -1, body["memberId"], body["groupInstanceId"], details, answered
-    )
+    call.cluster.groups.ask_row(_JOIN, group_id, -1, member_id, instance, details, answered)
 
 
 def sync_group(call: Call) -> None:
     """Answer with the member's assignment, once the leader has sent them all."""
-    body = call.body
+    group_id, generation_id, member_id, instance, kind, name, assignments = call.row
 
-    def answered(found: SyncGroupResponse) -> None:
-        call.answer(
-            {
-                "errorCode": found.error,
-                "protocolType": found.protocol_type,
-                "protocolName": found.protocol_name,
-                "assignment": found.assignment,
-            }
-        )
+    def answered(error: int, payload: Any) -> None:
+        call.answer((0, error, *(payload or _NO_ASSIGNMENT)))
 
-    kind, name = body["protocolType"], body["protocolName"]
     if call.api_version >= 5 and (kind is None or name is None):
-        return call.answer({"errorCode": Error.INCONSISTENT_GROUP_PROTOCOL})
-    assignments = {each["memberId"]: each["assignment"] for each in body["assignments"]}
-    return call.cluster.groups.ask(
-        _SYNC, body["groupId"], body["generationId"], body["memberId"],
-        body["groupInstanceId"], (kind, name, assignments), answered,
+        return call.answer((0, Error.INCONSISTENT_GROUP_PROTOCOL, *_NO_ASSIGNMENT))
+    return call.cluster.groups.ask_row(
+        _SYNC, group_id, generation_id, member_id, instance, (kind, name, dict(assignments)),
+        answered,
     )  # fmt: skip
 
 

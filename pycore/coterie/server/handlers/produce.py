@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from coterie.server.data.batches import Corrupt, batches_of, compressed, header
 from coterie.server.data.checks import Refused
@@ -14,8 +14,7 @@ from coterie.values import Error
 
 __all__ = ["produce"]
 
-Body = dict[str, Any]
-
+_TRANSACTIONAL_ID, _ACKS = 0, 1  # of a request's row
 _MAGIC_2 = 3
 _ZSTD_SINCE = 7
 _ABORTABLE = 11
@@ -30,13 +29,26 @@ _RETRY_LATER = {
 }
 
 
+class Answer(NamedTuple):
+    """What became of a partition's batches: a row of the answer, in the table's order."""
+
+    index: int
+    error: int
+    base_offset: int
+    append_time_ms: int
+    log_start_offset: int
+    record_errors: Sequence[tuple[int, str | None]]
+    message: str | None
+    current_leader: None
+
+
 def produce(call: Call) -> None:
     """Write what a request brings; without acks nothing is answered."""
-    body = call.body
+    transactional_id, acks, _, topics = call.row
     entries = [
-        (topic["name"], each["index"], each["records"])
-        for topic in body["topicData"]
-        for each in topic["partitionData"]
+        (name, number, records)
+        for name, _, partitions in topics
+        for number, records in partitions
     ]
     if any(records is None for _, _, records in entries):
         return None  # a broker forgets such a request: the connection stays silent
@@ -44,26 +56,25 @@ def produce(call: Call) -> None:
         producers = set(_transactional(entries))
     except Corrupt as error:
         return _refuse(call, Error.CORRUPT_MESSAGE, str(error))
-    if producers and body["transactionalId"] is None:
+    if producers and transactional_id is None:
         return _refuse(call, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if len(producers) > 1:
         message = "Transactional records contained more than one producer ID"
         return _refuse(call, Error.INVALID_PRODUCER_ID_MAPPING, message)
-    answers: dict[str, list[Body]] = {}
+    answers: dict[str, list[Answer]] = {}
     failed = False
     for name, index, records in entries:
         answer = _write(call, name, index, records)
-        failed = failed or answer["errorCode"] != Error.NONE
+        failed = failed or answer.error != Error.NONE
         answers.setdefault(name, []).append(answer)
-    if body["acks"] == 0:
+    if acks == 0:
         return call.close() if failed else call.no_answer()
-    responses = [{"name": name, "partitionResponses": found} for name, found in answers.items()]
-    return call.answer({"responses": responses})
+    return call.answer(([(name, None, found) for name, found in answers.items()], 0, None))
 
 
 def _refuse(call: Call, error: Error, message: str | None = None) -> None:
     """Refuse the request as a whole."""
-    if call.body["acks"] == 0:
+    if call.row[_ACKS] == 0:
         return call.close()
     answer = refusal(call.api_key, call.api_version, call.body, error)
     for topic in answer["responses"]:
@@ -82,7 +93,7 @@ def _transactional(entries: list[tuple[str, int, bytes]]) -> Iterator[tuple[int,
                     yield head.producer_id, head.producer_epoch
 
 
-def _write(call: Call, name: str, index: int, records: bytes) -> Body:
+def _write(call: Call, name: str, index: int, records: bytes) -> Answer:
     """Write to one partition; its answer."""
     log = call.cluster.topics.partition(name, index)
     if log is None:
@@ -94,25 +105,22 @@ def _write(call: Call, name: str, index: int, records: bytes) -> Body:
     error = _unverified(call, log, records)
     if error is not Error.NONE:
         return _answer(index, *_told(error))
-    if call.body["acks"] not in (-1, 0, 1):
+    if call.row[_ACKS] not in (-1, 0, 1):
         return _answer(index, Error.INVALID_REQUIRED_ACKS)
     if log.internal and call.client_id != _ADMIN:
         return _answer(index, Error.INVALID_TOPIC_EXCEPTION)
     try:
         appended = log.produce(records)
     except Refused as refused:
+        wrong = [(each.number, each.message) for each in refused.records]
         start = log.log_start_offset if refused.told else -1
-        answer = _answer(index, refused.error, refused.message, log_start_offset=start)
-        answer["recordErrors"] = [
-            {"batchIndex": each.number, "batchIndexErrorMessage": each.message}
-            for each in refused.records
-        ]
-        return answer
-    return {
-        **_answer(index, Error.NONE, log_start_offset=appended.log_start_offset),
-        "baseOffset": appended.base_offset,
-        "logAppendTimeMs": appended.append_time_ms,
-    }
+        return _answer(index, refused.error, refused.message)._replace(
+            log_start_offset=start, record_errors=wrong
+        )
+    return Answer(
+        index, Error.NONE, appended.base_offset, appended.append_time_ms,
+        appended.log_start_offset, (), None, None,
+    )  # fmt: skip
 
 
 def _wrong_form(records: bytes, version: int) -> Error:
@@ -130,7 +138,7 @@ def _unverified(call: Call, log: PartitionLog, records: bytes) -> Error:
     for producer_id, epoch in _transactional([("", 0, records)]):
         if not log.has_ongoing_transaction(producer_id):
             error: Error = call.cluster.transactions.verify(
-                call.body["transactionalId"],
+                call.row[_TRANSACTIONAL_ID],
                 producer_id,
                 epoch,
                 log.topic,
@@ -153,14 +161,5 @@ def _told(error: Error) -> tuple[Error, str | None]:
     return error, None
 
 
-def _answer(
-    index: int, error: Error, message: str | None = None, *, log_start_offset: int = -1
-) -> Body:
-    return {
-        "index": index,
-        "errorCode": error,
-        "baseOffset": -1,
-        "logAppendTimeMs": -1,
-        "logStartOffset": log_start_offset,
-        "errorMessage": message,
-    }
+def _answer(index: int, error: Error, message: str | None = None) -> Answer:
+    return Answer(index, error, -1, -1, -1, (), message, None)

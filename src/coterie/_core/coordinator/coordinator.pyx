@@ -146,6 +146,15 @@ cdef class Coordinator:
         finally:
             end_use(&self.users)
 
+    def ask(self, int op, int64_t id, str group_id, int32_t generation_id, str member_id,
+            str instance, tuple details):
+        """See ``coordinator.pyi``."""
+        cdef Py_ssize_t before = self.runtime.effects.count
+        self.call(op, id, group_id, generation_id, member_id, instance, details)
+        if before or self.runtime.sink.failure is not None:
+            return None
+        return self.runtime.effects.only_answer(0)
+
     cdef int beat(self, str group_id, int32_t generation_id, str member_id,
                   str instance) except? -1000:
         """A heartbeat whose error is wanted at once; no row of the output is left of it."""
@@ -290,14 +299,13 @@ cdef class Coordinator:
         events.extend(taken)
         self.runtime.effects = empty
 
-    def take_answers(self, fresh not None):
+    def take_rows(self, bint with_events):
         """See ``coordinator.pyi``."""
-        cdef list taken = self.runtime.effects.answers()
-        cdef Effects empty = Effects()
-        if not isinstance(fresh, MutableSequence):
-            raise TypeError(f"fresh must be a deque, not {shown(fresh)}")
-        fresh.extend(taken)
-        self.runtime.effects = empty
+        cdef Effects taken = self.runtime.effects
+        if taken.count == 0:
+            return []
+        self.runtime.effects = Effects()
+        return taken.taken(with_events)
 
     def take_appends(self, fresh not None):
         """See ``coordinator.pyi``."""

@@ -14,6 +14,9 @@ import coterie.values as values
 
 STATE_NAMES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
+cdef enum:
+    NO_REQUEST = -1
+
 cdef dict ERRORS = {int(error): error for error in values.Error}
 cdef dict CAUSES = {cause.value: cause for cause in events.Cause}
 
@@ -58,13 +61,33 @@ cdef class Effects:
 
     cpdef clear(self):
         """See ``effects.pyi``."""
+        self.drop_from(0)
+
+    cdef int drop_from(self, Py_ssize_t since) except -1:
         cdef Py_ssize_t n, count = self.count
         cdef PyObject* payload
-        self.count = 0
-        for n in range(count):
+        self.count = since
+        for n in range(since, count):
             payload = self.rows[n].payload
             self.rows[n].payload = NULL
             Py_XDECREF(payload)
+        return 0
+
+    cdef tuple only_answer(self, Py_ssize_t since):
+        """The error and the payload of the one request that was answered in the rows from here on,
+        which are dropped; None: none was, or several, or one never will be."""
+        cdef Py_ssize_t n, found = -1
+        cdef tuple answer
+        for n in range(since, self.count):
+            if self.rows[n].kind == UNANSWERED or (self.rows[n].kind == RESPONSE and found >= 0):
+                return None
+            if self.rows[n].kind == RESPONSE:
+                found = n
+        if found < 0:
+            return None
+        answer = (self.rows[found].code, payload_of(&self.rows[found]))
+        self.drop_from(since)
+        return answer
 
     cdef object event(self, Py_ssize_t n):
         """A row as an event. A copy of it: what makes the event may run a finalizer, which may ask
@@ -88,11 +111,20 @@ cdef class Effects:
         cdef Py_ssize_t n
         return [self.event(n) for n in range(self.count)]
 
-    def answers(self):
+    def taken(self, bint with_events):
         """See ``effects.pyi``."""
         cdef Py_ssize_t n
-        return [self.event(n) for n in range(self.count)
-                if self.rows[n].kind == RESPONSE or self.rows[n].kind == UNANSWERED]
+        cdef list found = []
+        cdef Effect row
+        for n in range(self.count):
+            row = self.rows[n]
+            if row.kind == RESPONSE:
+                found.append((row.id, row.code, payload_of(&row),
+                              self.event(n) if with_events else None))
+            elif row.kind == UNANSWERED or with_events:
+                found.append((row.id if row.kind == UNANSWERED else NO_REQUEST, None, None,
+                              self.event(n) if with_events else None))
+        return found
 
     def lines(self):
         """See ``effects.pyi``."""
@@ -108,6 +140,10 @@ cdef class Effects:
         return [(event.at, event.group_id, event.from_, event.to, event.generation_id,
                  event.cause, event.member_id)
                 for event in self.events() if isinstance(event, events.Transition)]
+
+
+cdef inline object payload_of(Effect* row):
+    return None if row.payload == NULL else <object>row.payload
 
 
 # Each operation: its name, and what makes its response of the error and a row's payload.
@@ -134,4 +170,10 @@ cdef dict OPERATIONS = {
     FINISH_LOAD: ("finish_load", None),
 }
 OPS = {name: number for number, (name, _) in OPERATIONS.items()}     # name -> number
+
+def response_of(op, error, payload):
+    """See ``effects.pyi``."""
+    return (<tuple>OPERATIONS[op])[1](ERRORS[error], payload)
+
+
 cdef dict WHY = {REPLACED: "replaced", DROPPED: "dropped"}

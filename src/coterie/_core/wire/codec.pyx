@@ -23,7 +23,7 @@ cdef class Request:
     cdef readonly int api_version
     cdef readonly int correlation_id
     cdef readonly str client_id
-    cdef readonly dict body
+    cdef readonly object body        # a dict, or a row
     cdef readonly Py_ssize_t left_over
 
     def __repr__(self):
@@ -36,7 +36,7 @@ cdef class Request:
 cdef class Response:
     """See ``codec.pyi``."""
     cdef readonly int correlation_id
-    cdef readonly dict body
+    cdef readonly object body        # a dict, or a row
     cdef readonly Py_ssize_t left_over
 
     def __repr__(self):
@@ -100,13 +100,13 @@ cdef class Codec:
                                 f"not {api_version}")
         return found
 
-    def decode_request(self, frame, *, fill=False, tags=False):
+    def decode_request(self, frame, *, fill=False, tags=False, rows=False):
         """See ``codec.pyi``."""
         cdef Reading r
         cdef Request request = Request.__new__(Request)
         cdef bytes data = bytes_in(frame)
         cdef Versions api
-        start(&r, data, fill, tags)
+        start(&r, data, fill, tags, rows)
         api = self.read_header(&r, request)
         if not api.first <= request.api_version <= api.last:
             raise WireError(f"{api.name} has versions {api.first} to {api.last}, "
@@ -147,7 +147,7 @@ cdef class Codec:
         request.left_over = remaining(&r.cur)
         return api
 
-    def decode_response(self, api_key, api_version, frame, *, fill=False, tags=False):
+    def decode_response(self, api_key, api_version, frame, *, fill=False, tags=False, rows=False):
         """See ``codec.pyi``."""
         cdef Reading r
         cdef Response response = Response.__new__(Response)
@@ -155,7 +155,7 @@ cdef class Codec:
         cdef bytes data = bytes_in(frame)
         cdef int32_t correlation_id
         cdef Status status
-        start(&r, data, fill, tags)
+        start(&r, data, fill, tags, rows)
         status = read_i32(&r.cur, &correlation_id)
         if status == OK and api_version >= api.flexible and api_key != API_VERSIONS:
             status = skip_tags(&r.cur)
@@ -210,11 +210,12 @@ cdef bytes bytes_in(object frame):
     return frame if type(frame) is bytes else bytes(buffer_of(frame, "frame"))
 
 
-cdef int start(Reading* r, bytes data, object fill, object tags) except -1:
+cdef int start(Reading* r, bytes data, object fill, object tags, object rows) except -1:
     r.start = data
     r.cur.at, r.cur.end = r.start, r.start + len(data)
     r.fill = flag_of(fill, "fill")
     r.tags = flag_of(tags, "tags")
+    r.rows = flag_of(rows, "rows")
     return 0
 
 

@@ -9,8 +9,9 @@ cdef struct Reading:
     const uint8_t* start
     bint fill                  # every field of any version is there
     bint tags                  # tagged fields that are unknown are kept
+    bint rows                  # structs become tuples: every field of any version has its place
 
-cdef dict read_struct(Reading* r, Layout layout)
+cdef object read_struct(Reading* r, Layout layout)
 cdef object read_text(Reading* r, const uint8_t* at, Py_ssize_t size)
 cdef object refused(Reading* r, str name, Status status)
 cdef Status skip_tags(Cursor* cur) noexcept nogil

@@ -3,7 +3,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_Clear
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from cpython.tuple cimport PyTuple_GET_ITEM
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
@@ -30,8 +30,66 @@ cdef int MOST_TEXT = 0x7FFF     # of a text in its compact form too, as Kafka re
 cdef const char* LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
-cdef dict read_struct(Reading* r, Layout layout):
+cdef object read_struct(Reading* r, Layout layout):
     """The fields of one version. Its depth is that of the table."""
+    return read_row(r, layout) if r.rows else read_dict(r, layout)
+
+
+cdef tuple read_row(Reading* r, Layout layout):
+    """The same as a tuple; fields that the version lacks, and tagged ones that did not come, have
+    their default."""
+    cdef tuple found = PyTuple_New(layout.slots)
+    cdef tuple fields = layout.fields
+    cdef Field field
+    cdef int n
+    for n in range(layout.count):
+        field = <Field>PyTuple_GET_ITEM(fields, n)
+        if field.kind < STRING:
+            if r.cur.end - r.cur.at < field.width:
+                raise refused(r, field.name, TRUNCATED)
+            set_slot(found, field.slot, fixed_at(r.cur.at, field.kind))
+            r.cur.at += field.width
+        elif field.kind == STRING:
+            set_slot(found, field.slot, read_string(r, field, field.nullable, layout.flexible))
+        else:
+            set_slot(found, field.slot, read_field(r, field, layout.flexible))
+    for n in range(layout.slots - layout.count):
+        field = <Field>PyTuple_GET_ITEM(layout.absent, n)
+        set_slot(found, field.slot, row_default(field))
+    if layout.flexible:
+        if r.cur.at < r.cur.end and r.cur.at[0] == 0:
+            r.cur.at += 1
+        else:
+            return read_row_tags(r, layout, found)
+    return found
+
+
+cdef tuple read_row_tags(Reading* r, Layout layout, tuple row):
+    cdef dict found = {}
+    cdef list slots
+    cdef Field field
+    read_tags(r, layout, found)
+    slots = list(row)
+    for field in layout.tagged:
+        if field.name in found:
+            slots[field.slot] = found[field.name]
+    return tuple(slots)
+
+
+cdef inline int set_slot(tuple found, Py_ssize_t n, object value) except -1:
+    Py_INCREF(value)
+    PyTuple_SET_ITEM(found, n, value)
+    return 0
+
+
+cdef object row_default(Field field):
+    """What stands in a row for a field that did not come; of a struct None, as if it were null."""
+    if not field.made:
+        return field.default
+    return [] if field.kind == LIST else None
+
+
+cdef dict read_dict(Reading* r, Layout layout):
     cdef dict found
     cdef tuple fields = layout.fields
     cdef Field field

@@ -7,6 +7,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cpython.ref cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -93,6 +94,8 @@ cdef object wrong(str name, str want, object value):
 cdef int write_struct(Writing* w, Layout layout, object value, str name) except -1:
     cdef Field field
     cdef PyObject* found
+    if isinstance(value, tuple):
+        return write_row(w, layout, <tuple>value, name)
     if not isinstance(value, dict):
         raise wrong(name, "a dict", value)
     for field in layout.fields:
@@ -104,6 +107,28 @@ cdef int write_struct(Writing* w, Layout layout, object value, str name) except 
     if layout.flexible:
         write_tags(w, layout, value)
     return 0
+
+
+cdef int write_row(Writing* w, Layout layout, tuple row, str name) except -1:
+    """A struct whose fields of any version stand in the table's order."""
+    cdef Field field
+    cdef tuple fields = layout.fields
+    cdef int n
+    cdef dict tagged = None
+    cdef PyObject* value
+    if len(row) != layout.slots:
+        raise ArgumentError(f"{name}: a row has {layout.slots} fields, not {len(row)}")
+    for n in range(layout.count):
+        field = <Field>PyTuple_GET_ITEM(fields, n)
+        write_field(w, field, <object>PyTuple_GET_ITEM(row, field.slot), layout.flexible)
+    if not layout.flexible:
+        return 0
+    for field in layout.tagged:
+        value = PyTuple_GET_ITEM(row, field.slot)
+        if <object>value is not None or not (field.made or field.default is None):
+            tagged = tagged or {}
+            tagged[field.name] = <object>value
+    return put_uvarint(w, 0) if tagged is None else write_tags(w, layout, tagged)
 
 
 cdef int write_field(Writing* w, Field field, object value, bint flexible) except -1:

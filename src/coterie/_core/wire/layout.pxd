@@ -25,6 +25,7 @@ cdef class Field:
     cdef object default        # None, a number, a text, bytes
     cdef bint made             # the default is a list or a struct, a new one in each message
     cdef int width             # of a number, a bool, a uuid: its bytes; of a list, its elements
+    cdef int slot              # its place in a row
     cdef bytes default_bytes   # of a tagged field: what is written as nothing
 
 cdef class Layout:
@@ -36,6 +37,8 @@ cdef class Layout:
     cdef dict keys             # the names of the fields; to copy it costs less than to let one grow
     cdef dict blank            # every field of any version at its default, in the table's order
     cdef tuple fresh           # fields that may be absent and whose default is a new object
+    cdef tuple absent          # fields that are not among `fields`, in the table's order
+    cdef int slots             # of a row: every field of any version has one, in the table's order
 
 cdef object default_of(Field field, bint fill)
 cdef dict blank_of(Layout layout)

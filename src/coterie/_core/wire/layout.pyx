@@ -63,14 +63,18 @@ def layout_of(fields, int version, bint flexible):
 cdef Layout struct_of(fields, int version, bint flexible, int depth):
     cdef Layout layout = Layout.__new__(Layout)
     cdef Field field
-    cdef list plain = [], tagged = [], fresh = []
+    cdef list plain = [], tagged = [], fresh = [], absent = []
     if depth > DEEPEST:
         raise ArgumentError(f"fields: structs within structs, more than {DEEPEST} deep")
     layout.flexible = flexible
     layout.blank = {}
     for row in fields:
         field = field_of(row, version, flexible, depth)
+        field.slot = layout.slots
+        layout.slots += 1
         layout.blank[field.name] = field.default
+        if not row[2] <= version <= row[3] or field.tag >= 0:
+            absent.append(field)
         if not row[2] <= version <= row[3]:
             if field.made:
                 fresh.append(field)
@@ -84,6 +88,7 @@ cdef Layout struct_of(fields, int version, bint flexible, int depth):
     tagged.sort(key=itemgetter(0))
     layout.tagged = tuple([field for _, field in tagged])
     layout.fresh = tuple(fresh)
+    layout.absent = tuple(absent)
     layout.keys = {field.name: None for field in plain}
     layout.count = len(plain)
     layout.least = sum([least_of(field, flexible) for field in plain]) + flexible
