@@ -8,8 +8,8 @@
    of the topic `load` by such members), `herd` (all connections join one group at once, and send
    heartbeats once they are synced, as clients do; the time until all are synced in one generation),
    `life` (a heartbeat of each member, then the server's virtual clock is moved on by three seconds
-   through its control, and so on; `seconds` of virtual time), `plain` (the frames of beats without joining: for a server that answers
-   anything). `fixed` is that server: it splits frames and answers each with the same twelve bytes;
+   through its control, and so on; `seconds` of virtual time), `plain` (the frames of beats without
+   joining: for a server that answers anything). `fixed` is that server: it splits frames and answers each with the same twelve bytes;
    what the generator reaches with it is its own ceiling.
    Prints one line of JSON. Linux only: CPU seconds of the server are read from /proc. */
 #define _GNU_SOURCE
@@ -17,12 +17,11 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 #include <fcntl.h>
 #include "frames.h"
+#include "times.h"
 
 enum { JOIN = 11, HEARTBEAT = 12, SYNC = 14, COMMIT = 8, PARTITIONS = 10, SESSION_MS = 60000 };
 enum { REBALANCE_IN_PROGRESS = 27, ILLEGAL_GENERATION = 22, UNKNOWN_MEMBER_ID = 25, SLOTS = 160,
@@ -47,19 +46,6 @@ static struct {
     long latencies[SLOTS];
     uint64_t slowest_ns;
 } all;
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "load: %s\n", what);
-    exit(1);
-}
 
 /* Four slots for each doubling of a time from 1 microsecond on. */
 static int slot_of(uint64_t ns)
@@ -279,28 +265,6 @@ static void turn(int wait_ms)
         if (events[k].events & EPOLLOUT) flush_out(c);
         if (events[k].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(c);
     }
-}
-
-static double cpu_of(int pid)
-{
-    char path[64], line[1024], *at;
-    unsigned long user = 0, system = 0;
-    FILE *file;
-    if (!pid) return 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    file = fopen(path, "r");
-    if (!file || !fgets(line, sizeof line, file) || !(at = strrchr(line, ')'))) fail("no such pid");
-    fclose(file);
-    sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system);
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
-}
-
-static double own_cpu(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec)
-        + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
 static void open_all(Conn *conns, const char *host, int port, int a_group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from coterie import wire
 from coterie.errors import CoterieError
@@ -23,10 +23,8 @@ class Call:
 
     Attributes
     ----------
-    body : dict
-        The request with Kafka's field names; what its version lacks is at its default.
     row : tuple
-        The same as a row of the codec; only of APIs that are asked often.
+        The request as a row of the codec; of APIs that are asked often.
     connection
         Where it came from: ``.listener``, ``.client_host`` (``"/127.0.0.1"``), ``.principal``.
     on_close
@@ -44,15 +42,18 @@ class Call:
         self.api_version: int = request.api_version
         self.correlation_id: int = request.correlation_id
         self.client_id: str | None = request.client_id
-        body = request.body
-        self.row, self._body = (body, None) if type(body) is tuple else (None, body)
+        self.row: Any = request.body
+        self._body: dict[str, Any] | None = None
+        if type(self.row) is dict:
+            self.row, self._body = None, self.row
         self._frame = frame
         self.on_close: Callable[[], None] | None = None
 
     @property
     def body(self) -> dict[str, Any]:
+        """The request with Kafka's field names, every field of any version."""
         if self._body is None:
-            self._body = wire.decode_request(self._frame, fill=True).body
+            self._body = cast(dict[str, Any], wire.decode_request(self._frame, fill=True).body)
         return self._body
 
     @property

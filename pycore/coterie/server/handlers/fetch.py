@@ -58,9 +58,7 @@ def fetch(call: Call) -> None:
     return _Fetch(call, limits, sessions, session, asked, new=epoch == FIRST_EPOCH).start()
 
 
-def _asked(
-    call: Call, topics: Iterable[tuple[Any, ...]], by_ids: bool
-) -> list[tuple[Key, Asked]]:
+def _asked(call: Call, topics: Iterable[tuple[Any, ...]], by_ids: bool) -> list[tuple[Key, Asked]]:
     """Return the partitions of a request, each once."""
     found: dict[Key, Asked] = {}
     for name, topic_id, partitions in topics:
@@ -247,6 +245,7 @@ class _Fetch:
         by_ids = self.call.api_version >= _BY_IDS
         topics: list[tuple[Any, ...]] = []
         last: str | None = None
+        partitions: list[Told] = []
         for (topic, _), answer in answers:
             if topic != last:
                 last, partitions = topic, []

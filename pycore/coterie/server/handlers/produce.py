@@ -32,7 +32,7 @@ _RETRY_LATER = {
 class Answer(NamedTuple):
     """What became of a partition's batches: a row of the answer, in the table's order."""
 
-    index: int
+    number: int
     error: int
     base_offset: int
     append_time_ms: int
@@ -46,9 +46,7 @@ def produce(call: Call) -> None:
     """Write what a request brings; without acks nothing is answered."""
     transactional_id, acks, _, topics = call.row
     entries = [
-        (name, number, records)
-        for name, _, partitions in topics
-        for number, records in partitions
+        (name, number, records) for name, _, partitions in topics for number, records in partitions
     ]
     if any(records is None for _, _, records in entries):
         return None  # a broker forgets such a request: the connection stays silent

@@ -171,6 +171,7 @@ cdef dict OPERATIONS = {
 }
 OPS = {name: number for number, (name, _) in OPERATIONS.items()}     # name -> number
 
+
 def response_of(op, error, payload):
     """See ``effects.pyi``."""
     return (<tuple>OPERATIONS[op])[1](ERRORS[error], payload)
