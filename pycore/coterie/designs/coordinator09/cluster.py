@@ -71,6 +71,7 @@ class Cluster:
     def __post_init__(self) -> None:
         self.broker_ids = tuple(self.broker_ids)
         self._ends: dict[Place, int] = {}
+        self._subscribed: dict[str, set[str]] = {}  # group -> topics that it ever subscribed to
         self.brokers = {one: Broker(self, one) for one in self.broker_ids}
         self.store = Store(self.broker_ids)
         for broker in self.broker_ids:
@@ -101,7 +102,9 @@ class Cluster:
     def set_topic(self, topic: str, partitions: int) -> None:
         """Create a topic, give it more partitions, or delete it (0); watches fire."""
         self.store.topics[topic] = partitions
-        self._count_places()
+        for group_id, topics in self._subscribed.items():
+            if topic in topics:
+                self._count_places(group_id, topic)
         for group_id, broker_id in self.store.coordinators.items():
             broker = self.brokers.get(broker_id)
             group = broker and broker.groups.get(group_id)
@@ -131,7 +134,11 @@ class Cluster:
             ledger = Ledger(from_start=self.settings.from_start, note=self._note)
             ledger.ends.update(self._ends)
             self.ledgers[group_id] = ledger
-        self._count_places()
+        subscribed = self._subscribed.setdefault(group_id, set())
+        for topic in consumer.topics:
+            if topic not in subscribed:
+                subscribed.add(topic)
+                self._count_places(group_id, topic)
         consumer.start()
         return consumer
 
@@ -284,12 +291,9 @@ class Cluster:
             and group.generation_id == consumer.generation_id
         )
 
-    def _count_places(self) -> None:
-        for consumer in self.consumers.values():
-            places: list[Place] = [
-                (topic, n) for topic in consumer.topics for n in range(self.counts(topic))
-            ]
-            self.ledgers[consumer.group_id].watch(places)
+    def _count_places(self, group_id: str, topic: str) -> None:
+        """Count the owners of a topic's partitions from now on: somebody subscribes to it."""
+        self.ledgers[group_id].watch((topic, n) for n in range(self.counts(topic)))
 
     def counts(self, topic: str) -> int:
         """Return how many partitions a topic has."""

@@ -61,6 +61,7 @@ class Partition:
     told: State  # what the controller last sent to the brokers' metadata caches
     logs: dict[int, list[Entry]] = field(default_factory=dict)
     compressed: bool = False
+    offline: bool = False  # its leader has died, and the controller found no other
 
     def end(self, broker: int) -> int:
         """Return the offset that the next message of a replica's log gets."""
@@ -120,25 +121,46 @@ class Cluster:
         self.alive.discard(broker)
 
     def settle(self) -> None:
-        """Let time pass: leaders drop the dead from their in-sync sets, then sessions end."""
+        """Let time pass until sessions have ended, and who is left has acted on it."""
         dead = self.registered - self.alive
         if not dead:
             return
+        self.registered -= dead
+        if self.controller in dead:
+            self._controller_died(dead)
+        elif self.controller is not None:
+            self._controller_acts(dead)
+
+    def _controller_acts(self, dead: set[int]) -> None:
+        """Elect leaders, and take the dead out of in-sync sets: each is a new epoch."""
+        for partition in self.partitions:
+            if dead.isdisjoint(partition.replicas):
+                continue
+            self._elect(partition)
+            state = partition.state
+            for broker in (one for one in partition.replicas if one in dead & {*state.isr}):
+                state = replace(
+                    state,
+                    leader=-1 if state.leader == broker else state.leader,
+                    isr=tuple(one for one in state.isr if one != broker),
+                    leader_epoch=state.leader_epoch + 1,
+                    controller_epoch=self.controller_epoch,
+                )
+            partition.state = partition.told = state
+
+    def _controller_died(self, dead: set[int]) -> None:
+        """Elect a controller: it elects leaders, and takes nobody out of an in-sync set."""
         for partition in self.partitions:
             state = partition.state
             if state.leader in self.alive:  # by the leader itself: epochs stay
                 isr = tuple(one for one in state.isr if one not in dead)
                 partition.state = replace(state, isr=isr)
-        self.registered -= dead
-        if self.controller in dead:
-            self.controller = None
-            if self.alive:
-                self._elect_controller(min(self.alive))
-        if self.controller is None:
+        self.controller = None
+        if not self.alive:
             return
+        self._elect_controller(min(self.alive))
         for partition in self.partitions:
             self._elect(partition)
-            partition.told = partition.state  # the controller read the nodes again
 
     def produce(self, topic: str, number: int, count: int, codec: str = "none") -> bool:
         """Append messages, one entry each or one compressed set; False if nobody leads."""
@@ -164,21 +186,27 @@ class Cluster:
         ]
 
     def _elect_controller(self, broker: int) -> None:
+        """Let a broker be the controller: it reads all nodes, and tells the others."""
         self.controller = broker
         self.controller_epoch += 1
+        for partition in self.partitions:
+            partition.offline = partition.state.leader not in self.registered
+            partition.told = partition.state
 
     def _create(self, partition: Partition) -> None:
         """Give a new partition its first leader: the first live replica, all live in sync."""
         live = tuple(one for one in partition.replicas if one in self.registered)
         partition.state = partition.told = State(live[0], live, 0, self.controller_epoch)
+        partition.offline = False
 
     def _elect(self, partition: Partition) -> None:
         """Find a leader where there is none: of the in-sync replicas, else of any live one."""
         state = partition.state
-        if state.leader in self.registered:
+        if state.leader in self.registered and not partition.offline:
             return
         live = [one for one in partition.replicas if one in self.registered]
         in_sync = tuple(one for one in state.isr if one in self.registered)
+        partition.offline = not live
         if not live:
             return  # the node still names the dead one
         leader = next((one for one in live if one in in_sync), live[0])

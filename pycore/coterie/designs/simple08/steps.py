@@ -19,6 +19,10 @@ __all__ = ["run"]
 CLOSED = {"exception": "java.nio.channels.ClosedChannelException"}
 NUMBERS = {"partition", "offset", "fetch_size", "time", "max_offsets", "version"}
 PLACE = ("partition", "count")
+SPEAKS_OF = {  # words of a step by which it tells what nodes it reads
+    "states": re.compile(r"\b(?:states?|leaders?|isr|in-sync|elect\w*|epochs?)\b", re.I),
+    "offsets": re.compile(r"\b(?:offsets?|commit\w*|version 0)\b", re.I),
+}
 NEEDS: dict[str, tuple[str, ...]] = {  # what a request must have besides `api` and `broker`
     "metadata": ("topics",),
     "offsets": ("topic", "partition", "time", "max_offsets"),
@@ -64,6 +68,7 @@ class Player:
                     )
         self.cluster = Cluster(topics, brokers)
         self.offsets = Offsets()
+        self.asked: list[Mapping[str, Any]] = []  # requests to brokers so far
         self.steps = _list(scenario.get("steps"), "steps")
 
     def play(self, given: Any, place: str) -> Fields:
@@ -109,6 +114,7 @@ class Player:
             _check_field(name, request.get(name), f"{place}: {api}")
         if api == "znodes":
             return self._nodes(doc)
+        self.asked.append(request)
         broker = self._asked(request, place)
         if broker is None or broker not in self.cluster.alive:
             return dict(CLOSED)
@@ -138,22 +144,42 @@ class Player:
         return int(given)
 
     def _nodes(self, doc: str) -> Fields:
-        """Nodes of ZooKeeper: partition states where the step speaks of them, else offsets.
+        """Nodes of ZooKeeper: stored offsets, or the partition states of one topic.
 
-        The request does not say which nodes are read; the states are those of one topic: of the
-        one that the step names, else of the first.
+        The request does not say which. The step's words may; else a step shows what the request
+        before it was about: offsets after one of version 0, which alone are nodes, and states
+        after any other.
         """
-        stored = self.offsets.in_zookeeper
-        if stored and not re.search(r"\b(states?|leader|isr|in-sync|election)\b", doc, re.I):
-            return {path: str(offset) for path, offset in sorted(stored.items())}
-        topics = self.cluster.topics
-        words = re.findall(r"[\w.-]+", doc)
-        named = next((topic for topic in topics if f"topic {topic}" in doc), None)
-        named = named or next((one for one in words if one in topics and len(one) > 1), None)
+        before = self.asked[-1] if self.asked else {}
+        offsets = before.get("version") == 0
+        if (told := _kind_told(doc)) is not None:
+            offsets = told == "offsets"
+        if offsets:
+            return {path: str(at) for path, at in sorted(self.offsets.in_zookeeper.items())}
         return {
             f"/brokers/topics/{one.topic}/partitions/{one.number}/state": one.state.as_json()
-            for one in topics.get(named or next(iter(topics), ""), [])
+            for one in self.cluster.topics.get(self._topic_of_states(doc), [])
         }
+
+    def _topic_of_states(self, doc: str) -> str:
+        """Topic that the step's words name; else the last that was asked about; else the first."""
+        topics = self.cluster.topics
+        if (named := re.search(r"\btopic ([\w.-]+)", doc)) and named[1] in topics:
+            return named[1]
+        words = [one for one in re.findall(r"[\w.-]+", doc) if len(one) > 1]
+        asked = (name for one in reversed(self.asked) for name in _topics_asked(one))
+        return next((one for one in (*words, *asked, *topics) if one in topics), "")
+
+
+def _kind_told(doc: str) -> str | None:
+    """Which nodes a step's words speak of; None if of none, or of both."""
+    told = [kind for kind, words in SPEAKS_OF.items() if words.search(doc)]
+    return told[0] if len(told) == 1 else None
+
+
+def _topics_asked(request: Mapping[str, Any]) -> Sequence[str]:
+    topics = request.get("topics", [request.get("topic", "")])
+    return [one for one in topics if isinstance(one, str)]
 
 
 def _brokers_of(step: Mapping[str, Any], place: str) -> Sequence[Any]:

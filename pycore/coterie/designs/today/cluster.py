@@ -1,0 +1,267 @@
+"""Brokers, today's coordinator and consumers on one virtual clock.
+
+Members are clients as ``coterie.testing`` has them: they heartbeat, rejoin when told, and the
+leader assigns. Nobody polls: a consumer is called when its heartbeat is due, when an answer that it
+waits for has come, or when it can reach its coordinator again; the coordinator at its deadlines.
+A consumer that is cut off or held keeps fetching, and its session runs out meanwhile. New
+partitions are seen by the leader when its metadata are refreshed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coterie._core.codec.checksum import partition_for
+from coterie.designs.coordinator09.cluster import Costs
+from coterie.designs.coordinator09.play import Player, from_start
+from coterie.designs.coordinator09.store import Store
+from coterie.designs.ledger import Ledger, Place
+from coterie.designs.scenario import Scenario
+from coterie.designs.schedule import Schedule
+from coterie.designs.today.consumer import Consumer
+from coterie.designs.today.coordinator import CountedCoordinator
+from coterie.designs.today.leaders import PARTITIONS, Leaders
+from coterie.designs.today.log import OffsetsLog
+from coterie.events import Response, Transition, Unanswered
+
+SESSION_MS, METADATA_MS, COMMIT_MS = 45_000, 300_000, 5_000
+DELIVERY_MS = 5  # an answer that was waited for, on its way to the consumer
+RETRY_MS = 100  # after an answer that was an error
+MOMENTS = {  # where a group is at the boundaries of the 0.9 design
+    "PreparingRebalance": ("prepared", "told", "joined"),
+    "CompletingRebalance": ("written",),
+    "Stable": ("answered",),
+}
+
+
+@dataclass
+class Cluster:
+    """Brokers, one coordinator, consumers: what a scenario's player drives."""
+
+    broker_ids: Sequence[int]
+    from_start: bool = True
+    note: Callable[..., None] | None = None
+    schedule: Schedule = field(default_factory=Schedule)
+    kept: Costs = field(default_factory=Costs)
+    consumers: dict[str, Consumer] = field(default_factory=dict)
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    dies: Callable[[int, str], bool] | None = None
+
+    def __post_init__(self) -> None:
+        self.store = Store(tuple(self.broker_ids), live=set(self.broker_ids))
+        self.log = OffsetsLog()
+        self.coordinator = CountedCoordinator(
+            self.log, on_event=self._happened, member_ids=self._new_id
+        )
+        self.leaders = Leaders(
+            self.store, self.schedule, resigns=self._resigns, loaded=self._loaded
+        )
+        self._ends: dict[Place, int] = {}
+        self._numbers: dict[str, int] = {}
+        self._waiting: dict[int, Consumer] = {}  # by the request that it waits for
+        self._tick_ms: int | None = None  # when the coordinator is next looked at
+
+    @property
+    def costs(self) -> Costs:
+        """Sums so far."""
+        self.kept.requests = self.coordinator.requests
+        return self.kept
+
+    def _new_id(self, prefix: str) -> str:
+        number = self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
+        return f"{prefix}{number}"
+
+    # What happens in a scenario
+
+    def run_until(self, at_ms: int) -> None:
+        """Let time pass."""
+        self.schedule.run_until(at_ms)
+        self.coordinator.move(at_ms)
+
+    def counts(self, topic: str) -> int:
+        """Return how many partitions a topic has."""
+        return self.store.topics.get(topic, 0)
+
+    def set_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic, give it more partitions, or delete it (0)."""
+        self.store.topics[topic] = partitions
+
+    def produce(self, topic: str, partition: int, count: int) -> None:
+        """Add messages, for every group."""
+        self._ends[topic, partition] = self._ends.get((topic, partition), 0) + count
+        for ledger in self.ledgers.values():
+            ledger.produce((topic, partition), count)
+
+    def start_consumer(
+        self,
+        name: str,
+        topics: Sequence[str],
+        *,
+        group_id: str = "group1",
+        session_timeout_ms: int | None = None,
+        strategy: str = "range",
+    ) -> None:
+        """Start a consumer under a name that no live one has."""
+        if group_id not in self.ledgers:
+            ledger = self.ledgers[group_id] = Ledger(from_start=self.from_start, note=self._note)
+            ledger.ends.update(self._ends)
+        self.coordinator_of(group_id)
+        consumer = self.consumers[name] = Consumer(
+            *(self, name, group_id, tuple(topics)),
+            session_timeout_ms=session_timeout_ms or SESSION_MS,
+            assignor=strategy,
+        )
+        self._act(consumer, consumer.turn)
+        self.schedule.call_later(METADATA_MS, self._refresh, consumer)
+        self.schedule.call_later(COMMIT_MS, self._commit, consumer)
+
+    def commit(self, consumer: Consumer) -> None:
+        """Commit what a consumer has consumed."""
+        if consumer.reachable and consumer.member.stable:
+            self.coordinator.requests += 1
+            self.ledgers[consumer.group_id].commit(consumer.name, consumer.places())
+
+    def cut(self, name: str) -> None:
+        """Cut a consumer off from the coordinator."""
+        self.consumers[name].away = True
+
+    def heal(self, name: str) -> None:
+        """Let it connect again."""
+        self.consumers[name].away = False
+        self._wake(self.consumers[name], DELIVERY_MS)
+
+    hold, release = cut, heal
+
+    def coordinator_of(self, group_id: str) -> int | None:
+        """Find the broker that coordinates."""
+        return self.leaders.of(group_id)
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Stop a broker; where it coordinates, the next one loads the log."""
+        self.leaders.stopped(broker_id)
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a broker."""
+        self.leaders.started(broker_id)
+
+    # Who coordinates
+
+    def _resigns(self, partition: int) -> None:
+        """Forget the groups of a partition: the broker that knew them is gone."""
+        self.coordinator.move(self.schedule.now_ms)
+        self.coordinator.resign(partition)
+        self.coordinator.begin_load(partition)
+
+    def _loaded(self, partition: int) -> None:
+        """Read the groups of a partition from the log; whoever looked for its leader goes on."""
+        self.coordinator.move(self.schedule.now_ms)
+        self.coordinator.finish_load(partition)
+        for consumer in self.consumers.values():
+            if partition_for(consumer.group_id, PARTITIONS) == partition:
+                self._wake(consumer, DELIVERY_MS)
+        self._look_in_time()
+
+    def _look_in_time(self) -> None:
+        """Look at the coordinator at its next deadline, if that is before the next look."""
+        deadline = self.coordinator.next_deadline_ms()
+        if deadline is not None and (self._tick_ms is None or deadline < self._tick_ms):
+            self._tick_ms = deadline
+            self.schedule.call_at(deadline, self._look, deadline)
+
+    def _look(self, at_ms: int) -> None:
+        if at_ms == self._tick_ms:  # else an earlier deadline came in between
+            self._tick_ms = None
+            self.coordinator.move(self.schedule.now_ms)
+            self._look_in_time()
+
+    # When a consumer has something to do
+
+    def _wake(self, consumer: Consumer, after_ms: int) -> None:
+        """Let a consumer act in a moment; what it was to do later, it looks at then."""
+        consumer.turn += 1
+        self.schedule.call_later(after_ms, self._act, consumer, consumer.turn)
+
+    def _act(self, consumer: Consumer, turn: int) -> None:
+        """Let a consumer do what is due, and find out when it is next to act."""
+        if turn != consumer.turn or not consumer.reachable:
+            return  # whoever cannot reach the coordinator is woken when it can
+        self.coordinator.move(self.schedule.now_ms)
+        member = consumer.member
+        member.poll()
+        member.events.clear()
+        if member.stable:
+            self._wake(consumer, max(1, member.next_heartbeat_ms - self.schedule.now_ms))
+            return
+        pending = member.joining or member.syncing
+        if pending is not None and pending.status == "waiting":
+            self._waiting[pending.id] = consumer
+        else:
+            self._wake(consumer, RETRY_MS)
+        self._look_in_time()
+        self.coordinator.take_events()
+
+    def _refresh(self, consumer: Consumer) -> None:
+        if not consumer.alive:
+            return
+        self.schedule.call_later(METADATA_MS, self._refresh, consumer)
+        if not (consumer.reachable and consumer.refresh() and consumer.member.stable):
+            return
+        if self.coordinator.leads(consumer.group_id, consumer.member.member_id):
+            consumer.rejoin()
+            self._act(consumer, consumer.turn)
+
+    def _commit(self, consumer: Consumer) -> None:
+        if consumer.alive:
+            self.commit(consumer)
+            self.schedule.call_later(COMMIT_MS, self._commit, consumer)
+
+    # What is reported
+
+    def _note(self, kind: str, consumer: str, *details: object) -> None:
+        if self.note is not None:
+            self.note(self.schedule.now_ms, kind, consumer, *details)
+
+    def _happened(self, event: Any) -> None:
+        """Bring answers to who waits; count rebalances; stop the broker at its moment."""
+        if isinstance(event, Response | Unanswered):
+            waits = self._waiting.pop(event.id, None)
+            if waits is not None:
+                self._wake(waits, DELIVERY_MS)
+        elif isinstance(event, Transition):
+            self._changed(event)
+
+    def _changed(self, event: Transition) -> None:
+        if event.to == "PreparingRebalance":
+            self.kept.rebalances += 1
+            self._note("rebalance_began", "", event.group_id)
+        elif event.to == "Stable":
+            self._note("rebalance_ended", "", event.group_id)
+            self.schedule.call_later(0, self._count_members, event.group_id)
+        for boundary in MOMENTS.get(event.to, ()):
+            if self.dies is not None and self.dies(0, boundary):
+                self.schedule.call_later(0, self._coordinator_dies, event.group_id)
+
+    def _count_members(self, group_id: str) -> None:
+        self.kept.took_part += self.coordinator.size_of(group_id)
+
+    def _coordinator_dies(self, group_id: str) -> None:
+        broker = self.coordinator_of(group_id)
+        if broker is not None:
+            self.stop_broker(broker)
+
+
+def play(
+    scenario: Scenario, note: Callable[..., None] | None = None
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Play a scenario; return its points and what was counted."""
+    cluster = Cluster(scenario.config.brokers, from_start(scenario), note)
+    player = Player(scenario, cluster, note)
+    player.run()
+    costs = cluster.costs
+    return player.points, {
+        "rebalances": costs.rebalances,
+        "took_part": costs.took_part,
+        "requests": costs.requests,
+    }

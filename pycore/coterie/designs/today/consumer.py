@@ -1,0 +1,110 @@
+"""A consumer of today: a scripted member, and what it fetches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from coterie.designs.ledger import Place
+from coterie.testing import Member
+
+if TYPE_CHECKING:
+    from coterie.designs.today.cluster import Cluster
+
+HEARTBEAT_MS = 3_000
+
+
+class _Metadata(dict[str, int]):
+    """Partition counts of a member's topics; of others', those of the cluster."""
+
+    def __init__(self, own: Sequence[str], cluster: dict[str, int]) -> None:
+        super().__init__({topic: cluster.get(topic, 0) for topic in own})
+        self._seen = dict(cluster)
+
+    def get(self, topic: str, default: Any = 0) -> Any:
+        return self._seen.get(topic, 0)
+
+
+class Consumer:
+    """A member with its ledger's view of it.
+
+    Attributes
+    ----------
+    away : bool
+        Whether it is cut off from the coordinator: it goes on fetching.
+    turn : int
+        Counts when it was next to do something: only the last one counts.
+    """
+
+    def __init__(
+        self, cluster: Cluster, name: str, group_id: str, topics: tuple[str, ...], **given: Any
+    ) -> None:
+        self.cluster, self.name, self.group_id, self.topics = cluster, name, group_id, topics
+        self.alive, self.away = True, False
+        self.turn = 0
+        self.member = Member(
+            *(cluster.coordinator, group_id),
+            client_id=name,
+            topics={topic: cluster.counts(topic) for topic in topics},
+            on_rebalance=self._rebalanced,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            **given,
+        )
+        self.refresh()
+
+    @property
+    def generation_id(self) -> int:
+        """Its generation."""
+        return self.member.generation_id
+
+    @property
+    def in_group(self) -> str:
+        """What it is doing."""
+        if not self.alive:
+            return "Down"
+        return "Stable" if self.member.stable else "Joining"
+
+    @property
+    def reachable(self) -> bool:
+        """Whether it lives, and can ask its coordinator."""
+        return self.alive and not self.away and self.cluster.leaders.answers(self.group_id)
+
+    def close(self) -> None:
+        """Leave the group, with a commit; without one where the coordinator cannot be reached."""
+        if not self.reachable:
+            self.crash()
+            return
+        self.cluster.commit(self)
+        if self.member.member_id:
+            self.member.leave()
+        self.alive = False
+
+    def crash(self) -> None:
+        """Be gone."""
+        self.alive = False
+        self.member.crash()
+        ledger = self.cluster.ledgers[self.group_id]
+        ledger.give(self.name, list(ledger.owned_by(self.name)), commit=False)
+
+    def refresh(self) -> bool:
+        """Take new metadata; whether they differ for its topics."""
+        before = dict(self.member.partitions)
+        self.member.partitions = _Metadata(self.topics, self.cluster.store.topics)
+        return before != dict(self.member.partitions)
+
+    def rejoin(self) -> None:
+        """Join again, as a leader whose topics have changed."""
+        self._rebalanced("revoked", self.places())
+        self.member.assignment = {}
+        self.member.needs_join = True
+
+    def places(self) -> list[Place]:
+        """Partitions that it was assigned."""
+        return [(topic, n) for topic, held in self.member.assignment.items() for n in held]
+
+    def _rebalanced(self, how: str, places: list[Place]) -> None:
+        ledger = self.cluster.ledgers[self.group_id]
+        if how == "assigned":
+            ledger.take(self.name, places)
+        else:
+            ledger.give(self.name, places, commit=how == "revoked")
