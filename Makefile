@@ -1,7 +1,10 @@
 # Daily commands. Everything lives in .venv and build/; a second run does only what changed.
 #
 #   make replay        the main job on a real log, Spark embedded: groups as tables
-#   make test          every test
+#   make test          the tests of all but what the next line names
+#   make test-server test-designs test-clients   a suite each: the server and its protocol; the
+#                      older designs; real clients
+#   make test-all      every test
 #   make lint types    ruff and cython-lint; mypy strict and stubtest
 #   make sanitize      the codec's tests under the address and undefined-behaviour sanitizers
 #   make docs          the pages of docs/ and the reference of the API, in build/docs
@@ -29,14 +32,20 @@ LOG     ?= tests/golden/logs/basic
 OUT     ?= build/replay
 FUZZ_SECONDS ?= 120
 FUZZ_SEED ?=
-READS_BYTES := $(wildcard tests/bytes tests/bulk tests/test_codec*.py tests/test_batch*.py \
-               tests/test_columns*.py tests/test_fold*.py tests/test_fuzz*.py tests/test_intake*.py)
+# Suites of tests by their folders. That of `make test` has all that is in none of these.
+SERVER  := tests/wire tests/server
+DESIGNS := tests/designs
+CLIENTS := tests/clients
+# What reads bytes; of the wire's tests neither those of its table nor those beside peers' codecs.
+READS_BYTES := $(filter-out %/test_table.py %/test_peers.py,$(wildcard tests/bytes \
+               tests/wire/test_*.py tests/test_columns*.py tests/test_fold*.py \
+               tests/test_fuzz*.py tests/test_intake*.py))
 
 COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py \
             $(shell find src pycore/coterie/_core -name '*.p[xy][xdi]' -o -name '*.h')
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
-.PHONY: all env build dev replay test lint types docs sanitize bench bench-full fuzz wheel clean \
+.PHONY: all env build dev replay test test-server test-designs test-clients test-all lint types docs sanitize bench bench-full fuzz wheel clean \
         test-pythons test-lowest faults chart-library FORCE
 all: build
 
@@ -81,8 +90,17 @@ replay: build
 # Compiled tests are kept in build/, whatever the environment says: each worker would rewrite all
 # asserts again, which takes as long as a hundred tests.
 KEEPING := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(abspath build/pycache)
-test: build dev
-	@$(KEEPING) $(PY) -m pytest $(PARALLEL) $(PYTEST)
+TESTED := $(KEEPING) $(PY) -m pytest $(PARALLEL)
+test: build dev  # a path that PYTEST names is tested, wherever it lies
+	@$(TESTED) $(addprefix --ignore=,$(SERVER) $(DESIGNS) $(CLIENTS)) $(PYTEST)
+test-server: build dev
+	@$(TESTED) $(SERVER) $(PYTEST)
+test-designs: build dev
+	@$(TESTED) $(DESIGNS) $(PYTEST)
+test-clients: build dev
+	@$(TESTED) $(CLIENTS) $(PYTEST)
+test-all: build dev
+	@$(TESTED) $(PYTEST)
 
 lint: dev
 	@$(VENV)/bin/ruff check .
@@ -107,7 +125,7 @@ docs: $(VENV)/.docs
 
 # ---- the same tests over a build that stops at the first bad read ------------------------------
 sanitize: build dev
-	@tools/sanitize $(PY) -m pytest -p no:cacheprovider --capture=sys $(PARALLEL) $(READS_BYTES) \
+	@$(KEEPING) tools/sanitize $(PY) -m pytest -p no:cacheprovider --capture=sys $(PARALLEL) $(READS_BYTES) \
 	    $(PYTEST)
 
 $(VENV)/.peers: $(VENV)/.dev

@@ -2,7 +2,8 @@
 
 The wheel of the tree comes from the folder of the tree's own objects (pyproject.toml names it), so
 nothing is compiled again that ``make build`` compiled. The wheel of the sdist is compiled in whole,
-but without optimisation: what is held of it is what is in it, and that it runs.
+but without optimisation, and of the C that Cython wrote for the tree: what Cython reads is the same
+in both (``test_package.py``). What is held of it is what is in it, and that it runs.
 """
 
 import os
@@ -33,9 +34,20 @@ def built_in(home, config):
     for name in ("build", "scikit_build_core", "cython_cmake", "Cython"):
         if find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
-    build("--outdir", home / "sdist", "-Ccmake.build-type=Debug")
+    as_it_is = f"-Ccmake.define.COTERIE_GENERATED={generated() or ''}"
+    build("--outdir", home / "sdist", "-Ccmake.build-type=Debug", as_it_is)
     build("--outdir", home / "tree", "--wheel")
     return home
+
+
+def generated():
+    """The folder with the C of the tree, unless a source is newer: then Cython runs once more."""
+    places = [ROOT / "src", ROOT / "pycore/coterie/_core"]
+    times = [path.stat().st_mtime for place in places for path in place.rglob("*.p[xy][xdi]")]
+    for log in ROOT.glob(f"build/*-{sys.implementation.cache_tag}/.ninja_log"):
+        if log.stat().st_mtime >= max(times):
+            return log.parent
+    return None
 
 
 def wheel_in(folder):

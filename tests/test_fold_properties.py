@@ -306,7 +306,7 @@ def state_in_words(state):
 
 
 @given(LOGS, st.none() | TIMES)
-@settings(slow, max_examples=100)  # the next test scans six times as many in one go, too
+@settings(slow, max_examples=100)  # the next test scans three times as many in one go, too
 def test_one_scan_is_what_the_model_says(steps, at_ms):
     log = laid_out(steps)
     state = one_scan([(0, "f", as_bytes(log))], ScanOptions(at_ms=at_ms))
@@ -315,7 +315,7 @@ def test_one_scan_is_what_the_model_says(steps, at_ms):
 
 
 @given(LOGS, st.none() | TIMES, st.booleans(), st.data())
-@settings(slow, max_examples=600)
+@settings(slow, max_examples=300)
 def test_any_cut_in_any_association_is_what_the_model_says(steps, at_ms, history, data):
     log = laid_out(steps)
     pieces = [(0, "f", as_bytes(log))]

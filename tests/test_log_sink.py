@@ -300,9 +300,9 @@ def test_a_million_commits_leave_nothing_in_memory():
     commits = [
         {
             "at": 0, "op": "offset_commit", "id": n + 1, "group_id": f"g{n % 7}",
-            "offsets": [{"topic": "t", "partition": p, "offset": n} for p in range(10)],
+            "offsets": [{"topic": "t", "partition": p, "offset": n} for p in range(100)],
         }
-        for n in range(1_000)
+        for n in range(100)
     ]  # fmt: skip
     trace = load_trace([header(), *commits])
     sink = Nowhere()

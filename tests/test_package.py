@@ -4,8 +4,10 @@ Builds take long, so they run in CI (``CI`` set) or with ``--slow``.
 """
 
 import email
+import os
 import re
 import subprocess
+import sys
 import sysconfig
 import tarfile
 import zipfile
@@ -13,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from packages import ROOT, environment_with, wheel_in
+from packages import ROOT, environment_with, generated, wheel_in
 
 PACKAGES = {
     "coterie": ROOT / "pycore" / "coterie",
     "coterie_spark": ROOT / "spark_udfs/coterie_spark",
 }
 TYPED = {".py", ".pyi", ".typed"}
+VENV = Path(sys.prefix).name
 
 
 def names_of(wheel):
@@ -88,14 +91,43 @@ def test_the_wheel_from_the_sdist_is_the_wheel_from_the_tree(built, wheel):
 
 
 def test_the_sdist_holds_all_sources_and_no_golden_data(built):
-    (sdist,) = (built / "sdist").glob("*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
+    files = files_of(built)
     for folder in ("src", "pycore", "spark_udfs"):
         for path in (ROOT / folder).rglob("*"):
             if path.suffix in {".py", ".pyi", ".pyx", ".pxd", ".h", ".typed"}:
-                assert path.relative_to(ROOT).as_posix() in names
-    assert not [name for name in names if name.startswith("tests/golden/")]
+                assert files[path.relative_to(ROOT).as_posix()] == path.read_bytes()
+    assert not [name for name in files if name.startswith("tests/golden/")]
+
+
+def files_of(built):
+    """Name -> content of each file of the sdist."""
+    (sdist,) = (built / "sdist").glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        return {
+            each.name.partition("/")[2]: archive.extractfile(each).read()
+            for each in archive
+            if each.isfile()
+        }
+
+
+def test_the_sdist_holds_all_that_the_build_of_the_tree_read(built):
+    """Its wheel is made of the C that Cython wrote for the tree, which needs the same sources."""
+    folder = generated()
+    if folder is None:
+        pytest.skip("Cython ran over the sdist itself")
+    ninja = [Path(sysconfig.get_path("scripts"), "ninja"), "-C", folder, "-t"]
+    own = set()
+    for of in (["deps"], ["inputs", "all"]):
+        told = subprocess.run([*ninja, *of], capture_output=True, text=True, check=True)
+        for line in told.stdout.splitlines():
+            path = Path(os.path.normpath(folder / line.strip()))
+            if path.is_relative_to(ROOT) and path.is_file():
+                own.add(path.relative_to(ROOT))
+    own = {path for path in own if path.parts[0] not in ("build", VENV)}
+    assert {path.suffix for path in own} >= {".pyx", ".pxd", ".pyi", ".h", ".py"}
+    files = files_of(built)
+    for path in own | {Path("CMakeLists.txt"), Path("pyproject.toml")}:
+        assert files[path.as_posix()] == (ROOT / path).read_bytes()
 
 
 def test_the_installed_wheel_runs(wheel, tmp_path):

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
+
 PROJECT = Path(__file__).parent
-HANG_S = 1800  # only what never comes takes that long, however busy the machine
 VERSION = "3.9.1"
 CLUSTER = "Y290ZXJpZS10ZXN0LTAwMQ"
 SETTINGS = """\

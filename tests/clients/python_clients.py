@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
+from patience import HANG_S
+
 GROUP, TOPIC = "the-group", "orders"
-HANG_S = 60
 
 
 class Security(NamedTuple):

@@ -34,8 +34,8 @@ import threading
 from dataclasses import dataclass, field, replace
 
 from coterie.server import Broker
+from patience import HANG_S
 
-HANG_S = 300
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 4,

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-HANG_S = 1800  # only what never comes takes that long, however busy the machine
+from patience import HANG_S
+
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),

@@ -6,6 +6,7 @@ from asking import KEY
 from playing import play
 
 from coterie import wire
+from patience import HANG_S
 
 
 def connect(broker, number=0):
@@ -17,7 +18,7 @@ def connect(broker, number=0):
 def ask(connection, api, version, body, **how):
     frame = wire.encode_request(KEY[api], version, body, **how)
     connection.send(len(frame).to_bytes(4, "big") + frame)
-    return wire.decode_response(KEY[api], version, connection.frame(20)).body
+    return wire.decode_response(KEY[api], version, connection.frame(HANG_S)).body
 
 
 def free_port():

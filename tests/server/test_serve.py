@@ -12,6 +12,7 @@ from playing import play
 
 from commandline import COTERIE, ENVIRONMENT, coterie, default_sigint, fails
 from coterie import run_trace
+from patience import HANG_S
 
 
 @contextmanager
@@ -59,9 +60,9 @@ def test_it_says_where_it_listens_then_ready_and_ends_well_when_told_to(number, 
         joined = sockets.ask(connection, "JoinGroup", 3, asking.joining("g"))
         assert joined["errorCode"] == 0
         server.send_signal(number)
-        out, err = server.communicate(timeout=60)
+        out, err = server.communicate()
         assert (server.returncode, out, err) == (0, "", "")
-        connection.closed(20)
+        connection.closed(HANG_S)
     ran = list(run_trace(trace.read_text(encoding="utf-8").splitlines()))
     assert [line["op"] for line in ran if line["event"] == "response"] == ["join_group"]
 

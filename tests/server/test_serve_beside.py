@@ -14,6 +14,7 @@ from python_clients import TOPIC, Security, echo_kafka_python
 from test_serve import connect, serving
 
 from commandline import coterie
+from patience import HANG_S
 
 
 def addresses(server, *names):
@@ -29,7 +30,7 @@ def http(address, path, body=None):
     """Ask by POST where there is a body; the status, and what was told."""
     data = None if body is None else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", data, 60) as answer:
+        with urllib.request.urlopen(f"http://{address}{path}", data, HANG_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -93,6 +94,6 @@ def test_an_open_connection_does_not_hold_up_the_end_nor_is_it_told():
         kept.request("GET", "/requests")
         assert kept.getresponse().read() == b"[]\n"
         server.send_signal(signal.SIGTERM)
-        assert server.communicate(timeout=60) == ("", "")
+        assert server.communicate() == ("", "")
         assert server.returncode == 0
         kept.close()

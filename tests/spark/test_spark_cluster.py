@@ -25,6 +25,8 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 TABLES = ("groups", "members", "offsets", "generations", "faults", "commits")
 STARTED = []  # the replays of these tests
+# Daemons and executors live for seconds, as the drivers do: see conftest.py.
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,9 @@ class Daemon:
                 [spark_class, *map(str, command)],
                 stdout=said,
                 stderr=said,
-                env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"},
+                env=os.environ
+                | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
+                | {"SPARK_DAEMON_JAVA_OPTS": JVM},
             )
 
     def said(self, pattern):
@@ -91,6 +95,8 @@ def replaying(installed, folder, *arguments, python="python"):
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     command = [installed / "coterie", "replay", "log", "--history", "--out", *arguments]
+    if "--master" in arguments:
+        command += ["--conf", f"spark.executor.extraJavaOptions={JVM}"]
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     STARTED.append(subprocess.Popen(command, cwd=folder, env=environment, **piped))
     return STARTED[-1]
@@ -202,15 +208,15 @@ def test_an_executor_that_is_killed_costs_no_row_and_leaves_nothing(
 
 
 @ON_LINUX
-@pytest.mark.parametrize("moment", [tasks_run, tables_are_written])
-def test_what_a_killed_driver_left_goes_with_the_next_run(installed, cluster, folder, moment):
+def test_what_killed_drivers_left_goes_with_the_next_run(installed, cluster, folder):
     url, workers = cluster
     asked = ("cluster", "--overwrite", "--master", url)
-    process = replaying(installed, folder, *asked)
-    until(moment, process, folder, workers)
-    process.kill()
-    process.communicate()
-    assert [path for path in folder.iterdir() if path.name.startswith(".cluster.")]
+    for moment in (tasks_run, tables_are_written):
+        process = replaying(installed, folder, *asked)
+        until(moment, process, folder, workers)
+        process.kill()
+        process.communicate()
+        assert [path for path in folder.iterdir() if path.name.startswith(".cluster.")]
     ended(replaying(installed, folder, *asked))
     assert_whole(folder)
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 pub const PARTITIONS: usize = 3;
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(1800);
 
 /// What a scenario is called with.
 pub struct Given {
