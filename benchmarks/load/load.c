@@ -9,8 +9,8 @@
    heartbeats once they are synced, as clients do; the time until all are synced in one generation),
    `life` (a heartbeat of each member, then the server's virtual clock is moved on by three seconds
    through its control, and so on; `seconds` of virtual time), `plain` (the frames of beats without
-   joining: for a server that answers anything). `fixed` is that server: it splits frames and answers each with the same twelve bytes;
-   what the generator reaches with it is its own ceiling.
+   joining: for a server that answers anything). `fixed` is that server: it splits frames and
+   answers each with the same twelve bytes; what the generator reaches with it is its own ceiling.
    Prints one line of JSON. Linux only: CPU seconds of the server are read from /proc. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,10 +1,12 @@
 """Load on ``coterie serve`` and on servers that only answer: requests a second, and a CPU second.
 
     python benchmarks/load/run.py [--seconds 5] [--address HOST:PORT --pid PID] [ROW ...]
+    python benchmarks/load/run.py "life 1000" [--hours 24]
 
 Builds ``load.c`` with the C compiler, starts each server in a process of its own, and prints a
 line of a table for each. ``--address``: loads this server instead, Kafka's broker or another, which
-needs a topic ``load`` of ten partitions for commits; ``--pid`` is its process.
+needs a topic ``load`` of ten partitions for commits; ``--pid`` is its process. ``life`` is a
+virtual life of so many groups of one member, each of which sends a heartbeat every three seconds.
 """
 
 import argparse
@@ -22,11 +24,15 @@ ROWS = {  # name -> work, connections, in flight, members a group
     "beats 1000x1": ("beats", 1000, 1, 1),
     "commits 100x4": ("commits", 100, 4, 1),
     "herd 500": ("herd", 500, 1, 500),
+    "life 1000": ("life", 1000, 1, 1),
 }
-PORT = 19092
+PORT, CONTROL = 19092, 19093
+HOUR_S = 3600
 SERVE = ["-m", "coterie", "serve", "--listen", f"127.0.0.1:{PORT}", "--topic", "load:10",
          "--set", "group.initial.rebalance.delay.ms=0",
          "--set", "offsets.topic.num.partitions=4"]  # fmt: skip
+
+ALIVE = ["--clock", "virtual", "--control", f"127.0.0.1:{CONTROL}"]
 
 
 def build(folder):
@@ -54,7 +60,7 @@ def running(command):
 def load(program, port, row, seconds, pid, host="127.0.0.1"):
     """Give one load; what the generator says of it."""
     work, connections, in_flight, members = row
-    given = [host, port, work, connections, in_flight, seconds, members, pid]
+    given = [host, port, work, connections, in_flight, seconds, members, pid, CONTROL]
     done = subprocess.run([program, *map(str, given)], check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
@@ -63,7 +69,14 @@ def show(name, server, told):
     """Print a line of the table."""
     cpu = told["server_cpu_s"]
     if told["work"] == "herd":
-        print(f"| {name} | {server} | all synced after {told['seconds']:.2f} s | {cpu:.2f} s | | |")
+        print(f"| {name} | {server} | all synced after {told['seconds']:.2f} s, {told['errors']} "
+              f"put out | {cpu:.2f} s | | |")  # fmt: skip
+        return
+    if told["work"] == "life":
+        print(f"| {name} | {server} | {told['answers']:,} heartbeats in {told['seconds']:.1f} s | "
+              f"{cpu:.1f} s, generator {told['own_cpu_s']:.1f} s | | |")  # fmt: skip
+        if told["errors"]:
+            raise SystemExit(f"{told['errors']} answers were errors")
         return
     each = f"{told['answers'] / cpu:,.0f}" if cpu else ""
     print(f"| {name} | {server} | {told['per_s']:,} | {each} | {told['p50_us'] / 1000:.2f} | "
@@ -76,6 +89,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--hours", type=float, default=1.0, help="of a virtual life")
     parser.add_argument("--address", metavar="HOST:PORT")
     parser.add_argument("--pid", type=int, default=0)
     args = parser.parse_args()
@@ -98,8 +112,11 @@ def main():
                     with running([*map(str, command)]) as pid:
                         told = load(program, PORT, ("plain", *row[1:]), args.seconds, pid)
                     show(name, server, told)
-            with running([sys.executable, *SERVE]) as pid:
-                show(name, "coterie serve", load(program, PORT, row, args.seconds, pid))
+            beside, seconds = [], args.seconds
+            if row[0] == "life":
+                beside, seconds = ALIVE, args.hours * HOUR_S
+            with running([sys.executable, *SERVE, *beside]) as pid:
+                show(name, "coterie serve", load(program, PORT, row, seconds, pid))
 
 
 if __name__ == "__main__":

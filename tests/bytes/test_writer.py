@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 import golden_data
 from coterie import ScanOptions, scan
 from coterie._core.codec.reader import CODECS, LogReader
-from coterie._core.codec.writer import encode_batch, encode_marker, encode_message_set
+from coterie._core.codec.writer import (
+    encode_batch,
+    encode_marker,
+    encode_message_set,
+    encode_pairs,
+)
 from coterie.errors import CorruptData, CoterieError
 
 INT64 = st.integers(-(1 << 62), 1 << 62)
@@ -35,6 +40,28 @@ def read_one(data):
     batches = list(reader)
     assert reader.faults == []
     return batches
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=200), DATA), min_size=1, max_size=70),
+    st.integers(0, 1 << 60),
+    st.integers(0, 1 << 60),
+    st.integers(-(1 << 31), (1 << 31) - 1),
+)
+def test_pairs_are_written_as_records_of_one_time(pairs, base_offset, time_ms, epoch):
+    records = [(base_offset + n, time_ms, key, value) for n, (key, value) in enumerate(pairs)]
+    whole = encode_batch(records, base_offset, leader_epoch=epoch)
+    assert encode_pairs(pairs, base_offset, time_ms, leader_epoch=epoch) == whole
+
+
+@pytest.mark.parametrize(
+    ("pairs", "base_offset", "time_ms"),
+    [([], 0, 0), ([(b"k",)], 0, 0), ([("k", b"v")], 0, 0), ([[b"k", b"v"]], 0, 0),
+     ([(None, b"v")], 0, 0), ([(b"k", b"v")], -1, 0), ([(b"k", b"v")], 0, -1), (None, 0, 0)],
+)  # fmt: skip
+def test_what_are_no_pairs_of_a_batch_are_refused(pairs, base_offset, time_ms):
+    with pytest.raises(CoterieError):
+        encode_pairs(pairs, base_offset, time_ms)
 
 
 def test_an_offset_commit_batch_of_the_specification():

@@ -97,9 +97,18 @@ class Connection:
 
     def receive(self, data: bytes) -> None:
         """Take bytes of the peer, and handle what is whole."""
-        if not self.closing:
-            self._buffer += data
-            self.go_on()
+        if self.closing:
+            return
+        if not (self._buffer or self._running or self.is_waiting) and self._is_quick:
+            # Nothing waits, and most of what comes are heartbeats alone: the shortest way.
+            taken = self._answer_beats(data, 0)
+            if taken == len(data):
+                if self.on_output is not None:
+                    self.on_output()
+                return
+            data = data[taken:]
+        self._buffer += data
+        self.go_on()
 
     def send(self, frame: bytes) -> None:
         """Put an answer out, its length in front, and go on with the next request."""
@@ -136,11 +145,11 @@ class Connection:
         if self._running:
             return
         self._running = True
-        quick = self.authentication is None and self.cluster.is_unwatched
+        quick = self._is_quick
         try:
             while not (self.closing or self.is_waiting):
                 if quick:
-                    self._answer_beats()
+                    self._position = self._answer_beats(self._buffer, self._position)
                 frame = self._next_frame()
                 if frame is None:
                     break
@@ -155,16 +164,26 @@ class Connection:
         if (self.output or self.closing or self.paused) and self.on_output is not None:
             self.on_output()
 
-    def _answer_beats(self) -> None:
-        """Answer the heartbeats that come next: most of what consumers send, and no object each."""
+    @property
+    def _is_quick(self) -> bool:
+        """Whether nobody but the coordinator is concerned with a heartbeat."""
+        return self.authentication is None and self.cluster.is_unwatched
+
+    def _answer_beats(self, data: bytes | bytearray, position: int) -> int:
+        """Answer the heartbeats that come next: most of what consumers send, and no object each.
+
+        Returns
+        -------
+        int
+            Where the first frame begins that is none, or has not come whole.
+        """
         groups = self.cluster.groups
-        self._position, answers = answer_beats(
-            groups.core, self._buffer, self._position, self._longest
-        )
+        position, answers = answer_beats(groups.core, data, position, self._longest)
         if answers:
             self.output.append(answers)
             if len(groups.core.effects):
                 groups.settle()
+        return position
 
     def _next_frame(self) -> bytes | None:
         start = self._position + 4

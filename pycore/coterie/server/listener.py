@@ -165,7 +165,8 @@ class Peer(asyncio.Protocol):
         self.active_ms = self._waits.now_ms
         connection = self.connection
         connection.receive(data)
-        self._read_or_pause()
+        if connection.paused or connection.is_waiting:
+            self._read_or_pause()
         self._arm()
 
     def _read_or_pause(self) -> None:
@@ -190,7 +191,7 @@ class Peer(asyncio.Protocol):
             self.active_ms = self._waits.now_ms
         if connection.closing:
             self.transport.close()
-        else:
+        elif connection.paused:
             self._read_or_pause()
 
     def pause_writing(self) -> None:

@@ -66,6 +66,14 @@ class OffsetsLog:
         key = records[0][0]
         size = int.from_bytes(key[2:_GROUP_ID], "big")
         group_id = key[_GROUP_ID : _GROUP_ID + size].decode("utf-8", "replace")
+        number = self.partition_for(group_id)
+        log = self.partition(number)
+        if log is None:
+            raise CoterieError(f"{NAME} has no partition {number}; the append failed")
+        offset: int
+        if producer_id < 0 and not transactional:
+            offset = log.append_pairs(records)
+            return offset
         now_ms = self._cluster.now_ms
         batch = encode_batch(
             [(offset, now_ms, key, value) for offset, (key, value) in enumerate(records)],
@@ -74,11 +82,7 @@ class OffsetsLog:
             transactional=transactional,
             leader_epoch=0,
         )
-        number = self.partition_for(group_id)
-        log = self.partition(number)
-        if log is None:
-            raise CoterieError(f"{NAME} has no partition {number}; the append failed")
-        offset: int = log.append_own(batch)
+        offset = log.append_own(batch)
         return offset
 
     def write_markers(

@@ -52,6 +52,19 @@ def encode_batch(
     ``base_sequence=0`` and ``transactional``; all with leader epoch -1 until the log sets it.
     """
 
+def encode_pairs(
+    records: Iterable[tuple[bytes, bytes | None]],
+    base_offset: int,
+    timestamp_ms: int,
+    *,
+    leader_epoch: int = -1,
+) -> bytes:
+    """Return one uncompressed batch of (key, value), at one time, of no producer.
+
+    What ``encode_batch`` gives for such records, in one copy: a coordinator writes one for each
+    commit.
+    """
+
 def encode_marker(
     commit: bool,
     producer_id: int,

@@ -7,11 +7,11 @@ is written is at once below the high watermark.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from coterie._core.codec.reader import LogReader
-from coterie._core.codec.writer import encode_batch, encode_marker
+from coterie._core.codec.writer import encode_batch, encode_marker, encode_pairs
 from coterie.server.data.batches import header, stamped
 from coterie.server.data.checks import Refused, checked
 from coterie.server.data.producers import Aborted, Producers
@@ -141,6 +141,15 @@ class PartitionLog:
         """Write a batch of the server's own; returns the offset of its first record."""
         return self._append(stamped(batch, self.log_end_offset, self.leader_epoch))
 
+    def append_pairs(self, records: Sequence[tuple[bytes, bytes | None]]) -> int:
+        """Write (key, value) of the server's own, at the present time."""
+        base_offset, now_ms = self.log_end_offset, self._now_ms()
+        epoch = self.leader_epoch
+        batch = encode_pairs(records, base_offset, now_ms, leader_epoch=epoch)
+        self._keep(batch, base_offset, base_offset + len(records) - 1, now_ms, epoch, now_ms)
+        self._wake()
+        return base_offset
+
     def append_records(self, records: Iterable[tuple[int, bytes | None, bytes | None]]) -> int:
         """Write records of the server's own: (timestamp in ms, key, value)."""
         numbered = [(n, *record) for n, record in enumerate(records)]
@@ -196,7 +205,7 @@ class PartitionLog:
             return nothing
         taken: list[bytes] = []
         size = 0
-        for kept in segment.batches[at:]:
+        for kept in segment.since(at):
             if size >= room or kept.base_offset >= end:
                 break
             taken.append(kept.data[: room - size])
@@ -318,29 +327,39 @@ class PartitionLog:
     def _append(self, data: bytes) -> int:
         head, now_ms = header(data), self._now_ms()
         last_offset = head.base_offset + head.last_offset_delta
-        segment = self._segments[-1]
-        if segment.is_full_for(len(data), last_offset, head.max_timestamp, self.settings, now_ms):
-            segment = Segment(head.base_offset, now_ms)
-            self._segments.append(segment)
-        interval = self.settings.index_interval_bytes
-        segment.append(
-            data, head.base_offset, last_offset, head.max_timestamp, head.leader_epoch,
-            interval, now_ms,
-        )  # fmt: skip
-        self.log_end_offset = last_offset + 1
+        self._keep(
+            data, head.base_offset, last_offset, head.max_timestamp, head.leader_epoch, now_ms
+        )
         if head.control:
             kind, coordinator_epoch = _marker(data)
             self.producers.ended(head, coordinator_epoch, committed=kind == 1)
         elif head.producer_id >= 0:
             self.producers.appended(head)
+        self._wake()
+        return head.base_offset
+
+    def _keep(
+        self, data: bytes, base_offset: int, last_offset: int, timestamp: int, epoch: int,
+        now_ms: int,
+    ) -> None:  # fmt: skip
+        """Put a batch at the end of the last segment, or of a new one."""
+        segment = self._segments[-1]
+        if segment.is_full_for(len(data), last_offset, timestamp, self.settings, now_ms):
+            segment = Segment(base_offset, now_ms)
+            self._segments.append(segment)
+        interval = self.settings.index_interval_bytes
+        segment.append(data, base_offset, last_offset, timestamp, epoch, interval, now_ms)
+        self.log_end_offset = last_offset + 1
+
+    def _wake(self) -> None:
+        """Call who waits for a write."""
         for waiter in list(self.waiters.values()):
             waiter()
-        return head.base_offset
 
     def _kept(self, offset: int = 0) -> Iterator[Kept]:
         """Yield the batches from the one that holds an offset on."""
         for segment in self._segments:
-            yield from segment.batches[segment.index_of(offset) :]
+            yield from segment.since(segment.index_of(offset))
 
 
 def _records(kept: Kept) -> Iterator[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from coterie.server.data.settings import LogSettings
@@ -87,13 +88,19 @@ class Segment:
         """Return the number of the batch that holds an offset, or of the first behind it."""
         return bisect_left(self._last_offsets, offset)
 
+    def since(self, number: int) -> Iterator[Kept]:
+        """Yield the batches from this one on; none is copied, however many lie behind."""
+        batches = self.batches
+        for n in range(number, len(batches)):
+            yield batches[n]
+
     def bound_behind(self, position: int) -> int | None:
         """Return the offset at which Kafka's index says that such a position is reached.
 
         Its entries have the last offset of a batch. None: there is no entry so far on.
         """
         low = bisect_left(self.batches, position, key=lambda kept: kept.position)
-        for kept in self.batches[low:]:
+        for kept in self.since(low):
             if kept.indexed:
                 return kept.last_offset
         return None

@@ -6,7 +6,10 @@ keys and values. Cost: one list of parts, joined once.
 """
 import struct
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from coterie._core.checks cimport (
     bytes_of, flag_of, int32_of, int64_of, int64_or_none, items_of, whole, within)
@@ -23,6 +26,10 @@ cdef enum:
     CONTROL = 0x20
     DELETE_HORIZON = 0x40
     NO_HEADERS = 4              # a record of four parts has none
+    HEADER_SIZE = 61
+    MOST_OF_RECORD = 40         # besides key and value: four lengths of ten bytes at most, less
+
+cdef int64_t LATEST = <int64_t>1 << 62          # from here a record's offset still fits
 
 
 cdef Py_ssize_t put_varint(uint8_t* at, int64_t value) noexcept nogil:
@@ -148,6 +155,84 @@ def encode_batch(records, base_offset=0, *, codec=0, producer_id=-1, producer_ep
             max_timestamp_ms, *numbers), body)
     except (OverflowError, struct.error) as error:
         raise CoterieError(f"a number does not fit a record batch: {error}") from None
+
+
+def encode_pairs(records, base_offset, timestamp_ms, *, leader_epoch=-1):
+    """See ``writer.pyi``."""
+    cdef list pairs = items_of(records, "records")
+    cdef int64_t first = within(base_offset, "base_offset", 0, LATEST)
+    cdef int64_t time = within(timestamp_ms, "timestamp_ms", 0, LATEST)
+    cdef int32_t epoch = int32_of(leader_epoch, "leader_epoch")
+    cdef Py_ssize_t most = HEADER_SIZE, n, count = len(pairs)
+    cdef bytes key, value
+    if not 0 < count <= 0x7FFFFFFF:
+        raise ArgumentError(f"records: a batch holds one at least, not {count}")
+    for n in range(count):
+        pair = pairs[n]
+        if type(pair) is not tuple or len(<tuple>pair) != 2:
+            raise ArgumentError(f"a record must be (key, value), not {shown(pair)}")
+        key = bytes_of((<tuple>pair)[0], "the key of a record")
+        value = bytes_or_none((<tuple>pair)[1], "the value of a record")
+        pairs[n] = (key, value)
+        most += len(key) + MOST_OF_RECORD + (0 if value is None else len(value))
+    if most > 0x7FFFFFFF:
+        raise CoterieError("records: too many bytes for one batch")
+    cdef bytearray out = PyByteArray_FromStringAndSize(NULL, most)
+    cdef uint8_t* start = <uint8_t*>PyByteArray_AS_STRING(out)
+    cdef uint8_t* at = start + HEADER_SIZE
+    for n in range(count):
+        key, value = <tuple>pairs[n]
+        at += put_plain(at, n, key, value)
+    put_header(start, at - start, first, epoch, time, count)
+    return PyBytes_FromStringAndSize(<char*>start, at - start)
+
+
+cdef Py_ssize_t put_plain(uint8_t* at, int64_t delta, bytes key, bytes value):
+    """A record of the batch's own time without headers, its length in front."""
+    cdef uint8_t head[32]       # attributes, no time, then at most 10 + 10 bytes
+    cdef uint8_t value_length[10]
+    cdef Py_ssize_t head_size = 2, value_size, sum_size, prefix
+    cdef Py_ssize_t key_length = PyBytes_GET_SIZE(key), length = 0
+    head[0] = head[1] = 0
+    head_size += put_varint(head + head_size, delta)
+    head_size += put_varint(head + head_size, key_length)
+    value_size = put_varint(value_length, length_of(value))
+    if value is not None:
+        length = PyBytes_GET_SIZE(value)
+    sum_size = head_size + key_length + value_size + length + 1
+    prefix = put_varint(at, sum_size)
+    memcpy(at + prefix, head, head_size)
+    at += prefix + head_size
+    memcpy(at, PyBytes_AS_STRING(key), key_length)
+    memcpy(at + key_length, value_length, value_size)
+    at += key_length + value_size
+    if length:
+        memcpy(at, PyBytes_AS_STRING(value), length)
+    at[length] = 0
+    return prefix + sum_size
+
+
+cdef int put_header(uint8_t* at, Py_ssize_t size, int64_t base_offset, int32_t epoch,
+                    int64_t time, Py_ssize_t count) except -1:
+    """The header of a batch of no producer, uncompressed, at the head of its bytes."""
+    store_be(at, base_offset, 8)
+    store_be(at + 8, size - 12, 4)
+    store_be(at + 12, epoch, 4)
+    at[16] = 2
+    memset(at + SUM_FROM, 0, 2)              # attributes
+    store_be(at + 23, count - 1, 4)
+    store_be(at + 27, time, 8)
+    store_be(at + 35, time, 8)
+    memset(at + 43, 0xFF, 14)                # producer id and epoch, sequence: -1
+    store_be(at + 57, count, 4)
+    store_be(at + 17, coterie_crc32c(at + SUM_FROM, size - SUM_FROM), 4)
+    return 0
+
+
+cdef inline void store_be(uint8_t* at, int64_t value, int size) noexcept nogil:
+    cdef int n
+    for n in range(size):
+        at[n] = <uint8_t>(value >> (8 * (size - 1 - n)))
 
 
 cdef bytes seal(bytes header, bytes body):
