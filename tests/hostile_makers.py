@@ -242,6 +242,7 @@ CORE_GOOD = {
     "correlation_id": 1, "fill": True, "tags": True, "apis": [], "make": lambda: a_layout,
     "decode_response.frame": bytes(12), "fields": BEAT_FIELDS, "flexible": True,
     "layout_of.version": 4, "below.name": "groupId", "first": 0, "last": 4, "longest": 100,
+    "with_events": True, "payload": None,
     "encode_pairs.records": [(b"k", b"v"), (b"", None)],
     "answer_beats.data": len(BEAT_FRAME).to_bytes(4, "big") + BEAT_FRAME,
     "answer_beats.coordinator": a_core, "answer_beats.position": 0,
