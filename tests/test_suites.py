@@ -1,0 +1,24 @@
+"""The suites of tests: what ``make test`` leaves out has a target of its own, which CI runs."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+SUITES = dict(
+    re.findall(r"^(test-\w+): build dev\n\t@\$\(TESTED\) \$\((\w+)\) \$\(PYTEST\)$", MAKEFILE, re.M)
+)
+FOLDERS = dict(re.findall(r"^(\w+) +:= (tests/.*)$", MAKEFILE, re.M))
+
+
+def test_each_folder_that_is_left_out_belongs_to_a_suite():
+    (left_out,) = re.findall(r"addprefix --ignore=,(.*)\) \$\(PYTEST\)", MAKEFILE)
+    assert set(re.findall(r"\$\((\w+)\)", left_out)) == set(SUITES.values())
+    for name in SUITES.values():
+        assert all((ROOT / folder).is_dir() for folder in FOLDERS[name].split())
+
+
+def test_ci_runs_every_suite():
+    steps = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert SUITES
+    assert set(re.findall(r"make (test[\w-]*)$", steps, re.M)) == {"test", *SUITES}
