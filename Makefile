@@ -13,6 +13,7 @@
 #   make wheel clean   sdist and wheel in dist/; remove all that was made here
 #   make test-pythons  all tests under each Python that is found (PYTHONS="python3.10 ...")
 #   make chart-library  fetch the charts of pages (ECHARTS=6.1.0) from npm
+#   make pictures      the pictures of pages in docs/, by a browser (chromium, chromedriver)
 #   make test-lowest   all tests with the lowest dependencies that pyproject.toml allows
 #   make faults        plant one-line faults, and see that the tests catch them (hours)
 
@@ -46,7 +47,7 @@ COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py \
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
 .PHONY: all env build dev replay test test-server test-designs test-clients test-all lint types docs sanitize bench bench-full fuzz wheel clean \
-        test-pythons test-lowest faults chart-library FORCE
+        test-pythons test-lowest faults chart-library pictures FORCE
 all: build
 
 # ---- environment: created once, installed again when pyproject.toml changes ------------------
@@ -161,13 +162,16 @@ test-pythons: dev
 test-lowest: dev
 	@tools/test_lowest $(PYTHON) $(PYTEST)
 
-# ---- the chart library of pages, as its npm package has it ---------------------------
+# ---- the chart library of pages, as its npm package has it -------------------------------------
 ECHARTS ?= $(shell cat pycore/coterie/pages/assets/vendor/VERSION)
 chart-library:
 	@home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; \
 	    (cd $$home && npm pack --silent echarts@$(ECHARTS) && tar xzf echarts-$(ECHARTS).tgz); \
 	    cp $$home/package/{LICENSE,NOTICE,dist/echarts.min.js} pycore/coterie/pages/assets/vendor/
 	@echo $(ECHARTS) > pycore/coterie/pages/assets/vendor/VERSION
+
+pictures: dev
+	@$(PY) tools/pictures.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -10,7 +10,9 @@ from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.designs import COSTS, DESIGNS, compare, read_scenario, run
 from coterie.designs.consumption import Offsets
 from coterie.designs.coordinator09.cluster import Cluster
+from coterie.designs.coordinator09.store import Store
 from coterie.designs.costs import Accounts
+from coterie.designs.ledger import Ledger
 from coterie.designs.shipped import path_of
 from coterie.designs.timeline import Entry, Timeline
 
@@ -247,33 +249,100 @@ def read_file(name):
     return json.loads(path_of(name).read_text(encoding="utf-8"))
 
 
-def test_requests_of_today_are_the_calls_of_the_coordinator(monkeypatch):
+def calls_of(monkeypatch, owner, *names):
+    """Count calls of methods from now on, whatever they do."""
     calls = Counter()
-    for name in ("join_group", "sync_group", "heartbeat", "offset_commit", "leave_group"):
-        whole = getattr(GroupCoordinator, name)
+    for name in names:
+        whole = getattr(owner, name)
 
         def counted(self, *given, whole=whole, name=name, **more):
             calls[name] += 1
             return whole(self, *given, **more)
 
-        monkeypatch.setattr(GroupCoordinator, name, counted)
-    requests = run(read_file("join-and-close"), "today").costs["requests"]
-    commits = requests - sum(calls.values())
-    assert calls["heartbeat"] > calls["join_group"] >= 4
-    assert commits >= 0
+        monkeypatch.setattr(owner, name, counted)
+    return calls
 
 
-def test_requests_of_the_first_coordinator_are_what_is_sent_to_brokers(monkeypatch):
-    sent = Counter()
-    whole = Cluster.to_broker
+@pytest.mark.parametrize("name", ["join-and-close", "crash-and-return", "coordinator-dies-3"])
+def test_requests_of_today_are_the_calls_of_the_coordinator(name, monkeypatch):
+    asked = ("join_group", "sync_group", "heartbeat", "leave_group")
+    calls = calls_of(monkeypatch, GroupCoordinator, *asked)
+    commits = calls_of(monkeypatch, Ledger, "commit")
+    requests = run(read_file(name), "today").costs["requests"]
+    assert requests == sum(calls.values()) + commits["commit"]
+    assert min(calls["heartbeat"], calls["join_group"], commits["commit"]) > 0
 
-    def counted(self, *given):
-        sent["all"] += 1
-        return whole(self, *given)
 
-    monkeypatch.setattr(Cluster, "to_broker", counted)
-    requests = run(read_file("crash-and-return"), "coordinator-0.9").costs["requests"]
-    assert requests >= sent["all"] > 0
+@pytest.mark.parametrize(("partitions", "messages"), [(1, 0), (1, 3), (5, 4)])
+def test_requests_over_zookeeper_are_fetches_and_searches_for_where_to_begin(partitions, messages):
+    """Nothing is committed, so of each partition the smallest offset is searched for."""
+    given = {"consumer": {"auto.offset.reset": "smallest"}}
+    events = [
+        {"at": 0, "op": "create_topic", "topic": "t", "replicas": [[0]] * partitions},
+        {"at": 1_000, "op": "start", "consumer": "c", "subscription": {"t": 1}},
+        *(
+            {"at": 9_000 + i, "op": "produce", "topic": "t", "partition": 0, "count": 2}
+            for i in range(messages)
+        ),
+        {"at": 10_000, "op": "settle", "point": 1},
+    ]
+    costs = run({"config": given, "events": events}).costs
+    assert costs["requests"] == partitions + partitions + messages
+
+
+def test_requests_of_the_first_coordinator_are_what_is_sent_to_brokers_and_commits(monkeypatch):
+    """Nobody is cut off: each commit, and each stop that commits, reaches the coordinator."""
+    sent = calls_of(monkeypatch, Cluster, "to_broker", "commit")
+    stops, whole = [], Cluster.give
+    monkeypatch.setattr(
+        Cluster,
+        "give",
+        lambda self, one, *, commit: stops.append(commit) or whole(self, one, commit=commit),
+    )
+    ran = run(read_file("join-and-close"), "coordinator-0.9")
+    assert all(stops)
+    assert ran.costs["requests"] == sum(sent.values()) + len(stops)
+    assert min(*sent.values(), len(stops)) > 0
+
+
+def test_operations_of_the_first_coordinator_are_its_groups_and_the_topics_it_looks_at(monkeypatch):
+    groups = calls_of(monkeypatch, Store, "read_group", "write_group")
+    looked, whole = [], Store.read_counts
+    monkeypatch.setattr(
+        Store, "read_counts", lambda self, topics: looked.extend({*topics}) or whole(self, topics)
+    )
+    costs = run(read_file("topics-grow"), "coordinator-0.9").costs
+    assert costs["zookeeper_operations"] == sum(groups.values()) + len(looked)
+    grown = [one for one in read_file("topics-grow")["events"] if one["op"] == "add_partitions"]
+    assert costs["watch_events"] == len(grown)
+
+
+@pytest.mark.parametrize(("members", "partitions"), [(1, 1), (1, 5), (2, 6), (3, 12)])
+def test_operations_over_zookeeper_are_those_of_the_rules_of_a_rebalance(members, partitions):
+    """Spec, zookeeper-0.8.md section 4, of a topic that is written again as it is."""
+
+    def operations(touched):
+        events = [
+            {"at": 0, "op": "create_topic", "topic": "t", "replicas": [[0]] * partitions},
+            *(
+                {"at": 10_000 * i, "op": "start", "consumer": f"c{i}", "subscription": {"t": 1}}
+                for i in range(1, members + 1)
+            ),
+            *([{"at": 90_000, "op": "touch_topic", "topic": "t"}] if touched else []),
+            {"at": 100_000, "op": "settle", "point": 1},
+        ]
+        settings = {"auto.commit.enable": "false"}
+        return run({"config": {"consumer": settings}, "events": events}).costs
+
+    before, after = operations(touched=False), operations(touched=True)
+    assert after["rebalances"] - before["rebalances"] == members
+    assert after["watch_events"] - before["watch_events"] == members
+    owned = partitions // members
+    watched_again, brokers, own_node = 2, 1, 2  # whether it is there, its data; before, after
+    released, topic, ids, each_id, offsets, claimed = owned, 1, 1, members, owned, owned
+    one = watched_again + brokers + own_node + released + topic + ids + each_id + offsets + claimed
+    found = after["zookeeper_operations"] - before["zookeeper_operations"]
+    assert found == members * one
 
 
 def test_every_design_names_every_cost_and_those_without_zookeeper_have_none_of_its_costs():

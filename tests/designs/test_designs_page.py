@@ -1,12 +1,28 @@
-"""docs/designs.md: its example runs, and it names every op and every setting."""
+"""docs/designs.md: it shows what its commands print, and names every op, setting and cost."""
 
 import re
+import shlex
 from pathlib import Path
 
+import pytest
+
+from commandline import coterie_ok
+from coterie.designs import COSTS, DESIGNS
 from coterie.designs.consumer08.config import KNOWN
-from coterie.designs.scenario import OPS
+from coterie.designs.scenario import MOMENTS, OPS
 
 PAGE = (Path(__file__).parents[2] / "docs/designs.md").read_text(encoding="utf-8")
+CONSOLE = re.findall(r"^```console\n(.*?)^```", PAGE, re.M | re.S)
+
+
+def section(title):
+    """The part of the page below a heading."""
+    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def rows(text):
+    """The first cells of the rows of tables that begin with a name."""
+    return [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
 
 
 def test_the_example_ends_as_it_says():
@@ -14,9 +30,26 @@ def test_the_example_ends_as_it_says():
     exec(compile(code, "designs.md", "exec"), {})
 
 
-def test_the_table_has_every_op_once():
-    rows = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| `")]
-    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == sorted(OPS)
+@pytest.mark.parametrize("block", CONSOLE, ids=[block.partition("\n")[0] for block in CONSOLE])
+def test_the_page_shows_what_its_command_prints(block):
+    command, _, shown = block.removeprefix("$ coterie ").partition("\n")
+    assert coterie_ok(*shlex.split(command)).stdout == shown
+
+
+def test_the_history_is_told_with_runs_of_its_three_faults_and_of_a_coordinators_death():
+    shown = {block.split()[4] for block in CONSOLE}
+    assert {"herd", "long-cut", "stale-views", "coordinator-dies-4"} <= shown
+
+
+def test_the_tables_have_every_op_once():
+    named = [re.findall(r"`(\w+)`", row) for row in rows(section("What each op means"))]
+    assert sorted(op for row in named for op in row) == sorted(OPS)
+    assert all(f"`{design}`" in section("What each op means") for design in DESIGNS)
+    assert all(f"`{moment}`" in section("What each op means") for moment in MOMENTS)
+
+
+def test_every_cost_has_its_formula():
+    assert [row.strip(" `") for row in rows(section("What is a cost"))] == list(COSTS)
 
 
 def test_every_setting_is_named():

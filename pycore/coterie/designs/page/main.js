@@ -39,7 +39,7 @@ function legend() {
 function show() {
   const lanes = DATA.lanes.map(laneFigure);
   MAIN.replaceChildren(...[
-    el("h2", { tabindex: "-1" }, "What it cost"), new DataTable(costsTable()).element,
+    el("h2", { tabindex: "-1" }, "What it cost"), el("div", { class: "costs" }, new DataTable(costsTable()).element),
     el("p", { class: "quiet" }, "- is a cost that does not exist in a design. Times are those of the scenario, in ms."),
     el("h2", {}, "Who owned which partition when"), leftOut(), legend(), ...lanes,
     el("h2", {}, "What happens"), new DataTable(opsTable()).element,

@@ -68,7 +68,7 @@ class CountedCoordinator(GroupCoordinator):
         self.requests += 1
         core = self._core
         core.call(HEARTBEAT, 0, group_id, generation_id, member_id, group_instance_id, None)
-        core.take_answers(self._answers)
+        core.take_events([], self._answers)
         return self._answers.pop().response
 
     def move(self, now_ms: int) -> None:
