@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.designs import COSTS, DESIGNS, compare, read_scenario, run
 from coterie.designs.consumption import Offsets
 from coterie.designs.coordinator09.cluster import Cluster
@@ -15,6 +14,7 @@ from coterie.designs.costs import Accounts
 from coterie.designs.ledger import Ledger
 from coterie.designs.shipped import path_of
 from coterie.designs.timeline import Entry, Timeline
+from coterie.designs.today.coordinator import CountedCoordinator
 
 SEEDS = range(60)
 QUIET = {"produce", "commit", "wait", "settle"}
@@ -266,7 +266,7 @@ def calls_of(monkeypatch, owner, *names):
 @pytest.mark.parametrize("name", ["join-and-close", "crash-and-return", "coordinator-dies-3"])
 def test_requests_of_today_are_the_calls_of_the_coordinator(name, monkeypatch):
     asked = ("join_group", "sync_group", "heartbeat", "leave_group")
-    calls = calls_of(monkeypatch, GroupCoordinator, *asked)
+    calls = calls_of(monkeypatch, CountedCoordinator, *asked)
     commits = calls_of(monkeypatch, Ledger, "commit")
     requests = run(read_file(name), "today").costs["requests"]
     assert requests == sum(calls.values()) + commits["commit"]
