@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests/report"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/report")]
 
 from browser import Browser, start  # noqa: E402
 
