@@ -3,8 +3,9 @@
     python benchmarks/questions_by_size.py DIR [--gb 1 5 20] [--engine local] [--limit-mb 1000]
 
 Logs of ``make_steady_log.py`` are made in DIR unless they are there. Each question is a process
-whose memory (its data: what no file stands behind) is limited; on Spark it is that of the
-Python worker, by ``spark.executor.pyspark.memory``. Prints a table as it goes.
+whose memory (its data: what no file stands behind) is limited; on Spark it is that of each
+Python worker, by ``spark.executor.pyspark.memory``, and the table tells of those: the CPU time of
+all, the peak of the largest. Prints a table as it goes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from make_steady_log import BEGIN_MS, write
 
 QUESTIONS = ("undo", "lag", "expire", "metrics", "growth", "audit", "explain")
 GROUPS, PARTITIONS = 2000, 50
+LOOK_EVERY_S = 0.2
 
 
 def options_of(question: str, home: Path) -> list[str]:
@@ -39,28 +42,75 @@ def limited(limit_mb: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit_mb << 20, limit_mb << 20))
 
 
-def asked(question: str, log: Path, home: Path, engine: str, limit_mb: int) -> str:
+def asked(question: str, log: Path, given: argparse.Namespace) -> str:
     """Put a question and return its row of the table."""
+    home, engine, limit_mb = given.dir, given.engine, given.limit_mb
     out = home / f"{question}.out"
     form = ["--format", "prometheus" if question == "metrics" else "csv"]
-    given = [question, str(log), *form, "--engine", engine, *options_of(question, home)]
-    given += ["--out", str(out), "--overwrite"]
+    options = [question, str(log), *form, "--engine", engine, *options_of(question, home)]
+    options += ["--out", str(out), "--overwrite"]
     if engine == "spark":
-        given += ["--master", "local[1]", "--conf", f"spark.executor.pyspark.memory={limit_mb}m"]
-    command = [str(Path(sys.executable).parent / "coterie"), *given]
+        memory = f"spark.executor.pyspark.memory={limit_mb}m"
+        options += ["--master", f"local[{given.cores}]", "--conf", memory]
+    command = [str(Path(sys.executable).parent / "coterie"), *options]
     began = time.monotonic()
     limit = (lambda: limited(limit_mb)) if engine == "local" else None
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=limit)
-    assert process.stderr is not None
-    said = process.stderr.read()
-    _, status, used = os.wait4(process.pid, 0)
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(command, stderr=said, preexec_fn=limit)
+        workers = Workers(process.pid)
+        while True:
+            pid, status, used = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                break
+            workers.look()
+            time.sleep(LOOK_EVERY_S)
+        said.seek(0)
+        lines = said.read().decode().strip().splitlines()
     wall = time.monotonic() - began
     if os.waitstatus_to_exitcode(status) > 1:
-        return f"| {question} | failed: {said.decode().strip().splitlines()[-1]} |"
+        return f"| {question} | failed: {lines[-1]} |"
     with out.open("rb") as file:
         rows = sum(1 for _ in file)
-    cpu = used.ru_utime + used.ru_stime
-    return f"| {question} | {rows:,} | {cpu:.0f} s | {wall:.0f} s | {used.ru_maxrss >> 10} MB |"
+    cpu, peak = used.ru_utime + used.ru_stime, used.ru_maxrss >> 10
+    if engine == "spark":
+        cpu, peak = sum(workers.cpu.values()), max(workers.peak.values(), default=0) >> 10
+    return f"| {question} | {rows:,} | {cpu:.0f} s | {wall:.0f} s | {peak} MB |"
+
+
+class Workers:
+    """Spark's Python workers below a process: their CPU time and peak memory so far, by pid."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.cpu: dict[int, float] = {}
+        self.peak: dict[int, int] = {}  # KiB
+
+    def look(self) -> None:
+        """Look at those there are."""
+        parents: dict[int, int] = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                stat = (folder / "stat").read_text().rpartition(")")[2].split()
+                pid = int(folder.name)
+                parents[pid] = int(stat[1])
+                if b"pyspark" not in (folder / "cmdline").read_bytes():
+                    continue
+                status = (folder / "status").read_text()
+            except (OSError, ValueError):  # it has ended
+                continue
+            if self.is_below(pid, parents) and "VmHWM:" in status:
+                ticks = int(stat[11]) + int(stat[12])
+                self.cpu[pid] = ticks / os.sysconf("SC_CLK_TCK")
+                self.peak[pid] = int(status.partition("VmHWM:")[2].split()[0])
+
+    def is_below(self, pid: int, parents: dict[int, int]) -> bool:
+        """Whether a process is a descendant of ours."""
+        while pid > 1 and pid != self.pid:
+            if pid not in parents:
+                stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                parents[pid] = int(stat[1])
+            pid = parents[pid]
+        return pid == self.pid
 
 
 def main() -> None:
@@ -70,6 +120,7 @@ def main() -> None:
     parser.add_argument("--gb", type=float, nargs="+", default=[1, 5, 20])
     parser.add_argument("--engine", choices=["local", "spark"], default="local")
     parser.add_argument("--limit-mb", type=int, default=1000)
+    parser.add_argument("--cores", type=int, default=1, help="of Spark")
     parser.add_argument("--questions", nargs="+", choices=QUESTIONS, default=QUESTIONS)
     given = parser.parse_args()
     for size in given.gb:
@@ -80,7 +131,7 @@ def main() -> None:
         print("| question | lines | CPU | wall | peak resident, with the mapped segment |")
         print("| --- | --- | --- | --- | --- |", flush=True)
         for question in given.questions:
-            row = asked(question, log, given.dir, given.engine, given.limit_mb)
+            row = asked(question, log, given)
             print(row, flush=True)
 
 

@@ -21,7 +21,7 @@ from coterie.insight.fields import arrow_schema, arrow_table
 from coterie.log.folders import Listing, Log
 from coterie.replay.engine import Progress
 from coterie.state.portable import pack, unpack
-from coterie_spark.bulk import scanning
+from coterie_spark.bulk import parted, scanning
 from coterie_spark.bulk.arrow import spark_schema, to_spark
 from coterie_spark.bulk.spool import Partitions, each_partition
 
@@ -41,9 +41,8 @@ def asked(spark: SparkSession, request: Request) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     log = log_of(spark, request.log)
-    work = partial(row_batches, log, request)
     schema = spark_schema(arrow_schema(fields_of(find_question(request.question))))
-    return each_partition(spark, log, work, from_arrow_schema(schema))
+    return over(spark, log, request, row_batches, from_arrow_schema(schema))
 
 
 def answer(request: Request, progress: Progress) -> Iterator[Part]:
@@ -56,8 +55,7 @@ def answer(request: Request, progress: Progress) -> Iterator[Part]:
         size = sum(segment.size for _, segments in log for segment in segments)
         progress.total(size)
         progress.stage("reading")
-        work = partial(part_batches, log, request)
-        frame = each_partition(spark, log, work, scanning.STATE_DDL)
+        frame = over(spark, log, request, part_batches, scanning.STATE_DDL)
         with bounded_batches(spark, 1):
             found = JobProgress(spark, size, progress).of(frame.collect)
     yield from parts_of(found)
@@ -88,37 +86,52 @@ def facts_of(log: Partitions, request: Request, read: scanning.Reader, task: int
     return PartitionFacts(number, segments, request.groups, request.at_ms, read, request.since_ms)
 
 
-def row_batches(
-    log: Partitions, request: Request, read: scanning.Reader, batches: scanning.Batches
+def over(
+    spark: SparkSession, log: Partitions, request: Request, answer: parted.Answer, schema: Any
+) -> DataFrame:
+    """Return what ``answer`` gives of each partition: read in parts where one is large."""
+    asked = parted.planned(spark, log, request)
+    if asked is not None:
+        return parted.answered(spark, asked, answer, schema)
+    return each_partition(spark, log, partial(each, answer, log, request), schema)
+
+
+def each(
+    answer: parted.Answer,
+    log: Partitions,
+    request: Request,
+    read: scanning.Reader,
+    batches: scanning.Batches,
 ) -> Iterator[pa.RecordBatch]:
-    """Answer for the partitions whose number comes in column ``id``: rows in Spark's types."""
+    """Answer for the partitions whose number comes in column ``id``, each as one."""
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            yield from answer(request, task, partial(facts_of, log, request, read, task))
+
+
+def row_batches(request: Request, task: int, facts: parted.Facts) -> Iterator[pa.RecordBatch]:
+    """Answer for a partition: rows in Spark's types."""
     question = find_question(request.question)
     given = fields_of(question)
     schema = spark_schema(arrow_schema(given))
-    for batch in batches:
-        for task in batch.column(0).to_pylist():
-            held: list[dict[str, Any]] = []
-            for row in rows_of(facts_of(log, request, read, task), question, request.ask):
-                held.append(row)
-                if len(held) == ROWS_AT_ONCE:
-                    yield from to_spark(arrow_table(given, held), schema).to_batches()
-                    held = []
+    held: list[dict[str, Any]] = []
+    for row in rows_of(facts(), question, request.ask):
+        held.append(row)
+        if len(held) == ROWS_AT_ONCE:
             yield from to_spark(arrow_table(given, held), schema).to_batches()
+            held = []
+    yield from to_spark(arrow_table(given, held), schema).to_batches()
 
 
-def part_batches(
-    log: Partitions, request: Request, read: scanning.Reader, batches: scanning.Batches
-) -> Iterator[pa.RecordBatch]:
-    """Answer for the partitions whose number comes in column ``id``: parts as bytes."""
+def part_batches(request: Request, task: int, facts: parted.Facts) -> Iterator[pa.RecordBatch]:
+    """Answer for a partition: its part as bytes."""
     question = find_question(request.question)
-    for batch in batches:
-        for task in batch.column(0).to_pylist():
-            facts = facts_of(log, request, read, task)
-            try:
-                part = pack(PART, part_of(facts, question, request.ask))
-                yield from scanning.chunk_batches(facts.number, task, part)
-            except CoterieError as error:
-                yield scanning.error_batch(facts.number, task, error)
+    try:
+        part = part_of(facts(), question, request.ask)
+    except CoterieError as error:
+        yield scanning.error_batch(None, task, error)
+    else:
+        yield from scanning.chunk_batches(part.number, task, pack(PART, part))
 
 
 def newest_ms(spark: SparkSession, log: Log) -> int | None:

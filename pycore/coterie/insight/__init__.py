@@ -8,6 +8,6 @@ by itself.
 
 ``facts`` reads a partition; ``reading`` gives its records as numpy columns (``commits``), a piece
 of the log at a time. A question keeps of each piece what its answer needs: memory grows with keys
-and findings, not with records. Times in rows are
-epoch ms; what is not known is None.
+and findings, not with records. One with ``tallies(facts, ask)`` can be asked of parts of a
+partition (``parts``). Times in rows are epoch ms; what is not known is None.
 """

@@ -17,12 +17,14 @@ from coterie.insight.brokerlog import JOINED, REQUESTS, Told
 from coterie.insight.causes import hosts_in_words
 from coterie.insight.commit_findings import LARGE_METADATA, NO_PROGRESS, REWIND, Findings
 from coterie.insight.divergence import Live, divergences
-from coterie.insight.facts import Client, Life, PartitionFacts
+from coterie.insight.facts import Client, Life, PartitionFacts, View
 from coterie.insight.shapes import shortened
 from coterie.insight.sharing import CLIENT, Shared, several_protocols, two_applications
+from coterie.insight.tallies import Tally, kept
 from coterie.ordering import java_order
 
 NAME = "audit"
+FINDINGS = "findings"
 FIELDS = {
     "kind": "string",  # of KINDS
     "group_id": "string",
@@ -104,8 +106,8 @@ class Ask:
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield one row a finding, by group as Java sorts them, kind, and place in the log."""
     found: list[Row] = []
-    if any(wanted(ask, kind) for kind in (REWIND, NO_PROGRESS, LARGE_METADATA)):
-        found += commit_findings(facts, ask)
+    for findings in kept(facts, tallies, ask).values():
+        found += findings.rows()
     if any(wanted(ask, kind) for kind in OF_GROUPS):
         found += group_findings(facts, ask)
     found = [row for row in found if facts.is_asked(row["timestamp"])]
@@ -125,17 +127,17 @@ def wanted(ask: Ask, kind: str) -> bool:
     return not ask.only or kind in ask.only
 
 
-def commit_findings(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
-    """Yield what the commits of each partition of a topic show, by key and in log order."""
+def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
+    """Return what looks through commits while the log goes by."""
+    if not any(wanted(ask, kind) for kind in (REWIND, NO_PROGRESS, LARGE_METADATA)):
+        return {}
     findings = Findings(
         ask.rewind_by if wanted(ask, REWIND) else None,
         ask.no_progress if wanted(ask, NO_PROGRESS) else None,
         ask.metadata_bytes if wanted(ask, LARGE_METADATA) else None,
         facts.trusted_from_ms,
     )
-    for commits in facts.pieces():
-        findings.take(commits)
-    yield from findings.rows()
+    return {FINDINGS: (facts.view, findings)}
 
 
 def group_findings(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:

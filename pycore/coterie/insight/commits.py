@@ -57,6 +57,8 @@ class Commits:
         Row of ``batches`` (``BATCH_DTYPE``, ``position`` the byte in the segment, decompressed),
         ``batch_file`` (int32) and ``batch_first`` (int64: offset of the first record present, as
         ``appended_batch_offset``, -1: none). All batches are there, whatever rows are left out.
+    newer_keys : list of bytes
+        Of the records of the newer protocols, in order: of the whole piece, as read.
     """
 
     groups: list[str]
@@ -85,6 +87,7 @@ class Commits:
     batches: Array
     batch_file: Array
     batch_first: Array
+    newer_keys: list[bytes]
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -178,4 +181,5 @@ def joined(parts: Sequence[Commits]) -> Commits:
         sizes = [len(getattr(part, of_one)) for part in parts]
         counts = [len(part) for part in parts]
         columns[name] = columns[name] + np.repeat(np.cumsum([0, *sizes])[:-1], counts)
-    return Commits(**names, **columns)
+    newer_keys = [key for part in parts for key in part.newer_keys]
+    return Commits(**names, **columns, newer_keys=newer_keys)

@@ -21,8 +21,9 @@ import numpy as np
 from coterie._core.structures.offsets import expired, expiry_rule
 from coterie.insight import epochs
 from coterie.insight.commits import Array, Commits
-from coterie.insight.facts import PartitionFacts
+from coterie.insight.facts import PartitionFacts, View
 from coterie.insight.keys import Key, Keys, Table
+from coterie.insight.tallies import Tally, kept
 from coterie.ordering import key_order
 from coterie.state.rows import (
     head_rows,
@@ -34,6 +35,7 @@ from coterie.state.rows import (
 from coterie.times import MAX_MS
 
 NAME = "expire"
+REMOVALS = "removals"
 DEFAULT_RETENTION_MS = 7 * 86_400_000  # offsets.retention.minutes
 FIELDS = {
     "group_id": "string",
@@ -179,16 +181,28 @@ class Removals:
         self._put(commits, self.COMMIT, held.keys[~gone], held.order[~gone])
         self.last["committed"][held.keys[~gone]] = True
 
+    def absorb(self, later: Removals) -> None:
+        """Go on with what follows; see ``tallies``."""
+        keys = self.keys.absorb(later.keys)
+        self.last.fit(len(self.keys))
+        self.last.put(later.last, keys, ("gone", *self.TOMBSTONE))
+        committed = np.flatnonzero(later.last["committed"])
+        for name in (*self.COMMIT, "committed"):
+            self.last[name][keys[committed]] = later.last[name][committed]
+
     def _put(self, commits: Commits, names: Iterable[str], keys: Array, rows: Array) -> None:
         for name in names:
             self.last[name][keys] = getattr(commits, name)[rows]
 
 
+def tallies(facts: PartitionFacts, ask: Any) -> dict[str, tuple[View, Tally]]:
+    """Return what finds removals while the log goes by."""
+    return {REMOVALS: (facts.view, Removals())}
+
+
 def removed(facts: PartitionFacts, there: set[Key]) -> Iterator[Held]:
     """Yield the offsets whose last record is a tombstone, as they were before it."""
-    removals = Removals()
-    for commits in facts.pieces():
-        removals.take(commits)
+    removals: Removals = kept(facts, tallies, None)[REMOVALS]
     last = removals.last
     for at, key in removals.keys.items():
         if not last["gone"][at] or key in there:

@@ -7,7 +7,7 @@ folds, and the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -73,6 +73,36 @@ class Life:
         return None if value is None else metadata_row(value)
 
 
+class View(NamedTuple):
+    """Which records of a partition are looked at; see :class:`PartitionFacts`."""
+
+    groups: frozenset[str] | None
+    at_ms: int | None
+
+
+class Survey(NamedTuple):
+    """What a first reading of some segments found: the log, and its last state."""
+
+    log: Reader
+    fold: PartitionFold
+
+
+@dataclass
+class Parts:
+    """What was found in parts of a partition's log, put together (``coterie.insight.parts``).
+
+    Attributes
+    ----------
+    surveys : dict
+        Of each view that is asked for.
+    tallies : dict
+        What the question's tallies keep of all pieces, by name.
+    """
+
+    surveys: Mapping[View, Survey]
+    tallies: dict[str, Any]
+
+
 class PartitionFacts:
     """One partition of the topic. What is read is kept until the next partition comes.
 
@@ -90,6 +120,8 @@ class PartitionFacts:
         Gives the bytes of a segment.
     since_ms : int or None
         Tell only what was so or happened since then. All is read: what was before decides.
+    parts : Parts or None
+        What was found in parts of the log already; None: it is read here.
     """
 
     def __init__(
@@ -100,6 +132,7 @@ class PartitionFacts:
         at_ms: int | None = None,
         read: ReadSegment = read_segment,
         since_ms: int | None = None,
+        parts: Parts | None = None,
     ) -> None:
         self.number = number
         self.segments = tuple(segments)
@@ -107,14 +140,26 @@ class PartitionFacts:
         self.at_ms = at_ms
         self.bytes_of = read
         self.since_ms = since_ms
+        self.parts = parts
+        self.others: dict[View, PartitionFacts] = {}
+
+    @property
+    def view(self) -> View:
+        """Which of the partition's records these are of."""
+        return View(self.groups, self.at_ms)
 
     def whole(self) -> PartitionFacts:
         """Return the facts of all groups: these, where all are asked for."""
-        if self.groups is None:
+        return self.of(View(None, self.at_ms))
+
+    def of(self, view: View) -> PartitionFacts:
+        """Return the facts of other records of the partition."""
+        if view == self.view:
             return self
-        return PartitionFacts(
-            self.number, self.segments, None, self.at_ms, self.bytes_of, self.since_ms
-        )
+        if view not in self.others:
+            rest = self.bytes_of, self.since_ms, self.parts
+            self.others[view] = PartitionFacts(self.number, self.segments, *view, *rest)
+        return self.others[view]
 
     def is_asked(self, at_ms: int | None) -> bool:
         """Whether what happened at a time (epoch ms; None: not known) is asked for."""
@@ -135,6 +180,8 @@ class PartitionFacts:
 
     def fold_at(self, at_ms: int | None) -> PartitionFold:
         """Fold the partition as of another time (None: all of it). Read anew at each call."""
+        if self.parts is not None:
+            return self.parts.surveys[View(self.groups, at_ms)].fold
         fold = ScanOptions(at_ms=at_ms, groups=self.groups).new_fold()
         for segment in self.segments:
             scan_segment(fold, segment, read=self.bytes_of)
@@ -143,6 +190,8 @@ class PartitionFacts:
     @cached_property
     def log(self) -> Reader:
         """The log as columns, to be read in pieces; what goes beyond a piece is known."""
+        if self.parts is not None:
+            return self.parts.surveys[self.view].log
         return Reader(self.segments, self.groups, self.at_ms, self.bytes_of)
 
     def pieces(self) -> Iterator[Commits]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 from coterie.errors import CoterieError
 
+CHUNK_BYTES = 4 << 20
 HELD_BYTES = 16 << 20  # of keys and values in memory; more go to a temporary file
 
 
@@ -91,6 +92,18 @@ class GroupLog(Sequence[GroupRecord]):
         names = record.group, record.log_offset, record.timestamp, record.version
         self.places.append(Place(*names, record.file, record.position, at, *sizes))
 
+    def absorb(self, later: GroupLog) -> None:
+        """Add another whole log's records behind these."""
+        base = self.spool.end
+        self.places += [place._replace(at=place.at + base) for place in later.places]
+        for chunk in later.chunks():
+            self.spool.append(chunk)
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the bytes of a whole log, some at a time."""
+        for at in range(0, self.spool.end, CHUNK_BYTES):
+            yield self.spool.read(at, min(CHUNK_BYTES, self.spool.end - at))
+
     def part(self, numbers: Iterable[int]) -> GroupLog:
         """Return some of the records, as a log that shares their bytes."""
         some = GroupLog.__new__(GroupLog)
@@ -104,6 +117,14 @@ class GroupLog(Sequence[GroupRecord]):
         for number, place in enumerate(self.places):
             numbers.setdefault(place.group, []).append(number)
         return {group: self.part(theirs) for group, theirs in numbers.items()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the places; the bytes travel as :meth:`chunks`, and are appended to ``spool``."""
+        return {"places": self.places}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.places = state["places"]
+        self.spool = Spool()
 
     def __len__(self) -> int:
         return len(self.places)

@@ -28,10 +28,12 @@ from coterie.insight.commits import (
     Commits,
     is_before,
 )
-from coterie.insight.facts import PartitionFacts
-from coterie.insight.keys import Keys, Table, sorted_by
+from coterie.insight.facts import PartitionFacts, View
+from coterie.insight.keys import LOW, Keys, Numbers, Table, sorted_by
+from coterie.insight.tallies import Tally, kept
 
 NAME = "growth"
+SCALES = "scales"
 FIELDS = {
     "group_id": "string",  # null: of no group (markers, unknown keys, batches without records)
     "offsets_partition": "int32",
@@ -98,14 +100,19 @@ class Ask:
     every_ms: int | None = None
 
 
+def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
+    """Return what weighs records while the log goes by.
+
+    Batches and keys are shared: all of the partition is weighed, whatever groups are asked for.
+    """
+    whole = facts.whole()
+    return {SCALES: (whole.view, Scales(whole, ask))}
+
+
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row a group, topic and kind (and span of time), the most bytes first."""
-    # Batches and keys are shared: all of the partition is weighed, whatever groups are asked for.
-    whole = facts.whole()
-    scales = Scales(whole, ask)
-    for records in whole.pieces():
-        scales.take(records)
-    found = list(scales.rows())
+    scales: Scales = kept(facts, tallies, ask)[SCALES]
+    found = list(scales.rows(facts.number))
     if facts.groups is not None:
         found = [row for row in found if row["group_id"] in facts.groups]
     elif scales.empty_bytes > 0:
@@ -126,7 +133,7 @@ class Scales:
     """
 
     def __init__(self, facts: PartitionFacts, ask: Ask) -> None:
-        self.facts = facts
+        self.since_ms = facts.since_ms
         self.ask = ask
         self.active = facts.segments[-1].name if facts.segments else None
         self.undecided = NEVER if facts.log.undecided is None else facts.log.undecided
@@ -139,17 +146,19 @@ class Scales:
             intervals=(np.int64, 0),
         )
         self.commit_keys = Keys()
-        self.newer_keys: dict[bytes, int] = {}
-        self.newer_seen = 0
+        self.group_keys = Numbers()
+        self.newer_keys = Numbers()
         self.held = {kind: Held(self) for kind in (COMMITS, GROUP, NEWER)}
-        self.committed = Table(ms=(np.int64, -1), part=(np.int64, -1))
+        intervals = dict.fromkeys(("ms", "part", "first_ms", "first_part"), (np.int64, -1))
+        self.committed = Table(**intervals)
         self.open: dict[int, Row] = {}
         self.empty_bytes = 0
-        self.names: Commits | None = None
+        self.groups: list[str] = []
+        self.topics: list[str] = []
 
     def take(self, records: Commits) -> None:
         """Weigh the next piece."""
-        self.names = records
+        self.groups, self.topics = records.groups, records.topics
         there = np.bincount(records.batch, minlength=len(records.batches)) > 0
         self.empty_bytes += int(records.batches["size"][~there].sum())
         kind = KIND_OF[records.kind]
@@ -188,7 +197,7 @@ class Scales:
         places = zip(*(column.tolist() for column in columns), strict=True)
         numbers = [self.parts.setdefault(place, len(self.parts)) for place in places]
         part: Array = np.array(numbers, np.int64)[which]
-        part[is_before(records.timestamp, self.facts.since_ms)] = 0
+        part[is_before(records.timestamp, self.since_ms)] = 0
         return part
 
     def _keys(self, records: Commits, kind: int, rows: Array) -> Array:
@@ -196,11 +205,10 @@ class Scales:
         if kind == COMMITS:
             return self.commit_keys.of(records, rows)
         if kind == GROUP:
-            return records.group[rows].astype(np.int64)
-        first, self.newer_seen = self.newer_seen, self.newer_seen + len(rows)
-        keys = (one.key for one in self.facts.newer_records[first : self.newer_seen])
-        of = [self.newer_keys.setdefault(key, len(self.newer_keys)) for key in keys]
-        return np.array(of, dtype=np.int64)
+            groups, at = np.unique(records.group[rows], return_inverse=True)
+            numbers: Array = self.group_keys.of(groups.tolist())[at]
+            return numbers
+        return self.newer_keys.of(records.newer_keys)
 
     def _intervals(self, records: Commits, rows: Array, keys: Array, part: Array) -> None:
         """Note the time between commits that follow one another for a partition."""
@@ -210,7 +218,11 @@ class Scales:
         self.committed.fit(len(self.commit_keys))
         ms, where = records.timestamp[rows[held.order]], part[held.order]
         last_ms = self.committed.before("ms", held, ms)
-        follows = self.committed.before("part", held, where) == where
+        last_part = self.committed.before("part", held, where)
+        follows = last_part == where
+        new = held.first & (last_part < 0)
+        self.committed["first_ms"][held.keys[new]] = ms[new]
+        self.committed["first_part"][held.keys[new]] = where[new]
         self.sums.add("passed_ms", where[follows], (ms - last_ms)[follows])
         self.sums.add("intervals", where[follows])
 
@@ -228,7 +240,49 @@ class Scales:
                 },
             )
 
-    def rows(self) -> Iterator[Row]:
+    def absorb(self, later: Scales) -> None:
+        """Go on with what follows; see ``tallies``."""
+        self.groups = max(self.groups, later.groups, key=len)
+        self.topics = max(self.topics, later.topics, key=len)
+        self.empty_bytes += later.empty_bytes
+        places = [self.parts.setdefault(place, len(self.parts)) for place in later.parts]
+        part = np.array(places, np.int64)
+        self.sums.fit(len(self.parts))
+        theirs = {name: later.sums[name] for name in later.sums.columns}
+        at = part[: later.sums.count]
+        for name in (*SUMS, "passed_ms", "intervals"):
+            self.sums[name][at] += theirs[name]
+        self.sums["first"][at] = np.minimum(self.sums["first"][at], theirs["first"])
+        self.sums["last"][at] = np.maximum(self.sums["last"][at], theirs["last"])
+        keys = {
+            COMMITS: self.commit_keys.absorb(later.commit_keys),
+            GROUP: self.group_keys.of(later.group_keys),
+            NEWER: self.newer_keys.of(later.newer_keys),
+        }
+        for which, held in self.held.items():
+            held.absorb(later.held[which], keys[which], part)
+        self._absorb_intervals(later.committed, keys[COMMITS], part)
+        for number, pending in later.open.items():
+            ours = self.open.setdefault(int(part[number]), {})
+            self.open[int(part[number])] = pending | ours
+
+    def _absorb_intervals(self, later: Table, keys: Array, part: Array) -> None:
+        """Note the time between the last commits of keys here and the first ones that follow."""
+        self.committed.fit(len(self.commit_keys))
+        told = np.flatnonzero(later["part"] >= 0)
+        keys = keys[told]
+        last, first = self.committed["part"][keys], part[later["first_part"][told]]
+        passed = later["first_ms"][told] - self.committed["ms"][keys]
+        follows = last == first
+        np.add.at(self.sums["passed_ms"], first[follows], passed[follows])
+        np.add.at(self.sums["intervals"], first[follows], 1)
+        new = last < 0
+        self.committed["first_ms"][keys[new]] = later["first_ms"][told][new]
+        self.committed["first_part"][keys[new]] = first[new]
+        self.committed["ms"][keys] = later["ms"][told]
+        self.committed["part"][keys] = part[later["part"][told]]
+
+    def rows(self, partition: int | None) -> Iterator[Row]:
         """Yield the rows of all that has a record, by names in order of first sight."""
         for held in self.held.values():
             for part, count in held.keys_of_parts():
@@ -238,17 +292,22 @@ class Scales:
             number = told[place]
             if self.sums["records"][number]:
                 sums = {name: int(self.sums[name][number]) for name in self.sums.fields}
-                yield self._row(place, sums, self.open.get(number, {}))
+                yield self._row(partition, place, sums, self.open.get(number, {}))
 
-    def _row(self, place: tuple[int, int, int, int], sums: dict[str, int], pending: Row) -> Row:
-        assert self.names is not None  # a part has rows
+    def _row(
+        self,
+        partition: int | None,
+        place: tuple[int, int, int, int],
+        sums: dict[str, int],
+        pending: Row,
+    ) -> Row:
         group, topic, what, time = place
         count, last = sums["intervals"], sums["last"]
         often = sums["passed_ms"] / count if count else None
         return {
-            "group_id": None if group < 0 else self.names.groups[group],
-            "offsets_partition": self.facts.number,
-            "topic": None if topic < 0 else self.names.topics[topic],
+            "group_id": None if group < 0 else self.groups[group],
+            "offsets_partition": partition,
+            "topic": None if topic < 0 else self.topics[topic],
             "kind": KINDS[what],
             "time": None if time < 0 else time,
             **{name: sums[name] for name in SUMS},
@@ -266,7 +325,8 @@ class Held:
     def __init__(self, scales: Scales) -> None:
         self.scales = scales
         columns = dict.fromkeys(("size", "number", "seen_in"), (np.int64, -1))
-        self.last = Table(**columns, part=(np.int64, -1), active=(np.bool_, False))
+        firsts = {"first_number": (np.int64, -1), "first_active": (np.bool_, False)}
+        self.last = Table(**columns, **firsts, part=(np.int64, -1), active=(np.bool_, False))
         self.pairs: list[Array] = []  # part and key, as one number: each at least once
 
     def take(self, records: Commits, rows: Array, keys: Array, part: Array, size: Array) -> None:
@@ -290,14 +350,39 @@ class Held:
             for name, column in columns.items()
         }
         there = before["part"] >= 0
+        new = held.first & ~there
+        for name in ("number", "active"):
+            self.last[f"first_{name}"][held.keys[new]] = columns[name][held.order][new]
         by = {name: columns[name][held.order][there] for name in ("number", "active")}
         self._supersede({name: column[there] for name, column in before.items()}, by)
+
+    def absorb(self, later: Held, keys: Array, part: Array) -> None:
+        """Go on with what follows; ``keys`` and ``part`` number its keys and parts here."""
+        self.last.fit(int(keys.max(initial=-1)) + 1)
+        last = later.last
+        told = np.flatnonzero(last["part"] >= 0)
+        ours = keys[told]
+        there = self.last["part"][ours] >= 0
+        by = {name: last[f"first_{name}"][told][there] for name in ("number", "active")}
+        columns = ("size", "number", "part", "active")
+        self._supersede({name: self.last[name][ours[there]] for name in columns}, by)
+        for name in ("first_number", "first_active"):
+            self.last[name][ours[~there]] = last[name][told][~there]
+        for name in columns:
+            column = last[name][told]
+            self.last[name][ours] = part[column] if name == "part" else column
+        for pairs in later.pairs:
+            self.pairs.append((part[pairs >> 32] << 32) | keys[pairs & LOW])
+            self._join_pairs()
 
     def _note_keys(self, keys: Array, part: Array) -> None:
         held = sorted_by(keys, np.arange(len(keys)))
         now = part[held.order]
         new = now != self.last.before("seen_in", held, now)
         self.pairs.append(np.unique((now[new] << 32) | held.keys[new]))
+        self._join_pairs()
+
+    def _join_pairs(self) -> None:
         if sum(map(len, self.pairs)) > 2 * max(len(self.pairs[0]), PAIRS_AT_ONCE):
             self.pairs = [np.unique(np.concatenate(self.pairs))]
 

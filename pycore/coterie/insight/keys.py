@@ -5,7 +5,7 @@ Numpy only: one sort of the rows of a piece, no Python object a row. About 10 M 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from coterie.insight.commits import Array, Commits
 
 Key = tuple[str, str, int]
+LOW = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +67,15 @@ class Keys:
         self.pairs: dict[int, int] = {}  # group and topic, as one number -> theirs
         self.codes = np.empty(0, np.int64)  # pair and partition, sorted
         self.numbers = np.empty(0, np.int64)  # of each code
-        self.last: Commits | None = None  # whose names are those of all pieces so far
+        self.groups: list[str] = []  # the names of all pieces so far
+        self.topics: list[str] = []
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def of(self, commits: Commits, rows: Array) -> Array:
         """Return the number of each row's key; the rows are commits or their tombstones."""
-        self.last = commits
+        self._name(commits.groups, commits.topics)
         names = (commits.group[rows].astype(np.int64) << 32) | commits.topic[rows]
         different, pair = np.unique(names, return_inverse=True)
         pairs = [self.pairs.setdefault(name, len(self.pairs)) for name in different.tolist()]
@@ -90,6 +92,21 @@ class Keys:
         numbers: Array = self.numbers[at]
         return numbers
 
+    def absorb(self, later: Keys) -> Array:
+        """Add the keys of later pieces, whose names are numbered as here; return their numbers."""
+        self._name(later.groups, later.topics)
+        pairs = [self.pairs.setdefault(name, len(self.pairs)) for name in later.pairs]
+        codes = np.array(pairs, np.int64)[later.codes >> 32] << 32 | later.codes & LOW
+        self._add(np.setdiff1d(codes, self.codes))
+        numbers = np.empty(len(codes), np.int64)
+        numbers[later.numbers] = self.numbers[np.searchsorted(self.codes, codes)]
+        return numbers
+
+    def _name(self, groups: list[str], topics: list[str]) -> None:
+        """Take the names of further pieces, which go on from those before."""
+        self.groups = max(self.groups, groups, key=len)
+        self.topics = max(self.topics, topics, key=len)
+
     def _add(self, codes: Array) -> None:
         where = np.searchsorted(self.codes, codes)
         count = len(self.codes)
@@ -103,16 +120,21 @@ class Keys:
 
     def items(self) -> Iterator[tuple[int, Key]]:
         """Yield each key's number with its names, by names in order of first sight."""
-        if self.last is None:
-            return
         pairs = list(self.pairs)
         codes, numbers = self.codes.tolist(), self.numbers.tolist()
-        groups, topics = self.last.groups, self.last.topics
         order = sorted(range(len(codes)), key=lambda at: (pairs[codes[at] >> 32], codes[at]))
         for at in order:
-            name, low = pairs[codes[at] >> 32], codes[at] & 0xFFFFFFFF
+            name, low = pairs[codes[at] >> 32], codes[at] & LOW
             partition = low - (1 << 32) if low >> 31 else low
-            yield numbers[at], (groups[name >> 32], topics[name & 0xFFFFFFFF], partition)
+            yield numbers[at], (self.groups[name >> 32], self.topics[name & LOW], partition)
+
+
+class Numbers(dict[Any, int]):
+    """Numbers whatever can be a key of a dict from 0 up."""
+
+    def of(self, names: Iterable[Any]) -> Array:
+        """Return the number of each of these, a new one at its first sight."""
+        return np.array([self.setdefault(name, len(self)) for name in names], np.int64)
 
 
 class Table:
@@ -125,8 +147,8 @@ class Table:
     """
 
     def __init__(self, **fields: tuple[Any, Any]) -> None:
-        self.fields = fields
-        self.columns = {name: np.empty(0, dtype) for name, (dtype, _) in fields.items()}
+        self.fields = {name: (np.dtype(dtype), fill) for name, (dtype, fill) in fields.items()}
+        self.columns = {name: np.empty(0, dtype) for name, (dtype, _) in self.fields.items()}
         self.count = 0
 
     def fit(self, count: int) -> None:
@@ -158,6 +180,20 @@ class Table:
         else:
             column += np.bincount(at, weight, len(column)).astype(column.dtype)
 
+    def put(self, later: Table, at: Array, names: Iterable[str] | None = None) -> None:
+        """Have another's rows take the place of these; ``names``: of some columns alone."""
+        for name in self.columns if names is None else names:
+            self[name][at] = later[name]
+
+    def put_rows(self, other: Table, rows: Array, at: Array) -> None:
+        """Have some rows of another table take the place of rows of this one."""
+        for name in self.columns:
+            self[name][at] = other[name][rows]
+
     def __getitem__(self, name: str) -> Array:
         column: Array = self.columns[name]
         return column[: self.count]
+
+    def __getstate__(self) -> dict[str, Any]:
+        held = {name: self[name].copy() for name in self.columns}
+        return {"fields": self.fields, "columns": held, "count": self.count}

@@ -10,20 +10,23 @@ committed, since it ends before the sample or compaction took it, no lag is know
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from coterie.errors import CorruptData
 from coterie.insight.endoffsets import EndOffsets, Sample
-from coterie.insight.facts import PartitionFacts
+from coterie.insight.facts import PartitionFacts, View
 from coterie.insight.keys import Key
+from coterie.insight.tallies import Tally, kept
 from coterie.insight.visible import NOTHING, Times, Visible
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import key_order
 
 NAME = "lag"
+VISIBLE = "visible"
+EVERY = View(None, None)
 FIELDS = {
     "group_id": "string",
     "offsets_partition": "int32",
@@ -102,19 +105,26 @@ class Told(NamedTuple):
         return COMPACTED if lost else None
 
 
-def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
-    """Yield one row a group, topic, partition and sample, in that order."""
-    # Markers are of no group, and may come later: all is read, whatever is asked for.
-    whole = facts
-    if facts.groups is not None or facts.at_ms is not None:
-        whole = PartitionFacts(facts.number, facts.segments, read=facts.bytes_of)
+def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
+    """Return what finds, while the log goes by, what readers saw.
+
+    Markers are of no group, and may come later: all is read, whatever is asked for.
+    """
     at_ms = facts.at_ms if ask.at_ms is None or ask.ends.timed else ask.at_ms
-    times = Times(ask.ends, at_ms)
-    seen = Visible(times)
-    for commits in whole.pieces():
-        seen.take(commits)
-    told = Told(facts.trusted_from_ms, newest_of(whole, ask))
-    shown_of = seen.by_key()
+    return {VISIBLE: (EVERY, Visible(Times(ask.ends, at_ms)))}
+
+
+def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
+    """Yield one row a group, topic, partition and sample, in that order."""
+    yield from rows_of(facts, ask, kept(facts, tallies, ask))
+
+
+def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterator[Row]:
+    """As :func:`rows`; ``seen`` is what the tallies keep."""
+    visible: Visible = seen[VISIBLE]
+    times = visible.times
+    told = Told(facts.trusted_from_ms, newest_of(facts.of(EVERY), ask))
+    shown_of = visible.by_key()
     keys = {*shown_of, *assigned(facts)}
     if facts.groups is not None:
         keys = {key for key in keys if key[0] in facts.groups}

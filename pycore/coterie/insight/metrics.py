@@ -8,7 +8,7 @@ to the numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +16,17 @@ import numpy as np
 
 from coterie.errors import CorruptData
 from coterie.insight import lag
-from coterie.insight.commits import COMMITTED, KIND, is_before
+from coterie.insight.commits import COMMITTED, KIND, Commits, is_before
 from coterie.insight.endoffsets import EndOffsets
-from coterie.insight.facts import PartitionFacts
+from coterie.insight.facts import PartitionFacts, View
 from coterie.insight.keys import Key, Keys, Table
 from coterie.insight.rebalances import rebalances
+from coterie.insight.tallies import Tally, feed, kept
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import java_order, key_order
 
 NAME = "metrics"
+COMMITS = "commits"
 FIELDS = {
     "group_id": "string",
     "offsets_partition": "int32",
@@ -64,11 +66,24 @@ class Ask:
     log_until_ms: int | None = None
 
 
+def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
+    """Return what counts commits and, for the lag, finds offsets, while the log goes by."""
+    made: dict[str, tuple[View, Tally]] = {COMMITS: (facts.view, CommitCounts(facts.begins_ms))}
+    return made if ask.ends is None else made | lag.tallies(facts, lag_ask(facts, ask))
+
+
+def lag_ask(facts: PartitionFacts, ask: Ask) -> lag.Ask:
+    """Return what to ask of the lag: the last sample of each partition."""
+    assert ask.ends is not None  # else nobody asks
+    return lag.Ask(ask.ends, at_ms=facts.at_ms, latest=True, log_until_ms=ask.log_until_ms)
+
+
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order, then topics and partitions."""
-    partitions = partitions_by_group(facts)
+    seen = kept(facts, tallies, ask)
+    partitions = partitions_by_group(facts, seen[COMMITS].by_key())
     newer = facts.newer_records.by_group()
-    behind = {} if ask.ends is None else lags_by_key(facts, ask.ends, ask.log_until_ms)
+    behind = {} if ask.ends is None else lags_by_key(facts, lag_ask(facts, ask), seen)
     for group in sorted(facts.group_rows, key=java_order):
         if not passes(group, ask.group_filter, ask.group_exclude):
             continue
@@ -101,9 +116,13 @@ def latest(times: Iterable[int | None]) -> int | None:
     return max((ms for ms in times if ms is not None), default=None)
 
 
-def partitions_by_group(facts: PartitionFacts) -> dict[str, list[Row]]:
-    """Return the rows of each group's partitions, without the group's own names."""
-    counted = commits_by_key(facts)
+def partitions_by_group(
+    facts: PartitionFacts, counted: Mapping[Key, tuple[int, int | None]]
+) -> dict[str, list[Row]]:
+    """Return the rows of each group's partitions, without the group's own names.
+
+    ``counted``: of :class:`CommitCounts`.
+    """
     offsets = {
         (group, row["topic"], row["partition"]): row
         for group, whole in facts.group_rows.items()
@@ -124,35 +143,55 @@ def partitions_by_group(facts: PartitionFacts) -> dict[str, list[Row]]:
     return found
 
 
-def lags_by_key(
-    facts: PartitionFacts, ends: EndOffsets, log_until_ms: int | None
-) -> dict[Key, Row]:
-    """Return the end offset and lag of each key, of the last sample."""
-    ask = lag.Ask(ends, at_ms=facts.at_ms, latest=True, log_until_ms=log_until_ms)
+def lags_by_key(facts: PartitionFacts, ask: lag.Ask, seen: Mapping[str, Any]) -> dict[Key, Row]:
+    """Return the end offset and lag of each key; ``seen``: what ``lag.tallies`` keep."""
     return {
         (row["group_id"], row["topic"], row["partition"]): {
             **{name: row[name] for name in ("end_offset", "lag", "lag_max")},
             "lag_status": row["status"],
         }
-        for row in lag.rows(facts, ask)
+        for row in lag.rows_of(facts, ask, seen)
     }
 
 
-def commits_by_key(facts: PartitionFacts) -> dict[Key, tuple[int, int | None]]:
-    """Return how many commits of each key count, and the time that the last one gives.
+class CommitCounts:
+    """How many commits of each key count, and the time that the last one gives.
 
-    Counted are those from ``facts.begins_ms`` on, and those without a time.
+    Counted are those from ``begins_ms`` on, and those without a time.
     """
-    keys, found = Keys(), Table(count=(np.int64, 0), ms=(np.int64, -1))
-    for commits in facts.pieces():
+
+    def __init__(self, begins_ms: int | None) -> None:
+        self.begins_ms = begins_ms
+        self.keys = Keys()
+        self.found = Table(count=(np.int64, 0), ms=(np.int64, -1))
+
+    def take(self, commits: Commits) -> None:
+        """Count the next piece."""
         counts = (commits.kind == KIND["offset"]) & (commits.outcome == COMMITTED)
-        held = keys.held(commits, np.flatnonzero(counts))
-        found.fit(len(keys))
-        told = held.keys[~is_before(commits.timestamp[held.order], facts.begins_ms)]
-        found.add("count", told)
-        found["ms"][held.keys[held.last]] = commits.commit_timestamp[held.last_rows()]
-    count, ms = found["count"].tolist(), found["ms"].tolist()
-    return {key: (count[at], None if ms[at] < 0 else ms[at]) for at, key in keys.items()}
+        held = self.keys.held(commits, np.flatnonzero(counts))
+        self.found.fit(len(self.keys))
+        told = held.keys[~is_before(commits.timestamp[held.order], self.begins_ms)]
+        self.found.add("count", told)
+        self.found["ms"][held.keys[held.last]] = commits.commit_timestamp[held.last_rows()]
+
+    def absorb(self, later: CommitCounts) -> None:
+        """Go on with what follows; see ``tallies``."""
+        keys = self.keys.absorb(later.keys)
+        self.found.fit(len(self.keys))
+        self.found.add("count", keys, later.found["count"])
+        self.found["ms"][keys] = later.found["ms"]
+
+    def by_key(self) -> dict[Key, tuple[int, int | None]]:
+        """Return the count and the time (None: the last one gives none) of each key."""
+        count, ms = self.found["count"].tolist(), self.found["ms"].tolist()
+        return {key: (count[at], None if ms[at] < 0 else ms[at]) for at, key in self.keys.items()}
+
+
+def commits_by_key(facts: PartitionFacts) -> dict[Key, tuple[int, int | None]]:
+    """Return what :class:`CommitCounts` finds in a partition."""
+    counts = CommitCounts(facts.begins_ms)
+    feed(facts.pieces(), [counts])
+    return counts.by_key()
 
 
 def head_of(group: Row, counted: list[Row]) -> Row:

@@ -9,7 +9,7 @@ Faulty places are left out, as ``--on-fault skip`` does. Cost: about 25 M record
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,6 +62,11 @@ class Numbering:
         self.numbers: dict[str, int] = {}
         self.names: list[str] = []
 
+    def absorb(self, later: Iterable[str]) -> None:
+        """Have further names numbered."""
+        for name in later:
+            self.number(name)
+
     def number(self, name: str) -> int:
         """Return a name's number, a new one at its first call."""
         found = self.numbers.setdefault(name, len(self.names))
@@ -74,6 +79,27 @@ class Numbering:
         table = np.array([*map(self.number, names), -1], dtype=np.int32)
         renumbered: Array = table[column]
         return renumbered
+
+
+class Begin(NamedTuple):
+    """What of a log is told before a part of it is read.
+
+    Attributes
+    ----------
+    number : int
+        Of the part's first record.
+    names : tuple of tuple of str
+        Groups, topics and files of all of the log.
+    tail : tuple of (int, End)
+        Producers whose transaction is open where the part ends, and how it ended.
+    """
+
+    number: int = 0
+    names: tuple[Sequence[str], Sequence[str], Sequence[str]] = ((), (), ())
+    tail: tuple[tuple[int, End], ...] = ()
+
+
+FROM_START = Begin()
 
 
 class Reader:
@@ -89,21 +115,21 @@ class Reader:
         Leave out records whose own timestamp is after this; those without one count.
     read
         Gives the bytes of a segment.
+    begin
+        What is known of all of the log, where the segments are a part of it.
 
     Attributes
     ----------
     groups, topics, files : Numbering
-        The names of all rows kept.
-    present : list of str
+        The names of all rows.
+    present : dict of str
         Groups that have a row, in order of first sight.
     group_log : GroupLog
         The records of groups that are no commits.
-    undecided : int or None
-        The number of the first record whose transaction never ended.
     newest_ms : int
         The newest time of a row; -1: none has one.
-    goes_back : bool
-        Whether offsets of the log go back anywhere.
+    count : int
+        Records, whatever is kept.
 
     Raises
     ------
@@ -117,16 +143,23 @@ class Reader:
         groups: Collection[str] | None = None,
         at_ms: int | None = None,
         read: ReadSegment = read_segment,
+        begin: Begin = FROM_START,
     ) -> None:
         self.segments = tuple(segments)
+        self.begin = begin
         self.wanted = groups
         self.at_ms = at_ms
         self.bytes_of = read
         self.groups, self.topics, self.files = Numbering(), Numbering(), Numbering()
         self.group_log = GroupLog()
         self.tails: list[dict[int, End]] = []
+        self.opened: dict[int, list[int]] = {}  # producer -> pieces at whose end it is open
+        self.began: dict[int, int] = {}  # producer -> number of the first record of what is open
+        self.ended: dict[int, End] = {}  # producer -> its first marker
+        self.present: dict[str, None] = {}
         self.newest_ms = -1
-        self.goes_back = False
+        self.count = 0
+        self.parts: list[int] = []  # the number of the first record of each part absorbed
         self._survey()
 
     def pieces(self) -> Iterator[Commits]:
@@ -135,7 +168,7 @@ class Reader:
             yield self._commits(piece, tail)
 
     def _decoded(self) -> Iterator[Piece]:
-        number = 0
+        number = self.begin.number
         for segment in self.segments:
             data = memoryview(self.bytes_of(segment))
             for start, end in pairwise(cut_points(data, PIECE_BYTES)):
@@ -155,36 +188,79 @@ class Reader:
 
     def _survey(self) -> None:
         """Read all once: names, records of groups, and what goes beyond a piece."""
-        present: dict[str, None] = {}
-        opened: dict[int, list[int]] = {}  # producer -> pieces at whose end its transaction is open
-        began: dict[int, int] = {}  # producer -> number of the first record of that transaction
-        last_offset = -1
+        for names, numbering in zip(self.begin.names, self._numberings(), strict=True):
+            numbering.absorb(names)
         for place, piece in enumerate(self._decoded()):
             columns, kept = piece.columns, piece.kept
+            for names, numbering in zip(names_of(piece), self._numberings(), strict=True):
+                numbering.absorb(names)
             theirs = np.unique(columns["group"][kept])
-            present |= dict.fromkeys(columns["groups"][group] for group in theirs if group >= 0)
+            names = columns["groups"]
+            self.present |= dict.fromkeys(names[group] for group in theirs if group >= 0)
             self._note_groups(piece)
-            times, offsets = columns["timestamp"][kept], columns["log_offset"][kept]
-            if len(times):
-                self.newest_ms = max(self.newest_ms, int(times.max()))
-                self.goes_back |= bool((np.diff(offsets, prepend=last_offset) < 0).any())
-                last_offset = int(offsets[-1])
+            times = columns["timestamp"][kept]
+            self.newest_ms = max(self.newest_ms, int(times.max(initial=-1)))
             ends = self._ends(piece)
-            for producer, end in first_of_each(ends).items():
-                for earlier in opened.pop(producer, ()):
-                    self.tails[earlier][producer] = end
-                began.pop(producer, None)
+            self._end(first_of_each(ends))
             self.tails.append({})
             rows = np.flatnonzero(kept)
             waiting = producers_of(columns)[rows]
             late = undecided(waiting, columns["batch"][rows], ends)
             for producer, number in first_rows(waiting[late], rows[late]):
-                began.setdefault(producer, number + piece.first_number)
-                opened.setdefault(producer, [])
-            for pieces in opened.values():
+                self.began.setdefault(producer, number + piece.first_number)
+                self.opened.setdefault(producer, [])
+            for pieces in self.opened.values():
                 pieces.append(place)
-        self.present = list(present)
-        self.undecided = min(began.values(), default=None)
+            self.count += len(columns["kind"])
+        for producer, end in self.begin.tail:
+            for place in self.opened.get(producer, ()):
+                self.tails[place][producer] = end
+
+    def _numberings(self) -> tuple[Numbering, Numbering, Numbering]:
+        return self.groups, self.topics, self.files
+
+    def _end(self, ends: Mapping[int, End]) -> None:
+        """Note the next markers, the first of each producer."""
+        for producer, end in ends.items():
+            for earlier in self.opened.pop(producer, ()):
+                self.tails[earlier][producer] = end
+            self.began.pop(producer, None)
+            self.ended.setdefault(producer, end)
+
+    @property
+    def undecided(self) -> int | None:
+        """The number of the first record whose transaction never ended."""
+        return min(self.began.values(), default=None)
+
+    def absorb(self, later: Reader) -> None:
+        """Go on with what another found in the segments that follow on these, the next part.
+
+        A part is as a piece to ``tails``; :meth:`begins` gives what each is to be read with.
+        """
+        for numbering, theirs in zip(self._numberings(), later._numberings(), strict=True):
+            numbering.absorb(theirs.names)
+        self.segments += later.segments
+        self.group_log.absorb(later.group_log)
+        self.present |= later.present
+        self.newest_ms = max(self.newest_ms, later.newest_ms)
+        ended = later.ended.items()
+        self._end({name: end._replace(number=end.number + self.count) for name, end in ended})
+        self.tails.append({})
+        self.parts.append(self.count)
+        for producer, number in later.began.items():
+            self.began.setdefault(producer, number + self.count)
+            self.opened.setdefault(producer, [])
+        for parts in self.opened.values():
+            parts.append(len(self.tails) - 1)
+        self.count += later.count
+
+    def begins(self) -> list[Begin]:
+        """Return what is known of all of the log, for each part that was absorbed."""
+        groups, topics, files = (numbering.names for numbering in self._numberings())
+        return [
+            Begin(number, (groups, topics, files), tuple(tail.items()))
+            for number, tail in zip(self.parts, self.tails, strict=True)
+        ]
 
     def _ends(self, piece: Piece) -> dict[str, Array]:
         """Return what ended transactions: of which producer, in which batch, how and when."""
@@ -224,6 +300,14 @@ class Reader:
                 )
             )
 
+    def _newer_keys(self, piece: Piece) -> list[bytes]:
+        rows = np.flatnonzero(piece.kept & (piece.columns["kind"] == KIND["newer"])).tolist()
+        return [_bytes_of(piece.columns, "key", row) or b"" for row in rows]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process may absorb: neither bytes nor what leads to them."""
+        return self.__dict__ | {"bytes_of": None, "tails": [], "opened": {}}
+
     def _commits(self, piece: Piece, tail: dict[int, End]) -> Commits:
         columns, kept, batches = piece.columns, piece.kept, piece.columns["batches"]
         part = {name: columns[name][kept] for name in ROW_COLUMNS if name in columns}
@@ -244,8 +328,14 @@ class Reader:
             batches=batches,
             batch_file=np.full(len(batches), self.files.number(piece.file), np.int32),
             batch_first=np.where(rows_of > 0, first, -1),
+            newer_keys=self._newer_keys(piece),
             **part,
         )
+
+
+def names_of(piece: Piece) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+    """Return the groups, topics and files of a piece."""
+    return piece.columns["groups"], piece.columns["topics"], (piece.file,)
 
 
 def producers_of(columns: dict[str, Any]) -> Array:

@@ -29,6 +29,8 @@ class Steps:
         Whether an element is the first of its key in the piece, the last.
     fresh : bool
         Whether it follows on nothing: the first of its key at all, a tombstone, or after one.
+    unseen : bool
+        Whether it is the first of its key in all that was taken.
     gone : bool
         Whether it is a tombstone.
     before : dict of str to array
@@ -43,6 +45,7 @@ class Steps:
     first: Array
     last: Array
     fresh: Array
+    unseen: Array
     gone: Array
     before: dict[str, Array]
     change: Array
@@ -63,7 +66,7 @@ class Walk:
         self.at_ms = at_ms
         self.keys = Keys()
         names = dict.fromkeys(self.BEFORE, (np.int64, NOTHING))
-        self.held = Table(**names, gone=(np.bool_, True))
+        self.held = Table(**names, gone=(np.bool_, True), seen=(np.bool_, False))
 
     def take(self, commits: Commits, numbers: Array | None = None) -> Steps:
         """Return the steps of the next piece; ``numbers``: of its rows' keys, where they are known.
@@ -85,5 +88,15 @@ class Walk:
         }
         # A tombstone ends what was before it: the next commit follows on nothing.
         fresh = gone | self.held.before("gone", held, gone)
+        unseen = ~self.held.before("seen", held, np.ones(len(order), dtype=np.bool_))
         change = commits.offset[order] - before["offset"]
-        return Steps(order, keys, held.first, held.last, fresh, gone, before, change)
+        return Steps(order, keys, held.first, held.last, fresh, unseen, gone, before, change)
+
+    def absorb(self, later: Walk) -> Array:
+        """Go on behind what another walk took; return the numbers of its keys."""
+        numbers = self.keys.absorb(later.keys)
+        self.held.fit(len(self.keys))
+        seen = np.flatnonzero(later.held["seen"])
+        for name, column in later.held.columns.items():
+            self.held[name][numbers[seen]] = column[seen]
+        return numbers

@@ -13,14 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from coterie.insight.commits import Commits
 from coterie.insight.expire import DEFAULT_RETENTION_MS
-from coterie.insight.facts import PartitionFacts
+from coterie.insight.facts import PartitionFacts, View
 from coterie.insight.keys import Key, Table
 from coterie.insight.steps import Walk
+from coterie.insight.tallies import Tally, kept
 from coterie.ordering import key_order
 from coterie.state.rows import head_rows, pending_by_group, visible_offsets
 
 NAME = "undo"
+BACK = "back"
 FIELDS = {
     "group_id": "string",
     "offsets_partition": "int32",
@@ -51,6 +54,16 @@ class Ask:
     retention_ms: int = DEFAULT_RETENTION_MS
 
 
+def fold_times(ask: Ask) -> tuple[int, ...]:
+    """Return the times whose state is asked for, beside that of the end."""
+    return (ask.at_ms,)
+
+
+def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
+    """Return what finds commits that went back while the log goes by."""
+    return {BACK: (facts.view, WentBack(ask.at_ms))}
+
+
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row a group, topic and partition that has an offset then or now.
 
@@ -62,7 +75,7 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     then = offsets_by_key(facts.fold_at(ask.at_ms))
     latest = offsets_by_key(facts.fold)
     heads = head_rows(facts.fold, ())
-    rewound = rewinds(facts, ask.at_ms)
+    rewound = kept(facts, tallies, ask)[BACK].by_key()
     simple = {group for group, _, _ in latest}
     pending = {
         (group, row["topic"], row["partition"])
@@ -112,19 +125,43 @@ def goes_at(head: dict[str, Any], ask: Ask) -> int | None:
     return since + ask.retention_ms if head["protocol_type"] else None
 
 
-def rewinds(facts: PartitionFacts, at_ms: int) -> dict[Key, tuple[int, int]]:
-    """Return the keys whose last commit by a time went back: from where, and when (epoch ms)."""
-    walk = Walk(at_ms)
-    found = Table(was=(np.int64, 0), when=(np.int64, -1))
-    for commits in facts.pieces():
-        steps = walk.take(commits)
-        found.fit(len(walk.keys))
+class WentBack:
+    """The keys whose last commit by a time went back: from where, and when (epoch ms)."""
+
+    def __init__(self, at_ms: int) -> None:
+        self.walk = Walk(at_ms)
+        # ``alone``: the last commit is the first, too; whether it goes back what is before tells.
+        self.found = Table(was=(np.int64, 0), when=(np.int64, -1), alone=(np.bool_, False))
+
+    def take(self, commits: Commits) -> None:
+        """Look through the next piece."""
+        steps = self.walk.take(commits)
+        self.found.fit(len(self.walk.keys))
         back = ~steps.fresh & (steps.change < 0)
         keys = steps.keys[steps.last]
-        found["when"][keys] = np.where(back, commits.timestamp[steps.order], -1)[steps.last]
-        found["was"][keys] = steps.before["offset"][steps.last]
-    was, when = found["was"].tolist(), found["when"].tolist()
-    return {key: (was[at], when[at]) for at, key in walk.keys.items() if when[at] >= 0}
+        self.found["when"][keys] = np.where(back, commits.timestamp[steps.order], -1)[steps.last]
+        self.found["was"][keys] = steps.before["offset"][steps.last]
+        self.found["alone"][keys] = steps.unseen[steps.last]
+
+    def absorb(self, later: WentBack) -> None:
+        """Go on with what follows; see ``tallies``."""
+        keys = self.walk.keys.absorb(later.walk.keys)
+        self.walk.held.fit(len(self.walk.keys))
+        self.found.fit(len(self.walk.keys))
+        before = {name: self.walk.held[name][keys] for name in ("offset", "gone", "seen")}
+        last, found = later.walk.held, later.found
+        alone = found["alone"]
+        back = alone & ~before["gone"] & ~last["gone"] & (last["offset"] < before["offset"])
+        found["when"][back] = last["timestamp"][back]
+        found["was"][back] = before["offset"][back]
+        alone &= ~before["seen"]
+        self.found.put(found, keys)
+        self.walk.absorb(later.walk)
+
+    def by_key(self) -> dict[Key, tuple[int, int]]:
+        """Return from where and when each of them did."""
+        was, when = self.found["was"].tolist(), self.found["when"].tolist()
+        return {key: (was[at], when[at]) for at, key in self.walk.keys.items() if when[at] >= 0}
 
 
 def change_of(offset: int | None, latest: int | None, is_whole: bool = True) -> str:

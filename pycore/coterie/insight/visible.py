@@ -91,6 +91,7 @@ class Visible:
         self.plans = Table(plan=(np.int64, -1))
         self.held: list[Events] = []
         self.settled = 0  # events left by the last sifting
+        self.upto = -1  # the number of the last record so far
 
     def take(self, commits: Commits) -> None:
         """Take the next piece, of all groups: what decides is of none."""
@@ -119,8 +120,24 @@ class Visible:
         keep = shown_from >= 0
         keep[keep] = self._last_plain(events, np.flatnonzero(keep))
         self.held.append({name: column[keep] for name, column in events.items()})
+        self.upto = max(self.upto, int(commits.number.max(initial=-1)))
+        self._sift_if_many()
+
+    def absorb(self, later: Visible) -> None:
+        """Go on with what follows; see ``tallies``. Of its events some are left out already.
+
+        Whatever took the place of those did so within the later part, and does so here.
+        """
+        keys = self.keys.absorb(later.keys)
+        self.plans.fit(len(self.keys))
+        self.plans.put(later.plans, keys)
+        self.held += [one | {"key": keys[one["key"]]} for one in later.held]
+        self.upto = max(self.upto, later.upto)
+        self._sift_if_many()
+
+    def _sift_if_many(self) -> None:
         if sum(len(one["key"]) for one in self.held) > self.settled + AT_ONCE:
-            self._sift(int(commits.number[-1]))
+            self._sift(self.upto)
 
     def _plan(self, commits: Commits, rows: Array, keys: Array) -> None:
         """Find the times of keys that are new."""

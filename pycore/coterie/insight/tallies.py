@@ -1,0 +1,51 @@
+"""What a question keeps of a log while its pieces go by, and how that of two parts is one.
+
+A question with a function ``tallies`` says by it what it keeps. So a partition can be read in
+parts by several processes (``coterie.insight.parts``): each has tallies of its own, which are
+absorbed in log order. What a tally keeps is bounded by keys and findings, never by records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from coterie.insight.commits import Commits
+from coterie.insight.facts import PartitionFacts, View
+
+
+class Tally(Protocol):
+    """Takes the pieces of a log, or of a part of it, in order."""
+
+    def take(self, records: Commits, /) -> None:
+        """Take the next piece."""
+
+    def absorb(self, later: Any, /) -> None:
+        """Go on with what another of the same kind kept of the pieces that follow on these.
+
+        Both were made alike, and names are numbered alike in both. The other is used up.
+        """
+
+
+Made = Mapping[str, tuple[View, Tally]]
+"""Tallies by name, each with the records that it wants to see."""
+
+Maker = Callable[[PartitionFacts, Any], Made]
+
+
+def kept(facts: PartitionFacts, make: Maker, ask: Any) -> dict[str, Any]:
+    """Return a question's tallies, by name, once all pieces of the partition are through."""
+    if facts.parts is not None:
+        return facts.parts.tallies
+    made = make(facts, ask)
+    for view in dict.fromkeys(view for view, _ in made.values()):
+        feed(facts.of(view).pieces(), [tally for its, tally in made.values() if its == view])
+    return {name: tally for name, (_, tally) in made.items()}
+
+
+def feed(pieces: Iterable[Commits], tallies: Iterable[Tally]) -> None:
+    """Have tallies take pieces."""
+    tallies = list(tallies)
+    for records in pieces:
+        for tally in tallies:
+            tally.take(records)

@@ -1,0 +1,240 @@
+"""A question over partitions in parts, so that a large one is not one task's work.
+
+Four stages, a shuffle between each two: survey (a task a part), join (a task a partition), tally
+(a task a part), answer (a task a partition); see ``coterie.insight.parts``. A stage hands on rows
+of at most ``CHUNK_BYTES``, which come in order of their task, part, kind and chunk. What a task
+holds is bounded by keys and findings. What cannot be read travels as a row with ``error`` set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coterie.errors import CoterieError
+from coterie.insight import parts
+from coterie.insight.asking import Request, find_question
+from coterie.insight.facts import PartitionFacts
+from coterie.log.folders import Segment
+from coterie.state.portable import pack, unpack
+from coterie_spark.bulk import plan, scanning
+from coterie_spark.bulk.driver import cores_of, in_task
+from coterie_spark.bulk.hadoop import is_url
+from coterie_spark.bulk.shipping import shipped
+from coterie_spark.bulk.spool import Partitions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+PART_BYTES_MIN = 64 << 20  # below, a task and a merge cost more than they bring
+ROWS_DDL = "task int, number long, kind int, chunk int, error string, body binary"
+ORDER = ("task", "number", "kind", "chunk")
+JOINED, WHOLE = "survey of a part", -1  # the number of what was joined
+BEGUN, TALLIED = "question to a part", "answer of a part"
+
+Facts = Callable[[], PartitionFacts]
+Answer = Callable[[Request, int, Facts], Iterator["pa.RecordBatch"]]
+
+
+class Row(NamedTuple):
+    """A row of ``ROWS_DDL``."""
+
+    task: int
+    number: int
+    kind: int
+    chunk: int
+    error: str | None
+    body: bytes | None
+
+
+class Plan(NamedTuple):
+    """What is asked of which parts; ``parts`` are (place of the partition in ``log``, segments)."""
+
+    log: Partitions
+    request: Request
+    parts: list[tuple[int, tuple[Segment, ...]]]
+    read: scanning.Reader
+
+    def facts(self, place: int) -> PartitionFacts:
+        """Return the facts of a partition, nothing read yet."""
+        number, segments = self.log[place]
+        asked = self.request
+        options = (asked.groups, asked.at_ms, self.read, asked.since_ms)
+        return PartitionFacts(number, segments, *options)
+
+    def firsts(self, place: int) -> list[int]:
+        """Return the numbers of a partition's parts."""
+        return [number for number, (at, _) in enumerate(self.parts) if at == place]
+
+    @property
+    def question(self) -> Any:
+        """The module that answers."""
+        return find_question(self.request.question)
+
+    @property
+    def make(self) -> parts.Maker:
+        """What makes its tallies."""
+        found = parts.maker_of(self.question)
+        assert found is not None  # else it is not asked in parts
+        return found
+
+
+def planned(spark: SparkSession, log: Partitions, request: Request) -> Plan | None:
+    """Return how a question is asked in parts; None: a task for each partition will do."""
+    segments = [segment for _, theirs in log for segment in theirs]
+    if parts.maker_of(find_question(request.question)) is None:
+        return None
+    if any(is_url(segment.path) for segment in segments):
+        return None
+    size = sum(segment.size for segment in segments)
+    wanted = size // (plan.TASKS_PER_CORE * cores_of(spark))
+    part_bytes = min(max(wanted, PART_BYTES_MIN), plan.TASK_BYTES)
+    found = [
+        (place, part)
+        for place, (_, theirs) in enumerate(log)
+        for part in parts.parts_of(theirs, part_bytes) or [()]
+    ]
+    return None if len(found) == len(log) else Plan(log, request, found, scanning.reader())
+
+
+def answered(spark: SparkSession, asked: Plan, answer: Answer, schema: Any) -> DataFrame:
+    """Return what ``answer`` gives of each partition, read in parts."""
+    from pyspark.sql import functions as f
+
+    def dealt(rows: DataFrame, tasks: int) -> DataFrame:
+        there = rows.repartition(tasks, in_task(f.col("task"), tasks))
+        return there.sortWithinPartitions(*ORDER)
+
+    count, partitions = len(asked.parts), len(asked.log)
+    numbers = spark.range(0, count, 1, count)
+    found = numbers.mapInArrow(shipped(partial(survey, asked)), ROWS_DDL)
+    begun = dealt(found, partitions).mapInArrow(shipped(partial(join, asked)), ROWS_DDL)
+    kept = dealt(begun, count).mapInArrow(shipped(partial(tally, asked)), ROWS_DDL)
+    last = partial(finish, asked, answer)
+    return dealt(kept, partitions).mapInArrow(shipped(last), schema)
+
+
+def survey(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
+    """Read the parts whose number comes in column ``id`` for the first time."""
+    views = parts.views_of(asked.facts(0), asked.question, asked.request.ask)
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            place, part = asked.parts[number]
+            try:
+                found = parts.survey(part, views, asked.read)
+            except CoterieError as error:
+                yield error_row(place, number, error)
+            else:
+                yield from found_rows(place, number, found)
+
+
+def join(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
+    """Join what was found in the parts of a partition; say what each is read with next."""
+    for place, rows in groupby(rows_in(batches), key=lambda row: row.task):
+        numbers = asked.firsts(place)
+        facts = asked.facts(place)
+        try:
+            each = (found_of(those) for _, those in groupby(rows, key=lambda row: row.number))
+            joined = parts.join(facts, each)
+            begun = parts.begins(facts, asked.make, asked.request.ask)
+            for number, one in zip(numbers, begun, strict=False):  # without a tally there is none
+                yield from body_rows(number, number, 0, pack(BEGUN, one))
+            yield from found_rows(numbers[0], WHOLE, joined)
+        except CoterieError as error:
+            yield error_row(numbers[0], WHOLE, error)
+
+
+def tally(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
+    """Read parts for the second time; what was joined passes through."""
+    for (task, number), rows in groupby(rows_in(batches), key=lambda row: row[:2]):
+        place, part = asked.parts[task]
+        if number == WHOLE:
+            for row in rows:
+                yield batch_of(row._replace(task=place))
+            continue
+        try:
+            begun = unpack(BEGUN, joined_body(rows))
+            kept = parts.tally(part, begun, asked.read)
+            yield from body_rows(place, number, 0, pack(TALLIED, kept))
+        except CoterieError as error:
+            yield error_row(place, number, error)
+
+
+def finish(asked: Plan, answer: Answer, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
+    """Absorb what the parts of a partition kept, and answer."""
+    for place, rows in groupby(rows_in(batches), key=lambda row: row.task):
+        yield from answer(asked.request, place, partial(facts_of, asked, place, rows))
+
+
+def facts_of(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionFacts:
+    """Return the facts of a partition that was read in parts."""
+    facts = asked.facts(place)
+    each = groupby(rows, key=lambda row: row.number)
+    number, those = next(each)
+    assert number == WHOLE  # it comes first
+    parts.join(facts, [found_of(those)])
+    kept = (unpack(TALLIED, joined_body(those)) for _, those in each)
+    parts.finish(facts, asked.make, asked.request.ask, kept)
+    return facts
+
+
+def found_rows(task: int, number: int, found: parts.Found) -> Iterator[pa.RecordBatch]:
+    """Yield what was found, and behind it the bytes of the records of groups of each view."""
+    yield from body_rows(task, number, 0, pack(JOINED, found))
+    for kind, (log, _) in enumerate(found.values(), 1):
+        for chunk, body in enumerate(log.group_log.chunks()):
+            yield batch_of(Row(task, number, kind, chunk, None, body))
+
+
+def found_of(rows: Iterable[Row]) -> parts.Found:
+    """Put what :func:`found_rows` gave together again."""
+    found: parts.Found = {}
+    for kind, those in groupby(rows, key=lambda row: row.kind):
+        if kind == 0:
+            found = unpack(JOINED, joined_body(those))
+            continue
+        log, _ = list(found.values())[kind - 1]
+        for row in those:
+            log.group_log.spool.append(row.body or b"")
+    return found
+
+
+def body_rows(task: int, number: int, kind: int, whole: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield bytes that may be many as rows, one a batch."""
+    body = memoryview(whole)
+    for chunk, start in enumerate(range(0, len(body), scanning.CHUNK_BYTES)):
+        part = body[start : start + scanning.CHUNK_BYTES].tobytes()
+        yield batch_of(Row(task, number, kind, chunk, None, part))
+
+
+def joined_body(rows: Iterable[Row]) -> bytes:
+    """Put bytes together again; raise what could not be read instead."""
+    found = []
+    for row in rows:
+        if row.error is not None:
+            raise CoterieError(row.error)
+        found.append(row.body or b"")
+    return b"".join(found)
+
+
+def error_row(task: int, number: int, error: Exception) -> pa.RecordBatch:
+    """Return the row that stands for what could not be read."""
+    return batch_of(Row(task, number, 0, 0, str(error), None))
+
+
+def batch_of(row: Row) -> pa.RecordBatch:
+    """Return a row as a batch."""
+    import pyarrow as pa
+
+    kinds = (pa.int32(), pa.int64(), pa.int32(), pa.int32(), pa.string(), pa.binary())
+    return scanning.rows_of(pa.schema(list(zip(Row._fields, kinds, strict=True))), row)
+
+
+def rows_in(batches: scanning.Batches) -> Iterator[Row]:
+    """Yield the rows of batches, one in memory beside its batch."""
+    for batch in batches:
+        for number in range(batch.num_rows):
+            yield Row(*(column[number].as_py() for column in batch.columns))

@@ -1,0 +1,67 @@
+"""A partition that is read in parts by several tasks gives the rows of one that is read as one."""
+
+import pytest
+from test_spark_insight import QUESTIONS, RESET_CLI
+
+import coterie_spark
+from coterie.insight.asking import Request, fields_of, find_question, rows_of
+from coterie.insight.facts import read_facts
+from coterie.insight.fields import arrow_schema, arrow_table
+from coterie_spark.bulk import parted
+from coterie_spark.bulk.arrow import spark_schema, to_spark
+from golden_data import log
+from segment_cutter import in_small_segments
+
+IN_PARTS = [one for one in QUESTIONS if one[0] != "explain"]
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory):
+    """Logs whose partitions have several segments, by case."""
+    home = tmp_path_factory.mktemp("parts")
+    for case in {case for _, case, _ in IN_PARTS}:
+        in_small_segments(log(case), home / case, 4)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    """Have a part be a segment."""
+    monkeypatch.setattr(parted, "PART_BYTES_MIN", 1)
+    monkeypatch.setattr(parted.plan, "TASK_BYTES", 1)
+
+
+@pytest.mark.parametrize(("name", "case", "asked"), IN_PARTS)
+def test_a_question_in_parts_gives_the_rows_it_gives_in_this_process(spark, cut, name, case, asked):
+    question = find_question(name)
+    ask = question.Ask(**asked)
+    rows = [row for facts in read_facts([cut / case]) for row in rows_of(facts, question, ask)]
+    schema = spark_schema(arrow_schema(fields_of(question)))
+    expected = to_spark(arrow_table(fields_of(question), rows), schema).to_pylist()
+    told = {"at" if key == "at_ms" else key: value for key, value in asked.items()}
+    found = getattr(coterie_spark, name)(spark, cut / case, **told).toArrow().to_pylist()
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+def test_large_partitions_are_cut_and_others_are_not(spark, cut, monkeypatch):
+    from coterie_spark.insight import log_of
+
+    request = Request("undo", find_question("undo").Ask(RESET_CLI), (str(cut / "basic"),))
+    partitions = log_of(spark, request.log)
+    asked = parted.planned(spark, partitions, request)
+    assert [part for _, part in asked.parts] == [
+        (segment,) for _, segments in partitions for segment in segments
+    ]
+    monkeypatch.setattr(parted, "PART_BYTES_MIN", 1 << 30)
+    monkeypatch.setattr(parted.plan, "TASK_BYTES", 1 << 30)
+    assert parted.planned(spark, partitions, request) is None
+
+
+def test_a_part_that_cannot_be_read_is_one_line(spark, cut, tmp_path, monkeypatch):
+    in_small_segments(log("basic"), tmp_path / "gone", 4)
+    frame = coterie_spark.undo(spark, tmp_path / "gone", at=RESET_CLI)
+    (first, *_) = sorted(tmp_path.glob("gone/*/*.log"))
+    first.unlink()
+    with pytest.raises(Exception, match=first.name) as raised:
+        frame.collect()
+    assert "CoterieError" in str(raised.value)
