@@ -1,4 +1,6 @@
-"""The questions of ``coterie.insight`` on Spark: a topic partition a task, rows as the local ones.
+"""The questions of ``coterie.insight`` on Spark, rows as the local ones.
+
+A task takes a partition of the topic, or a part of a large one (``bulk.parted``).
 
 Each is a function that gives a DataFrame; a further question is one more line at the end. Workers
 read plain paths by their absolute names, and need coterie installed. Imports no Spark.
@@ -195,7 +197,7 @@ def question(name: str) -> Frame:
         return asked(spark, request)
 
     ask.__name__ = ask.__qualname__ = name
-    ask.__doc__ = f"""Answer ``coterie {name}`` as a DataFrame, one task a partition of the topic.
+    ask.__doc__ = f"""Answer ``coterie {name}`` as a DataFrame, large partitions in parts.
 
     Parameters
     ----------

@@ -1,15 +1,31 @@
 """Wherever a log is cut into parts, what they keep makes the answers of the log as one."""
 
+import struct
 import tempfile
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from compacted_logs import FIRST_MS, folders, operations, written
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.insight import audit, expire, growth, lag, metrics, parts, reading, undo, visible
+from coterie._core.codec.reader import LogReader
+from coterie.insight import (
+    audit,
+    expire,
+    explain,
+    growth,
+    lag,
+    metrics,
+    outages,
+    parts,
+    reading,
+    rewinds,
+    undo,
+    visible,
+)
+from coterie.insight.brokerlog import LOADED, Told
 from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import PartitionFacts
 from coterie.log.folders import find_segments
@@ -18,6 +34,21 @@ from golden_data import log
 from segment_cutter import in_small_segments
 
 WHAT = "test"
+LEADER_EPOCH_AT = 12  # of a batch; its checksum leaves it out
+LIMITS = (
+    (reading, "PIECE_BYTES", 1),
+    (visible, "AT_ONCE", 1),
+    (outages, "STEADY", 2),
+    (outages, "HEADS", 3),
+    (outages, "LEAST_MS", 300),
+    (outages, "TIMES_LONGER", 2),
+    (rewinds, "EACH", 1),
+)
+
+
+def loaded(at_ms):
+    """What a server log says once the broker has loaded the partition."""
+    return Told("", LOADED, at_ms, "server log", generation=0)
 
 
 def asks(at_ms, later_ms, ends):
@@ -30,6 +61,8 @@ def asks(at_ms, later_ms, ends):
         (metrics, metrics.Ask(ends=ends)),
         (metrics, metrics.Ask()),
         (lag, lag.Ask(ends)),
+        (explain, explain.Ask(flap_count=2)),
+        (explain, explain.Ask(told=tuple(map(loaded, (at_ms, at_ms + 9000, later_ms))))),
     ]
 
 
@@ -73,10 +106,10 @@ def ends_at(times):
 
 @pytest.fixture(scope="module", autouse=True)
 def little_at_once():
-    """Read a batch at a time, and leave out at once what no time shows."""
+    """Read a batch at a time, hold little, and have few batches show a silence."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "PIECE_BYTES", 1)
-        patch.setattr(visible, "AT_ONCE", 1)
+        for module, name, value in LIMITS:
+            patch.setattr(module, name, value)
         yield
 
 
@@ -92,6 +125,16 @@ def segments_in(home):
     return next(iter(find_segments([home]).partitions().values())) if home.exists() else ()
 
 
+def raise_epochs(segments):
+    """Have another leader write every other segment."""
+    for number, segment in enumerate(segments):
+        data = bytearray(Path(segment.path).read_bytes())
+        for held in list(LogReader(bytes(data))):
+            struct.pack_into(">i", data, held.position + LEADER_EPOCH_AT, number // 2)
+        Path(segment.path).write_bytes(data)
+
+
+@settings(max_examples=300)
 @given(
     steps=operations(),
     times=st.lists(st.integers(0, 400_000), min_size=1, max_size=4),
@@ -109,14 +152,16 @@ def test_a_log_in_parts_gives_the_answers_of_the_log_as_one(steps, times, wanted
     }
     with tempfile.TemporaryDirectory() as home:
         written_log = written(steps)
-        asked = asks(times[0], written_log.now_ms, ends_at(times))
-        for folder in folders(written_log, home):
-            (segments,) = find_segments([folder]).partitions().values()
-            if data.draw(st.booleans()):
-                small = in_small_segments(folder, Path(home) / "small" / folder.name)
-                segments = segments_in(small) or segments
-            places = st.sets(st.integers(1, max(len(segments) - 1, 1)))
-            same_in_parts(segments, data.draw(places), asked, options)
+        asked = data.draw(st.sampled_from(asks(times[0], written_log.now_ms, ends_at(times))))
+        folder = data.draw(st.sampled_from(folders(written_log, home)))
+        (segments,) = find_segments([folder]).partitions().values()
+        if data.draw(st.booleans()):
+            small = in_small_segments(folder, Path(home) / "small")
+            segments = segments_in(small) or segments
+        if data.draw(st.booleans()):
+            raise_epochs(segments)
+        places = st.sets(st.integers(1, max(len(segments) - 1, 1)))
+        same_in_parts(segments, data.draw(places), [asked], options)
 
 
 @pytest.mark.parametrize("case", ["transactions", "kip848", "old-formats", "compacted"])

@@ -10,19 +10,7 @@ from coterie.insight.facts import read_facts
 from coterie.insight.fields import arrow_schema, arrow_table
 from coterie_spark.bulk.arrow import spark_schema, to_spark
 from golden_data import log, records
-
-RESET_CLI = 1795237385000
-QUESTIONS = [
-    ("expire", "transactions", {"now_ms": RESET_CLI, "what_if_ms": (5000,)}),
-    ("explain", "basic", {"flap_count": 2}),
-    ("explain", "kip848", {}),
-    ("growth", "compacted", {"every_ms": 10_000}),
-    ("audit", "basic", {"no_progress": 5}),
-    ("lag", "transactions", {"ends": EndOffsets(False, {("in", 0): (Sample(None, 9000),)})}),
-    ("undo", "basic", {"at_ms": RESET_CLI}),
-    ("undo", "transactions", {"at_ms": RESET_CLI}),
-    ("metrics", "basic", {"group_filter": "mix"}),
-]
+from spark_questions import QUESTIONS, RESET_CLI
 
 
 @pytest.mark.parametrize(("name", "case", "asked"), QUESTIONS)

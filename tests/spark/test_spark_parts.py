@@ -1,7 +1,6 @@
 """A partition that is read in parts by several tasks gives the rows of one that is read as one."""
 
 import pytest
-from test_spark_insight import QUESTIONS, RESET_CLI
 
 import coterie_spark
 from coterie.insight.asking import Request, fields_of, find_question, rows_of
@@ -11,15 +10,14 @@ from coterie_spark.bulk import parted
 from coterie_spark.bulk.arrow import spark_schema, to_spark
 from golden_data import log
 from segment_cutter import in_small_segments
-
-IN_PARTS = [one for one in QUESTIONS if one[0] != "explain"]
+from spark_questions import QUESTIONS, RESET_CLI
 
 
 @pytest.fixture(scope="module")
 def cut(tmp_path_factory):
     """Logs whose partitions have several segments, by case."""
     home = tmp_path_factory.mktemp("parts")
-    for case in {case for _, case, _ in IN_PARTS}:
+    for case in {case for _, case, _ in QUESTIONS}:
         in_small_segments(log(case), home / case, 4)
     return home
 
@@ -31,7 +29,7 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(parted.plan, "TASK_BYTES", 1)
 
 
-@pytest.mark.parametrize(("name", "case", "asked"), IN_PARTS)
+@pytest.mark.parametrize(("name", "case", "asked"), QUESTIONS)
 def test_a_question_in_parts_gives_the_rows_it_gives_in_this_process(spark, cut, name, case, asked):
     question = find_question(name)
     ask = question.Ask(**asked)
@@ -49,7 +47,7 @@ def test_large_partitions_are_cut_and_others_are_not(spark, cut, monkeypatch):
     request = Request("undo", find_question("undo").Ask(RESET_CLI), (str(cut / "basic"),))
     partitions = log_of(spark, request.log)
     asked = parted.planned(spark, partitions, request)
-    assert [part for _, part in asked.parts] == [
+    assert [part for _, part in asked.dealt] == [
         (segment,) for _, segments in partitions for segment in segments
     ]
     monkeypatch.setattr(parted, "PART_BYTES_MIN", 1 << 30)

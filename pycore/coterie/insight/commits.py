@@ -6,7 +6,7 @@ Rows are a piece of the log at a time (``coterie.insight.reading``): no question
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -135,6 +135,12 @@ class Commits:
         changed["metadata_end"] = np.cumsum(sizes[keep])
         same = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in changed}
         return Commits(**same, **changed)
+
+    def alone(self) -> Commits:
+        """Return the same rows without the batches that have none of them."""
+        used, batch = np.unique(self.batch, return_inverse=True)
+        batches = {name: getattr(self, name)[used] for name in BATCH_COLUMNS}
+        return replace(self, batch=batch.astype(np.int32), **batches)
 
     def only_commits(self) -> Commits:
         """Return the commits and their tombstones alone."""

@@ -8,8 +8,8 @@ ends and at which what is asked for begins. Kept are the sums of each span.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from coterie.insight.commits import ABORTED, COMMITTED, KIND, PENDING, Array, Co
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.keys import Key, Table, sorted_by
 from coterie.insight.rewinds import Requests, Rewinds
-from coterie.insight.steps import Walk
+from coterie.insight.steps import Steps, Walk
 
 CUTS = 4  # spans between two events: before or after each of two times
 NEVER = np.iinfo(np.int64).max
@@ -69,6 +69,14 @@ Between = tuple[Span, "Row | None"]
 """Commits, and the event that follows them; None: none does."""
 
 
+class Waiting(NamedTuple):
+    """Requests of a part that are looked at once the part before is there."""
+
+    commits: Commits
+    steps: Steps
+    span: Array
+
+
 class Committed:
     """Counts the commits of a partition, piece by piece.
 
@@ -83,7 +91,8 @@ class Committed:
     SUMS = ("rows", "count", "requests", "aborted", "pending", "gone")
 
     def __init__(self, facts: PartitionFacts, events: Mapping[str, Sequence[Row]]) -> None:
-        self.facts = facts
+        self.trusted_from_ms, self.since_ms = facts.trusted_from_ms, facts.since_ms
+        self.begins_ms = facts.begins_ms
         self.events = events
         self.numbers = {group: number for number, group in enumerate(events)}
         counts = [len(theirs) for theirs in events.values()]
@@ -106,8 +115,55 @@ class Committed:
         self.seen_in = Table(span=(np.int64, -1))
         self.keys_of: dict[int, list[Array]] = {}  # of each span, each key at least once
         self.rewinds = Rewinds(self._may_be_reset())
+        self.in_parts = facts.parts is not None
+        self.waiting: list[Waiting] = []
         self.files: list[str] = []
         self.names: dict[int, Key] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs: it tells nothing of events."""
+        return self.__dict__ | {"events": {}}
+
+    def _hold_back(self, commits: Commits, steps: Steps, span: Array) -> Steps:
+        """Keep requests with a key's first commit: what was before it is another part's.
+
+        The other steps are returned.
+        """
+        batch = commits.batch[steps.order]
+        held = np.isin(batch, batch[steps.unseen])
+        rows = np.zeros(len(commits), dtype=np.bool_)
+        rows[steps.order[held]] = True
+        theirs = steps.select(held)
+        theirs = replace(theirs, order=(np.cumsum(rows) - 1)[theirs.order])
+        self.waiting.append(Waiting(commits.select(rows).alone(), theirs, span[rows]))
+        return steps.select(~held)
+
+    def absorb(self, later: Committed) -> None:
+        """Go on with what follows; see ``tallies``."""
+        self.files = max(self.files, later.files, key=len)
+        self._absorb_sums(later.spans_of)
+        for name in later.groups.columns:
+            self.groups[name][:] += later.groups[name]
+        numbers = self.keys.absorb(later.keys)
+        self.walk.held.fit(len(self.keys))
+        for span, found in later.keys_of.items():
+            keys = numbers[np.unique(np.concatenate(found))]
+            self.keys_of.setdefault(span, []).append(keys)
+        for commits, steps, span_of in later.waiting:
+            self.rewinds.take(commits, self.walk.follow(steps, numbers, commits), span_of)
+        self.rewinds.absorb(later.rewinds)
+        self.walk.absorb(later.walk)
+
+    def _absorb_sums(self, later: Table) -> None:
+        sums = self.spans_of
+        there = np.flatnonzero(later["rows"])
+        new = there[sums["rows"][there] == 0]
+        for name in ("first_ms", "log_offset", "file", "position"):
+            sums[name][new] = later[name][new]
+        for name in self.SUMS:
+            sums[name][there] += later[name][there]
+        sums["from_ms"][there] = np.minimum(sums["from_ms"][there], later["from_ms"][there])
+        sums["until_ms"][there] = np.maximum(sums["until_ms"][there], later["until_ms"][there])
 
     def _may_be_reset(self) -> Array:
         """Return the spans that follow an event that leaves a group without members."""
@@ -130,8 +186,11 @@ class Committed:
         self._sum(commits, span)
         keys = self.keys.of(commits, np.arange(len(commits)))
         self._note_keys(keys, span)
-        self.rewinds.take(commits, self.walk.take(commits, keys), span)
-        told = ~is_before(commits.timestamp, self.facts.begins_ms)
+        steps = self.walk.take(commits, keys)
+        if self.in_parts and steps.unseen.any():
+            steps = self._hold_back(commits, steps, span)
+        self.rewinds.take(commits, steps, span)
+        told = ~is_before(commits.timestamp, self.begins_ms)
         told &= (commits.outcome == COMMITTED) & (commits.kind == KIND["offset"])
         self.groups.add("count", group[told])
         self.groups.add("requests", group[told][first_of_batches(commits, told, group)])
@@ -141,7 +200,7 @@ class Committed:
         rank = np.searchsorted(self.offsets, commits.log_offset)
         before = np.searchsorted(self.codes, group * (len(self.offsets) + 1) + rank)
         span: Array = (before + group) * CUTS  # a group has one span more than events
-        for weight, at_ms in ((2, self.facts.trusted_from_ms), (1, self.facts.since_ms)):
+        for weight, at_ms in ((2, self.trusted_from_ms), (1, self.since_ms)):
             span += weight * ~is_before(commits.timestamp, at_ms)
         return span
 

@@ -16,12 +16,13 @@ from typing import Any
 
 from coterie.insight import brokerlog, causes, epochs, flapping, outages, switches
 from coterie.insight.committed import Between, Committed, Span
-from coterie.insight.facts import Life, PartitionFacts
+from coterie.insight.facts import Life, PartitionFacts, View
 from coterie.insight.grouplog import GroupRecord
 from coterie.insight.rebalances import counts, is_rebalance, replacements
 from coterie.insight.requests import BatchesTell
 from coterie.insight.rewinds import MEMBERS, NOBODY, RESET, REWIND, UNKNOWN
 from coterie.insight.shapes import shortened
+from coterie.insight.tallies import Tally, kept
 from coterie.insight.timeline import (
     DELETED,
     EMPTY,
@@ -62,6 +63,7 @@ EVENTS = (
     *(brokerlog.REFUSED, "flapping", "client", "summary"),
 )
 COMMITS = "commits"
+WATCH, REQUESTS = "watch", "requests"  # what is kept, beside the commits
 WITHOUT_MEMBERS = (EMPTY, switches.UPGRADED, switches.DOWNGRADED)
 CAUSES_IN_WORDS = 3
 Row = dict[str, Any]
@@ -76,9 +78,15 @@ class Ask:
     told: tuple[brokerlog.Told, ...] = ()
 
 
+def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
+    """Return what counts commits and looks for outages while the log goes by."""
+    return Lives(facts, ask).tallies()
+
+
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order of their ids."""
     lives = Lives(facts, ask)
+    lives.read()
     for group in facts.group_ids:
         for row in lives.rows_of(group):
             yield {name: row.get(name) for name in FIELDS} | {
@@ -97,26 +105,32 @@ class Lives:
         told: dict[str, list[brokerlog.Told]] = {}
         for one in ask.told:
             told.setdefault(one.group, []).append(one)
-        loads = [one.at_ms for one in told.pop("", ()) if one.generation == facts.number]
+        self.loads = [one.at_ms for one in told.pop("", ()) if one.generation == facts.number]
         newer = facts.newer_records.by_group()
         self.indexes = {group: brokerlog.Index(told.get(group, ())) for group in facts.group_ids}
         self.events = {
             group: self.events_of(group, newer.get(group, ()), bool(told.get(group)))
             for group in facts.group_ids
         }
-        whole = facts.whole() if facts.group_ids else facts
-        watch, seen = outages.Watch(whole.trusted_from_ms, loads), BatchesTell()
-        self.committed = Committed(facts, self.events)
-        for records in whole.pieces():
-            watch.take(records)
-            seen.take(records)
-            if whole is facts:
-                self.committed.take(records)
-        if whole is not facts:
-            for records in facts.pieces():
-                self.committed.take(records)
-        self.outages = watch.outages(whole)
-        self.tell_requests = seen.tell
+        self.whole = facts.whole() if facts.group_ids else facts
+
+    def tallies(self) -> dict[str, tuple[View, Tally]]:
+        """Return what counts commits and looks for outages while the log goes by."""
+        watch = outages.Watch(
+            self.whole.trusted_from_ms, self.loads, in_parts=self.facts.parts is not None
+        )
+        return {
+            WATCH: (self.whole.view, watch),
+            REQUESTS: (self.whole.view, BatchesTell()),
+            COMMITS: (self.facts.view, Committed(self.facts, self.events)),
+        }
+
+    def read(self) -> None:
+        """Have the log go by."""
+        seen = kept(self.facts, lambda facts, ask: self.tallies(), self.ask)
+        self.committed: Committed = seen[COMMITS]
+        self.outages = seen[WATCH].outages(self.whole)
+        self.tell_requests: bool = seen[REQUESTS].tell
 
     def events_of(self, group: str, newer: Sequence[GroupRecord], is_told: bool) -> list[Row]:
         """Return what the records of a group tell, in order of its log."""

@@ -157,8 +157,9 @@ class PartitionFacts:
         if view == self.view:
             return self
         if view not in self.others:
-            rest = self.bytes_of, self.since_ms, self.parts
-            self.others[view] = PartitionFacts(self.number, self.segments, *view, *rest)
+            self.others[view] = PartitionFacts(
+                self.number, self.segments, *view, self.bytes_of, self.since_ms, self.parts
+            )
         return self.others[view]
 
     def is_asked(self, at_ms: int | None) -> bool:

@@ -24,6 +24,7 @@ from coterie.times import format_time
 
 CHANGE, SILENCE = "coordinator_change", "silence"
 STEADY = 20  # batches before a silence that say how steady the writing was
+HEADS = STEADY + 1  # of a part, that must be looked at with the part before
 TIMES_LONGER = 10  # than the longest pause between those
 LEAST_MS = 5_000
 BACK_MS = 60_000  # after a silence, members that are not back have gone: their session is shorter
@@ -98,17 +99,26 @@ class Watch:
         From when on the log has all records; None: from its start.
     loads
         When (epoch ms) a broker had loaded the partition.
+    in_parts
+        Whether another part of the log may lie before: its first batches are kept, to be looked
+        at again behind the last ones of that.
     """
 
-    def __init__(self, since_ms: int | None, loads: Iterable[int] = ()) -> None:
+    def __init__(
+        self, since_ms: int | None, loads: Iterable[int] = (), *, in_parts: bool = False
+    ) -> None:
         self.since_ms = since_ms
         self.loads = sorted(loads)
+        self.in_parts = in_parts
+        self.heads: list[Batches] = []
         self.count = 0  # batches that have records
         self.latest = -1  # the greatest time so far
         # Of the last batches: its last row's time, leader epoch, first row's group, pause before.
         self.last = Last(*(np.empty(0, np.int64) for _ in Last._fields))
-        self.found: dict[int, Outage | None] = {}
+        self.changed: dict[int, Outage | None] = {}
+        self.loaded: dict[int, tuple[int, Outage | None]] = {}  # of each load
         self.silent: list[tuple[int, Outage | None]] = []
+        self.files: list[str] = []
 
     def take(self, records: Commits) -> None:
         """Look through the next piece."""
@@ -116,24 +126,60 @@ class Watch:
         if not len(first):
             return
         last = np.append(first[1:], len(records)) - 1
-        time = np.append(self.last.time, records.timestamp[last])
+        places = (getattr(records, name)[first] for name in ("log_offset", "file", "position"))
+        now = Batches(
+            records.timestamp[last],
+            records.batches["leader_epoch"][records.batch[first]],
+            records.group[first],
+            records.timestamp[first],
+            *places,
+        )
+        if self.in_parts and self.count < HEADS:
+            self.heads.append(Batches(*(column[: HEADS - self.count] for column in now)))
+        self._take(now, records.files)
+
+    def _take(self, now: Batches, files: list[str]) -> None:
+        """Look through the next batches."""
+        begin = len(self.last.time)
+        time = np.append(self.last.time, now.time)
         batches = Last(
             time,
-            np.append(self.last.epoch, records.batches["leader_epoch"][records.batch[first]]),
-            np.append(self.last.group, records.group[first]),
-            np.append(self.last.pause, np.diff(time, prepend=time[:1])[len(self.last.time) :]),
+            np.append(self.last.epoch, now.epoch),
+            np.append(self.last.group, now.group),
+            np.append(self.last.pause, np.diff(time, prepend=time[:1])[begin:]),
         )
-        begin = len(self.last.time)
-        piece = Neighbours(batches, self.count - begin, records, first, begin, self.since_ms)
-        for at, at_ms in self._loaded(records.timestamp[last]):
+        piece = Neighbours(batches, self.count - begin, now, files, begin, self.since_ms)
+        for at, at_ms in self._loaded(now.time):
             told = f"a broker had loaded the groups at {format_time(at_ms)} [server log]"
-            self.found[at] = piece.outage(at, CHANGE, told)
-        for at, was, now in piece.changes():
-            told = f"the partition's leader epoch went from {was} to {now}: {BACK}"
-            self.found.setdefault(at, piece.outage(at, CHANGE, told))
+            self.loaded[at_ms] = at, piece.outage(at, CHANGE, told)
+        for at, was, is_now in piece.changes():
+            told = f"the partition's leader epoch went from {was} to {is_now}: {BACK}"
+            self.changed[at] = piece.outage(at, CHANGE, told)
         self.silent += [(at, piece.outage(at, SILENCE, "")) for at in piece.silences()]
-        self.count += len(first)
+        self.count += len(now.time)
         self.last = Last(*(column[-STEADY - 1 :] for column in batches))
+        self.files = files
+
+    def absorb(self, later: Watch) -> None:
+        """Go on with what follows; see ``tallies``.
+
+        What its first batches show hangs on those here; the others have enough before them.
+        """
+        base, files = self.count, later.files
+        for heads in later.heads:
+            self._take(heads, files)
+        if later.count <= HEADS:
+            return
+        whole = [(at, outage) for at, outage in later.changed.items() if at >= HEADS]
+        self.changed |= {base + at: outage for at, outage in whole}
+        self.silent += [(base + at, outage) for at, outage in later.silent if at >= HEADS]
+        reached = [at_ms for at_ms in self.loads if at_ms in later.loaded]
+        for at_ms in reached:  # the others had been reached before, or are not yet
+            at, outage = later.loaded[at_ms]
+            self.loaded[at_ms] = base + at, outage
+        self.loads = [at_ms for at_ms in self.loads if at_ms not in later.loaded]
+        self.count, self.last = base + later.count, later.last
+        self.latest = max(self.latest, later.latest)
 
     def _loaded(self, times: Array) -> Iterator[tuple[int, int]]:
         """Yield the batch after each load that the piece reaches, and the time of the load."""
@@ -146,15 +192,16 @@ class Watch:
     def outages(self, facts: PartitionFacts) -> list[Outage]:
         """Return the outages of the log, in its order, once all pieces are through."""
         went = departures(facts)
+        found = self.changed | dict(self.loaded.values())
         for at, silence in self.silent:
-            if at in self.found or silence is None:
+            if at in found or silence is None:
                 continue
             groups = went_at_once(went, silence.back_ms)
             if groups > 1:
                 told = f"members of {groups} groups went at once after a silence: perhaps there "
                 told += "was no coordinator, and it ended their sessions when it was back"
-                self.found[at] = replace(silence, shown_by=told)
-        return [outage for _, outage in sorted(self.found.items()) if outage is not None]
+                found[at] = replace(silence, shown_by=told)
+        return [outage for _, outage in sorted(found.items()) if outage is not None]
 
 
 class Last(NamedTuple):
@@ -164,6 +211,18 @@ class Last(NamedTuple):
     epoch: Array
     group: Array
     pause: Array
+
+
+class Batches(NamedTuple):
+    """Batches as ``Last`` has them, with the time and place of the first record of each."""
+
+    time: Array
+    epoch: Array
+    group: Array
+    first_ms: Array
+    log_offset: Array
+    file: Array
+    position: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +235,8 @@ class Neighbours:
         Of both.
     base : int
         The number of the first of them; batches are numbered over all pieces.
-    records, first
-        The piece, and its rows that begin a batch.
+    now, files
+        The piece's batches, and the names of files.
     begin : int
         Where its batches begin among ``batches``.
     since_ms
@@ -186,8 +245,8 @@ class Neighbours:
 
     batches: Last
     base: int
-    records: Commits
-    first: Array
+    now: Batches
+    files: list[str]
     begin: int
     since_ms: int | None
 
@@ -223,10 +282,10 @@ class Neighbours:
 
     def outage(self, at: int, event: str, shown_by: str) -> Outage | None:
         """Return the outage that ended with a batch; None: times are not known."""
-        row = int(self.first[at - self.base - self.begin])
         if at == 0:
             return None
-        times = int(self.batches.time[at - 1 - self.base]), int(self.records.timestamp[row])
+        row = at - self.base - self.begin
+        times = int(self.batches.time[at - 1 - self.base]), int(self.now.first_ms[row])
         if min(times) < 0:
             return None
         return Outage(
@@ -235,9 +294,9 @@ class Neighbours:
             *times,
             self.usual_ms(at),
             self.is_whole(at),
-            int(self.records.log_offset[row]),
-            self.records.files[int(self.records.file[row])],
-            int(self.records.position[row]),
+            int(self.now.log_offset[row]),
+            self.files[int(self.now.file[row])],
+            int(self.now.position[row]),
             int(self.batches.time[at - self.base]),
         )
 

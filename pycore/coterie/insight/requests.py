@@ -23,6 +23,10 @@ class BatchesTell:
         """Look at the next piece."""
         self.tell = self.tell and _batches_tell(records)
 
+    def absorb(self, later: BatchesTell) -> None:
+        """Go on with what follows; see ``tallies``."""
+        self.tell = self.tell and later.tell
+
 
 def batches_tell(facts: PartitionFacts) -> bool:
     """Return what :class:`BatchesTell` says of a partition; ``facts`` are of all groups."""

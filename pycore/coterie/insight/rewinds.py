@@ -47,6 +47,7 @@ class Asked(NamedTuple):
     log_offset: int
     file: str
     position: int
+    number: int
 
     def row(self, who: str) -> Row:
         """Return its row; ``who`` could commit then: ``MEMBERS``, ``NOBODY`` or ``UNKNOWN``."""
@@ -82,8 +83,8 @@ class Requests:
         The first of those that set offsets back.
     count : int
         How many those are.
-    until : int
-        The time of the last of them.
+    until, last : int
+        The time of the last of them, and the number of its last record.
     every : list of Asked
         The first of those, and of all that are of no transaction; one more than are told of.
     """
@@ -91,7 +92,16 @@ class Requests:
     back: list[Asked] = field(default_factory=list)
     count: int = 0
     until: int = -1
+    last: int = -1
     every: list[Asked] = field(default_factory=list)
+
+    def absorb(self, other: Requests) -> None:
+        """Add those of another part of the log, which may lie before some of these."""
+        if other.last > self.last:
+            self.until, self.last = other.until, other.last
+        self.count += other.count
+        self.back = sorted(self.back + other.back, key=lambda one: one.number)[:EACH]
+        self.every = sorted(self.every + other.every, key=lambda one: one.number)[: EACH + 1]
 
     def rows(self, who: str, every: bool) -> list[Row]:
         """Return a row for each request that sets offsets back.
@@ -146,6 +156,7 @@ class Rewinds:
             requests.count += back
             if back:
                 requests.until = int(commits.timestamp[rows[end - 1]])
+                requests.last = int(commits.number[rows[end - 1]])
             wanted = self.every[at] and len(requests.every) <= EACH
             told = back and len(requests.back) < EACH
             if not wanted and not told:
@@ -156,6 +167,11 @@ class Rewinds:
             if wanted:
                 requests.every.append(one)
                 self.every[at] = len(requests.every) <= EACH
+
+    def absorb(self, later: Rewinds) -> None:
+        """Add what another found; see ``Requests.absorb``."""
+        for span, requests in later.found.items():
+            self.found.setdefault(span, Requests()).absorb(requests)
 
     def of(self, span: int) -> Requests:
         """Return the requests of a span."""
@@ -177,6 +193,7 @@ def asked(commits: Commits, rows: Array, change: Array, before: Array, fresh: Ar
         int(commits.log_offset[rows[0]]),
         commits.files[int(commits.file[rows[0]])],
         int(commits.position[rows[0]]),
+        int(commits.number[rows[0]]),
     )
 
 

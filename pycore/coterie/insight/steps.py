@@ -5,7 +5,7 @@ The commits are taken a piece of the log at a time; of each key its last one is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -50,6 +50,12 @@ class Steps:
     before: dict[str, Array]
     change: Array
 
+    def select(self, keep: Array) -> Steps:
+        """Return some of the elements; ``keep``: bool."""
+        columns = {one.name: getattr(self, one.name) for one in fields(self)}
+        before = {name: column[keep] for name, column in columns.pop("before").items()}
+        return Steps(before=before, **{name: column[keep] for name, column in columns.items()})
+
 
 class Walk:
     """The last commit or tombstone that counts of each key, as the pieces of a log come.
@@ -91,6 +97,20 @@ class Walk:
         unseen = ~self.held.before("seen", held, np.ones(len(order), dtype=np.bool_))
         change = commits.offset[order] - before["offset"]
         return Steps(order, keys, held.first, held.last, fresh, unseen, gone, before, change)
+
+    def follow(self, steps: Steps, numbers: Array, commits: Commits) -> Steps:
+        """Return steps of a later part as they follow on what was taken here.
+
+        ``numbers``: of that part's keys; what is not ``unseen`` follows on its own part.
+        """
+        keys = numbers[steps.keys]
+        before = {
+            name: np.where(steps.unseen, self.held[name][keys], column)
+            for name, column in steps.before.items()
+        }
+        gone = np.where(steps.unseen, self.held["gone"][keys], steps.fresh)
+        change = commits.offset[steps.order] - before["offset"]
+        return replace(steps, keys=keys, before=before, fresh=steps.gone | gone, change=change)
 
     def absorb(self, later: Walk) -> Array:
         """Go on behind what another walk took; return the numbers of its keys."""

@@ -17,6 +17,7 @@ from coterie.errors import CoterieError
 from coterie.insight import parts
 from coterie.insight.asking import Request, find_question
 from coterie.insight.facts import PartitionFacts
+from coterie.insight.tallies import Maker
 from coterie.log.folders import Segment
 from coterie.state.portable import pack, unpack
 from coterie_spark.bulk import plan, scanning
@@ -51,23 +52,24 @@ class Row(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is asked of which parts; ``parts`` are (place of the partition in ``log``, segments)."""
+    """What is asked; ``dealt`` has each part: its partition's place in ``log``, and segments."""
 
     log: Partitions
     request: Request
-    parts: list[tuple[int, tuple[Segment, ...]]]
+    dealt: list[tuple[int, tuple[Segment, ...]]]
     read: scanning.Reader
 
     def facts(self, place: int) -> PartitionFacts:
         """Return the facts of a partition, nothing read yet."""
         number, segments = self.log[place]
         asked = self.request
-        options = (asked.groups, asked.at_ms, self.read, asked.since_ms)
-        return PartitionFacts(number, segments, *options)
+        return PartitionFacts(
+            number, segments, asked.groups, asked.at_ms, self.read, asked.since_ms
+        )
 
     def firsts(self, place: int) -> list[int]:
         """Return the numbers of a partition's parts."""
-        return [number for number, (at, _) in enumerate(self.parts) if at == place]
+        return [number for number, (at, _) in enumerate(self.dealt) if at == place]
 
     @property
     def question(self) -> Any:
@@ -75,7 +77,7 @@ class Plan(NamedTuple):
         return find_question(self.request.question)
 
     @property
-    def make(self) -> parts.Maker:
+    def make(self) -> Maker:
         """What makes its tallies."""
         found = parts.maker_of(self.question)
         assert found is not None  # else it is not asked in parts
@@ -108,7 +110,7 @@ def answered(spark: SparkSession, asked: Plan, answer: Answer, schema: Any) -> D
         there = rows.repartition(tasks, in_task(f.col("task"), tasks))
         return there.sortWithinPartitions(*ORDER)
 
-    count, partitions = len(asked.parts), len(asked.log)
+    count, partitions = len(asked.dealt), len(asked.log)
     numbers = spark.range(0, count, 1, count)
     found = numbers.mapInArrow(shipped(partial(survey, asked)), ROWS_DDL)
     begun = dealt(found, partitions).mapInArrow(shipped(partial(join, asked)), ROWS_DDL)
@@ -122,7 +124,7 @@ def survey(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
     views = parts.views_of(asked.facts(0), asked.question, asked.request.ask)
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            place, part = asked.parts[number]
+            place, part = asked.dealt[number]
             try:
                 found = parts.survey(part, views, asked.read)
             except CoterieError as error:
@@ -150,7 +152,7 @@ def join(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
 def tally(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
     """Read parts for the second time; what was joined passes through."""
     for (task, number), rows in groupby(rows_in(batches), key=lambda row: row[:2]):
-        place, part = asked.parts[task]
+        place, part = asked.dealt[task]
         if number == WHOLE:
             for row in rows:
                 yield batch_of(row._replace(task=place))
