@@ -15,7 +15,8 @@ from coterie.values import Error
 __all__: list[str] = []
 
 _ERRORS = {int(error): error for error in Error}
-_Partitions = Iterable[tuple[tuple[str, int], int]]  # ((topic, partition), number of its error)
+# ((topic, partition), number of its error), or a row of a commit, which has more: that was written
+_Partitions = Iterable[tuple[Any, ...]]
 
 
 def joined(error: Error, payload: Any) -> values.JoinGroupResponse:
@@ -38,10 +39,10 @@ def beaten(error: Error, payload: Any) -> values.HeartbeatResponse:
 
 
 def left(error: Error, payload: Any) -> values.LeaveGroupResponse:
-    """Make the response to LeaveGroup."""
+    """Make the response to LeaveGroup. A pair is of the request: that member has left."""
     members = [
-        values.LeaveMember(member_id, instance, _ERRORS[code])
-        for member_id, instance, code in payload or ()
+        values.LeaveMember(row[0], row[1], _ERRORS[row[2]] if len(row) > 2 else Error.NONE)
+        for row in payload or ()
     ]
     return values.LeaveGroupResponse(error, tuple(members))
 
@@ -91,4 +92,9 @@ def groups_deleted(error: Error, payload: Any) -> values.DeleteGroupsResponse:
 
 
 def _partitions(payload: _Partitions | None) -> tuple[values.PartitionError, ...]:
-    return tuple([values.PartitionError(*key, _ERRORS[code]) for key, code in payload or ()])
+    return tuple(
+        [
+            values.PartitionError(*row[0], _ERRORS[row[1]] if len(row) == 2 else Error.NONE)
+            for row in payload or ()
+        ]
+    )

@@ -14,10 +14,11 @@ from coterie._core.coordinator.effects cimport (
     BY_CLEANUP, DEAD, DELETE_GROUPS, DESCRIBE_GROUP, EMPTY, LIST_GROUPS, OFFSET_DELETE, STABLE,
     STATE_NAMES)
 from coterie._core.coordinator.group cimport GroupMetadata
-from coterie._core.coordinator.group_records cimport group_key, offset_key
+from coterie._core.coordinator.group_records cimport tombstones
 from coterie._core.coordinator.rebalance cimport Rebalances
 from coterie._core.coordinator.runtime cimport (
     NOBODY, NO_TIMER, AppendOp, Part, Runtime, describe as describe_append)
+from coterie._core.coordinator.sink cimport Batch
 from coterie._core.structures.offsets cimport expiry_rule
 
 from coterie.values import GroupOverview, GroupSummary
@@ -116,18 +117,18 @@ cdef class Admin(Part):
 
     cdef int bury(self, GroupMetadata group, list removed) except -1:
         """The end of every clean-up: tombstones for what was removed, and for a group that ends."""
-        cdef list tombstones
+        cdef bint with_group
+        cdef Batch buried
         if group.state == EMPTY and not group.offsets.has_any():
             self.rebalances.transition(group, DEAD, BY_CLEANUP, None)
         removed.sort()
-        tombstones = [(offset_key(group.group_id, key[0], key[1]), None) for key in removed]
+        with_group = group.state == DEAD and group.generation_id > 0
+        buried = tombstones(group.group_id, removed, with_group)
         if group.state == DEAD:
             self.rebalances.drop_group(group)
-            if group.generation_id > 0:
-                tombstones.append((group_key(group.group_id), None))
-        if tombstones:
+        if buried.count:
             return self.runtime.append(describe_append(
-                AppendOp.__new__(AppendOp), "tombstones", group.group_id, tuple(tombstones)))
+                AppendOp.__new__(AppendOp), "tombstones", buried))
         return 0
 
     cdef int describe(self, int64_t id, str group_id) except -1:

@@ -22,7 +22,7 @@ from coterie._core.coordinator.members cimport Members
 from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.rebalance cimport Rebalances
 from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime, new_request
-from coterie._core.coordinator.sink cimport Sink
+from coterie._core.coordinator.sink cimport Batch, Sink, batch_of
 from coterie._core.coordinator.trace cimport Event, Trace, desugar
 
 from collections.abc import MutableSequence
@@ -95,8 +95,8 @@ cdef class Coordinator:
         if op == JOIN_GROUP or op == SYNC_GROUP or op == LEAVE_GROUP or op == DESCRIBE_GROUP:
             return self.may_throw(op, id, group_id, generation_id, member_id, instance, details)
         if op == OFFSET_COMMIT or op == TXN_OFFSET_COMMIT:
-            return self.offsets.commit(new_request(id, op), group_id, generation_id, member_id,
-                                       instance, details[0], details[1], details[2])
+            return self.offsets.commit(id, op, group_id, generation_id, member_id, instance,
+                                       details[0], details[1], details[2])
         if op == OFFSET_FETCH:
             return self.offsets.fetch(id, group_id, details[0], details[1])
         if op == END_TXN:
@@ -121,11 +121,13 @@ cdef class Coordinator:
     cdef int may_throw(self, int op, int64_t id, str group_id, int32_t generation_id,
                        str member_id, str instance, tuple details) except -1:
         """Requests on which Kafka's code may throw: its request layer answers them then."""
-        cdef Request request = new_request(id, op)
+        cdef Request request = None        # what may have to wait
         try:
             if op == JOIN_GROUP:
+                request = new_request(id, op)
                 return self.members.join(request, group_id, member_id, instance, details)
             if op == SYNC_GROUP:
+                request = new_request(id, op)
                 return self.members.sync(request, group_id, generation_id, member_id, instance,
                                          details[0], details[1], details[2])
             if op == LEAVE_GROUP:
@@ -133,6 +135,8 @@ cdef class Coordinator:
             return self.admin.describe(id, group_id)
         except Thrown as error:
             self.runtime.unheard(error)
+            if request is None:
+                return self.runtime.respond(id, op, UNKNOWN_SERVER_ERROR, None)
             return self.runtime.answer(request, UNKNOWN_SERVER_ERROR,
                                        "" if op == JOIN_GROUP else None)
 
@@ -203,11 +207,16 @@ cdef class Coordinator:
 
     def import_log(self, batches):
         """See ``coordinator.pyi``."""
+        cdef Batch batch
         begin_change(&self.users, THE_COORDINATOR)
         try:
             for base_offset, producer_id, epoch, transactional, control, records in batches:
-                self.runtime.sink.append(records, producer_id, epoch, transactional, control,
-                                         base_offset)
+                batch = batch_of(records)
+                batch.producer_id = producer_id
+                batch.epoch = epoch
+                batch.transactional = transactional
+                batch.control = control
+                self.runtime.sink.append(batch, base_offset)
             self.election.load_log(-1)
         finally:
             end_use(&self.users)

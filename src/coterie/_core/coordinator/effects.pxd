@@ -61,11 +61,12 @@ cdef enum CauseCode:               # as events.Cause
 
 cdef struct Effect:                # 32 bytes
     int64_t at_ms
-    int64_t id                     # of the request; of a transition the generation
+    int64_t id                     # of the request; a transition's generation, a record's offset
     PyObject* payload              # owned, or NULL
     int16_t kind
     int16_t op                     # of a transition: from << 8 | to
-    int32_t code                   # the error; of a transition its cause; why it is unanswered
+    int32_t code                   # the error; a transition's cause; why it is unanswered; at
+                                   # which byte of its batch a record stands
 
 cdef class Effects:
     cdef Effect* rows

@@ -8,11 +8,16 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
 
+from coterie._core.coordinator.sink cimport Batch
+
 import coterie.events as events
 import coterie.responses as responses
 import coterie.values as values
 
 STATE_NAMES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(PyObject* item)
 
 cdef enum:
     NO_REQUEST = -1
@@ -54,6 +59,8 @@ cdef class Effects:
         row.code = code
         row.payload = NULL
         if payload is not None:
+            if type(payload) is tuple:
+                PyObject_GC_UnTrack(<PyObject*>payload)
             Py_INCREF(payload)
             row.payload = <PyObject*>payload
         self.count += 1
@@ -93,17 +100,21 @@ cdef class Effects:
         """A row as an event. A copy of it: what makes the event may run a finalizer, which may ask
         the coordinator for more, and then the rows lie elsewhere."""
         cdef Effect row = self.rows[n]
+        cdef Batch batch
         payload = None if row.payload == NULL else <object>row.payload
         if row.kind == RESPONSE:
             name, response_of = <tuple>OPERATIONS[row.op]
             return events.Response(row.at_ms, row.id, name,
                                    response_of(ERRORS[row.code], payload))
         if row.kind == TRANSITION:
+            group_id, member_id = payload if type(payload) is tuple else (payload, None)
             return events.Transition(
-                row.at_ms, payload[0], STATE_NAMES[row.op >> 8], STATE_NAMES[row.op & 255],
-                row.id, CAUSES[row.code], payload[1])
+                row.at_ms, group_id, STATE_NAMES[row.op >> 8], STATE_NAMES[row.op & 255],
+                row.id, CAUSES[row.code], member_id)
         if row.kind == APPEND:
-            return events.Append(row.at_ms, *payload)
+            batch = <Batch?>payload
+            key, value = batch.pair(row.code)
+            return events.Append(row.at_ms, batch.group_id, key, value, row.id)
         return events.Unanswered(row.at_ms, row.id, (<tuple>OPERATIONS[row.op])[0], WHY[row.code])
 
     def events(self):

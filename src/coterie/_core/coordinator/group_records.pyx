@@ -1,7 +1,7 @@
 """Encode the records of the coordinator: offset commits, group metadata, their keys.
 
 Versions as Kafka 2.3 to 3.9 write them: keys 1 and 2; offset value 1 with an explicit expiry,
-else 3; group value 3. Knows nothing of batches. Source: GroupMetadataManager.scala; bytes:
+else 3; group value 3. Source: GroupMetadataManager.scala; bytes:
 log-format.md, section 7. Cost: one pass, one copy.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -9,8 +9,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
+from coterie._core.codec.cursor cimport load_i32
 from coterie._core.coordinator.group cimport GroupMetadata
 from coterie._core.coordinator.member cimport MemberMetadata
+from coterie._core.coordinator.sink cimport Batch, new_batch
 from coterie._core.structures.offsets cimport NO_TIME, Offset
 
 from coterie._core.coordinator.runtime import Thrown
@@ -107,83 +109,128 @@ cdef bytes finish(Buffer* out):
     return PyBytes_FromStringAndSize(<char*>out.data, out.size)
 
 
-cdef bytes offset_key(str group_id, str topic, int32_t partition):
-    cdef Buffer out
-    begin(&out)
-    try:
-        put_int(&out, 1, 2)
-        put_string(&out, group_id)
-        put_string(&out, topic)
-        put_int(&out, partition, 4)
-        return finish(&out)
-    finally:
-        end(&out)
+# A record of a batch: the sizes of its key and value, which are known at the end of each, then both.
+
+cdef inline Py_ssize_t begin_record(Buffer* out) except -1:
+    """Leave room for the sizes; where they stand."""
+    cdef Py_ssize_t at = out.size
+    put_int(out, -1, 8)
+    return at
 
 
-cdef bytes offset_value(Offset entry):
-    cdef Buffer out
+cdef inline void end_key(Buffer* out, Py_ssize_t at) noexcept:
+    store(out.data + at, out.size - at - 8, 4)
+
+
+cdef inline void end_value(Buffer* out, Py_ssize_t at) noexcept:
+    store(out.data + at + 4, out.size - at - 8 - load_i32(out.data + at), 4)
+
+
+cdef Py_ssize_t begin_offset(Buffer* out, str group_id, tuple key) except -1:
+    """A record of an offset as far as its key."""
+    cdef Py_ssize_t at = begin_record(out)
+    put_int(out, 1, 2)
+    put_string(out, group_id)
+    put_string(out, <str?>key[0])
+    put_int(out, <int32_t>key[1], 4)
+    end_key(out, at)
+    return at
+
+
+cdef Py_ssize_t begin_group(Buffer* out, str group_id) except -1:
+    """A record of a group as far as its key."""
+    cdef Py_ssize_t at = begin_record(out)
+    put_int(out, 2, 2)
+    put_string(out, group_id)
+    end_key(out, at)
+    return at
+
+
+cdef int put_offset(Buffer* out, str group_id, tuple key, Offset entry) except -1:
     cdef bint explicit = entry.expire_timestamp != NO_TIME
-    begin(&out)
-    try:
-        put_int(&out, 1 if explicit else 3, 2)
-        put_int(&out, entry.offset, 8)
-        if not explicit:
-            put_int(&out, entry.leader_epoch, 4)
-        put_string(&out, entry.metadata)
-        put_int(&out, entry.commit_timestamp, 8)
-        if explicit:
-            put_int(&out, entry.expire_timestamp, 8)
-        return finish(&out)
-    finally:
-        end(&out)
+    cdef Py_ssize_t at = begin_offset(out, group_id, key)
+    put_int(out, 1 if explicit else 3, 2)
+    put_int(out, entry.offset, 8)
+    if not explicit:
+        put_int(out, entry.leader_epoch, 4)
+    put_string(out, entry.metadata)
+    put_int(out, entry.commit_timestamp, 8)
+    if explicit:
+        put_int(out, entry.expire_timestamp, 8)
+    end_value(out, at)
+    return 0
 
 
-cdef bytes group_key(str group_id):
-    cdef Buffer out
-    begin(&out)
-    try:
-        put_int(&out, 2, 2)
-        put_string(&out, group_id)
-        return finish(&out)
-    finally:
-        end(&out)
-
-
-cdef bytes group_value(GroupMetadata group, dict assignments):
-    """`assignments`: member id -> bytes; None: those that the members hold."""
-    cdef Buffer out
+cdef int put_group(Buffer* out, GroupMetadata group, dict assignments) except -1:
     cdef MemberMetadata member
     cdef bytes given
+    cdef Py_ssize_t at = begin_group(out, group.group_id)
+    put_int(out, 3, 2)
+    put_string(out, group.protocol_type or "")
+    put_int(out, group.generation_id, 4)
+    put_string(out, group.protocol_name)
+    put_string(out, group.leader_id)
+    put_int(out, group.current_state_timestamp, 8)
+    put_int(out, len(group.members), 4)
+    for value in group.members.values():
+        member = <MemberMetadata>value
+        put_string(out, member.member_id)
+        put_string(out, member.group_instance_id)
+        put_string(out, member.client_id)
+        put_string(out, member.client_host)
+        put_int(out, member.rebalance_timeout_ms, 4)
+        put_int(out, member.session_timeout_ms, 4)
+        put_bytes(out, member.metadata_of(group.protocol_name))
+        given = member.assignment if assignments is None else assignments.get(member.member_id)
+        put_bytes(out, given or b"")
+    end_value(out, at)
+    return 0
+
+
+cdef Batch commit_batch(str group_id, tuple rows, list entries):
+    """The offsets of a commit: of each row, whose first field is its key; None: it is left out."""
+    cdef Buffer out
+    cdef Py_ssize_t n, count = 0
     begin(&out)
     try:
-        put_int(&out, 3, 2)
-        put_string(&out, group.protocol_type or "")
-        put_int(&out, group.generation_id, 4)
-        put_string(&out, group.protocol_name)
-        put_string(&out, group.leader_id)
-        put_int(&out, group.current_state_timestamp, 8)
-        put_int(&out, len(group.members), 4)
-        for value in group.members.values():
-            member = <MemberMetadata>value
-            put_string(&out, member.member_id)
-            put_string(&out, member.group_instance_id)
-            put_string(&out, member.client_id)
-            put_string(&out, member.client_host)
-            put_int(&out, member.rebalance_timeout_ms, 4)
-            put_int(&out, member.session_timeout_ms, 4)
-            put_bytes(&out, member.metadata_of(group.protocol_name))
-            given = member.assignment if assignments is None else assignments.get(
-                member.member_id)
-            put_bytes(&out, given or b"")
-        return finish(&out)
+        for n in range(len(rows)):
+            if entries[n] is not None:
+                put_offset(&out, group_id, <tuple?>(<tuple?>rows[n])[0], <Offset?>entries[n])
+                count += 1
+        return new_batch(group_id, count, finish(&out))
+    finally:
+        end(&out)
+
+
+cdef Batch group_batch(GroupMetadata group, dict assignments):
+    """`assignments`: member id -> bytes; None: those that the members hold."""
+    cdef Buffer out
+    begin(&out)
+    try:
+        put_group(&out, group, assignments)
+        return new_batch(group.group_id, 1, finish(&out))
+    finally:
+        end(&out)
+
+
+cdef Batch tombstones(str group_id, list keys, bint with_group):
+    """Of offsets, and of the group itself."""
+    cdef Buffer out
+    begin(&out)
+    try:
+        for key in keys:
+            begin_offset(&out, group_id, <tuple?>key)
+        if with_group:
+            begin_group(&out, group_id)
+        return new_batch(group_id, len(keys) + with_group, finish(&out))
     finally:
         end(&out)
 
 
 cdef Py_ssize_t utf8_length(str text) except -2:
     """How many bytes it takes; -1: it has none, for a surrogate stands alone in it."""
-    if text.isascii():
-        return len(text)
+    if PyUnicode_IS_COMPACT_ASCII(text):
+        return PyUnicode_GET_LENGTH(text)
     try:
         return len(text.encode("utf-8"))
     except UnicodeEncodeError:

@@ -19,7 +19,7 @@ from coterie._core.coordinator.effects cimport (
     BY_STATIC_RETURN, COMPLETING_REBALANCE, DEAD, EMPTY, HEARTBEAT, LEAVE_GROUP,
     PREPARING_REBALANCE, REPLACED, STABLE)
 from coterie._core.coordinator.group cimport GroupMetadata, check_member
-from coterie._core.coordinator.group_records cimport LONGEST, group_key, group_value, utf8_length
+from coterie._core.coordinator.group_records cimport LONGEST, group_batch, utf8_length
 from coterie._core.coordinator.member cimport MemberMetadata, PendingId, new_member
 from coterie._core.coordinator.rebalance cimport Rebalances, join_result
 from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime, describe
@@ -220,8 +220,7 @@ cdef class Members:
             selected = group.vote()
             if selected == group.protocol_name:
                 op = StaticReturn.__new__(StaticReturn)
-                describe(op, "static_return", group.group_id,
-                         ((group_key(group.group_id), group_value(group, None)),))
+                describe(op, "static_return", group_batch(group, None))
                 op.members = self
                 op.group = group
                 op.member = member
@@ -308,8 +307,7 @@ cdef class Members:
         if group.leader_id != member.member_id:
             return 0
         op = AssignmentAppend.__new__(AssignmentAppend)
-        describe(op, "assignment", group.group_id,
-                 ((group_key(group.group_id), group_value(group, assignments)),))
+        describe(op, "assignment", group_batch(group, assignments))
         op.members = self
         op.group = group
         op.generation_id = group.generation_id
@@ -364,6 +362,8 @@ cdef class Members:
         cdef int error = self.runtime.partitions.refusal(group_id, False)
         cdef GroupMetadata group
         cdef list left = []
+        cdef bint all_left = True
+        cdef int code
         if error != NONE:
             return self.runtime.respond(id, LEAVE_GROUP, error, None)
         group = self.rebalances.find(group_id)
@@ -371,9 +371,12 @@ cdef class Members:
             return self.runtime.respond(id, LEAVE_GROUP, COORDINATOR_NOT_AVAILABLE, None)
         for entry in leaving:
             member_id, instance = <tuple?>entry
-            left.append((member_id, instance, UNKNOWN_MEMBER_ID if group is None
-                         else self.leave_one(group, member_id, instance)))
-        return self.runtime.respond(id, LEAVE_GROUP, NONE, tuple(left))
+            code = UNKNOWN_MEMBER_ID if group is None else self.leave_one(
+                group, member_id, instance)
+            all_left = all_left and code == NONE
+            left.append(code)
+        return self.runtime.respond(id, LEAVE_GROUP, NONE, leaving if all_left else tuple([
+            (member_id, instance, code) for (member_id, instance), code in zip(leaving, left)]))
 
     cdef int leave_one(self, GroupMetadata group, str member_id, str instance) except? -7:
         cdef int error

@@ -16,16 +16,18 @@ from coterie._core.coordinator.codes cimport (
 from coterie._core.coordinator.effects cimport (
     COMPLETING_REBALANCE, DEAD, EMPTY, OFFSET_FETCH, TXN_OFFSET_COMMIT)
 from coterie._core.coordinator.group cimport GroupMetadata, check_member
-from coterie._core.coordinator.group_records cimport (
-    LONGEST, offset_key, offset_value, utf8_length)
+from coterie._core.coordinator.group_records cimport LONGEST, commit_batch, utf8_length
 from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.coordinator.partitions cimport partition_of
 from coterie._core.coordinator.rebalance cimport Rebalances
-from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime, describe
-from coterie._core.coordinator.sink cimport FAILED
+from coterie._core.coordinator.runtime cimport AppendOp, Runtime, describe
+from coterie._core.coordinator.sink cimport FAILED, Batch, batch_of
 from coterie._core.structures.offsets cimport Offset, make_offset
 
 from coterie.errors import ArgumentError
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_COMPACT_ASCII(object text)
 
 cdef enum:
     NO_PRODUCER = -1
@@ -35,19 +37,30 @@ cdef enum:
 MARKERS = {True: (b"\0\0\0\1", b"\0\0\0\0\0\0"), False: (b"\0\0\0\0", b"\0\0\0\0\0\0")}
 
 
-cdef Py_ssize_t utf16_length(str text):
+cdef Py_ssize_t utf16_length(str text) except -1:
     """Java's String.length: characters beyond the first plane count twice."""
     cdef Py_ssize_t length = len(text)
     cdef Py_UCS4 character
-    if not text.isascii():
+    if not PyUnicode_IS_COMPACT_ASCII(text):
         for character in text:
             length += character > 0xFFFF
     return length
 
 
+cdef tuple answers(tuple rows, list entries, Batch batch, int error):
+    """What a commit is answered with: its own rows, if all were written."""
+    if error == NONE and batch.count == len(rows):
+        return rows
+    return tuple([((<tuple?>row)[0], OFFSET_METADATA_TOO_LARGE if entry is None else error)
+                  for row, entry in zip(rows, entries)])
+
+
 @cython.final
 cdef class CommitAppend(AppendOp):
     """The offsets of a commit; its request waits for it."""
+
+    cdef int waits(self) except -1:
+        return self.offsets.pend(self)
 
     cdef int came_back(self, int error, int64_t position) except -1:
         return self.offsets.committed(self, error, position)
@@ -78,9 +91,9 @@ cdef class Offsets:
             self.open_groups.setdefault(producer_id, {})[group.group_id] = None
         return 0
 
-    cdef int commit(self, Request request, str group_id, int32_t generation_id, str member_id,
+    cdef int commit(self, int64_t id, int op, str group_id, int32_t generation_id, str member_id,
                     str instance, tuple wanted, int64_t producer_id, int16_t epoch) except -1:
-        cdef bint transactional = request.op == TXN_OFFSET_COMMIT
+        cdef bint transactional = op == TXN_OFFSET_COMMIT
         cdef int error = self.runtime.partitions.refusal(group_id, not transactional)
         cdef GroupMetadata group = None
         cdef MemberMetadata member
@@ -103,9 +116,9 @@ cdef class Offsets:
                 member = group.get(member_id)
                 self.rebalances.touch(group, member, member.session_timeout_ms)
         if error != NONE:
-            return self.runtime.answer(request, NONE, tuple([(row[0], error) for row in wanted]))
+            return self.runtime.respond(id, op, NONE, tuple([(row[0], error) for row in wanted]))
         # Without a producer Kafka stores even a transaction's offsets as plain ones.
-        return self.store(request, group, wanted, producer_id, epoch,
+        return self.store(id, op, group, wanted, producer_id, epoch,
                           transactional and producer_id != NO_PRODUCER)
 
     cdef int check_metadata(self, tuple wanted) except -1:
@@ -132,71 +145,73 @@ cdef class Offsets:
             return error
         return NONE if transactional else UNKNOWN_MEMBER_ID
 
-    cdef int store(self, Request request, GroupMetadata group, tuple wanted, int64_t producer_id,
-                   int16_t epoch, bint transactional) except -1:
-        cdef dict entries = {}
-        cdef list answers = []
-        cdef list records = []
-        cdef Offset entry
-        cdef CommitAppend op
+    cdef int store(self, int64_t id, int op, GroupMetadata group, tuple wanted,
+                   int64_t producer_id, int16_t epoch, bint transactional) except -1:
+        cdef list entries = []
+        cdef CommitAppend made
+        cdef Batch batch
         cdef int64_t now_ms = self.runtime.wheel.clock_ms
         for each in wanted:
-            key, offset, leader_epoch, metadata, stamped, expiry = <tuple?>each
-            if utf16_length(metadata) > self.max_metadata:
-                answers.append((key, OFFSET_METADATA_TOO_LARGE))
-                continue
-            entry = make_offset(offset, leader_epoch, metadata,
-                                now_ms if stamped is None else stamped, expiry, -1)
-            entries[key] = entry
-            answers.append((key, NONE))
-            records.append((offset_key(group.group_id, key[0], key[1]), offset_value(entry)))
-        if not entries:
-            return self.runtime.answer(request, NONE, tuple(answers))
+            _, offset, leader_epoch, metadata, stamped, expiry = <tuple?>each
+            entries.append(None if utf16_length(metadata) > self.max_metadata else make_offset(
+                offset, leader_epoch, metadata, now_ms if stamped is None else stamped, expiry,
+                -1))
+        batch = commit_batch(group.group_id, wanted, entries)
+        if not batch.count:
+            return self.runtime.respond(id, op, NONE, answers(wanted, entries, batch, NONE))
         if transactional and epoch == NO_EPOCH:
             # Kafka throws, in MemoryRecordsBuilder, before it has kept anything.
-            return self.runtime.answer(request, NONE, tuple([
+            return self.runtime.respond(id, op, NONE, tuple([
                 (row[0], UNKNOWN_SERVER_ERROR) for row in wanted]))
-        op = CommitAppend.__new__(CommitAppend)
-        describe(op, "txn_offset_commit" if transactional else "offset_commit",
-                 group.group_id, tuple(records))
-        op.offsets = self
-        op.group = group
-        op.request = request
-        op.entries = entries
-        op.answers = answers
+        made = CommitAppend.__new__(CommitAppend)
+        describe(made, "txn_offset_commit" if transactional else "offset_commit", batch)
+        made.offsets = self
+        made.group = group
+        made.id = id
+        made.op = op
+        made.rows = wanted
+        made.entries = entries
         if transactional:
-            op.transactional = True
-            op.producer_id = producer_id
-            op.producer_epoch = epoch
+            batch.transactional = True
+            batch.producer_id = producer_id
+            batch.epoch = epoch
             self.open_groups.setdefault(producer_id, {})[group.group_id] = None
-            group.offsets.prepare_txn(producer_id, entries)
-        else:
-            group.offsets.prepare(entries)
-        return self.runtime.append(op)
+            self.pend(made)            # its marker decides it, whenever the append comes back
+        return self.runtime.append(made)
+
+    cdef int pend(self, CommitAppend op) except -1:
+        """Let the group know of what is not in its log yet."""
+        if op.waited:
+            return 0
+        op.waited = True
+        if op.batch.transactional:
+            return op.group.offsets.prepare_txn(op.batch.producer_id, op.rows, op.entries)
+        return op.group.offsets.prepare(op.rows, op.entries)
 
     cdef int committed(self, CommitAppend op, int error, int64_t position) except -1:
         cdef GroupMetadata group = op.group
         if group.state != DEAD:
-            if op.transactional:
+            if op.batch.transactional:
                 if error == NONE:
-                    group.offsets.appended_txn(op.producer_id, op.entries, position)
+                    group.offsets.appended_txn(op.batch.producer_id, op.rows, op.entries, position)
                 else:
-                    group.offsets.failed_txn(op.producer_id, op.entries)
+                    group.offsets.failed_txn(op.batch.producer_id, op.rows, op.entries)
             elif error == NONE:
-                group.offsets.appended(op.entries, position)
+                group.offsets.appended(op.rows, op.entries, position, op.waited)
             else:
-                group.offsets.failed(op.entries)
-        if error == NONE:
-            return self.runtime.answer(op.request, NONE, tuple(op.answers))
-        error = commit_error(error)
-        return self.runtime.answer(op.request, NONE, tuple([
-            (key, error if code == NONE else code) for key, code in op.answers]))
+                group.offsets.failed(op.rows, op.entries, op.waited)
+        return self.runtime.respond(op.id, op.op, NONE, answers(
+            op.rows, op.entries, op.batch, NONE if error == NONE else commit_error(error)))
 
     cdef int end_txn(self, int64_t producer_id, bint committed) except -1:
         cdef GroupMetadata group
         cdef dict belonging
-        cdef int64_t position = self.runtime.sink.append((MARKERS[committed],), producer_id, 0,
-                                                         True, True, -1)
+        cdef int64_t position
+        cdef Batch marker = batch_of((MARKERS[committed],))
+        marker.producer_id = producer_id
+        marker.epoch = 0
+        marker.transactional = marker.control = True
+        position = self.runtime.sink.append(marker, -1)
         if position == FAILED:
             return 0                       # the groups hear of a marker that was written
         belonging = <dict>self.open_groups.get(producer_id)

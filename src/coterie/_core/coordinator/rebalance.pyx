@@ -16,7 +16,7 @@ from coterie._core.coordinator.effects cimport (
     COMPLETING_REBALANCE, DEAD, DROPPED, EMPTY, PREPARING_REBALANCE, STABLE, TRANSITION)
 from coterie._core.coordinator.group cimport (
     INITIAL_JOIN, NO_JOIN, PLAIN_JOIN, GroupMetadata, new_group)
-from coterie._core.coordinator.group_records cimport group_key, group_value
+from coterie._core.coordinator.group_records cimport group_batch
 from coterie._core.coordinator.member cimport MemberMetadata, PendingId
 from coterie._core.coordinator.runtime cimport (
     NO_TIMER, AppendOp, Part, Request, Runtime, describe)
@@ -104,7 +104,8 @@ cdef class Rebalances(Part):
     cdef int entered(self, GroupMetadata group, int before, int cause, str member_id) except -1:
         return self.runtime.effects.push(
             TRANSITION, self.runtime.wheel.clock_ms, group.generation_id,
-            before << 8 | group.state, cause, (group.group_id, member_id))
+            before << 8 | group.state, cause,
+            group.group_id if member_id is None else (group.group_id, member_id))
 
     cdef int touch(self, GroupMetadata group, MemberMetadata member, int64_t delay_ms) except -1:
         """Start the session anew. Where the try-test holds at once no timer is left armed."""
@@ -204,8 +205,7 @@ cdef class Rebalances(Part):
         self.entered(group, before, cause, None)
         if group.state == EMPTY:
             return self.runtime.append(describe(
-                AppendOp.__new__(AppendOp), "empty_generation", group.group_id,
-                ((group_key(group.group_id), group_value(group, None)),)))
+                AppendOp.__new__(AppendOp), "empty_generation", group_batch(group, None)))
         for value in list(group.members.values()):
             member = <MemberMetadata>value
             everyone = group.member_list() if member.member_id == group.leader_id else ()

@@ -1,9 +1,9 @@
 """What the parts of a coordinator stand on: clock, timers, output, appends. See runtime.pyx."""
-from libc.stdint cimport int16_t, int64_t
+from libc.stdint cimport int64_t
 
 from coterie._core.coordinator.effects cimport Effects
 from coterie._core.coordinator.partitions cimport Partitions
-from coterie._core.coordinator.sink cimport Sink
+from coterie._core.coordinator.sink cimport Batch, Sink
 from coterie._core.structures.timers cimport TimerWheel
 
 cdef enum:
@@ -28,14 +28,11 @@ cdef class Part:
 cdef class AppendOp:
     cdef Runtime runtime           # whose append it is
     cdef readonly str kind
-    cdef readonly str group_id
-    cdef readonly tuple records
-    cdef readonly int64_t producer_id
-    cdef readonly int16_t producer_epoch
-    cdef readonly bint transactional
+    cdef Batch batch
     cdef readonly bint done
     cdef bint written              # the sink has it: it comes back with its offset
 
+    cdef int waits(self) except -1
     cdef int came_back(self, int error, int64_t position) except -1
 
 cdef class Runtime:
@@ -66,4 +63,4 @@ cdef class Runtime:
     cdef int settle(self, AppendOp op, int error, int64_t base_offset) except -1
 
 cdef Request new_request(int64_t id, int op)
-cdef AppendOp describe(AppendOp op, str kind, str group_id, tuple records)
+cdef AppendOp describe(AppendOp op, str kind, Batch batch)

@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t
 from coterie._core.coordinator.codes cimport KAFKA_STORAGE_ERROR, NONE
 from coterie._core.coordinator.effects cimport APPEND, RESPONSE, UNANSWERED, Effects
 from coterie._core.coordinator.partitions cimport Partitions
-from coterie._core.coordinator.sink cimport FAILED, LATER, MemoryLog, Sink
+from coterie._core.coordinator.sink cimport FAILED, LATER, Batch, MemoryLog, Sink
 from coterie._core.structures.timers cimport TimerWheel
 
 from coterie.errors import ArgumentError, CoterieError
@@ -63,18 +63,39 @@ cdef class Part:
 cdef class AppendOp:
     """See ``runtime.pyi``."""
 
+    cdef int waits(self) except -1:
+        """It does not come back within the call that began it."""
+        return 0
+
     cdef int came_back(self, int error, int64_t position) except -1:
         """It is in the log at this offset, or has failed."""
         return 0
 
+    @property
+    def group_id(self):
+        return None if self.batch is None else self.batch.group_id
 
-cdef AppendOp describe(AppendOp op, str kind, str group_id, tuple records):
-    """Say what an append is about; it is of no transaction."""
+    @property
+    def records(self):
+        return () if self.batch is None else self.batch.pairs()
+
+    @property
+    def producer_id(self):
+        return -1 if self.batch is None else self.batch.producer_id
+
+    @property
+    def producer_epoch(self):
+        return -1 if self.batch is None else self.batch.epoch
+
+    @property
+    def transactional(self):
+        return self.batch is not None and self.batch.transactional
+
+
+cdef AppendOp describe(AppendOp op, str kind, Batch batch):
+    """Say what an append is about."""
     op.kind = kind
-    op.group_id = group_id
-    op.records = records
-    op.producer_id = -1
-    op.producer_epoch = -1
+    op.batch = batch
     return op
 
 
@@ -176,6 +197,7 @@ cdef class Runtime:
         """Hand out an append. It comes back within this call, or when the caller says so."""
         op.runtime = self
         if self.deferred:
+            op.waits()
             self.appends.append(op)
             return 0
         return self.settle(op, NONE, -1)
@@ -183,26 +205,29 @@ cdef class Runtime:
     cdef int settle(self, AppendOp op, int error, int64_t base_offset) except -1:
         """The append came back; where the sink writes now, it is written. Offset -1: the end."""
         cdef int64_t position = base_offset
+        cdef Batch batch = op.batch
+        cdef Py_ssize_t n, at = 0
         if op.done:
             raise CoterieError("this append has been completed already")
         if op.written and error == NONE and base_offset < 0:
             raise ArgumentError("base_offset: give the offset at which log_sink has the batch")
-        self.sink.check(len(op.records), base_offset)  # refused while nothing has changed
+        self.sink.check(batch.count, base_offset)      # refused while nothing has changed
         if error == NONE and not op.written and self.fail_count > 0:
             self.fail_count -= 1
             error = self.fail_error
         if error == NONE and not op.written:
-            position = self.sink.append(op.records, op.producer_id, op.producer_epoch,
-                                        op.transactional, False, base_offset)
+            position = self.sink.append(batch, base_offset)
             if position == LATER:
                 op.written = True
+                if not self.deferred:
+                    op.waits()
                 self.appends.append(op)
                 return 0
             if position == FAILED:
                 error = KAFKA_STORAGE_ERROR
         op.done = True
         if error == NONE:
-            for key, value in op.records:
-                self.effects.push(APPEND, self.wheel.clock_ms, 0, 0, 0,
-                                  (op.group_id, key, value, position))
+            for n in range(batch.count):
+                self.effects.push(APPEND, self.wheel.clock_ms, position, 0, <int>at, batch)
+                at = batch.after(at)
         return op.came_back(error, position)

@@ -5,26 +5,33 @@ cdef enum:
     LATER = -1                     # the append comes back by `complete`
     FAILED = -2                    # nothing was appended; why stands in `failure`
 
-cdef class Sink:
-    cdef readonly object failure   # what a caller's log raised, until it is taken
-
-    cdef int64_t append(self, tuple records, int64_t producer_id, int16_t epoch,
-                        bint transactional, bint control, int64_t base_offset) except -3
-    cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1
-    cdef object read(self)
-
-cdef class Written:
-    cdef readonly int64_t base_offset
+cdef class Batch:                  # what is appended at once
+    cdef str group_id              # whose records they are; None: a marker, or from a log
+    cdef readonly int64_t base_offset          # once it is in a log; before, -1
     cdef int64_t producer_id
     cdef int16_t epoch
     cdef bint transactional
     cdef bint control
-    cdef tuple records
+    cdef Py_ssize_t count          # of its records
+    cdef bytes data                # of each: size of key, size of value (-1: null), key, value
 
+    cdef tuple pair(self, Py_ssize_t at)
+    cdef Py_ssize_t after(self, Py_ssize_t at) noexcept
+    cdef tuple pairs(self)
     cdef tuple row(self)
 
+cdef Batch new_batch(str group_id, Py_ssize_t count, bytes data)
+cdef Batch batch_of(object records)
+
+cdef class Sink:
+    cdef readonly object failure   # what a caller's log raised, until it is taken
+
+    cdef int64_t append(self, Batch batch, int64_t base_offset) except -3
+    cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1
+    cdef object read(self)
+
 cdef class MemoryLog(Sink):
-    cdef list batches              # each as it was Written, by offset
+    cdef list batches              # of Batch, by offset
     cdef readonly int64_t end
 
     cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1

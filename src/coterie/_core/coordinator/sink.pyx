@@ -4,22 +4,89 @@ A coordinator hands its records to a sink, and reads them again when it is elect
 memory is what a test wants; a caller's may be a file, or a topic.
 """
 cimport cython
-from libc.stdint cimport int16_t, int64_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from coterie._core.codec.cursor cimport load_i32
 
 from bisect import bisect_left
 from operator import attrgetter
 
 from coterie.errors import ArgumentError, shown
 
+cdef enum:
+    SIZES = 8                      # bytes before a record: the sizes of its key and its value
+
 cdef object BASE_OFFSET = attrgetter("base_offset")
 cdef int64_t LATEST_OFFSET = <int64_t>1 << 62  # what is counted on from here still fits an int64
+
+
+@cython.final
+@cython.no_gc                      # bytes and numbers: nothing leads back to it
+cdef class Batch:
+    """Records that are appended at once, as bytes: pairs are made of them when asked for."""
+
+    cdef tuple pair(self, Py_ssize_t at):
+        """Key and value of the record that begins at this byte."""
+        cdef const uint8_t* record = <const uint8_t*>PyBytes_AS_STRING(self.data) + at
+        cdef int32_t key = load_i32(record), value = load_i32(record + 4)
+        return (bytes_or_none(record + SIZES, key),
+                bytes_or_none(record + SIZES + max(key, 0), value))
+
+    cdef Py_ssize_t after(self, Py_ssize_t at) noexcept:
+        """Where the next record begins."""
+        cdef const uint8_t* record = <const uint8_t*>PyBytes_AS_STRING(self.data) + at
+        return at + SIZES + max(load_i32(record), 0) + max(load_i32(record + 4), 0)
+
+    cdef tuple pairs(self):
+        """Key and value of each record."""
+        cdef Py_ssize_t n, at = 0
+        cdef list found = []
+        for n in range(self.count):
+            found.append(self.pair(at))
+            at = self.after(at)
+        return tuple(found)
+
+    cdef tuple row(self):
+        return (self.base_offset, self.producer_id, self.epoch, self.transactional, self.control,
+                self.pairs())
+
+
+cdef object bytes_or_none(const uint8_t* raw, int32_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>raw, size)
+
+
+cdef Batch new_batch(str group_id, Py_ssize_t count, bytes data):
+    """A batch of no producer, which is in no log yet."""
+    cdef Batch made = Batch.__new__(Batch)
+    made.group_id = group_id
+    made.base_offset = -1
+    made.producer_id = -1
+    made.epoch = -1
+    made.count = count
+    made.data = data
+    return made
+
+
+cdef Batch batch_of(object records):
+    """A batch of records that are pairs."""
+    cdef list parts = []
+    cdef bytes key, value
+    for pair in records:
+        key, value = pair
+        parts += [size_of(key), size_of(value), key or b"", value or b""]
+    return new_batch(None, len(records), b"".join(parts))
+
+
+cdef bytes size_of(bytes raw):
+    cdef int32_t size = -1 if raw is None else <int32_t>PyBytes_GET_SIZE(raw)
+    return (<object>size).to_bytes(4, "big", signed=True)
 
 
 cdef class Sink:
     """What a coordinator needs of a log."""
 
-    cdef int64_t append(self, tuple records, int64_t producer_id, int16_t epoch,
-                        bint transactional, bint control, int64_t base_offset) except -3:
+    cdef int64_t append(self, Batch batch, int64_t base_offset) except -3:
         """Write one batch; where it stands, or LATER, or FAILED. Offset -1: at the end."""
         raise NotImplementedError
 
@@ -33,38 +100,21 @@ cdef class Sink:
 
 
 @cython.final
-@cython.no_gc                      # bytes and numbers: nothing leads back to it
-cdef class Written:
-    """A batch of a log in memory."""
-
-    cdef tuple row(self):
-        return (self.base_offset, self.producer_id, self.epoch, self.transactional, self.control,
-                self.records)
-
-
-@cython.final
 cdef class MemoryLog(Sink):
     """See ``sink.pyi``."""
 
     def __cinit__(self):
         self.batches = []
 
-    cdef int64_t append(self, tuple records, int64_t producer_id, int16_t epoch,
-                        bint transactional, bint control, int64_t base_offset) except -3:
+    cdef int64_t append(self, Batch batch, int64_t base_offset) except -3:
         cdef int64_t position = self.end if base_offset < 0 else base_offset
-        cdef Written batch = Written.__new__(Written)
+        cdef Py_ssize_t place = self.place(batch.count, base_offset)
         batch.base_offset = position
-        batch.producer_id = producer_id
-        batch.epoch = epoch
-        batch.transactional = transactional
-        batch.control = control
-        batch.records = records
-        if position >= self.end:
-            self.place(len(records), base_offset)        # refused beyond the latest offset
+        if place == len(self.batches):
             self.batches.append(batch)
         else:
-            self.batches.insert(self.place(len(records), base_offset), batch)
-        self.end = max(self.end, position + max(len(records), 1))
+            self.batches.insert(place, batch)
+        self.end = max(self.end, position + max(batch.count, 1))
         return position
 
     cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1:
@@ -72,25 +122,25 @@ cdef class MemoryLog(Sink):
         return 0
 
     cdef object read(self):
-        return [(<Written?>batch).row() for batch in self.batches]
+        return [(<Batch?>batch).row() for batch in self.batches]
 
     cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1:
         """Where a batch of so many records goes; it must not run into another."""
         cdef Py_ssize_t at
-        cdef Written other
+        cdef Batch other
         if base_offset > LATEST_OFFSET:
             raise ArgumentError(f"base_offset must be at most {LATEST_OFFSET}, not {base_offset}")
         if base_offset < 0 or base_offset >= self.end:
             return len(self.batches)
         at = bisect_left(self.batches, base_offset, key=BASE_OFFSET)
         if at < len(self.batches):
-            other = <Written?>self.batches[at]
+            other = <Batch?>self.batches[at]
             if other.base_offset < base_offset + count:
                 raise ArgumentError(f"base_offset {base_offset}: a batch stands at "
                                     f"{other.base_offset} already")
         if at > 0:
-            other = <Written?>self.batches[at - 1]
-            if other.base_offset + len(other.records) > base_offset:
+            other = <Batch?>self.batches[at - 1]
+            if other.base_offset + other.count > base_offset:
                 raise ArgumentError(f"base_offset {base_offset} lies within the batch at "
                                     f"{other.base_offset}")
         return at
@@ -104,11 +154,10 @@ cdef class CallerLog(Sink):
         self.write = write
         self.rows = rows
 
-    cdef int64_t append(self, tuple records, int64_t producer_id, int16_t epoch,
-                        bint transactional, bint control, int64_t base_offset) except -3:
+    cdef int64_t append(self, Batch batch, int64_t base_offset) except -3:
         cdef int64_t position
         try:
-            given = self.write((-1, producer_id, epoch, transactional, control, records))
+            given = self.write(batch.row())
             if given is None:
                 return LATER
             if type(given) is not int or not 0 <= given <= LATEST_OFFSET:

@@ -35,12 +35,14 @@ cdef class OffsetMap:
     cdef list keys(self)
     cdef int set_offset(self, tuple key, Offset entry) except -1
     cdef int put(self, tuple key, Offset entry) except -1
-    cdef int prepare(self, dict entries) except -1
-    cdef int appended(self, dict entries, int64_t position) except -1
-    cdef int failed(self, dict entries) except -1
-    cdef int prepare_txn(self, int64_t producer_id, dict entries) except -1
-    cdef int appended_txn(self, int64_t producer_id, dict entries, int64_t position) except -1
-    cdef int failed_txn(self, int64_t producer_id, dict entries) except -1
+    # What is committed: rows, whose first field is a key; of each its Offset, or None: left out.
+    cdef int prepare(self, tuple rows, list entries) except -1
+    cdef int appended(self, tuple rows, list entries, int64_t position, bint waited) except -1
+    cdef int failed(self, tuple rows, list entries, bint waited) except -1
+    cdef int prepare_txn(self, int64_t producer_id, tuple rows, list entries) except -1
+    cdef int appended_txn(self, int64_t producer_id, tuple rows, list entries,
+                          int64_t position) except -1
+    cdef int failed_txn(self, int64_t producer_id, tuple rows, list entries) except -1
     cdef bint complete_txn(self, int64_t producer_id, bint committed) except -1
     cdef bint unstable(self, tuple key) except -1
     cdef list drop(self, keys)

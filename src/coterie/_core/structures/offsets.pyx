@@ -181,49 +181,78 @@ cdef class OffsetMap:
         return [(topic, partition) for topic, partitions in self.topics.items()
                 for partition in <dict>partitions]
 
-    cdef int prepare(self, dict entries) except -1:
+    cdef int prepare(self, tuple rows, list entries) except -1:
+        """Let offsets wait until their append comes back."""
+        cdef Py_ssize_t n
         self.received_plain = True
-        self.waiting.update(entries)
+        for n in range(len(rows)):
+            if entries[n] is not None:
+                self.waiting[(<tuple?>rows[n])[0]] = entries[n]
         return 0
 
-    cdef int appended(self, dict entries, int64_t position) except -1:
-        for key, value in entries.items():
-            waiting = self.waiting.get(key)
-            if waiting is None:
+    cdef int appended(self, tuple rows, list entries, int64_t position, bint waited) except -1:
+        """Show offsets that were appended; those that did not wait come in place of any that do."""
+        cdef Py_ssize_t n
+        cdef Offset entry
+        self.received_plain = self.received_plain or not waited
+        for n in range(len(rows)):
+            if entries[n] is None:
+                continue
+            key = (<tuple?>rows[n])[0]
+            entry = <Offset?>entries[n]
+            waiting = self.waiting.get(key) if waited else self.waiting.pop(key, None)
+            if waited and waiting is None:
                 continue          # removed while in flight: the log has it, memory has not
-            entry = <Offset>value
             entry.position = position
-            self.put(key, entry)
+            self.put(<tuple?>key, entry)
+            if not waited:
+                continue
             if (<Offset>waiting).same(entry):
                 del self.waiting[key]
         return 0
 
-    cdef int failed(self, dict entries) except -1:
-        for key, value in entries.items():
+    cdef int failed(self, tuple rows, list entries, bint waited) except -1:
+        """Let offsets go whose append has failed."""
+        cdef Py_ssize_t n
+        self.received_plain = self.received_plain or not waited
+        for n in range(len(rows)):
+            if entries[n] is None:
+                continue
+            key = (<tuple?>rows[n])[0]
             waiting = self.waiting.get(key)
-            if waiting is not None and (<Offset>waiting).same(<Offset>value):
+            if waiting is not None and (not waited or (<Offset>waiting).same(<Offset?>entries[n])):
                 self.waiting.pop(key, None)
         return 0
 
-    cdef int prepare_txn(self, int64_t producer_id, dict entries) except -1:
+    cdef int prepare_txn(self, int64_t producer_id, tuple rows, list entries) except -1:
+        cdef dict undecided = <dict?>self.waiting_txn.setdefault(producer_id, {})
+        cdef Py_ssize_t n
         self.received_txn = True
-        self.waiting_txn.setdefault(producer_id, {}).update(entries)
+        for n in range(len(rows)):
+            if entries[n] is not None:
+                undecided[(<tuple?>rows[n])[0]] = entries[n]
         return 0
 
-    cdef int appended_txn(self, int64_t producer_id, dict entries, int64_t position) except -1:
-        undecided = self.waiting_txn.get(producer_id, {})
-        for key, value in entries.items():
-            waiting = undecided.get(key)
-            if waiting is not None and (<Offset>waiting).same(<Offset>value):
+    cdef int appended_txn(self, int64_t producer_id, tuple rows, list entries,
+                          int64_t position) except -1:
+        cdef dict undecided = <dict?>self.waiting_txn.get(producer_id, {})
+        cdef Py_ssize_t n
+        for n in range(len(rows)):
+            waiting = undecided.get((<tuple?>rows[n])[0])
+            if waiting is not None and entries[n] is not None and (
+                    (<Offset>waiting).same(<Offset?>entries[n])):
                 (<Offset>waiting).position = position
         return 0
 
-    cdef int failed_txn(self, int64_t producer_id, dict entries) except -1:
+    cdef int failed_txn(self, int64_t producer_id, tuple rows, list entries) except -1:
+        cdef Py_ssize_t n
         undecided = self.waiting_txn.get(producer_id)
         if undecided is None:
             return 0
-        for key in entries:
-            undecided.pop(key, None)      # whatever its value: an earlier one goes, too
+        for n in range(len(rows)):
+            if entries[n] is not None:
+                # Whatever its value: an earlier one goes, too.
+                (<dict>undecided).pop((<tuple?>rows[n])[0], None)
         if not undecided:
             del self.waiting_txn[producer_id]
         return 0
@@ -302,28 +331,34 @@ cdef class OffsetMap:
 
     def prepare_offset_commit(self, offsets):
         """See ``offsets.pyi``."""
-        self.prepare(_entries(offsets))
+        rows, entries = _entries(offsets)
+        self.prepare(rows, entries)
 
     def on_offset_commit_append(self, offsets, position):
         """See ``offsets.pyi``."""
-        self.appended(_entries(offsets), int64_of(position, "position"))
+        rows, entries = _entries(offsets)
+        self.appended(rows, entries, int64_of(position, "position"), True)
 
     def fail_pending_offset_write(self, offsets):
         """See ``offsets.pyi``."""
-        self.failed(_entries(offsets))
+        rows, entries = _entries(offsets)
+        self.failed(rows, entries, True)
 
     def prepare_txn_offset_commit(self, producer_id, offsets):
         """See ``offsets.pyi``."""
-        self.prepare_txn(int64_of(producer_id, "producer_id"), _entries(offsets))
+        rows, entries = _entries(offsets)
+        self.prepare_txn(int64_of(producer_id, "producer_id"), rows, entries)
 
     def on_txn_offset_commit_append(self, producer_id, offsets, position):
         """See ``offsets.pyi``."""
-        self.appended_txn(int64_of(producer_id, "producer_id"), _entries(offsets),
+        rows, entries = _entries(offsets)
+        self.appended_txn(int64_of(producer_id, "producer_id"), rows, entries,
                           int64_of(position, "position"))
 
     def fail_pending_txn_offset_commit(self, producer_id, offsets):
         """See ``offsets.pyi``."""
-        self.failed_txn(int64_of(producer_id, "producer_id"), _entries(offsets))
+        rows, entries = _entries(offsets)
+        self.failed_txn(int64_of(producer_id, "producer_id"), rows, entries)
 
     def complete_pending_txn_offset_commit(self, producer_id, is_commit):
         """See ``offsets.pyi``."""
@@ -335,9 +370,9 @@ cdef class OffsetMap:
     def commit(self, offsets, position):
         """See ``offsets.pyi``."""
         cdef int64_t appended_at = int64_of(position, "position")
-        entries = _entries(offsets)
-        self.prepare(entries)
-        self.appended(entries, appended_at)
+        rows, entries = _entries(offsets)
+        self.prepare(rows, entries)
+        self.appended(rows, entries, appended_at, True)
 
     def fetch(self, topic, partition, *, require_stable=False):
         """See ``offsets.pyi``."""
@@ -373,8 +408,8 @@ cdef tuple _key(key):
     return text_of(key[0], "a topic"), int32_of(key[1], "a partition")
 
 
-cdef dict _entries(offsets):
-    """Own copies: an entry's position is written when its append comes back."""
+cdef tuple _entries(offsets):
+    """Rows and their offsets, as `prepare` takes them. Own copies: an entry's position is written when its append comes back."""
     cdef dict entries = {}
     if type(offsets) is not dict and not isinstance(offsets, Mapping):
         raise ArgumentError("offsets must be {(topic, partition): offset}, not "
@@ -390,7 +425,7 @@ cdef dict _entries(offsets):
         entries[_key(key)] = make_offset(
             given.offset, given.leader_epoch, given.metadata, given.commit_timestamp,
             given.expire_timestamp, given.position)
-    return entries
+    return tuple([(key,) for key in entries]), list(entries.values())
 
 
 def _times(values, str name, Py_ssize_t count):
