@@ -1,5 +1,7 @@
 """GroupMetadata and MemberMetadata by themselves, with Kafka's names."""
 
+import random
+
 import pytest
 
 from coterie import CoterieError, GroupMetadata, MemberMetadata, testing
@@ -53,6 +55,32 @@ def test_the_first_member_leads_and_the_next_oldest_after_it():
     assert group.leader_id == "b"
     group.remove("b"), group.remove("c"), group.remove("nobody")
     assert (group.leader_id, group.size, group.protocol_type) == (None, 0, "consumer")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whoever_was_added_first_of_those_left_leads_when_the_leader_goes(seed):
+    """Members come and go, static ones come back with a new id, last in the order."""
+    rng = random.Random(seed)
+    group, left, leader = GroupMetadata("g"), [], None  # (member id, instance id), in order
+    for number in range(400):
+        choice = rng.random()
+        if not left or choice < 0.3:
+            left.append((f"m-{number}", rng.choice([None, f"i-{number}"])))
+            group.add(member(left[-1][0], instance=left[-1][1]))
+            leader = leader or left[-1][0]
+        elif choice < 0.9:
+            gone, _ = left.pop(0 if choice < 0.8 else rng.randrange(len(left)))
+            group.remove(gone)
+            if gone == leader:
+                leader = left[0][0] if left else None
+        elif static := [each for each in left if each[1]]:
+            old_id, instance = rng.choice(static)
+            left.remove((old_id, instance))
+            left.append((f"m-{number}", instance))
+            group.replace_static_member(instance, old_id, f"m-{number}")
+            leader = f"m-{number}" if leader == old_id else leader
+        assert group.leader_id == leader
+        assert [each.member_id for each in group.all_members] == [each[0] for each in left]
 
 
 def test_a_static_member_with_a_new_id_moves_to_the_end_and_leads_on():

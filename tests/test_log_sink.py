@@ -119,6 +119,25 @@ def test_of_commits_that_come_back_in_another_order_the_later_in_the_log_is_seen
     assert shown(coordinator) == 2
 
 
+def test_a_commit_written_at_once_comes_in_place_of_one_that_is_still_under_way():
+    log = Log()
+    coordinator = GroupCoordinator(log_sink=log)
+    log.answers = [None]
+    late = commit(coordinator, 5)
+    assert commit(coordinator, 6).done
+    assert shown(coordinator) == 6
+    coordinator.appends[0].complete(base_offset=200)
+    assert error_of(late) == Error.NONE
+    assert shown(coordinator) == 6
+    log.answers = [None, OSError("full")]
+    late = commit(coordinator, 7)
+    with pytest.raises(CoterieError, match="full"):
+        commit(coordinator, 8)
+    coordinator.appends[0].complete(base_offset=300)
+    assert late.done
+    assert shown(coordinator) == 6
+
+
 def test_an_append_that_comes_back_with_an_error_leaves_nothing():
     coordinator = GroupCoordinator(log_sink=Log(later=True))
     pending = commit(coordinator, 5)

@@ -1,5 +1,7 @@
 """Every golden trace, and what traces are worth: the same bytes each time, wrong ones refused."""
 
+import contextlib
+import gc
 import itertools
 import json
 import os
@@ -35,6 +37,21 @@ def test_a_random_trace_is_answered_as_kafka_answered_it(name):
 def test_a_heavy_trace_is_answered_as_kafka_answered_it(name):
     trace, expected = heavy(name)
     assert not list(compare_traces(expected, run_trace(trace)))
+
+
+@pytest.mark.parametrize("on", [True, False])
+@pytest.mark.parametrize("metadata", ["AAEAAAAA", "AAAAAAABAAk="])
+def test_a_trace_leaves_the_garbage_collector_on_or_off_as_it_was(on, metadata):
+    """Also one that ends in an error: the second metadata cannot be read."""
+    events = [join(0, 1, protocols=[{"name": "range", "metadata": metadata}])]
+    before = gc.isenabled()
+    try:
+        gc.enable() if on else gc.disable()
+        with contextlib.suppress(TraceError):
+            list(run_trace([header(), *events, {"at": 5000, "op": "advance"}]))
+        assert gc.isenabled() is on
+    finally:
+        gc.enable() if before else gc.disable()
 
 
 @pytest.mark.parametrize("name", RANDOM[::10])

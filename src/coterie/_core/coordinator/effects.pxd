@@ -65,8 +65,8 @@ cdef struct Effect:                # 32 bytes
     PyObject* payload              # owned, or NULL
     int16_t kind
     int16_t op                     # of a transition: from << 8 | to
-    int32_t code                   # the error; a transition's cause; why it is unanswered; at
-                                   # which byte of its batch a record stands
+    int32_t code                   # the error; a transition's cause; why unanswered; a record's
+    #                                byte in its batch
 
 cdef class Effects:
     cdef Effect* rows

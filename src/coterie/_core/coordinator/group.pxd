@@ -23,6 +23,7 @@ cdef class GroupMetadata:
     cdef dict members                          # member id -> MemberMetadata, in order of adding
     cdef dict static_members                   # group instance id -> member id
     cdef dict pending_members                  # member id -> PendingId
+    cdef Py_ssize_t first_place                # in `members`, before which nobody is left
     cdef readonly Py_ssize_t num_members_awaiting_join
     cdef ProtocolCounts counts
     cdef dict pending_sync                     # member ids, in order
@@ -40,6 +41,7 @@ cdef class GroupMetadata:
     cdef int32_t sync_generation
 
     cdef MemberMetadata get(self, str member_id)
+    cdef str first_member(self)
     cdef bint can_go_to(self, int state) noexcept
     cdef int enter(self, int state, int64_t now_ms) except -1
     cdef bint supports(self, str protocol_type, tuple protocols) except -1

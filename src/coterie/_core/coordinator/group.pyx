@@ -5,6 +5,8 @@ the order in which members were added (a static member with a new id is added an
 Source: GroupMetadata.scala, MemberMetadata.scala; rules: coordinator.md, sections 2 to 6.
 """
 cimport cython
+from cpython.dict cimport PyDict_Next
+from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from coterie._core.checks cimport (
@@ -30,6 +32,7 @@ cdef enum:
 # Metadata -> topics, of what was read last: groups come and go, and ask for the same topics.
 cdef dict READ_BEFORE = {}
 cdef frozenset NO_TOPICS = frozenset()
+cdef dict NOBODY = {}
 
 
 cdef int remember(bytes metadata, object topics) except -1:
@@ -62,9 +65,9 @@ cdef class GroupMetadata:
         self.group_id = ""
         self.state = EMPTY
         self.members = {}
-        self.static_members = {}
-        self.pending_members = {}
-        self.pending_sync = {}
+        # Where most groups hold nothing they have one dict together, which stays empty: who puts
+        # something into such a field gives the group its own first.
+        self.static_members = self.pending_members = self.pending_sync = NOBODY
         self.counts = ProtocolCounts()
         self.offsets = OffsetMap()
         self.join_timer = self.sync_timer = NO_TIMER
@@ -76,6 +79,19 @@ cdef class GroupMetadata:
 
     cdef MemberMetadata get(self, str member_id):
         return <MemberMetadata>self.members.get(member_id)
+
+    cdef str first_member(self):
+        """The id that was added first of those that are left, or None.
+
+        Where the members go in the order in which they came, each looks from where the last one
+        stood: from the start, all who are gone would be passed every time.
+        """
+        cdef PyObject* member_id = NULL
+        PyDict_Next(self.members, &self.first_place, &member_id, NULL)
+        if member_id == NULL:
+            return None
+        self.first_place -= 1              # it stays
+        return <str?><object>member_id
 
     cdef bint can_go_to(self, int state) noexcept:
         return PREVIOUS[state] >> self.state & 1
@@ -104,12 +120,14 @@ cdef class GroupMetadata:
         if member.group_instance_id is not None:
             if member.group_instance_id in self.static_members:
                 raise CoterieError(f"static member {member.group_instance_id!r} is there already")
+            self.static_members = self.static_members or {}
             self.static_members[member.group_instance_id] = member.member_id
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
+        self.first_place = 0               # what is put into a dict may move the rest
         self.counts.count_in(member.protocols)
         member.group_id = self.group_id
         member.awaiting_join = join
@@ -127,7 +145,7 @@ cdef class GroupMetadata:
             if member.group_instance_id is not None:
                 self.static_members.pop(member.group_instance_id, None)
         if self.leader_id is not None and self.leader_id == member_id:
-            self.leader_id = next(iter(self.members), None)
+            self.leader_id = self.first_member()
         self.pending_members.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
         return member
@@ -152,6 +170,7 @@ cdef class GroupMetadata:
             raise CoterieError(f"{old_id!r} is not a member of {self.group_id!r}")
         member.member_id = new_id
         self.members[new_id] = member
+        self.first_place = 0
         if self.leader_id == old_id:
             self.leader_id = new_id
         self.static_members[member.group_instance_id] = new_id

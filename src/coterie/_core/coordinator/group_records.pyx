@@ -109,7 +109,7 @@ cdef bytes finish(Buffer* out):
     return PyBytes_FromStringAndSize(<char*>out.data, out.size)
 
 
-# A record of a batch: the sizes of its key and value, which are known at the end of each, then both.
+# A record of a batch: the sizes of its key and value, known when each is written, then both.
 
 cdef inline Py_ssize_t begin_record(Buffer* out) except -1:
     """Leave room for the sizes; where they stand."""

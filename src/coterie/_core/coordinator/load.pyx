@@ -146,8 +146,8 @@ cdef dict _assemble(fold, int64_t now_ms):
             if values is None:
                 continue
             name, topic_name, partition = split_key(key_at(fold, index))
-            undecided = group_of(groups, decode_utf8(name), now_ms).offsets.waiting_txn
-            undecided.setdefault(producer_id, {})[decode_utf8(topic_name), partition] = make_offset(
+            undecided = group_of(groups, decode_utf8(name), now_ms).offsets.undecided(producer_id)
+            undecided[decode_utf8(topic_name), partition] = make_offset(
                 values.offset, values.leader_epoch, decode_utf8(values.metadata),
                 values.commit_timestamp, values.expire_timestamp, values.batch_offset)
     return {group_id: groups[group_id] for group_id in sorted(groups)}

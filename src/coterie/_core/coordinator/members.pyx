@@ -174,6 +174,7 @@ cdef class Members:
     cdef int hand_out_id(self, Request request, GroupMetadata group, str member_id,
                          int32_t session_ms) except -1:
         cdef PendingId pending = PendingId(group.group_id, member_id)
+        group.pending_members = group.pending_members or {}
         group.pending_members[member_id] = pending
         self.rebalances.arm_pending(pending, session_ms)
         return self.runtime.answer(request, MEMBER_ID_REQUIRED, member_id)

@@ -206,6 +206,7 @@ cdef class Rebalances(Part):
         if group.state == EMPTY:
             return self.runtime.append(describe(
                 AppendOp.__new__(AppendOp), "empty_generation", group_batch(group, None)))
+        group.pending_sync = {}
         for value in list(group.members.values()):
             member = <MemberMetadata>value
             everyone = group.member_list() if member.member_id == group.leader_id else ()

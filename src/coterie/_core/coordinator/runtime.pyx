@@ -32,6 +32,7 @@ cdef int64_t NEVER_MS = <int64_t>1 << 62       # beyond any time; from LATEST_MS
 
 
 @cython.final
+@cython.freelist(256)
 cdef class Request:
     """A request that may have to wait: answered at most once."""
 
@@ -60,6 +61,7 @@ cdef class Part:
         raise NotImplementedError
 
 
+@cython.freelist(16)
 cdef class AppendOp:
     """See ``runtime.pyi``."""
 
@@ -206,7 +208,7 @@ cdef class Runtime:
         """The append came back; where the sink writes now, it is written. Offset -1: the end."""
         cdef int64_t position = base_offset
         cdef Batch batch = op.batch
-        cdef Py_ssize_t n, at = 0
+        cdef Py_ssize_t at = 0
         if op.done:
             raise CoterieError("this append has been completed already")
         if op.written and error == NONE and base_offset < 0:
@@ -227,7 +229,7 @@ cdef class Runtime:
                 error = KAFKA_STORAGE_ERROR
         op.done = True
         if error == NONE:
-            for n in range(batch.count):
+            for _ in range(batch.count):
                 self.effects.push(APPEND, self.wheel.clock_ms, position, 0, <int>at, batch)
                 at = batch.after(at)
         return op.came_back(error, position)

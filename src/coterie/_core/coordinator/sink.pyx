@@ -40,9 +40,9 @@ cdef class Batch:
 
     cdef tuple pairs(self):
         """Key and value of each record."""
-        cdef Py_ssize_t n, at = 0
+        cdef Py_ssize_t at = 0
         cdef list found = []
-        for n in range(self.count):
+        for _ in range(self.count):
             found.append(self.pair(at))
             at = self.after(at)
         return tuple(found)

@@ -30,6 +30,8 @@ cdef class OffsetMap:
     cdef readonly bint received_txn
 
     cdef bint has_any(self) noexcept
+    cdef dict undecided(self, int64_t producer_id)
+    cdef dict partitions_of(self, topic)
     cdef Offset find(self, tuple key)
     cdef Offset take(self, tuple key)
     cdef list keys(self)

@@ -88,6 +88,9 @@ cpdef str expiry_rule(str protocol_type, bint empty, bint stable, int64_t since_
     return "not_subscribed" if protocol_type == "consumer" and stable and topics_known else None
 
 
+cdef dict NOTHING = {}
+
+
 cdef inline bint is_expired(int64_t expire_ms, int64_t base_ms, int64_t now_ms,
                             int64_t retention_ms) noexcept nogil:
     if expire_ms != NO_TIME:
@@ -102,9 +105,9 @@ cdef class OffsetMap:
     """See ``offsets.pyi``."""
 
     def __cinit__(self):
-        self.topics = {}
-        self.waiting = {}
-        self.waiting_txn = {}
+        # Most groups have no offset in flight, many have none: they share a dict that stays empty,
+        # and who puts something into such a field gives the group its own first.
+        self.topics = self.waiting = self.waiting_txn = NOTHING
 
     # Copies: what is cast to an Offset below must be one, whatever a caller writes or compares.
 
@@ -143,17 +146,28 @@ cdef class OffsetMap:
         # A producer's empty map counts: it is dropped only by a marker or a failed append.
         return self.count > 0 or bool(self.waiting) or bool(self.waiting_txn)
 
+    cdef dict undecided(self, int64_t producer_id):
+        """What a producer's marker will decide."""
+        self.waiting_txn = self.waiting_txn or {}
+        return <dict?>self.waiting_txn.setdefault(producer_id, {})
+
+    cdef dict partitions_of(self, topic):
+        """The offsets of a topic, which may have none yet."""
+        partitions = self.topics.get(topic)
+        if partitions is None:
+            self.topics = self.topics or {}
+            partitions = self.topics[topic] = {}
+        return <dict?>partitions
+
     cdef int put(self, tuple key, Offset entry) except -1:
         """Show the entry unless a later one is shown; equal positions do not replace."""
-        partitions = self.topics.get(key[0])
-        if partitions is None:
-            partitions = self.topics[key[0]] = {}
-        present = (<dict>partitions).get(key[1])
+        cdef dict partitions = self.partitions_of(key[0])
+        present = partitions.get(key[1])
         if present is None:
             self.count += 1
         elif (<Offset>present).position >= entry.position:
             return 0
-        (<dict>partitions)[key[1]] = entry
+        partitions[key[1]] = entry
         return 0
 
     cdef Offset find(self, tuple key):
@@ -161,11 +175,9 @@ cdef class OffsetMap:
         return None if partitions is None else <Offset>(<dict>partitions).get(key[1])
 
     cdef int set_offset(self, tuple key, Offset entry) except -1:
-        partitions = self.topics.get(key[0])
-        if partitions is None:
-            partitions = self.topics[key[0]] = {}
-        self.count += key[1] not in <dict>partitions
-        (<dict>partitions)[key[1]] = entry
+        cdef dict partitions = self.partitions_of(key[0])
+        self.count += key[1] not in partitions
+        partitions[key[1]] = entry
         return 0
 
     cdef Offset take(self, tuple key):
@@ -184,6 +196,7 @@ cdef class OffsetMap:
     cdef int prepare(self, tuple rows, list entries) except -1:
         """Let offsets wait until their append comes back."""
         cdef Py_ssize_t n
+        self.waiting = self.waiting or {}
         self.received_plain = True
         for n in range(len(rows)):
             if entries[n] is not None:
@@ -225,7 +238,7 @@ cdef class OffsetMap:
         return 0
 
     cdef int prepare_txn(self, int64_t producer_id, tuple rows, list entries) except -1:
-        cdef dict undecided = <dict?>self.waiting_txn.setdefault(producer_id, {})
+        cdef dict undecided = self.undecided(producer_id)
         cdef Py_ssize_t n
         self.received_txn = True
         for n in range(len(rows)):
@@ -409,7 +422,10 @@ cdef tuple _key(key):
 
 
 cdef tuple _entries(offsets):
-    """Rows and their offsets, as `prepare` takes them. Own copies: an entry's position is written when its append comes back."""
+    """Rows and their offsets, as `prepare` takes them.
+
+    Own copies: an entry's position is written when its append comes back.
+    """
     cdef dict entries = {}
     if type(offsets) is not dict and not isinstance(offsets, Mapping):
         raise ArgumentError("offsets must be {(topic, partition): offset}, not "
