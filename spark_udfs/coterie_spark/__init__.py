@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from coterie_spark.bulk.driver import Replay, replay
 from coterie_spark.bulk.frame import replay_frame
+from coterie_spark.designs import run_designs
 from coterie_spark.insight import audit, expire, explain, growth, lag, metrics, undo
 from coterie_spark.traces import run_traces
 
@@ -23,6 +24,7 @@ __all__ = [
     "register",
     "replay",
     "replay_frame",
+    "run_designs",
     "run_traces",
     "undo",
 ]

@@ -17,8 +17,6 @@ from coterie.errors import ArgumentError, CoterieError
 if TYPE_CHECKING:
     from coterie.designs import Comparison, Scenario
 
-ACTUAL = ".actual.json"
-
 
 @click.group("designs", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
@@ -38,8 +36,10 @@ def run_command(scenarios: tuple[str, ...], out: str, overwrite: bool) -> None:
     Formats: coterie-zk08 (what is there at each settle) and coterie-simple08 (the response to each
     request). What a file says is expected is not read. Exit 1 if any scenario is wrong.
     """
+    from coterie.designs.files import ACTUAL, files_of
+
     source: dict[Path, Path] = {}
-    for path in _found(scenarios):
+    for path in files_of(scenarios):
         target = Path(out) / (path.stem + ACTUAL)
         if target in source:
             raise click.UsageError(f"{path} and {source[target]} would both be written to {target}")
@@ -53,18 +53,6 @@ def run_command(scenarios: tuple[str, ...], out: str, overwrite: bool) -> None:
     say(f"{len(source) - failed} run, {failed} failed")
     if failed:
         raise click.exceptions.Exit(1)
-
-
-def _found(given: Iterable[str]) -> Iterable[Path]:
-    for name in given:
-        path = Path(name)
-        if not path.is_dir():
-            yield path
-            continue
-        files = [one for one in sorted(path.glob("*.json")) if not one.name.endswith(ACTUAL)]
-        if not files:
-            raise CoterieError(f"{name}: holds no file that ends in .json")
-        yield from files
 
 
 def _refuse_loss(
@@ -83,10 +71,11 @@ def _run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) 
     """Run a scenario; whether that went well. If not, it is said."""
     from coterie.cli.outfile import whole_file
     from coterie.cli.outfolder import room_for
+    from coterie.designs.files import read_json, told
 
     at: Path = path
     try:
-        actual = _actual(_read(path), path.stem)
+        actual = _actual(read_json(path), path.stem)
         at = target
         with (
             room_for(target),
@@ -96,25 +85,9 @@ def _run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) 
             json.dump(actual, file, ensure_ascii=False, indent=1)
             file.write("\n")
     except (OSError, ValueError, RecursionError, CoterieError) as error:
-        say(f"coterie: {at}: {_told(error)}")
+        say(f"coterie: {at}: {told(error)}")
         return False
     return True
-
-
-def _told(error: Exception) -> str:
-    """Return what is wrong with a scenario's file, in one line."""
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not text: {error}") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error}") from None
 
 
 def _actual(scenario: Any, name: str) -> dict[str, Any]:
@@ -172,7 +145,7 @@ def compare_command(
     """
     from coterie.cli.outfile import text_of, whole_file
     from coterie.designs import DESIGNS, compare
-    from coterie.designs.shipped import path_of
+    from coterie.designs.files import place_of, told
 
     if out is None and form == "html":
         raise click.UsageError("the page goes into a file: --out FILE")
@@ -182,7 +155,7 @@ def compare_command(
         if design not in DESIGNS:
             raise click.UsageError(f"--design {design}: there are {', '.join(DESIGNS)}")
     added = _settings(settings)
-    path = path_of(scenario) or Path(scenario)
+    path = place_of(scenario)
     target: contextlib.AbstractContextManager[Path | None] = contextlib.nullcontext()
     if out is not None:
         target = whole_file(out, overwrite=overwrite, keep=[str(path)])
@@ -191,7 +164,7 @@ def compare_command(
             checked = _scenario(path, added)
             found = compare(checked, designs or DESIGNS, timeline=form == "html")
         except (OSError, ValueError, RecursionError, CoterieError) as error:
-            raise Failed(f"{scenario}: {_told(error)}") from None
+            raise Failed(f"{scenario}: {told(error)}") from None
         with text_of(part) as file:
             file.writelines(_lines(found, form))
 
@@ -215,8 +188,9 @@ def _lines(found: Comparison, form: str) -> Iterable[str]:
 def _scenario(path: Path, added: Mapping[str, str]) -> Scenario:
     """Read a scenario, with consumer settings over its own."""
     from coterie.designs import read_scenario
+    from coterie.designs.files import read_json
 
-    given = _read(path)
+    given = read_json(path)
     if added and isinstance(given, dict) and isinstance(given.get("config", {}), dict):
         config = given.get("config", {})
         consumer = config.get("consumer", {})
