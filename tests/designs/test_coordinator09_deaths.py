@@ -133,6 +133,34 @@ def test_a_death_at_any_boundary_and_a_second_in_catch_up_end_in_one_assignment(
     assert met == {*BOUNDARIES}
 
 
+@pytest.mark.parametrize(("brokers", "consumers"), [(1, 2), (2, 2), (2, 3)])
+def test_with_fewer_brokers_those_that_died_come_back_and_it_ends_in_one_assignment(
+    brokers, consumers
+):
+    """With one broker, or two that die in turn, nobody is left to elect until one is back."""
+    met, alone = set(), 0
+    for what, second in itertools.product(TRIGGERS, ((), ("catching up",))):
+        for boundary in itertools.count(1):
+            cluster = settled(consumers, 2, brokers)
+            before = generation(cluster)
+            cluster.dies = deaths = Deaths(boundary, *second)
+            trigger(cluster, what)
+            cluster.run_until(cluster.schedule.now_ms + 45_000)
+            if not deaths.died_at:
+                break
+            for _ in range(2):  # the second may die as it catches up
+                alone += not cluster.store.live
+                for broker in cluster.broker_ids:
+                    cluster.start_broker(broker)
+                cluster.run_until(cluster.schedule.now_ms + 20_000)
+            cluster.run_until(cluster.schedule.now_ms + 100_000)
+            met.update(name for _, name in deaths.died_at)
+            check(cluster)
+            assert generation(cluster) >= before
+    assert met == {*BOUNDARIES}
+    assert alone
+
+
 OPS = ("start", "close", "crash", "cut", "hold", "heal", "stop", "back", "grow", "die", "produce")
 
 

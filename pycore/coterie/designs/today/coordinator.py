@@ -6,10 +6,10 @@ Nine of ten requests are heartbeats that only renew a session: they are asked of
 from __future__ import annotations
 
 import functools
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from coterie._core.coordinator.effects import response_of
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
 from coterie.coordinator.requests import NUMBER, compile_values
@@ -39,7 +39,6 @@ class CountedCoordinator(GroupCoordinator):
     ) -> None:
         super().__init__(on_event=on_event, member_ids=member_ids, log_sink=log)
         self.requests = 0
-        self._answers: deque[Any] = deque()
 
     def _ask(self, op: str, *values: Any) -> Pending[Any]:
         """Ask for an operation; a member's JoinGroup is the same each time: it is read once."""
@@ -64,12 +63,15 @@ class CountedCoordinator(GroupCoordinator):
         *,
         group_instance_id: str | None = None,
     ) -> Any:
-        """Send Heartbeat: what it leaves is an answer, and nothing else happens."""
+        """Send Heartbeat: nearly always its answer is all that happens."""
         self.requests += 1
-        core = self._core
-        core.call(HEARTBEAT, 0, group_id, generation_id, member_id, group_instance_id, None)
-        core.take_events([], self._answers)
-        return self._answers.pop().response
+        values = group_id, generation_id, member_id, group_instance_id, None
+        found = self._core.ask(HEARTBEAT, 0, *values)
+        if found is not None:
+            return response_of(HEARTBEAT, *found)
+        pending = self._outbox.waiting[0] = Pending(0, "heartbeat")
+        self._drain()
+        return pending.response
 
     def move(self, now_ms: int) -> None:
         """Let happen what is due by this time."""
