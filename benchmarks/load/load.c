@@ -23,7 +23,7 @@
 #include "frames.h"
 #include "times.h"
 
-enum { JOIN = 11, HEARTBEAT = 12, SYNC = 14, COMMIT = 8, PARTITIONS = 10, SESSION_MS = 60000 };
+enum { JOIN = 11, HEARTBEAT = 12, LEAVE = 13, SYNC = 14, COMMIT = 8, PARTITIONS = 10, SESSION_MS = 60000 };
 enum { REBALANCE_IN_PROGRESS = 27, ILLEGAL_GENERATION = 22, UNKNOWN_MEMBER_ID = 25, SLOTS = 160,
        MOST_IN_FLIGHT = 256, BEAT_MS = 3000, HERD_BEAT_MS = 500 };
 typedef enum { BEATS, COMMITS, HERD, LIFE, PLAIN } Work;
@@ -41,7 +41,7 @@ typedef struct {
 
 static struct {
     Work work;
-    int in_flight, poll, stopping;
+    int in_flight, poll, stopping, leaving;
     long ready, connections, answers, errors;
     long latencies[SLOTS];
     uint64_t slowest_ns;
@@ -204,6 +204,7 @@ static void take_answer(Conn *c, Reader r, uint64_t now)
     char word[128], leader[128];
     int error;
     get32(&r);
+    if (all.leaving) return;
     if (c->state == RUNNING) { answered(c, &r, now); return; }
     get32(&r);
     error = get16(&r);
@@ -307,7 +308,8 @@ static int all_synced(const Conn *conns)
     if (all.ready < all.connections) return 0;
     for (long n = 1; all.work == HERD && n < all.connections; n++)
         if (conns[n].generation != conns[0].generation) return 0;
-    for (long n = 0; n < all.connections; n++)
+    /* What goes on with other requests waits for the answers to its heartbeats. */
+    for (long n = 0; all.work != HERD && n < all.connections; n++)
         if (conns[n].beating) return 0;
     return 1;
 }
@@ -343,7 +345,7 @@ static void advance(const struct sockaddr_in *control, int ms)
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     int size = snprintf(body, sizeof body, "{\"ms\": %d}", ms);
     ssize_t got;
-    size = snprintf(request, sizeof request, "POST /advance HTTP/1.1\r\nHost: control\r\n"
+    size = snprintf(request, sizeof request, "POST /advance HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                     "Content-Length: %d\r\nConnection: close\r\n\r\n%s", size, body);
     if (fd < 0 || connect(fd, (const struct sockaddr *)control, sizeof *control)
         || write(fd, request, (size_t)size) != size || (got = read(fd, answer, sizeof answer)) < 12
@@ -351,6 +353,21 @@ static void advance(const struct sockaddr_in *control, int ms)
         fail("the control did not move the clock");
     while (read(fd, answer, sizeof answer) > 0) {}
     close(fd);
+}
+
+/* All members go, so that a later load finds its groups empty. */
+static void leave(Conn *conns)
+{
+    uint64_t end = now_ns() + 500000000u;
+    all.leaving = all.stopping = 1;
+    for (long n = 0; n < all.connections; n++) {
+        size_t at = begin_frame(&conns[n].out, LEAVE, 1, 0, 0);
+        text(&conns[n].out, conns[n].group);
+        text(&conns[n].out, conns[n].member);
+        end_frame(&conns[n].out, at);
+        flush_out(&conns[n]);
+    }
+    while (now_ns() < end) turn(50);
 }
 
 static void live(Conn *conns, const char *host, int control, double seconds)
@@ -457,9 +474,12 @@ int main(int argc, char **argv)
     took = (double)(now_ns() - began) / 1e9;
     printf("{\"work\": \"%s\", \"connections\": %ld, \"in_flight\": %d, \"seconds\": %.3f, "
            "\"answers\": %ld, \"errors\": %ld, \"per_s\": %.0f, \"server_cpu_s\": %.2f, "
-           "\"own_cpu_s\": %.2f, \"p50_us\": %.0f, \"p99_us\": %.0f, \"slowest_ms\": %.1f}\n",
+           "\"own_cpu_s\": %.2f, \"p50_us\": %.0f, \"p99_us\": %.0f, \"slowest_ms\": %.1f, "
+           "\"generation\": %d}\n",
            works[all.work], all.connections, all.in_flight, took, all.answers, all.errors,
            (double)all.answers / took, cpu_of((int)given[4]) - server, own_cpu() - own,
-           quantile_us(0.5), quantile_us(0.99), (double)all.slowest_ns / 1e6);
+           quantile_us(0.5), quantile_us(0.99), (double)all.slowest_ns / 1e6,
+           conns[0].generation);
+    if (all.work != PLAIN) leave(conns);
     return 0;
 }

@@ -12,7 +12,8 @@ from coterie._core.codec.writer import encode_batch
 from coterie.errors import CoterieError
 
 __all__ = [
-    "Corrupt", "Header", "batches_of", "compressed", "converted", "header", "stamped",
+    "Corrupt", "Header", "batches_of", "compressed", "converted", "header", "is_one", "is_plain",
+    "stamped",
 ]  # fmt: skip
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -23,6 +24,7 @@ _LOG_OVERHEAD = 12
 _UP_TO_MAGIC = 17
 _LEAST_SIZE = 14  # of a message of magic 0, behind the overhead
 _CRC_AT, _CRC_FROM, _MAX_TIMESTAMP_AT = 17, 21, 35
+_ATTRIBUTES_AT = 22  # the byte that has them all
 _CODEC, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 7, 8, 16, 32
 
 
@@ -105,6 +107,20 @@ def batches_of(data: bytes) -> Iterator[bytes]:
             return
         yield data[at : at + size + _LOG_OVERHEAD]
         at += size + _LOG_OVERHEAD
+
+
+def is_one(data: bytes) -> bool:
+    """Whether this is one whole batch of magic 2, as clients of today send it."""
+    return (
+        len(data) >= _HEADER.size
+        and data[_UP_TO_MAGIC - 1] == 2
+        and int.from_bytes(data[8:_LOG_OVERHEAD], "big") == len(data) - _LOG_OVERHEAD
+    )
+
+
+def is_plain(data: bytes) -> bool:
+    """Whether this is one whole batch of magic 2, of no transaction."""
+    return is_one(data) and not data[_ATTRIBUTES_AT] & _TRANSACTIONAL
 
 
 def compressed(batch: bytes) -> int:

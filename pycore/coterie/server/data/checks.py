@@ -13,6 +13,7 @@ from coterie.server.data.batches import (
     compressed,
     converted,
     header,
+    is_one,
     whole,
 )
 from coterie.server.data.settings import LogSettings
@@ -67,7 +68,7 @@ def checked(data: bytes, settings: LogSettings, place: str, now_ms: int) -> Chec
         What Kafka refuses.
     """
     try:
-        batches = list(batches_of(data))
+        batches = [data] if is_one(data) else list(batches_of(data))
     except Corrupt as error:
         raise Refused(Error.CORRUPT_MESSAGE, told=False) from error
     if not batches:

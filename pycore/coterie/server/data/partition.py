@@ -33,9 +33,10 @@ class Appended(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What a read gave: whole batches but for the last; ``behind`` is where it may go on.
+    """What a read gave: whole batches but for the last.
 
-    ``cut``: not even the first batch is whole.
+    ``behind``: aborted transactions that begin below it belong to what was read; the offset of the
+    read itself where there are none. ``cut``: not even the first batch is whole.
     """
 
     records: bytes
@@ -192,7 +193,10 @@ class PartitionLog:
         nothing = Fetched(b"", offset, False)
         if offset >= end:
             return nothing
-        number = max(bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1, 0)
+        number = 0
+        if len(self._segments) > 1:
+            number = bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1
+            number = max(number, 0)
         segment = self._segments[number]
         at = segment.index_of(offset)
         while at == len(segment.batches):
@@ -210,11 +214,16 @@ class PartitionLog:
                 break
             taken.append(kept.data[: room - size])
             size += len(taken[-1])
-        behind = segment.bound_behind(first.position + size)
-        if behind is None:
-            last = number + 1 == len(self._segments)
-            behind = self.log_end_offset if last else self._segments[number + 1].base_offset
+        behind = self._reached(number, first.position + size) if self.producers.aborted else offset
         return Fetched(b"".join(taken), behind, cut and not whole_first)
+
+    def _reached(self, number: int, position: int) -> int:
+        """Return the offset that a read up to this position of a segment reaches, by its index."""
+        behind = self._segments[number].bound_behind(position)
+        if behind is not None:
+            return behind
+        last = number + 1 == len(self._segments)
+        return self.log_end_offset if last else self._segments[number + 1].base_offset
 
     def readable(self, offset: int, end: int) -> int:
         """Count the bytes from an offset up to another, from the batch that holds the first on."""

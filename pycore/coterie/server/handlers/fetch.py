@@ -175,7 +175,10 @@ class _Fetch:
         room, size, ready = self.max_bytes, 0, False
         whole_first = self.call.api_version >= _WHOLE_FIRST
         answers = []
+        in_session = self.session is not None
         for key, each, log in self.logs:
+            if in_session and _is_quiet(each, log):
+                continue
             first = whole_first and size == 0
             answer = self._read_one(each, log, min(each.max_bytes, room), whole_first=first)
             size += len(answer.records)
@@ -252,6 +255,19 @@ class _Fetch:
                 topics.append((None, topic, partitions) if by_ids else (topic, None, partitions))
             partitions.append(answer)
         return topics
+
+
+def _is_quiet(asked: Asked, log: PartitionLog) -> bool:
+    """Whether a session has nothing to tell of a partition: most of many, in most fetches."""
+    epoch = log.leader_epochs[-1][0]
+    return (
+        asked.offset == log.log_end_offset == asked.told_high_watermark
+        and asked.told_log_start == log.log_start_offset <= asked.offset
+        and not log.deleted
+        and asked.leader_epoch in (-1, epoch)
+        and asked.last_fetched_epoch in (-1, epoch)
+        and asked.max_bytes >= 0
+    )
 
 
 def _told(

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from coterie.server.data.batches import Corrupt, batches_of, compressed, header
+from coterie.server.data.batches import (
+    Corrupt,
+    batches_of,
+    compressed,
+    header,
+    is_one,
+    is_plain,
+)
 from coterie.server.data.checks import Refused
 from coterie.server.data.partition import PartitionLog
 from coterie.server.handling import Call
@@ -84,6 +91,8 @@ def _refuse(call: Call, error: Error, message: str | None = None) -> None:
 def _transactional(entries: list[tuple[str, int, bytes]]) -> Iterator[tuple[int, int]]:
     """Yield producer id and epoch of each transactional batch."""
     for _, _, records in entries:
+        if is_plain(records):
+            continue
         for batch in batches_of(records):
             if batch[16] == 2 and len(batch) >= 61:
                 head = header(batch)
@@ -123,7 +132,7 @@ def _write(call: Call, name: str, index: int, records: bytes) -> Answer:
 
 def _wrong_form(records: bytes, version: int) -> Error:
     """Say what of a version that takes one batch of magic 2 is not so."""
-    batches = list(batches_of(records))
+    batches = [records] if is_one(records) else list(batches_of(records))
     if len(batches) != 1 or batches[0][16] != 2:
         return Error.INVALID_RECORD
     if version < _ZSTD_SINCE and compressed(batches[0]) == _ZSTD:
@@ -133,6 +142,8 @@ def _wrong_form(records: bytes, version: int) -> Error:
 
 def _unverified(call: Call, log: PartitionLog, records: bytes) -> Error:
     """Ask whether the partition is in the producer's transaction, unless its data say so."""
+    if is_plain(records):
+        return Error.NONE
     for producer_id, epoch in _transactional([("", 0, records)]):
         if not log.has_ongoing_transaction(producer_id):
             error: Error = call.cluster.transactions.verify(
