@@ -92,9 +92,9 @@ def groups_deleted(error: Error, payload: Any) -> values.DeleteGroupsResponse:
 
 
 def _partitions(payload: _Partitions | None) -> tuple[values.PartitionError, ...]:
-    return tuple(
-        [
-            values.PartitionError(*row[0], _ERRORS[row[1]] if len(row) == 2 else Error.NONE)
-            for row in payload or ()
-        ]
-    )
+    found = []
+    for row in payload or ():
+        topic, partition = row[0]
+        error = _ERRORS[row[1]] if len(row) == 2 else Error.NONE
+        found.append(values.PartitionError(topic, partition, error))
+    return tuple(found)
