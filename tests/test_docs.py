@@ -11,14 +11,9 @@ import golden_data
 from commandline import coterie
 from coterie import run_trace
 from coterie.coordinator.requests import OPS
+from doc_pages import DOCS, blocks
 
-DOCS = Path(__file__).parents[1] / "docs"
 ENDS = Path(__file__).with_name("insight") / "ends"
-
-
-def blocks(page, language):
-    text = (DOCS / page).read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what kafka-python imports

@@ -6,6 +6,9 @@ damages so many frames alone; ``tools/sanitize .venv/bin/python tools/fuzz_wire.
 it over the build with sanitizers.
 """
 
+import base64
+import gzip
+import json
 import random
 import sys
 import time
@@ -19,6 +22,7 @@ from coterie.errors import CoterieError
 from coterie.wire import table
 
 ROOT = Path(__file__).parents[1]
+GOLDEN = ROOT.parent / "shared" / "golden" / "wire" / "frames" / "frames.jsonl.gz"
 RUNNING = ROOT / "build" / "fuzz" / "wire"
 FRAMES_A_BLOCK = 500  # one random source each, and one number to run them again
 HEARTBEAT = 12
@@ -86,33 +90,47 @@ def made(rng, key, version, is_request, fields):
     return found
 
 
-def damaged(rng, frame):
-    """Change a few bytes behind the api key."""
+def golden_frames():
+    """Those that Kafka's own classes wrote, where the golden data are: as ``whole_frames``."""
+    if not GOLDEN.exists():
+        return []
+    with gzip.open(GOLDEN) as file:
+        rows = [json.loads(line) for line in file]
+    return [(row["key"], row["version"], row["direction"] == "request",
+             base64.b64decode(row["frame"])) for row in rows]  # fmt: skip
+
+
+def damaged(bits, frame):
+    """Change a few bytes behind the api key, as the bits say: 26 of them for each change.
+
+    One draw of many bits: a call of the random source for each choice took as long as all else.
+    """
     data = bytearray(frame)
-    for _ in range(rng.randrange(1, 5)):
-        at = rng.randrange(4, len(data) + 1)
-        case = rng.randrange(8)
+    changes = 1 + (bits & 3)
+    bits >>= 2
+    for _ in range(changes):
+        case, size, at = bits & 7, bits >> 3 & 0x7F, 4 + (bits >> 10 & 0xFFFF) % (len(data) - 3)
+        bits >>= 26
         if case == 0:
             del data[at:]
         elif case == 1:
-            data[at:at] = data[at : at + rng.randrange(1, 20)]
+            data[at:at] = data[at : at + 1 + size % 19]
         elif case == 2:
-            data[at : at + 4] = rng.choice(LENGTHS)
+            data[at : at + 4] = LENGTHS[size & 3]
         elif case == 3:
-            del data[at : at + rng.randrange(1, 5)]
+            del data[at : at + 1 + (size & 3)]
         elif at < len(data):
-            data[at] = rng.choice(BYTES) if case < 6 else data[at] ^ 1 << rng.randrange(8)
+            data[at] = BYTES[size % len(BYTES)] if case < 6 else data[at] ^ 1 << (size & 7)
         if len(data) < 5:
             break
     return bytes(data)
 
 
-def check(rng, key, version, is_request, frame):
+def check(fill, key, version, is_request, frame):
     """Read a frame; what it says is written, and that read and written again. True if it was read.
 
     The second writing is compared: the first one sorts unknown tags.
     """
-    fill = rng.random() < 0.5
     try:
         key, version, body = read(key, version, is_request, frame, fill)
     except wire.WireError:
@@ -140,7 +158,7 @@ class Wire:
 
     def __init__(self):
         rng = random.Random(1)
-        self.frames = whole_frames(rng)
+        self.frames = whole_frames(rng) + golden_frames()
         self.beats = [frame for key, _, is_request, frame in self.frames
                       if key == HEARTBEAT and is_request]  # fmt: skip
         self.core = Coordinator(coordinator_config({}), 1000)
@@ -149,8 +167,10 @@ class Wire:
         """Damage so many frames; how many of them were read."""
         read = 0
         for _ in range(count):
-            key, version, is_request, frame = rng.choice(self.frames)
-            read += check(rng, key, version, is_request, damaged(rng, frame))
+            bits = rng.getrandbits(128)
+            key, version, is_request, frame = self.frames[bits % len(self.frames)]
+            bits >>= 20
+            read += check(bits & 1, key, version, is_request, damaged(bits >> 1, frame))
         self.stream(rng)
         return read
 
@@ -159,7 +179,7 @@ class Wire:
         data = b""
         for _ in range(rng.randrange(1, 6)):
             frame = rng.choice(self.beats)
-            frame = damaged(rng, frame) if rng.random() < 0.4 else frame
+            frame = damaged(rng.getrandbits(106), frame) if rng.random() < 0.4 else frame
             data += len(frame).to_bytes(4, "big") + frame
         data = data[: rng.randrange(len(data) + 1)]
         position, answers = answer_beats(self.core, data, 0, LONGEST)

@@ -1,10 +1,18 @@
 """KafkaJS against the server. ``COTERIE_ALL_CLIENTS=1`` tries what takes it seconds too."""
 
+import os
+import socket
+import subprocess
+import sys
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from builds import OTHERS, node, rows
 from scenarios import SCENARIOS, play, play_killed
+
+from doc_pages import blocks
 
 # It has no cooperative assignor and no instance ids; it divides by an assignor of its own, and
 # deletes no offsets.
@@ -30,3 +38,22 @@ def test_kafkajs_sees_what_kafka_shows_it(client, name):
 
 def test_the_session_of_a_kafkajs_member_that_was_killed_ends_by_the_clock(client):
     play_killed(client)
+
+
+def free_port():
+    """A port that nobody has now; the example names one."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as asked:
+        return str(asked.getsockname()[1])
+
+
+def test_the_example_of_the_testing_page_runs_by_control(client):
+    (code,) = blocks("testing.md", "js")
+    assert code.count("127.0.0.1:9180") == 2
+    home = Path(client.command[-1]).parent  # its packages lie there
+    (home / "example.mjs").write_text(code.replace("9180", free_port()), "utf-8")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    said = subprocess.run(
+        ["node", "example.mjs"], cwd=home, env={**os.environ, "PATH": path},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stdout + said.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,6 +121,14 @@ def command(**given: Any) -> None:
 
         make_credential(given["make_credential"])
         return
+    gc.disable()  # what is imported is no garbage; `serve` lets the collector run once it is ready
+    try:
+        _serve(given)
+    finally:
+        gc.enable()
+
+
+def _serve(given: dict[str, Any]) -> None:
     try:
         options, trace = options_of(given), _trace(given["trace"])
     except (ArgumentError, ConfigError) as error:

@@ -51,6 +51,7 @@ async def _serve(options: Options, trace: Path | None, insecure: bool) -> None:
     for place in running.bound:
         _say(f"listening {place.protocol} {place.told()}")
     gc.freeze()  # what is there now stays: nobody has to walk through it again
+    gc.enable()
     _say("ready")
     await ended.wait()
     await running.stop()

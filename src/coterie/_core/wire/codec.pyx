@@ -1,12 +1,13 @@
 """See ``codec.pyi``."""
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, uint8_t
 
 from coterie._core.checks cimport buffer_of, flag_of, int32_of, text_or_none, within
 from coterie._core.codec.cursor cimport (
     OK, Status, read_i16, read_i32, read_string16, remaining)
-from coterie._core.wire.decode cimport Reading, read_struct, read_text, refused, skip_tags
+from coterie._core.wire.decode cimport (
+    Reading, read_struct, read_text, refused, skip_tags, start_reading)
 from coterie._core.wire.encode cimport (
     Writing, begin, end, put_i16, put_i32, put_text16, put_uvarint, write_struct)
 from coterie._core.wire.layout cimport Layout
@@ -14,9 +15,17 @@ from coterie._core.wire.layout cimport Layout
 from coterie.errors import ArgumentError, WireError
 
 cdef int API_VERSIONS = 18      # its answers never have tagged fields in their header
+cdef enum:
+    NEAR = 128
+    LARGE = 1000               # bytes of a body of hundreds of objects
+
+cdef extern from "Python.h":
+    int PyGC_Disable()
+    int PyGC_Enable()
 
 
 @cython.final
+@cython.freelist(8)
 cdef class Request:
     """See ``codec.pyi``."""
     cdef readonly int api_key
@@ -33,6 +42,7 @@ cdef class Request:
 
 
 @cython.final
+@cython.freelist(8)
 cdef class Response:
     """See ``codec.pyi``."""
     cdef readonly int correlation_id
@@ -52,22 +62,23 @@ cdef class Versions:
     cdef int flexible          # from which version on
     cdef object make           # (version, "request" or "response") -> Layout
     cdef str name
-    cdef dict requests         # version -> layout
-    cdef dict responses
+    cdef list requests         # layouts from the first version on; None until one is met
+    cdef list responses
 
     def __init__(self, str name not None, int first, int last, int flexible, make):
         self.name = name
         self.first, self.last, self.flexible = first, last, flexible
         self.make = make
-        self.requests = {}
-        self.responses = {}
+        self.requests = [None] * (last - first + 1)
+        self.responses = [None] * (last - first + 1)
 
     cdef Layout layout(self, int version, bint of_request):
-        cdef dict made = self.requests if of_request else self.responses
-        cdef object found = made.get(version)
+        """Of a version from the first to the last."""
+        cdef list made = self.requests if of_request else self.responses
+        cdef object found = made[version - self.first]
         if found is None:
             found = <Layout?>self.make(version, "request" if of_request else "response")
-            made[version] = found
+            made[version - self.first] = found
         return <Layout>found
 
 
@@ -75,6 +86,7 @@ cdef class Versions:
 cdef class Codec:
     """See ``codec.pyi``."""
     cdef dict apis
+    cdef list near             # those of low keys, which all of Kafka's are, by key
 
     def __init__(self, apis, make):
         self.apis = {}
@@ -83,6 +95,10 @@ cdef class Codec:
             self.apis[key] = Versions(
                 name, first, last, flexible,
                 lambda version, direction, api=api: make(api, version, direction))
+        self.near = [self.apis.get(key) for key in range(NEAR)]
+
+    cdef object api_of(self, int key):
+        return self.near[key] if 0 <= key < NEAR else self.apis.get(key)
 
     def layout(self, api_key, api_version, direction):
         """See ``codec.pyi``."""
@@ -92,7 +108,7 @@ cdef class Codec:
 
     cdef Versions known(self, api_key, api_version):
         """The API of a message that we are to write or are told to read."""
-        cdef Versions found = self.apis.get(within(api_key, "api_key", -32768, 32767))
+        cdef Versions found = self.api_of(<int>within(api_key, "api_key", -32768, 32767))
         if found is None:
             raise ArgumentError(f"api_key {api_key} is of no API in the table")
         if not found.first <= within(api_version, "api_version", -32768, 32767) <= found.last:
@@ -112,7 +128,7 @@ cdef class Codec:
             raise WireError(f"{api.name} has versions {api.first} to {api.last}, "
                             f"not {request.api_version}", stage="version", request=request)
         try:
-            request.body = read_struct(&r, api.layout(request.api_version, True))
+            request.body = read_body(&r, api.layout(request.api_version, True))
         except WireError as error:
             error.request = request
             error.args = (f"{api.name} {request.api_version}: {error}",)
@@ -134,7 +150,7 @@ cdef class Codec:
             status = read_string16(&r.cur, &at, &size)
         if status != OK:
             raise unread(r, status)
-        api = self.apis.get(key)
+        api = self.api_of(key)
         if api is None:
             raise WireError(f"api key {key} is of no API in the table", stage="header")
         if version >= api.flexible:
@@ -163,7 +179,7 @@ cdef class Codec:
             raise unread(&r, status)
         response.correlation_id = correlation_id
         try:
-            response.body = read_struct(&r, api.layout(api_version, False))
+            response.body = read_body(&r, api.layout(api_version, False))
         except WireError as error:
             error.args = (f"{api.name} {api_version} response: {error}",)
             raise
@@ -210,13 +226,28 @@ cdef bytes bytes_in(object frame):
     return frame if type(frame) is bytes else bytes(buffer_of(frame, "frame"))
 
 
-cdef int start(Reading* r, bytes data, object fill, object tags, object rows) except -1:
-    r.start = data
-    r.cur.at, r.cur.end = r.start, r.start + len(data)
-    r.fill = flag_of(fill, "fill")
-    r.tags = flag_of(tags, "tags")
-    r.rows = flag_of(rows, "rows")
+cdef inline int start(Reading* r, bytes data, object fill, object tags, object rows) except -1:
+    start_reading(r, data, PyBytes_GET_SIZE(data), flag(fill, "fill"), flag(tags, "tags"),
+                  flag(rows, "rows"))
     return 0
+
+
+cdef inline bint flag(object value, str name) except -1:
+    return value is True or (value is not False and flag_of(value, name))
+
+
+cdef object read_body(Reading* r, Layout layout):
+    """Python's garbage collector rests while a large body is read: it would go through all that
+    was read so far at every 700th dict or list, and none of it can be garbage yet."""
+    cdef bint rests
+    if remaining(&r.cur) < LARGE:
+        return read_struct(r, layout)
+    rests = PyGC_Disable()
+    try:
+        return read_struct(r, layout)
+    finally:
+        if rests:
+            PyGC_Enable()
 
 
 cdef object unread(Reading* r, Status status):

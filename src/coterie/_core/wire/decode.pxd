@@ -10,7 +10,10 @@ cdef struct Reading:
     bint fill                  # every field of any version is there
     bint tags                  # tagged fields that are unknown are kept
     bint rows                  # structs become tuples: every field of any version has its place
+    bint tagged                # the struct that was read last had tagged fields
 
+cdef void start_reading(Reading* r, const uint8_t* at, Py_ssize_t size, bint fill, bint tags,
+                        bint rows) noexcept nogil
 cdef object read_struct(Reading* r, Layout layout)
 cdef object read_text(Reading* r, const uint8_t* at, Py_ssize_t size)
 cdef object refused(Reading* r, str name, Status status)

@@ -1,19 +1,20 @@
 """See ``decode.pyi``."""
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_Copy, PyDict_SetItem
 from cpython.exc cimport PyErr_Clear
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from coterie._core.codec.cursor cimport (
     BEYOND, NEGATIVE, OK, OVERLONG, TRUNCATED, Cursor, Status, load_i16, load_i32, load_i64,
     read_bytes32, read_compact, read_i8, read_i32, read_span, read_string16, read_uvarint)
 from coterie._core.wire.layout cimport (
-    BOOL, BYTES, INT8, INT16, INT32, INT64, LIST, STRING, STRUCT, UINT16, UINT32, UUID, Field,
-    Kind, Layout, default_of)
+    BOOL, BYTES, FLOAT64, INT8, INT16, INT32, INT64, LIST, MOST_FIELDS, STRING, STRUCT, UINT16,
+    UUID, Field, Kind, Layout, Seen, Step, default_of)
 
 from coterie._core.codec.text import decode_utf8
 from coterie.errors import WireError
@@ -24,35 +25,96 @@ cdef extern from *:
                                                    const char* errors)
 
 cdef enum:
-    FEW = 5                    # keys that a dict takes before it grows
+    SMALL = 256                # numbers that Python has only once
 
+cdef tuple small = tuple(range(SMALL))   # a look-up costs less than a call
 cdef int MOST_TEXT = 0x7FFF     # of a text in its compact form too, as Kafka reads them
 cdef const char* LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
+cdef void start_reading(Reading* r, const uint8_t* at, Py_ssize_t size, bint fill,
+                        bint tags, bint rows) noexcept nogil:
+    r.start = r.cur.at = at
+    r.cur.end = at + size
+    r.fill, r.tags, r.rows, r.tagged = fill, tags, rows, False
+
+
 cdef object read_struct(Reading* r, Layout layout):
     """The fields of one version. Its depth is that of the table."""
-    return read_row(r, layout) if r.rows else read_dict(r, layout)
+    if r.rows:
+        return read_row(r, layout)
+    return struct_after(r, layout, layout.blank if r.fill else layout.keys, layout.first, NULL)
+
+
+cdef list read_structs(Reading* r, Layout layout, Py_ssize_t count):
+    """A list of structs: each begins as a copy of the one before it, and only what differs is set.
+    Setting a key takes four times as long as seeing that its bytes are the same."""
+    cdef Seen seen[MOST_FIELDS]
+    cdef list found = PyList_New(count)
+    cdef dict base = layout.blank if r.fill else layout.keys
+    cdef dict before = base, one
+    cdef Py_ssize_t n
+    memcpy(seen, layout.first, layout.count * sizeof(Seen))
+    for n in range(count):
+        r.tagged = False
+        one = struct_after(r, layout, before, seen, seen)
+        Py_INCREF(one)
+        PyList_SET_ITEM(found, n, one)
+        before = one
+        if r.tagged:                         # the next one may lack what this one has
+            before = base
+            memcpy(seen, layout.first, layout.count * sizeof(Seen))
+    return found
+
+
+cdef dict struct_after(Reading* r, Layout layout, dict before, const Seen* had, Seen* has):
+    """A struct into a copy of `before`, whose values are those of `had`; `has` notes its own."""
+    cdef dict found = PyDict_Copy(before)
+    cdef const Step* step
+    cdef Field field
+    cdef int n
+    if r.fill:
+        for field in layout.fresh:
+            found[field.name] = default_of(field, True)
+    for n in range(layout.count):
+        step = &layout.steps[n]
+        if step.kind < UUID:
+            take_number(r, step, found, &had[n], &has[n] if has != NULL else NULL)
+        elif step.kind == STRING:
+            take_string(r, step, layout.flexible, found, &had[n], &has[n] if has != NULL else NULL)
+        elif step.kind == LIST:
+            PyDict_SetItem(found, <object>step.name,
+                           read_list(r, <Field>step.field, layout.flexible))
+        else:
+            found[<str>step.name] = read_field(r, <Field>step.field, layout.flexible)
+    if layout.flexible:
+        if r.cur.at < r.cur.end and r.cur.at[0] == 0:    # mostly there are none
+            r.cur.at += 1
+        else:
+            read_tags(r, layout, found)
+            r.tagged = True
+    return found
 
 
 cdef tuple read_row(Reading* r, Layout layout):
     """The same as a tuple; fields that the version lacks, and tagged ones that did not come, have
     their default."""
     cdef tuple found = PyTuple_New(layout.slots)
-    cdef tuple fields = layout.fields
+    cdef const Step* step
     cdef Field field
     cdef int n
     for n in range(layout.count):
-        field = <Field>PyTuple_GET_ITEM(fields, n)
-        if field.kind < STRING:
-            if r.cur.end - r.cur.at < field.width:
-                raise refused(r, field.name, TRUNCATED)
-            set_slot(found, field.slot, fixed_at(r.cur.at, field.kind))
-            r.cur.at += field.width
-        elif field.kind == STRING:
-            set_slot(found, field.slot, read_string(r, field, field.nullable, layout.flexible))
+        step = &layout.steps[n]
+        if step.kind < STRING:
+            if r.cur.end - r.cur.at < step.width:
+                raise refused(r, <str>step.name, TRUNCATED)
+            set_slot(found, step.slot, fixed_at(r.cur.at, step.kind))
+            r.cur.at += step.width
+        elif step.kind == STRING:
+            set_slot(found, step.slot,
+                     read_string(r, <Field>step.field, step.nullable, layout.flexible))
         else:
-            set_slot(found, field.slot, read_field(r, field, layout.flexible))
+            set_slot(found, step.slot, read_field(r, <Field>step.field, layout.flexible))
     for n in range(layout.slots - layout.count):
         field = <Field>PyTuple_GET_ITEM(layout.absent, n)
         set_slot(found, field.slot, row_default(field))
@@ -89,34 +151,30 @@ cdef object row_default(Field field):
     return [] if field.kind == LIST else None
 
 
-cdef dict read_dict(Reading* r, Layout layout):
-    cdef dict found
-    cdef tuple fields = layout.fields
-    cdef Field field
-    cdef int n
-    if r.fill:
-        found = layout.blank.copy()
-        for field in layout.fresh:
-            found[field.name] = default_of(field, True)
-    else:
-        found = {} if layout.count <= FEW else layout.keys.copy()
-    for n in range(layout.count):
-        field = <Field>PyTuple_GET_ITEM(fields, n)
-        if field.kind < STRING:
-            if r.cur.end - r.cur.at < field.width:
-                raise refused(r, field.name, TRUNCATED)
-            found[field.name] = fixed_at(r.cur.at, field.kind)
-            r.cur.at += field.width
-        elif field.kind == STRING:
-            found[field.name] = read_string(r, field, field.nullable, layout.flexible)
-        else:
-            found[field.name] = read_field(r, field, layout.flexible)
-    if layout.flexible:
-        if r.cur.at < r.cur.end and r.cur.at[0] == 0:    # mostly there are none
-            r.cur.at += 1
-        else:
-            read_tags(r, layout, found)
-    return found
+cdef inline int take_number(Reading* r, const Step* step, dict found, const Seen* had,
+                            Seen* has) except -1:
+    cdef int64_t number
+    if r.cur.end - r.cur.at < step.width:
+        raise refused(r, <str>step.name, TRUNCATED)
+    number = number_at(r.cur.at, step.kind)
+    r.cur.at += step.width
+    if number != had.number:
+        PyDict_SetItem(found, <object>step.name, number_of(number, step.kind))
+        if has != NULL:
+            has.number = number
+    return 0
+
+
+cdef inline int take_string(Reading* r, const Step* step, bint flexible, dict found,
+                            const Seen* had, Seen* has) except -1:
+    cdef const uint8_t* at
+    cdef int32_t size = string_size(r, step.name, step.nullable, flexible, &at)
+    if size == had.number and (size <= 0 or memcmp(at, had.at, size) == 0):
+        return 0
+    PyDict_SetItem(found, <object>step.name, read_text(r, at, size) if size >= 0 else None)
+    if has != NULL:
+        has.number, has.at = size, at
+    return 0
 
 
 cdef object read_field(Reading* r, Field field, bint flexible):
@@ -170,25 +228,26 @@ cdef object read_list(Reading* r, Field field, bint flexible):
         least = field.layout.least
     elif field.item < STRING:
         least = field.width
-    if count > (r.cur.end - r.cur.at) // least:
+    if count * least > r.cur.end - r.cur.at:     # a product: to divide takes as long as ten fields
         raise refused(r, field.name, BEYOND)
+    if field.item == STRUCT and not r.rows:
+        return read_structs(r, field.layout, count)
     found = PyList_New(count)
-    for n in range(count):
-        set_item(found, n, read_item(r, field, flexible))
-    return found
-
-
-cdef inline object read_item(Reading* r, Field field, bint flexible):
-    cdef const uint8_t* at
     if field.item == STRUCT:
-        return read_struct(r, field.layout)
+        for n in range(count):
+            set_item(found, n, read_row(r, field.layout))
+        return found
     if field.item < STRING:                  # the list has room for all of them
-        at = r.cur.at
-        r.cur.at += field.width
-        return fixed_at(at, field.item)
-    if field.item == STRING:
-        return read_string(r, field, False, flexible)
-    return read_bytes(r, field, False, flexible)
+        for n in range(count):
+            set_item(found, n, fixed_at(r.cur.at + n * least, field.item))
+        r.cur.at += count * least
+    elif field.item == STRING:
+        for n in range(count):
+            set_item(found, n, read_string(r, field, False, flexible))
+    else:
+        for n in range(count):
+            set_item(found, n, read_bytes(r, field, False, flexible))
+    return found
 
 
 cdef inline int set_item(list found, Py_ssize_t n, object value) except -1:
@@ -199,21 +258,26 @@ cdef inline int set_item(list found, Py_ssize_t n, object value) except -1:
 
 cdef object read_string(Reading* r, Field field, bint nullable, bint flexible):
     cdef const uint8_t* at
+    cdef int32_t size = string_size(r, <PyObject*>field.name, nullable, flexible, &at)
+    return read_text(r, at, size) if size >= 0 else None
+
+
+cdef inline int32_t string_size(Reading* r, PyObject* name, bint nullable, bint flexible,
+                                const uint8_t** at) except -2:
+    """The bytes of a text, and where they stand; -1 for null."""
     cdef int32_t size
     cdef Status status
     if flexible:
-        status = read_compact(&r.cur, &at, &size)
+        status = read_compact(&r.cur, at, &size)
     else:
-        status = read_string16(&r.cur, &at, &size)
+        status = read_string16(&r.cur, at, &size)
     if status != OK:
-        raise refused(r, field.name, status)
-    if size < 0:
-        if nullable:
-            return None
-        raise refused(r, field.name, NEGATIVE)
+        raise refused(r, <str>name, status)
+    if size < 0 and not nullable:
+        raise refused(r, <str>name, NEGATIVE)
     if size > MOST_TEXT:
-        raise refused(r, field.name, BEYOND)
-    return read_text(r, at, size)
+        raise refused(r, <str>name, BEYOND)
+    return size
 
 
 cdef object read_bytes(Reading* r, Field field, bint nullable, bint flexible):
@@ -234,27 +298,37 @@ cdef object read_bytes(Reading* r, Field field, bint nullable, bint flexible):
 
 
 cdef inline object fixed_at(const uint8_t* at, Kind kind):
+    return uuid_text(at) if kind == UUID else number_of(number_at(at, kind), kind)
+
+
+cdef inline int64_t number_at(const uint8_t* at, Kind kind) noexcept nogil:
+    """A number, the bits of a float, or 1 for true."""
     if kind == INT32:
         return load_i32(at)
     if kind == INT16:
         return load_i16(at)
-    if kind == INT64:
+    if kind == INT64 or kind == FLOAT64:
         return load_i64(at)
     if kind == BOOL:
         return at[0] != 0
     if kind == INT8:
         return <int8_t>at[0]
-    if kind == UUID:
-        return uuid_text(at)
     if kind == UINT16:
         return <uint16_t>load_i16(at)
-    if kind == UINT32:
-        return <uint32_t>load_i32(at)
-    return float_at(at)
+    return <uint32_t>load_i32(at)
 
 
-cdef inline object float_at(const uint8_t* at):
-    cdef int64_t bits = load_i64(at)
+cdef inline object number_of(int64_t number, Kind kind):
+    if kind == BOOL:
+        return number != 0
+    if kind == FLOAT64:
+        return float_of(number)
+    if 0 <= number < SMALL:
+        return <object>PyTuple_GET_ITEM(small, <Py_ssize_t>number)
+    return number
+
+
+cdef inline object float_of(int64_t bits):
     cdef double value
     memcpy(&value, &bits, 8)
     return value

@@ -1,6 +1,8 @@
 """What writes a frame. See encode.pyx."""
-from libc.stdint cimport int16_t, int32_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy
 
+from coterie._core.codec.cursor cimport coterie_be16, coterie_be32
 from coterie._core.wire.layout cimport Layout
 
 cdef enum:
@@ -25,10 +27,39 @@ cdef inline uint8_t* reserve(Writing* w, Py_ssize_t size) except NULL:
     return at
 
 
-cdef void begin(Writing* w) noexcept nogil
+cdef inline int put_i16(Writing* w, int16_t value) except -1:
+    cdef uint16_t raw = coterie_be16(<uint16_t>value)
+    memcpy(reserve(w, 2), &raw, 2)
+    return 0
+
+
+cdef inline int put_i32(Writing* w, int32_t value) except -1:
+    cdef uint32_t raw = coterie_be32(<uint32_t>value)
+    memcpy(reserve(w, 4), &raw, 4)
+    return 0
+
+
+cdef inline int put_uvarint(Writing* w, unsigned int value) except -1:
+    cdef uint8_t* at = reserve(w, 5)
+    cdef int count = 0
+    while value > 127:
+        at[count] = <uint8_t>(value & 127 | 128)
+        value >>= 7
+        count += 1
+    at[count] = <uint8_t>value
+    w.size -= 4 - count
+    return 0
+
+
+cdef inline int put_bytes(Writing* w, const void* at, Py_ssize_t size) except -1:
+    memcpy(reserve(w, size), at, size)
+    return 0
+
+
+cdef inline void begin(Writing* w) noexcept nogil:
+    w.data, w.size, w.room = w.first, 0, FIRST_ROOM
+
+
 cdef void end(Writing* w) noexcept nogil
-cdef int put_i16(Writing* w, int16_t value) except -1
-cdef int put_i32(Writing* w, int32_t value) except -1
-cdef int put_uvarint(Writing* w, unsigned int value) except -1
 cdef int put_text16(Writing* w, str name, object value) except -1
 cdef int write_struct(Writing* w, Layout layout, object value, str name) except -1

@@ -5,6 +5,8 @@ from operator import itemgetter
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_Clear
+from cpython.long cimport PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cpython.ref cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
@@ -15,20 +17,18 @@ from coterie._core.checks cimport flag_of, int64_of, items_of
 from coterie._core.codec.cursor cimport coterie_be16, coterie_be32, coterie_be64
 from coterie._core.wire.layout cimport (
     BOOL, BYTES, FLOAT64, INT8, INT16, INT32, INT64, LIST, STRING, STRUCT, UINT16, UINT32, UUID,
-    Field, Kind, Layout, default_of)
+    Field, Kind, Layout, Step, default_of)
 
 from coterie.errors import ArgumentError, shown
 
 cdef extern from "Python.h":
     PyObject* PyDict_GetItemWithError(object d, object key) except? NULL
-    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+    long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+    # Without an exception that Cython would have to save and restore for each text.
+    const char* utf8_or_null "PyUnicode_AsUTF8AndSize" (PyObject* text, Py_ssize_t* size)
 
 cdef int MOST_TEXT = 0x7FFF
 cdef str UNKNOWN_TAGS = "_unknown_tags"
-
-
-cdef void begin(Writing* w) noexcept nogil:
-    w.data, w.size, w.room = w.first, 0, FIRST_ROOM
 
 
 cdef void end(Writing* w) noexcept nogil:
@@ -51,35 +51,6 @@ cdef int grow(Writing* w, Py_ssize_t size) except -1:
     return 0
 
 
-cdef int put_i16(Writing* w, int16_t value) except -1:
-    cdef uint16_t raw = coterie_be16(<uint16_t>value)
-    memcpy(reserve(w, 2), &raw, 2)
-    return 0
-
-
-cdef int put_i32(Writing* w, int32_t value) except -1:
-    cdef uint32_t raw = coterie_be32(<uint32_t>value)
-    memcpy(reserve(w, 4), &raw, 4)
-    return 0
-
-
-cdef int put_uvarint(Writing* w, unsigned int value) except -1:
-    cdef uint8_t* at = reserve(w, 5)
-    cdef int count = 0
-    while value > 127:
-        at[count] = <uint8_t>(value & 127 | 128)
-        value >>= 7
-        count += 1
-    at[count] = <uint8_t>value
-    w.size -= 4 - count
-    return 0
-
-
-cdef int put_bytes(Writing* w, const void* at, Py_ssize_t size) except -1:
-    memcpy(reserve(w, size), at, size)
-    return 0
-
-
 cdef int put_text16(Writing* w, str name, object value) except -1:
     """A text or null, its length in two bytes."""
     if value is None:
@@ -92,18 +63,22 @@ cdef object wrong(str name, str want, object value):
 
 
 cdef int write_struct(Writing* w, Layout layout, object value, str name) except -1:
-    cdef Field field
+    cdef const Step* step
     cdef PyObject* found
+    cdef int n
     if isinstance(value, tuple):
         return write_row(w, layout, <tuple>value, name)
     if not isinstance(value, dict):
         raise wrong(name, "a dict", value)
-    for field in layout.fields:
-        found = PyDict_GetItemWithError(value, field.name)
+    for n in range(layout.count):
+        step = &layout.steps[n]
+        found = PyDict_GetItemWithError(value, <object>step.name)
         if found == NULL:
-            write_field(w, field, default_of(field, False), layout.flexible)
-        else:
-            write_field(w, field, <object>found, layout.flexible)
+            write_field(w, <Field>step.field, default_of(<Field>step.field, False),
+                        layout.flexible)
+        elif not (step.kind < UUID and PyLong_CheckExact(<object>found)
+                  and put_number(w, step.kind, <object>found)):
+            write_field(w, <Field>step.field, <object>found, layout.flexible)
     if layout.flexible:
         write_tags(w, layout, value)
     return 0
@@ -112,15 +87,18 @@ cdef int write_struct(Writing* w, Layout layout, object value, str name) except 
 cdef int write_row(Writing* w, Layout layout, tuple row, str name) except -1:
     """A struct whose fields of any version stand in the table's order."""
     cdef Field field
-    cdef tuple fields = layout.fields
+    cdef const Step* step
     cdef int n
     cdef dict tagged = None
     cdef PyObject* value
     if len(row) != layout.slots:
         raise ArgumentError(f"{name}: a row has {layout.slots} fields, not {len(row)}")
     for n in range(layout.count):
-        field = <Field>PyTuple_GET_ITEM(fields, n)
-        write_field(w, field, <object>PyTuple_GET_ITEM(row, field.slot), layout.flexible)
+        step = &layout.steps[n]
+        value = PyTuple_GET_ITEM(row, step.slot)
+        if not (step.kind < UUID and PyLong_CheckExact(<object>value)
+                and put_number(w, step.kind, <object>value)):
+            write_field(w, <Field>step.field, <object>value, layout.flexible)
     if not layout.flexible:
         return 0
     for field in layout.tagged:
@@ -129,6 +107,23 @@ cdef int write_row(Writing* w, Layout layout, tuple row, str name) except -1:
             tagged = tagged or {}
             tagged[field.name] = <object>value
     return put_uvarint(w, 0) if tagged is None else write_tags(w, layout, tagged)
+
+
+cdef inline bint put_number(Writing* w, Kind kind, object value) except -1:
+    """Write a number of the kinds that are common; false: of another kind, or it does not fit."""
+    cdef int overflow = 0
+    cdef int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow)
+    cdef uint64_t eight
+    if kind == INT32 and number == <int32_t>number and not overflow:
+        put_i32(w, <int32_t>number)
+    elif kind == INT16 and number == <int16_t>number and not overflow:
+        put_i16(w, <int16_t>number)
+    elif kind == INT64 and not overflow:
+        eight = coterie_be64(<uint64_t>number)
+        memcpy(reserve(w, 8), &eight, 8)
+    else:
+        return False
+    return True
 
 
 cdef int write_field(Writing* w, Field field, object value, bint flexible) except -1:
@@ -172,7 +167,9 @@ cdef int write_list(Writing* w, Field field, object value, bint flexible) except
             write_struct(w, field.layout, item, field.name)
     else:
         for item in items:
-            write_one(w, field, field.item, item, flexible)
+            if not (field.item < UUID and PyLong_CheckExact(item)
+                    and put_number(w, field.item, item)):
+                write_one(w, field, field.item, item, flexible)
     if len(items) != count:
         raise ArgumentError(f"{field.name} changed while it was written")
     return 0
@@ -197,17 +194,10 @@ cdef int write_number(Writing* w, str name, Kind kind, object value) except -1:
     cdef int64_t number = int64_of(value, name)
     cdef uint16_t two
     cdef uint32_t four
-    cdef uint64_t eight
-    if kind == INT32 and number == <int32_t>number:
-        four = coterie_be32(<uint32_t>number)
-        memcpy(reserve(w, 4), &four, 4)
-    elif kind == INT16 and number == <int16_t>number:
-        two = coterie_be16(<uint16_t>number)
-        memcpy(reserve(w, 2), &two, 2)
-    elif kind == INT64:
-        eight = coterie_be64(<uint64_t>number)
-        memcpy(reserve(w, 8), &eight, 8)
-    elif kind == INT8 and -128 <= number <= 127:
+    if kind < UINT16 or kind == INT32 or kind == INT64:
+        if put_number(w, kind, number):
+            return 0
+    if kind == INT8 and -128 <= number <= 127:
         reserve(w, 1)[0] = <uint8_t>number
     elif kind == UINT16 and number == <uint16_t>number:
         two = coterie_be16(<uint16_t>number)
@@ -238,10 +228,10 @@ cdef int write_text(Writing* w, str name, object value, bint flexible) except -1
     cdef const char* at
     if not isinstance(value, str):
         raise wrong(name, "a string", value)
-    try:
-        at = PyUnicode_AsUTF8AndSize(value, &size)
-    except UnicodeEncodeError:
-        raise wrong(name, "text that UTF-8 can hold", value) from None
+    at = utf8_or_null(<PyObject*>value, &size)
+    if at == NULL:
+        PyErr_Clear()
+        raise wrong(name, "text that UTF-8 can hold", value)
     if size > MOST_TEXT:
         raise ArgumentError(f"{name} may have {MOST_TEXT} bytes, not {size}")
     if flexible:

@@ -1,4 +1,9 @@
 """One field of a message, and the fields of one version of a struct. See layout.pyx."""
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t, uint8_t
+
+cdef enum:
+    MOST_FIELDS = 64           # of a struct in one version; Kafka's have 17 at most
 
 cdef enum Kind:
     INT8 = 0
@@ -28,13 +33,30 @@ cdef class Field:
     cdef int slot              # its place in a row
     cdef bytes default_bytes   # of a tagged field: what is written as nothing
 
+cdef struct Step:
+    # A field as the loops over a frame take it: what is not borrowed here costs them references.
+    Kind kind
+    Kind item
+    bint nullable
+    int width
+    int slot
+    PyObject* name             # of `field`, which the layout's tuple keeps
+    PyObject* field
+
+cdef struct Seen:
+    # What a dict holds for a field of fixed width, or for a text.
+    int64_t number             # its value, the bits of a float; the bytes of a text, -1: null
+    const uint8_t* at          # where the text or uuid stands
+
 cdef class Layout:
     cdef tuple fields          # in their order on the wire
+    cdef Step* steps           # one for each of them
+    cdef Seen* first           # what `keys` and `blank` hold for them
     cdef tuple tagged          # by tag
     cdef bint flexible
     cdef int count             # of the fields
     cdef int least             # the fewest bytes that it takes
-    cdef dict keys             # the names of the fields; to copy it costs less than to let one grow
+    cdef dict keys             # the fields at their defaults; None stands for a list or a struct
     cdef dict blank            # every field of any version at its default, in the table's order
     cdef tuple fresh           # fields that may be absent and whose default is a new object
     cdef tuple absent          # fields that are not among `fields`, in the table's order

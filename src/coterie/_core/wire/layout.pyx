@@ -1,11 +1,14 @@
 """See ``layout.pyi``."""
 cimport cython
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from libc.string cimport memcpy
 from operator import itemgetter
 
 from coterie.errors import ArgumentError
 
 cdef enum:
     DEEPEST = 20               # structs in each other; Kafka's have five at most
+    UNSEEN = -2                # the length of no text
 
 cdef dict KINDS = {
     "int8": INT8, "int16": INT16, "uint16": UINT16, "int32": INT32, "uint32": UINT32,
@@ -24,6 +27,10 @@ cdef class Field:
 @cython.final
 cdef class Layout:
     """See ``layout.pyi``."""
+
+    def __dealloc__(self):
+        PyMem_Free(self.steps)
+        PyMem_Free(self.first)
 
     @property
     def names(self):
@@ -84,15 +91,45 @@ cdef Layout struct_of(fields, int version, bint flexible, int depth):
             tagged.append((field.tag, field))
             if field.made:
                 fresh.append(field)
+    if len(plain) > MOST_FIELDS:
+        raise ArgumentError(f"fields: a struct of more than {MOST_FIELDS} in version {version}")
     layout.fields = tuple(plain)
     tagged.sort(key=itemgetter(0))
     layout.tagged = tuple([field for _, field in tagged])
     layout.fresh = tuple(fresh)
     layout.absent = tuple(absent)
-    layout.keys = {field.name: None for field in plain}
+    layout.keys = {field.name: field.default for field in plain}
     layout.count = len(plain)
     layout.least = sum([least_of(field, flexible) for field in plain]) + flexible
+    set_steps(layout)
     return layout
+
+
+cdef int set_steps(Layout layout) except -1:
+    cdef Field field
+    cdef int n
+    layout.steps = <Step*>PyMem_Calloc(layout.count + 1, sizeof(Step))
+    layout.first = <Seen*>PyMem_Calloc(layout.count + 1, sizeof(Seen))
+    if layout.steps == NULL or layout.first == NULL:
+        raise MemoryError
+    for n, field in enumerate(layout.fields):
+        layout.steps[n] = Step(field.kind, field.item, field.nullable, field.width, field.slot,
+                               <PyObject*>field.name, <PyObject*>field)
+        layout.first[n].number = seen_at_first(field)
+    return 0
+
+
+cdef int64_t seen_at_first(Field field) except? -1:
+    """What a dict holds before it is read into: Seen's number of the default."""
+    cdef double value
+    cdef int64_t bits
+    if field.kind == STRING:
+        return -1 if field.default is None else UNSEEN if field.default else 0
+    if field.kind == FLOAT64:
+        value = field.default
+        memcpy(&bits, &value, 8)
+        return bits
+    return field.default if field.kind < UUID else UNSEEN
 
 
 cdef Field field_of(row, int version, bint flexible, int depth):
