@@ -7,6 +7,7 @@ it over the build with sanitizers.
 """
 
 import base64
+import contextlib
 import gzip
 import json
 import random
@@ -129,27 +130,43 @@ def damaged(bits, frame):
 def check(fill, key, version, is_request, frame):
     """Read a frame; what it says is written, and that read and written again. True if it was read.
 
-    The second writing is compared: the first one sorts unknown tags.
+    The second writing is compared: the first one sorts unknown tags. As rows it is read, or
+    refused, too.
     """
-    try:
-        key, version, body = read(key, version, is_request, frame, fill)
-    except wire.WireError:
-        return False
     encode = wire.encode_request if is_request else wire.encode_response
+    try:
+        key, version, body = read(key, version, is_request, frame, fill=fill, tags=True)
+    except wire.WireError:
+        assert not check_rows(encode, key, version, is_request, frame)
+        return False
+    assert check_rows(encode, key, version, is_request, frame)
     try:
         again = encode(key, version, body)
     except CoterieError:  # a text of U+FFFD has outgrown its length
         return True
-    assert encode(key, version, read(key, version, is_request, again, fill)[2]) == again
+    assert (
+        encode(key, version, read(key, version, is_request, again, fill=fill, tags=True)[2])
+        == again
+    )
     return True
 
 
-def read(key, version, is_request, frame, fill):
+def check_rows(encode, key, version, is_request, frame):
+    """Read a frame as rows, and write them. True if it was read."""
+    try:
+        key, version, row = read(key, version, is_request, frame, rows=True)
+    except wire.WireError:
+        return False
+    with contextlib.suppress(CoterieError):
+        encode(key, version, row)
+    return True
+
+
+def read(key, version, is_request, frame, **how):
     """Read a frame: which message it is, and its body."""
     if not is_request:
-        found = wire.decode_response(key, version, frame, fill=fill, tags=True)
-        return key, version, found.body
-    found = wire.decode_request(frame, fill=fill, tags=True)
+        return key, version, wire.decode_response(key, version, frame, **how).body
+    found = wire.decode_request(frame, **how)
     return found.api_key, found.api_version, found.body
 
 
