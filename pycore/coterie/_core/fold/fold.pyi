@@ -92,6 +92,9 @@ class PartitionFold:
     @property
     def key_count(self) -> int:
         """How many keys (group, topic, partition) were seen."""
+    @property
+    def metadata_bytes(self) -> int:
+        """Bytes of memory that the keys' metadata takes, dead and free ones among them."""
     def scan(
         self, data: Buffer, *, file: str = "", position: int = 0, expected_offset: int = -1
     ) -> None:

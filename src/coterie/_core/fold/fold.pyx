@@ -13,17 +13,16 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from coterie._core.checks cimport buffer_of, int64_of, int64_or_none, text_of, texts_of, within
 from coterie._core.codec.batch cimport (
-    FAULT_CRC, FAULT_KEY, FAULT_MARKER, FAULT_VALUE,
-    FRAME_BATCH, FRAME_END, FRAME_MAGIC, MARKER_ABORT,
-    MARKER_COMMIT, MIN_RECORD_V2, NO_FAULT, Batch, Frame, Record, Records, crc_holds,
+    FAULT_CRC, FAULT_KEY, FAULT_MARKER, FAULT_VALUE, FRAME_BATCH, FRAME_END, FRAME_MAGIC,
+    MARKER_ABORT, MARKER_COMMIT, MIN_RECORD_V2, NO_FAULT, Batch, Frame, Record, Records, crc_holds,
     frame_as_loader, frame_batch, frame_to_fault, in_time, plausible_base, read_marker,
     unread_magic_holds)
 from coterie._core.fold.commit cimport Commit, canonical, commit_key, detail_of
 from coterie._core.codec.cursor cimport load_i16, wrap_add
 from coterie._core.fold.generations cimport GroupView, note
 from coterie._core.fold.keytable cimport (
-    Entry, Value, coterie_keyhash, own_metadata, prefetch_entry, prefetch_slot, remove_plain,
-    set_if_newer, set_plain, table_free, table_init, table_intern)
+    Entry, Table, Value, coterie_keyhash, own_all, own_metadata, prefetch_entry, prefetch_slot,
+    remove_plain, set_if_newer, set_plain, table_free, table_init, table_intern)
 from coterie._core.fold.history cimport History, begin_noting, end_noting
 from coterie._core.fold.later cimport MOST_LATER, groups_alone, later_free, later_put
 from coterie._core.fold.near cimport near_free, near_init
@@ -97,6 +96,11 @@ cdef class PartitionFold:
         """See ``fold.pyi``."""
         return self.table.count
 
+    @property
+    def metadata_bytes(self):
+        """See ``fold.pyi``."""
+        return self.table.heap.held
+
     cdef Entry* entry_at(self, object index) except NULL:
         """The entry that a pending commit names; whoever has the fold may write other numbers."""
         return &self.table.entries[within(index, "the index of a key", 0,
@@ -138,11 +142,9 @@ cdef class PartitionFold:
 
     cdef int seal(self) except -1:
         """Copy what is borrowed from the piece's bytes, which may go now."""
-        cdef uint32_t i
-        cdef int missing = 0
+        cdef int missing
         with nogil:
-            for i in range(self.table.count):
-                missing |= own_metadata(&self.table.entries[i])
+            missing = own_all(&self.table)
         if missing:
             raise MemoryError
         if self.noted != NULL:
@@ -154,7 +156,7 @@ cdef class PartitionFold:
         cdef Frame frame = FRAME_END
         cdef Met met
         cdef int64_t at = 0
-        self.queue.count = self.later.count = 0
+        self.queue.count = self.queue.unplaced_count = self.later.count = 0
         self.takes_plain = self.only is None and self.until_ms >= -1
         while at < size and not (self.failed or self.cut or self.stopped):
             met = self.run_plain(data, size, BATCHES_HELD, &at, &frame, &batch)
@@ -353,11 +355,11 @@ cdef class PartitionFold:
             return -1
         entry = &self.table.entries[index]
         if commit.tombstone:
-            remove_plain(entry, self.seq)
+            remove_plain(&self.table, entry, self.seq)
             return 0
         to_value(commit, batch_offset, &value)
-        set_plain(entry, &value, self.seq)
-        return own_metadata(entry) if self.records.inflated else 0
+        set_plain(&self.table, entry, &value, self.seq)
+        return own_metadata(&self.table, entry) if self.records.inflated else 0
 
     cdef int apply_other(self, const Batch* batch, Record* record, Parsed* parsed,
                          int64_t batch_offset) except -1:
@@ -483,8 +485,8 @@ cdef class PartitionFold:
 
 
 cdef int put_committed(PartitionFold fold, object pending, object but, int64_t seq) except -1:
-    """A COMMIT: what was pending counts as of its marker, where no later value stands. `but`: the
-    keys that it leaves alone."""
+    """A COMMIT: what was pending, but for the keys `but`, counts where no later value stands."""
+    cdef Table* table = &fold.table
     cdef Value value
     cdef Entry* entry
     cdef bytes _metadata      # keeps alive what `value` points into
@@ -493,6 +495,6 @@ cdef int put_committed(PartitionFold fold, object pending, object but, int64_t s
             continue
         _metadata = unpack_value(committed, &value)
         entry = fold.entry_at(index)
-        if set_if_newer(entry, &value, seq) and own_metadata(entry) != 0:
+        if set_if_newer(table, entry, &value, seq) and own_metadata(table, entry) != 0:
             raise MemoryError
     return 0

@@ -8,8 +8,10 @@ set or removed the value whatever it was; after it, only markers of transactions
 Hence two pieces compose (see `fold.pyx`), and one pass equals any cut of it.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
+
+from coterie._core.fold.heap cimport Heap, heap_free, heap_put, heap_widen
 
 cdef extern from "keyhash.h" nogil:
     uint64_t coterie_keyhash(const uint8_t* key, size_t size)
@@ -24,6 +26,7 @@ cdef extern from *:
 
 cdef enum:
     NO_INDEX = -1
+    FAR = 16                     # entries ahead, whose metadata is fetched before it is copied
 
 cdef struct Value:
     int64_t batch_offset         # offset of the first record of the batch that holds it
@@ -38,7 +41,7 @@ cdef struct Entry:
     uint64_t key_at              # in the arena
     uint32_t key_size
     bint present                 # whether `value` is one
-    bint owned                   # `value.metadata` is this entry's to free
+    bint owned                   # `value.metadata` lies in the table's heap
     int64_t base_seq             # ordinal of the last plain value or tombstone; -1: none
     int64_t won_seq              # ordinal at which `value` was put; means nothing if not present
     Value value
@@ -52,6 +55,7 @@ cdef struct Table:
     uint8_t* arena
     uint64_t arena_size
     uint64_t arena_capacity
+    Heap heap                    # metadata
 
 
 cdef inline int table_init(Table* table) except -1:
@@ -64,10 +68,7 @@ cdef inline int table_init(Table* table) except -1:
 
 
 cdef inline void table_free(Table* table) noexcept:
-    cdef uint32_t i
-    for i in range(table.count):
-        if table.entries[i].owned:
-            free(<void*>table.entries[i].value.metadata)
+    heap_free(&table.heap)
     free(table.slots)
     free(table.entries)
     free(table.arena)
@@ -177,49 +178,82 @@ cdef inline void prefetch_key(const Table* table, uint64_t hash) noexcept nogil:
         coterie_prefetch(key + 40)
 
 
-cdef inline void drop_metadata(Entry* entry) noexcept nogil:
+cdef inline void drop_metadata(Table* table, Entry* entry) noexcept nogil:
     if entry.owned:
-        free(<void*>entry.value.metadata)
+        table.heap.alive -= entry.value.metadata_size
         entry.owned = False
 
 
-cdef inline void put(Entry* entry, const Value* value, int64_t seq) noexcept nogil:
+cdef inline void put(Table* table, Entry* entry, const Value* value, int64_t seq) noexcept nogil:
     """`value.metadata` is borrowed: see `own_metadata`."""
-    drop_metadata(entry)
+    drop_metadata(table, entry)
     entry.value = value[0]
     entry.present = True
     entry.won_seq = seq
 
 
-cdef inline int own_metadata(Entry* entry) noexcept nogil:
+cdef inline int table_room(Table* table, uint64_t size) noexcept nogil:
+    """Room for so many bytes of metadata: one more block, or one for all where half is dead. To
+    visit each key for that pays by what was put before: 16 bytes a key. -1: no memory."""
+    cdef Heap* heap = &table.heap
+    cdef Heap fresh
+    cdef Entry* entry
+    cdef uint32_t i
+    if heap.alive * 2 > heap.held:
+        return heap_widen(heap, heap.held if heap.held > size else size)
+    memset(&fresh, 0, sizeof(Heap))
+    if heap_widen(&fresh, 2 * (heap.alive + size) + 16 * <uint64_t>table.count) != 0:
+        return -1
+    for i in range(table.count):
+        entry = &table.entries[i]
+        if entry.owned:
+            entry.value.metadata = heap_put(
+                &fresh, entry.value.metadata, entry.value.metadata_size)
+    heap_free(heap)
+    heap[0] = fresh
+    return 0
+
+
+cdef inline int own_metadata(Table* table, Entry* entry) noexcept nogil:
     """Copy the borrowed metadata, before the bytes it lies in go. -1: no memory."""
-    cdef uint8_t* copy
-    if entry.owned or not entry.present or entry.value.metadata_size == 0:
+    cdef uint64_t size = entry.value.metadata_size
+    if entry.owned or not entry.present or size == 0:
         return 0
-    copy = <uint8_t*>malloc(entry.value.metadata_size)
-    if copy == NULL:
+    if size > table.heap.room and table_room(table, size) != 0:
         entry.value.metadata_size = 0
         return -1
-    memcpy(copy, entry.value.metadata, entry.value.metadata_size)
-    entry.value.metadata = copy
+    entry.value.metadata = heap_put(&table.heap, entry.value.metadata, size)
     entry.owned = True
     return 0
 
 
-cdef inline void set_plain(Entry* entry, const Value* value, int64_t seq) noexcept nogil:
+cdef inline int own_all(Table* table) noexcept nogil:
+    """`own_metadata` of every key. It lies wherever the key was met last: far apart."""
+    cdef uint32_t i
+    cdef int missing = 0
+    for i in range(table.count):
+        if i + FAR < table.count:
+            coterie_prefetch(table.entries[i + FAR].value.metadata)
+        missing |= own_metadata(table, &table.entries[i])
+    return missing
+
+
+cdef inline void set_plain(Table* table, Entry* entry, const Value* value,
+                           int64_t seq) noexcept nogil:
     """A plain commit: unconditional (GroupMetadataManager.doLoadGroupsAndOffsets)."""
-    put(entry, value, seq)
+    put(table, entry, value, seq)
     entry.base_seq = seq
 
 
-cdef inline void remove_plain(Entry* entry, int64_t seq) noexcept nogil:
+cdef inline void remove_plain(Table* table, Entry* entry, int64_t seq) noexcept nogil:
     """A plain tombstone: unconditional too, and it leaves no position."""
-    drop_metadata(entry)
+    drop_metadata(table, entry)
     entry.present = False
     entry.base_seq = seq
 
 
-cdef inline bint set_if_newer(Entry* entry, const Value* value, int64_t seq) noexcept nogil:
+cdef inline bint set_if_newer(Table* table, Entry* entry, const Value* value,
+                              int64_t seq) noexcept nogil:
     """What a COMMIT marker at `seq` does with a pending value; tells whether it won.
 
     Also right for a marker that is put in afterwards, before what the entry already saw: then the
@@ -230,5 +264,5 @@ cdef inline bint set_if_newer(Entry* entry, const Value* value, int64_t seq) noe
     if entry.present and (entry.value.batch_offset > value.batch_offset or (
             entry.value.batch_offset == value.batch_offset and entry.won_seq <= seq)):
         return False
-    put(entry, value, seq)
+    put(table, entry, value, seq)
     return True

@@ -39,13 +39,13 @@ cdef int compose(Table* table, uint32_t index, const Entry* later, int64_t shift
     cdef Entry* entry = &table.entries[index]
     if later.base_seq >= 0:
         if later.present:
-            put(entry, &later.value, later.won_seq + shift)
+            put(table, entry, &later.value, later.won_seq + shift)
         else:
-            remove_plain(entry, 0)
+            remove_plain(table, entry, 0)
         entry.base_seq = later.base_seq + shift
     elif later.present:
-        set_if_newer(entry, &later.value, later.won_seq + shift)
-    return own_metadata(entry)
+        set_if_newer(table, entry, &later.value, later.won_seq + shift)
+    return own_metadata(table, entry)
 
 
 cdef int compose_all(Table* table, const Table* later, int64_t shift,
@@ -341,7 +341,7 @@ cdef int enter_columns(PartitionFold fold, dict columns) except -1:
         entry.value.metadata_size = <int32_t>(end[i] - start)
         if end[i] > start:
             entry.value.metadata = &metadata[start]
-            if own_metadata(entry) != 0:
+            if own_metadata(&fold.table, entry) != 0:
                 raise MemoryError
         key_start, start = key_end[i], end[i]
     return 0

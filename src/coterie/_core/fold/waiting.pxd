@@ -36,23 +36,34 @@ cdef struct Queue:
     Waiting* items
     Py_ssize_t count
     Py_ssize_t capacity
+    int32_t* unplaced            # those of them that `near` does not know
+    Py_ssize_t unplaced_count
 
 
 cdef inline int queue_reserve(Queue* queue, Py_ssize_t more) noexcept nogil:
     """Room for `more`. -1: no memory."""
     cdef Py_ssize_t want = queue.count + more
-    cdef Waiting* grown
+    cdef void* grown
     if want > queue.capacity:
-        grown = <Waiting*>realloc(queue.items, 2 * want * sizeof(Waiting))
+        grown = realloc(queue.unplaced, 2 * want * sizeof(int32_t))
         if grown == NULL:
             return -1
-        queue.items, queue.capacity = grown, 2 * want
+        queue.unplaced = <int32_t*>grown
+        grown = realloc(queue.items, 2 * want * sizeof(Waiting))
+        if grown == NULL:
+            return -1
+        queue.items, queue.capacity = <Waiting*>grown, 2 * want
     return 0
+
+
+cdef inline void queue_clear(Queue* queue) noexcept nogil:
+    queue.count = queue.unplaced_count = 0
 
 
 cdef inline void queue_free(Queue* queue) noexcept:
     free(queue.items)
-    queue.items = NULL
+    free(queue.unplaced)
+    queue.items, queue.unplaced = NULL, NULL
 
 
 cdef inline bint wait(Queue* queue, const Table* table, Near* near, const Record* record,
@@ -81,6 +92,8 @@ cdef inline bint wait(Queue* queue, const Table* table, Near* near, const Record
     else:
         item.key, item.key_size = key, names_size + 4
         item.hash = coterie_keyhash(key, names_size + 4)
+        queue.unplaced[queue.unplaced_count] = <int32_t>queue.count
+        queue.unplaced_count += 1
         prefetch_slot(table, item.hash)
     item.seq = seq
     item.tombstone = record.value_size < 0
@@ -100,7 +113,8 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, Noted
     The caller made room. Records later than `until_ms`, which is -1 or more, are left out; those
     of the time -1 have none, and count. `noted`, if there is one, gets each.
     """
-    cdef Py_ssize_t before = queue.count, noted_before = 0 if noted == NULL else noted.count
+    cdef Py_ssize_t before = queue.count, unplaced_before = queue.unplaced_count
+    cdef Py_ssize_t noted_before = 0 if noted == NULL else noted.count
     cdef int64_t batch_offset = 0
     cdef int32_t i
     cdef Cursor cur
@@ -119,14 +133,14 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, Noted
             continue
         if not wait(queue, table, near, &record, batch_offset, seq):
             break
-        item = &queue.items[queue.count - 1]
-        if noted != NULL and not note_plain(
-                noted, &record, NULL if item.tombstone else &item.value):
-            break
+        if noted != NULL:
+            item = &queue.items[queue.count - 1]
+            if not note_plain(noted, &record, NULL if item.tombstone else &item.value):
+                break
     else:
         if cur.at == cur.end:
             return True
-    queue.count = before
+    queue.count, queue.unplaced_count = before, unplaced_before
     if noted != NULL:
         noted_back(noted, noted_before)
     return False
@@ -138,12 +152,10 @@ cdef inline int queue_apply(Queue* queue, Table* table, Near* near) noexcept nog
     cdef Waiting* item
     cdef Entry* entry
     cdef int64_t index
-    for i in range(queue.count):
-        if queue.items[i].index < 0:
-            prefetch_entry(table, queue.items[i].hash)
-    for i in range(queue.count):
-        if queue.items[i].index < 0:
-            prefetch_key(table, queue.items[i].hash)
+    for i in range(queue.unplaced_count):
+        prefetch_entry(table, queue.items[queue.unplaced[i]].hash)
+    for i in range(queue.unplaced_count):
+        prefetch_key(table, queue.items[queue.unplaced[i]].hash)
     for i in range(queue.count):
         item = &queue.items[i]
         index = item.index
@@ -156,10 +168,10 @@ cdef inline int queue_apply(Queue* queue, Table* table, Near* near) noexcept nog
                            table.count)
         entry = &table.entries[index]
         if item.tombstone:
-            remove_plain(entry, item.seq)
+            remove_plain(table, entry, item.seq)
         else:
-            set_plain(entry, &item.value, item.seq)
-    queue.count = 0
+            set_plain(table, entry, &item.value, item.seq)
+    queue_clear(queue)
     return 0
 
 

@@ -1,0 +1,55 @@
+"""The metadata of a table's keys, end to end in blocks of memory. Header only: inlined into the fold.
+
+A block never moves, so what points into one stays good. What a key needs no longer lies there
+dead; before more is taken, a table whose blocks are half dead copies what lives into one new block
+(`keytable.table_room`). So the blocks hold a small multiple of what lived at once, however often
+metadata changes.
+"""
+from libc.stdint cimport uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+cdef enum:
+    BLOCK_MIN = 4096
+
+cdef struct Block:               # its bytes follow
+    Block* before
+
+cdef struct Heap:                # all zeros: empty
+    Block* last
+    uint8_t* at                  # the first free byte of the last block
+    uint64_t room                # bytes that are free there
+    uint64_t alive               # bytes that keys point to
+    uint64_t held                # bytes of all blocks
+
+
+cdef inline int heap_widen(Heap* heap, uint64_t size) noexcept nogil:
+    """One more block, of so many bytes. -1: no memory, and nothing changed."""
+    cdef Block* block
+    size = size if size > BLOCK_MIN else BLOCK_MIN
+    block = <Block*>malloc(sizeof(Block) + size)
+    if block == NULL:
+        return -1
+    block.before = heap.last
+    heap.last, heap.at, heap.room = block, <uint8_t*>(block + 1), size
+    heap.held += size
+    return 0
+
+
+cdef inline const uint8_t* heap_put(Heap* heap, const uint8_t* at, uint64_t size) noexcept nogil:
+    """Where the copy of bytes lies; the caller has seen to the room."""
+    cdef uint8_t* copy = heap.at
+    memcpy(copy, at, size)
+    heap.at += size
+    heap.room -= size
+    heap.alive += size
+    return copy
+
+
+cdef inline void heap_free(Heap* heap) noexcept nogil:
+    cdef Block* block = heap.last
+    cdef Block* before
+    while block != NULL:
+        before = block.before
+        free(block)
+        block = before
