@@ -17,7 +17,7 @@ from coterie import PartialState, ScanOptions
 from coterie._core.codec.reader import batch_boundaries
 from coterie._core.fold.partial import key_at
 from coterie.errors import FaultFound, LogError
-from coterie.log.folders import find_segments
+from coterie.log.folders import Segment, find_segments
 from coterie.replay import crew
 from coterie.replay.crew import fold_log, threads_for
 from coterie.replay.engine import ReplayRequest, Silent
@@ -172,6 +172,24 @@ def test_no_more_is_scanned_ahead_than_the_window(monkeypatch):
     steps.close()
     assert len(begun) <= 2 * crew.AHEAD_PER_THREAD
     assert len(begun) < len(list(crew.units_of(listing.segments, 2000)))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "unit_bytes", "expected"),
+    [
+        ([100] * 10, 250, [300, 200, 300, 200]),
+        ([100] * 10, 400, [500, 500]),
+        ([100, 100, 60], 250, [260]),
+        ([100, 100, 60], 130, [100, 160]),
+        ([10, 300, 10, 10], 100, [10, 300, 20]),
+        ([0], 100, [0]),
+    ],
+)
+def test_a_partition_is_cut_evenly(sizes, unit_bytes, expected):
+    segments = [Segment(f"{n}.log", 7, n, size, None) for n, size in enumerate(sizes)]
+    units = list(crew.units_of(segments, unit_bytes))
+    assert [part.segment for unit in units for part in unit] == segments
+    assert [sum(part.size for part in unit) for unit in units] == expected
 
 
 def test_an_interruption_is_heard_while_units_are_scanned(monkeypatch):
