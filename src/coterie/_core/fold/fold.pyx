@@ -9,7 +9,7 @@ Source of the rules: GroupMetadataManager.doLoadGroupsAndOffsets, LogSegment.rec
 from collections import namedtuple
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from coterie._core.checks cimport buffer_of, int64_of, int64_or_none, text_of, texts_of, within
 from coterie._core.codec.batch cimport (

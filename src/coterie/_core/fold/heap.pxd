@@ -1,4 +1,4 @@
-"""The metadata of a table's keys, end to end in blocks of memory. Header only: inlined into the fold.
+"""The metadata of a table's keys, end to end in blocks of memory. Header only: inlined.
 
 A block never moves, so what points into one stays good. What a key needs no longer lies there
 dead; before more is taken, a table whose blocks are half dead copies what lives into one new block
