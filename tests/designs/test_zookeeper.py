@@ -228,6 +228,19 @@ def test_a_client_that_returns_in_time_keeps_its_session_and_hears_what_it_misse
     assert "/a" in zookeeper.tree.nodes
 
 
+def test_a_client_that_closes_before_it_is_connected_again_leaves_its_session_to_its_timeout():
+    schedule, zookeeper = service()
+    client = Client(zookeeper, 6000, reconnect_ms=100)
+    zookeeper.create("/a", "", client.connection.session)
+    client.connection.cut()
+    client.connection.heal()
+    client.connection.close()
+    schedule.run_until(6400)
+    assert "/a" in zookeeper.tree.nodes
+    schedule.run_until(6500)
+    assert "/a" not in zookeeper.tree.nodes
+
+
 def test_several_operations_are_refused_as_each_would_be():
     """Nothing of them is done when a later one cannot be, whatever the reason."""
     _, zookeeper = service()

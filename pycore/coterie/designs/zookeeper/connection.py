@@ -120,6 +120,8 @@ class Connection:
         self._on_the_way.clear()
         if self._connected:
             self.zookeeper.end(self.session)
+        else:
+            self.cut()  # who was about to connect does so no more: that would keep the session
 
     def crash(self) -> None:
         """End the client's process: its session ends by its timeout."""
