@@ -13,9 +13,9 @@ TOPICS = (b"t", b"u")
 FIRST_MS = 1_000_000
 
 
-def operations():
+def operations(groups=GROUPS, topics=TOPICS, at_least=1):
     """What happens, one after another: (milliseconds since the one before, what, how)."""
-    place = st.tuples(st.sampled_from(GROUPS), st.sampled_from(TOPICS), st.integers(0, 1))
+    place = st.tuples(st.sampled_from(groups), st.sampled_from(topics), st.integers(0, 1))
     step = st.sampled_from([0, 1, 7, 400, 30_000])
     return st.lists(
         st.one_of(
@@ -28,13 +28,13 @@ def operations():
             st.tuples(
                 step,
                 st.just("join"),
-                st.tuples(st.sampled_from(GROUPS), st.sets(st.sampled_from([b"m", b"n", b"o"]))),
+                st.tuples(st.sampled_from(groups), st.sets(st.sampled_from([b"m", b"n", b"o"]))),
             ),
-            st.tuples(step, st.just("drop"), st.sampled_from(GROUPS)),
+            st.tuples(step, st.just("drop"), st.sampled_from(groups)),
             st.tuples(step, st.just("roll"), st.none()),
             st.tuples(step, st.just("clean"), st.sampled_from([0, 500, 10**9])),
         ),
-        min_size=1,
+        min_size=at_least,
         max_size=60,
     )
 

@@ -31,6 +31,7 @@ from coterie.insight.facts import PartitionFacts
 from coterie.log.folders import find_segments
 from coterie.state.portable import pack, unpack
 from golden_data import log
+from log_writer import batch, commit
 from segment_cutter import in_small_segments
 
 WHAT = "test"
@@ -134,9 +135,10 @@ def raise_epochs(segments):
         Path(segment.path).write_bytes(data)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(
-    steps=operations(),
+    # Of two keys, each cut has much on both sides; of many, parts have keys of their own.
+    steps=operations((b"a",), (b"t",), 25) | operations(at_least=10),
     times=st.lists(st.integers(0, 400_000), min_size=1, max_size=4),
     wanted=st.sampled_from([None, frozenset({"a"}), frozenset({"b", "c"})]),
     since=st.sampled_from([None, 0, 30_000]),
@@ -162,6 +164,32 @@ def test_a_log_in_parts_gives_the_answers_of_the_log_as_one(steps, times, wanted
             raise_epochs(segments)
         places = st.sets(st.integers(1, max(len(segments) - 1, 1)))
         same_in_parts(segments, data.draw(places), [asked], options)
+
+
+@given(
+    requests=st.lists(
+        st.tuples(
+            st.sampled_from([b"a", b"b"]),
+            st.dictionaries(st.integers(0, 2), st.integers(0, 3), min_size=1),
+        ),
+        min_size=2,
+        max_size=12,
+    ),
+    data=st.data(),
+)
+def test_a_request_of_several_offsets_is_told_whole_at_a_seam(requests, data):
+    with tempfile.TemporaryDirectory() as home:
+        folder = Path(home) / "__consumer_offsets-0"
+        folder.mkdir()
+        first = 0
+        for number, (group, offsets) in enumerate(requests):
+            ms = FIRST_MS + number
+            records = [commit(ms, at, group=group, partition=p) for p, at in offsets.items()]
+            (folder / f"{first:020d}.log").write_bytes(batch(first, records))
+            first += len(records)
+        segments = segments_in(folder)
+        cuts = data.draw(st.sets(st.integers(1, len(segments) - 1)))
+        same_in_parts(segments, cuts, [(explain, explain.Ask()), (audit, audit.Ask())], {})
 
 
 @pytest.mark.parametrize("case", ["transactions", "kip848", "old-formats", "compacted"])
