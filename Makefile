@@ -1,9 +1,11 @@
 # Daily commands. Everything lives in .venv and build/; a second run does only what changed.
 #
 #   make replay        the main job on a real log, Spark embedded: groups as tables
-#   make test          the tests of all but what the next line names
-#   make test-server test-designs test-clients   a suite each: the server and its protocol; the
-#                      older designs; real clients
+#   make test          the tests of the reader, the coordinator and the commands
+#   make test-server   a suite each, as the next three: the server and its protocol
+#   make test-designs  the designs before today's
+#   make test-clients  real clients
+#   make test-package  the wheel, a Spark cluster that has only that, Spark Connect
 #   make test-all      every test
 #   make lint types    ruff and cython-lint; mypy strict and stubtest
 #   make sanitize      the codec's tests under the address and undefined-behaviour sanitizers
@@ -37,6 +39,7 @@ FUZZ_SEED ?=
 SERVER  := tests/wire tests/server
 DESIGNS := tests/designs
 CLIENTS := tests/clients
+PACKAGE := tests/package
 # What reads bytes; of the wire's tests neither those of its table nor those beside peers' codecs.
 READS_BYTES := $(filter-out %/test_table.py %/test_peers.py,$(wildcard tests/bytes \
                tests/wire/test_*.py tests/test_columns*.py tests/test_fold*.py \
@@ -46,7 +49,7 @@ COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py \
             $(shell find src pycore/coterie/_core -name '*.p[xy][xdi]' -o -name '*.h')
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
-.PHONY: all env build dev replay test test-server test-designs test-clients test-all lint types docs sanitize bench bench-full fuzz wheel clean \
+.PHONY: all env build dev replay test test-server test-designs test-clients test-package test-all lint types docs sanitize bench bench-full fuzz wheel clean \
         test-pythons test-lowest faults chart-library pictures FORCE
 all: build
 
@@ -93,13 +96,15 @@ replay: build
 KEEPING := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(abspath build/pycache)
 TESTED := $(KEEPING) $(PY) -m pytest $(PARALLEL)
 test: build dev  # a path that PYTEST names is tested, wherever it lies
-	@$(TESTED) $(addprefix --ignore=,$(SERVER) $(DESIGNS) $(CLIENTS)) $(PYTEST)
+	@$(TESTED) $(addprefix --ignore=,$(SERVER) $(DESIGNS) $(CLIENTS) $(PACKAGE)) $(PYTEST)
 test-server: build dev
 	@$(TESTED) $(SERVER) $(PYTEST)
 test-designs: build dev
 	@$(TESTED) $(DESIGNS) $(PYTEST)
 test-clients: build dev
 	@$(TESTED) $(CLIENTS) $(PYTEST)
+test-package: build dev
+	@$(TESTED) $(PACKAGE) $(PYTEST)
 test-all: build dev
 	@$(TESTED) $(PYTEST)
 

@@ -3,7 +3,7 @@
 The wheel of the tree comes from the folder of the tree's own objects (pyproject.toml names it), so
 nothing is compiled again that ``make build`` compiled. The wheel of the sdist is compiled in whole,
 but without optimisation, and of the C that Cython wrote for the tree: what Cython reads is the same
-in both (``test_package.py``). What is held of it is what is in it, and that it runs.
+in both (``package/test_package.py``). What is held of it is what is in it, and that it runs.
 """
 
 import os
