@@ -11,6 +11,7 @@ from typing import Any
 from coterie.arguments import text, whole
 from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError
+from coterie.server.accepting import Acceptor
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.faults import Fault, Watch
 from coterie.server.listener import Heart, Peer, Peers, epoch_ms
@@ -18,7 +19,6 @@ from coterie.server.options import Options, Place
 
 __all__ = ["Running"]
 
-_BACKLOG = 1024
 _GOODBYE_S = 0.5  # for answers that are on their way when a server ends
 
 
@@ -43,7 +43,7 @@ class Running:
         self._listeners = [
             Listener(place.protocol, number) for number, place in enumerate(options.places)
         ]
-        self._servers: list[asyncio.AbstractServer] = []
+        self._servers: list[Acceptor] = []
         self._beside: list[asyncio.AbstractServer] = []
         self._watch: Watch | None = None
         self._node = Node(1)
@@ -76,20 +76,17 @@ class Running:
                 self.options.tls if listener.tls else None,
             )
             self._servers.append(server)
-            port = server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
-            bound = place._replace(port=port)
+            bound = place._replace(port=server.port)
             self.bound.append(bound)
             told = self.options.advertised[number] if self.options.advertised else None
             host, port = (bound.host, bound.port) if told is None else (told.host, told.port)
             self._node.addresses[listener] = (host, port)
 
-    async def _bind(
-        self, factory: Callable[[], Peer], place: Place, tls: Any
-    ) -> asyncio.AbstractServer:
+    async def _bind(self, factory: Callable[[], Peer], place: Place, tls: Any) -> Acceptor:
+        acceptor = Acceptor(factory, tls)
         try:
-            return await self._loop.create_server(
-                factory, place.host, place.port, ssl=tls, backlog=_BACKLOG
-            )
+            await acceptor.listen(place.host, place.port)
+            return acceptor
         except (OSError, OverflowError) as error:
             await self._close_servers()
             told = getattr(error, "strerror", None) or error

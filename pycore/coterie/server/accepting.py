@@ -1,0 +1,111 @@
+"""A listener's sockets, which take all connections that wait at once.
+
+uvloop takes one connection in a turn of its loop. While hundreds of clients talk, each that comes
+then waits for a turn of them all: a herd that joins a group would rebalance for every newcomer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Acceptor"]
+
+_BACKLOG = 1024  # of the system, and how many are taken in one turn
+_REST_S = 1  # until the next try where the process or the machine has no more sockets
+_LACKING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Acceptor:
+    """Takes the connections of one listener.
+
+    Parameters
+    ----------
+    factory
+        Makes the protocol of a connection.
+    tls
+        The context of a listener with TLS, or None.
+
+    Attributes
+    ----------
+    port : int
+        Where it listens, once :meth:`listen` has returned.
+    """
+
+    port: int
+
+    def __init__(self, factory: Callable[[], asyncio.Protocol], tls: Any) -> None:
+        self._factory, self._tls = factory, tls
+        self._sockets: list[socket.socket] = []
+        self._greeting: set[asyncio.Task[None]] = set()
+
+    async def listen(self, host: str, port: int) -> None:
+        """Listen at each address of a host, at one port.
+
+        Raises
+        ------
+        OSError
+            An address is taken, or is none of this machine's.
+        """
+        self._loop = asyncio.get_running_loop()
+        self.port = port
+        found = await self._loop.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                self._open(family, address)
+        except BaseException:
+            self.close()
+            raise
+        for each in self._sockets:
+            self._loop.add_reader(each, self._accept, each)
+
+    def _open(self, family: int, address: Any) -> None:
+        opened = socket.socket(family, socket.SOCK_STREAM)
+        self._sockets.append(opened)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        opened.bind((address[0], self.port, *address[2:]))  # port 0: the first one's
+        opened.listen(_BACKLOG)
+        opened.setblocking(False)
+        self.port = opened.getsockname()[1]
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_BACKLOG):
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _LACKING:
+                    raise
+                self._loop.remove_reader(listening)  # it would be told of again and again
+                self._loop.call_later(_REST_S, self._resume, listening)
+                return
+            accepted.setblocking(False)
+            greeting = self._loop.create_task(self._greet(accepted))
+            self._greeting.add(greeting)
+            greeting.add_done_callback(self._greeting.discard)
+
+    def _resume(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    async def _greet(self, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._factory, accepted, ssl=self._tls)
+        except (OSError, asyncio.TimeoutError):
+            accepted.close()  # the peer speaks no TLS, has no certificate, or is gone
+
+    def close(self) -> None:
+        """Listen no more; connections stay."""
+        for each in self._sockets:
+            if each.fileno() >= 0 and hasattr(self, "_loop"):
+                self._loop.remove_reader(each)
+            each.close()
+        self._sockets.clear()

@@ -1,0 +1,107 @@
+"""A listener takes all connections that wait in one turn of its loop."""
+
+import asyncio
+import errno
+import socket
+
+import pytest
+
+from coterie.server.accepting import Acceptor
+
+MANY = 60
+
+
+def uvloops():
+    return pytest.importorskip("uvloop").new_event_loop()
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloops], ids=["asyncio", "uvloop"])
+def loop(request):
+    made = request.param()
+    yield made
+    made.close()
+
+
+class Noted(asyncio.Protocol):
+    def __init__(self, turns):
+        self.turns = turns
+
+    def connection_made(self, transport):
+        self.turns.made.append((self.turns.count, transport))
+
+
+class Turns:
+    """Counts the turns of a loop, and says in which one each connection was made."""
+
+    def __init__(self, loop):
+        self.loop, self.count, self.made = loop, 0, []
+        self.turn()
+
+    def turn(self):
+        self.count += 1
+        self.loop.call_soon(self.turn)
+
+    def protocol(self):
+        return Noted(self)
+
+    async def all_made(self):
+        while len(self.made) < MANY:
+            await asyncio.sleep(0)
+
+
+def test_connections_that_wait_are_all_taken_in_one_turn(loop):
+    turns = Turns(loop)
+    acceptor = Acceptor(turns.protocol, None)
+    loop.run_until_complete(acceptor.listen("127.0.0.1", 0))
+    clients = [socket.create_connection(("127.0.0.1", acceptor.port)) for _ in range(MANY)]
+    loop.run_until_complete(turns.all_made())
+    acceptor.close()
+    for transport in (*(transport for _, transport in turns.made), *clients):
+        transport.close()
+    loop.run_until_complete(asyncio.sleep(0))
+    took = [turn for turn, _ in turns.made]
+    assert max(took) - min(took) <= 1
+
+
+def test_a_closed_listener_takes_nobody_and_leaves_its_port(loop):
+    acceptor = Acceptor(asyncio.Protocol, None)
+    loop.run_until_complete(acceptor.listen("127.0.0.1", 0))
+    port = acceptor.port
+    acceptor.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+class Recorded:
+    """A loop that writes down what it is asked for."""
+
+    def __init__(self):
+        self.readers, self.later = [], []
+
+    def add_reader(self, *asked):
+        self.readers.append(asked)
+
+    def remove_reader(self, listening):
+        self.readers = [asked for asked in self.readers if asked[0] is not listening]
+
+    def call_later(self, _, *asked):
+        self.later.append(asked)
+
+
+class Exhausted:
+    """A socket of a process that may have no more."""
+
+    def accept(self):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_listener_rests_while_the_process_may_have_no_more_sockets():
+    acceptor, listening = Acceptor(asyncio.Protocol, None), Exhausted()
+    acceptor._loop = loop = Recorded()
+    acceptor._sockets = [listening]
+    loop.add_reader(listening, acceptor._accept, listening)
+    acceptor._accept(listening)
+    assert not loop.readers
+    ((resume, *given),) = loop.later
+    resume(*given)
+    assert [asked[0] for asked in loop.readers] == [listening]
