@@ -98,7 +98,7 @@ def run_designs(
     ]
     columns = "scenario string, path string, text string, design string"
     slices = max(1, min(len(asked), SLICES))
-    frame = spark.createDataFrame(asked, columns).repartition(slices)
+    frame = spark.createDataFrame(asked, columns).coalesce(1).repartition(slices)
     return frame.mapInArrow(shipped(run_batches), DESIGNS_DDL)
 
 

@@ -49,10 +49,18 @@ class Turns:
             await asyncio.sleep(0)
 
 
+def listening(loop, factory, host="127.0.0.1"):
+    async def begin():
+        acceptor = Acceptor(factory, None)
+        await acceptor.listen(host, 0)
+        return acceptor
+
+    return loop.run_until_complete(begin())
+
+
 def test_connections_that_wait_are_all_taken_in_one_turn(loop):
     turns = Turns(loop)
-    acceptor = Acceptor(turns.protocol, None)
-    loop.run_until_complete(acceptor.listen("127.0.0.1", 0))
+    acceptor = listening(loop, turns.protocol)
     clients = [socket.create_connection(("127.0.0.1", acceptor.port)) for _ in range(MANY)]
     loop.run_until_complete(turns.all_made())
     acceptor.close()
@@ -64,8 +72,7 @@ def test_connections_that_wait_are_all_taken_in_one_turn(loop):
 
 
 def test_a_closed_listener_takes_nobody_and_leaves_its_port(loop):
-    acceptor = Acceptor(asyncio.Protocol, None)
-    loop.run_until_complete(acceptor.listen("127.0.0.1", 0))
+    acceptor = listening(loop, asyncio.Protocol)
     port = acceptor.port
     acceptor.close()
     with pytest.raises(ConnectionRefusedError):
@@ -95,13 +102,50 @@ class Exhausted:
         raise OSError(errno.EMFILE, "Too many open files")
 
 
-def test_a_listener_rests_while_the_process_may_have_no_more_sockets():
-    acceptor, listening = Acceptor(asyncio.Protocol, None), Exhausted()
-    acceptor._loop = loop = Recorded()
-    acceptor._sockets = [listening]
-    loop.add_reader(listening, acceptor._accept, listening)
-    acceptor._accept(listening)
+def test_a_listener_rests_while_the_process_may_have_no_more_sockets(monkeypatch):
+    loop, exhausted = Recorded(), Exhausted()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    acceptor = Acceptor(asyncio.Protocol, None)
+    acceptor._sockets = [exhausted]
+    loop.add_reader(exhausted, acceptor._accept, exhausted)
+    acceptor._accept(exhausted)
     assert not loop.readers
     ((resume, *given),) = loop.later
     resume(*given)
-    assert [asked[0] for asked in loop.readers] == [listening]
+    assert [asked[0] for asked in loop.readers] == [exhausted]
+
+
+def test_a_machine_without_ipv6_listens_where_else_it_can(loop, monkeypatch):
+    make = socket.socket
+
+    def without_ipv6(family=socket.AF_INET, *others, **more):
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return make(family, *others, **more)
+
+    async def both(*_, **__):
+        return [
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0)),
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
+        ]
+
+    class Named(Acceptor):
+        def __init__(self, *given):
+            super().__init__(*given)
+            self._loop = Named.of(self._loop)
+
+        class of:
+            getaddrinfo = staticmethod(both)
+
+            def __init__(self, real):
+                self.add_reader, self.remove_reader = real.add_reader, real.remove_reader
+
+    async def begin():
+        acceptor = Named(asyncio.Protocol, None)
+        await acceptor.listen("localhost", 0)
+        return acceptor
+
+    monkeypatch.setattr(socket, "socket", without_ipv6)
+    acceptor = loop.run_until_complete(begin())
+    assert [each.family for each in acceptor._sockets] == [socket.AF_INET]
+    acceptor.close()

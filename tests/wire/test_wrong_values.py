@@ -81,3 +81,23 @@ def test_a_list_that_grows_while_it_is_written_is_told():
     with pytest.raises(ArgumentError, match="partitions changed while it was written"):
         wire.encode_request(8, 2, {"topics": [{"name": "t", "partitions": rows}]})
     assert len(rows) == 2
+
+
+class Removing:
+    """A number that takes what it stands in out of that."""
+
+    def __init__(self, outer, name):
+        self.outer, self.name = outer, name
+
+    def __index__(self):
+        self.outer.pop(self.name, None)
+        return 5
+
+
+def test_a_struct_that_goes_while_it_is_written_is_written_whole():
+    partition = {"partitionIndex": 0}
+    partition["divergingEpoch"] = {"epoch": Removing(partition, "divergingEpoch"), "endOffset": 7}
+    body = {"responses": [{"topic": "t", "partitions": [partition]}]}
+    coded = wire.encode_response(1, 12, body)
+    (topic,) = wire.decode_response(1, 12, coded).body["responses"]
+    assert topic["partitions"][0]["divergingEpoch"] == {"epoch": 5, "endOffset": 7}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -39,6 +40,7 @@ class Acceptor:
 
     def __init__(self, factory: Callable[[], asyncio.Protocol], tls: Any) -> None:
         self._factory, self._tls = factory, tls
+        self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._greeting: set[asyncio.Task[None]] = set()
 
@@ -50,7 +52,6 @@ class Acceptor:
         OSError
             An address is taken, or is none of this machine's.
         """
-        self._loop = asyncio.get_running_loop()
         self.port = port
         found = await self._loop.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -58,6 +59,8 @@ class Acceptor:
         try:
             for family, _, _, _, address in dict.fromkeys(found):
                 self._open(family, address)
+            if not self._sockets:
+                raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
         except BaseException:
             self.close()
             raise
@@ -65,7 +68,10 @@ class Acceptor:
             self._loop.add_reader(each, self._accept, each)
 
     def _open(self, family: int, address: Any) -> None:
-        opened = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            opened = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:
+            return  # a machine without IPv6 may still name it in its hosts
         self._sockets.append(opened)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -79,7 +85,9 @@ class Acceptor:
         for _ in range(_BACKLOG):
             try:
                 accepted, _ = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            except (InterruptedError, ConnectionAbortedError):
+                continue
+            except BlockingIOError:
                 return
             except OSError as error:
                 if error.errno not in _LACKING:
@@ -101,11 +109,15 @@ class Acceptor:
             await self._loop.connect_accepted_socket(self._factory, accepted, ssl=self._tls)
         except (OSError, asyncio.TimeoutError):
             accepted.close()  # the peer speaks no TLS, has no certificate, or is gone
+        except BaseException:
+            accepted.close()
+            raise
 
     def close(self) -> None:
-        """Listen no more; connections stay."""
+        """Listen no more, and let go who is being greeted; connections stay."""
         for each in self._sockets:
-            if each.fileno() >= 0 and hasattr(self, "_loop"):
-                self._loop.remove_reader(each)
+            self._loop.remove_reader(each)
             each.close()
         self._sockets.clear()
+        for greeting in self._greeting:
+            greeting.cancel()

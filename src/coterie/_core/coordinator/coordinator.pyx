@@ -161,7 +161,7 @@ cdef class Coordinator:
         self.call(op, id, group_id, generation_id, member_id, instance, details)
         if before or self.runtime.sink.failure is not None:
             return None
-        return self.runtime.effects.only_answer(0)
+        return self.runtime.effects.only_answer(id)
 
     cdef int beat(self, str group_id, int32_t generation_id, str member_id,
                   str instance) except? -1000:
@@ -322,11 +322,12 @@ cdef class Coordinator:
 
     def take_rows(self, bint with_events):
         """See ``coordinator.pyi``."""
-        cdef Effects taken = self.runtime.effects
-        if taken.count == 0:
+        cdef list taken
+        if self.runtime.effects.count == 0:
             return []
-        self.runtime.effects = Effects()
-        return taken.taken(with_events)
+        taken = self.runtime.effects.taken(with_events)
+        self.runtime.effects = Effects()   # not before: an interruption would lose answers
+        return taken
 
     def take_appends(self, fresh not None):
         """See ``coordinator.pyi``."""

@@ -80,20 +80,23 @@ cdef class Effects:
             Py_XDECREF(payload)
         return 0
 
-    cdef tuple only_answer(self, Py_ssize_t since):
-        """The error and the payload of the one request that was answered in the rows from here on,
-        which are dropped; None: none was, or several, or one never will be."""
+    cdef tuple only_answer(self, int64_t id):
+        """The error and the payload that this request was answered, the rows being dropped; None:
+        it was not, or others were, too, or one never will be. A request that waits may well end
+        the wait of one other: a newcomer's join that of a follower's sync."""
         cdef Py_ssize_t n, found = -1
         cdef tuple answer
-        for n in range(since, self.count):
-            if self.rows[n].kind == UNANSWERED or (self.rows[n].kind == RESPONSE and found >= 0):
+        for n in range(self.count):
+            if self.rows[n].kind == UNANSWERED:
                 return None
             if self.rows[n].kind == RESPONSE:
+                if found >= 0 or self.rows[n].id != id:
+                    return None
                 found = n
         if found < 0:
             return None
         answer = (self.rows[found].code, payload_of(&self.rows[found]))
-        self.drop_from(since)
+        self.clear()
         return answer
 
     cdef object event(self, Py_ssize_t n):

@@ -65,6 +65,7 @@ cdef object wrong(str name, str want, object value):
 cdef int write_struct(Writing* w, Layout layout, object value, str name) except -1:
     cdef const Step* step
     cdef PyObject* found
+    cdef object held
     cdef int n
     if isinstance(value, tuple):
         return write_row(w, layout, <tuple>value, name)
@@ -78,7 +79,8 @@ cdef int write_struct(Writing* w, Layout layout, object value, str name) except 
                         layout.flexible)
         elif not (step.kind < UUID and PyLong_CheckExact(<object>found)
                   and put_number(w, step.kind, <object>found)):
-            write_field(w, <Field>step.field, <object>found, layout.flexible)
+            held = <object>found           # a number of a caller's own class may take it out
+            write_field(w, <Field>step.field, held, layout.flexible)
     if layout.flexible:
         write_tags(w, layout, value)
     return 0
@@ -285,18 +287,21 @@ cdef int write_tags(Writing* w, Layout layout, object value) except -1:
     """Tagged fields by tag, without those at their default; unknown ones are the caller's."""
     cdef Field field
     cdef PyObject* found
+    cdef object held
     cdef bytes data
     cdef list tags = None
     for field in layout.tagged:
         found = PyDict_GetItemWithError(value, field.name)
         if found != NULL:
-            data = bytes_of_field(field, <object>found)
+            held = <object>found           # as in write_struct
+            data = bytes_of_field(field, held)
             if data != default_bytes(field):
                 tags = tags or []
                 tags.append((field.tag, data))
     found = PyDict_GetItemWithError(value, UNKNOWN_TAGS)
     if found != NULL:
-        tags = sorted((tags or []) + unknown_tags(<object>found), key=itemgetter(0))
+        held = <object>found
+        tags = sorted((tags or []) + unknown_tags(held), key=itemgetter(0))
     if tags is None:
         return put_uvarint(w, 0)
     put_uvarint(w, <unsigned int>len(tags))
