@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import ArgumentError, CoterieError, shown
-from coterie_spark.bulk.shipping import shipped
+from coterie_spark.bulk.shipping import a_row_a_task, shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,6 @@ __all__ = ["DESIGNS_DDL", "run_designs"]
 DESIGNS_DDL = (
     "scenario string, design string, costs map<string, double>, points array<string>, error string"
 )
-SLICES = 10_000
 WRONG = (OSError, ValueError, RecursionError, CoterieError)
 
 
@@ -97,9 +96,7 @@ def run_designs(
         for design in dict.fromkeys(designs or DESIGNS)
     ]
     columns = "scenario string, path string, text string, design string"
-    slices = max(1, min(len(asked), SLICES))
-    frame = spark.createDataFrame(asked, columns).coalesce(1).repartition(slices)
-    return frame.mapInArrow(shipped(run_batches), DESIGNS_DDL)
+    return a_row_a_task(spark, asked, columns).mapInArrow(shipped(run_batches), DESIGNS_DDL)
 
 
 def _asked(given: Any, place: str) -> Iterator[tuple[str, str | None, str | None]]:

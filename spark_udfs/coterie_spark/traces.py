@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.errors import CoterieError
 from coterie.traces.files import found_traces, open_text
 from coterie.traces.trace import run_trace
-from coterie_spark.bulk.shipping import shipped
+from coterie_spark.bulk.shipping import a_row_a_task, shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,6 @@ TRACES_DDL = (
 )
 FIELDS = ("trace", "number", "at", "event", "op", "id", "group_id", "line", "error")
 ROWS = 10_000
-SLICES = 10_000
 WRONG = (OSError, EOFError, ValueError, CoterieError, zlib.error)
 
 
@@ -82,6 +81,5 @@ def run_traces(spark: SparkSession, paths: str | Iterable[str]) -> DataFrame:
     """
     given = [paths] if isinstance(paths, str) else list(paths)
     tasks = [(place.as_posix(), str(path.absolute())) for path, place in found_traces(given)]
-    slices = max(1, min(len(tasks), SLICES))
-    frame = spark.createDataFrame(tasks, "trace string, path string").repartition(slices)
+    frame = a_row_a_task(spark, tasks, "trace string, path string")
     return frame.mapInArrow(shipped(run_batches), TRACES_DDL)

@@ -123,29 +123,14 @@ def test_a_machine_without_ipv6_listens_where_else_it_can(loop, monkeypatch):
             raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
         return make(family, *others, **more)
 
-    async def both(*_, **__):
-        return [
-            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0)),
-            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
-        ]
-
-    class Named(Acceptor):
-        def __init__(self, *given):
-            super().__init__(*given)
-            self._loop = Named.of(self._loop)
-
-        class of:
-            getaddrinfo = staticmethod(both)
-
-            def __init__(self, real):
-                self.add_reader, self.remove_reader = real.add_reader, real.remove_reader
-
     async def begin():
-        acceptor = Named(asyncio.Protocol, None)
-        await acceptor.listen("localhost", 0)
-        return acceptor
+        return Acceptor(asyncio.Protocol, None)
 
-    monkeypatch.setattr(socket, "socket", without_ipv6)
     acceptor = loop.run_until_complete(begin())
-    assert [each.family for each in acceptor._sockets] == [socket.AF_INET]
+    acceptor.port = 0
+    monkeypatch.setattr(socket, "socket", without_ipv6)
+    acceptor._open(socket.AF_INET6, ("::1", 0, 0, 0))
+    acceptor._open(socket.AF_INET, ("127.0.0.1", 0))
+    families = [each.family for each in acceptor._sockets]
     acceptor.close()
+    assert families == [socket.AF_INET]

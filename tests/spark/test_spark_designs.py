@@ -7,6 +7,7 @@ import pytest
 from coterie.designs import DESIGNS, compare
 from coterie.designs.shipped import path_of
 from coterie.errors import ArgumentError
+from coterie_spark.bulk.shipping import a_row_a_task
 
 pytest.importorskip("pyspark")
 
@@ -55,3 +56,12 @@ def test_what_is_no_scenario_or_design_is_refused_before_anything_runs(scenarios
 
     with pytest.raises(ArgumentError, match=said):
         run_designs(None, scenarios, designs)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_each_row_comes_to_a_task_of_its_own(spark, count):
+    from pyspark.sql.functions import spark_partition_id
+
+    rows = a_row_a_task(spark, [(f"{n}",) for n in range(count)], "name string")
+    tasks = [row[0] for row in rows.select(spark_partition_id()).collect()]
+    assert sorted(tasks) == list(range(count))

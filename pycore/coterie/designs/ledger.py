@@ -101,3 +101,26 @@ class Ledger:
             else:
                 ranges.append([first, end - 1])
         self.owners[place][consumer] = end
+
+
+class Ledgers(dict[str, Ledger]):
+    """The ledger of each group; what is produced is for all of them, those that come later, too."""
+
+    def __init__(self, *, from_start: bool, note: Callable[..., None]) -> None:
+        super().__init__()
+        self._from_start, self._noting = from_start, note
+        self._ends: dict[Place, int] = {}
+
+    def open(self, group_id: str) -> Ledger:
+        """Return a group's ledger, a new one for a new group."""
+        ledger = self.get(group_id)
+        if ledger is None:
+            ledger = self[group_id] = Ledger(from_start=self._from_start, note=self._noting)
+            ledger.ends.update(self._ends)
+        return ledger
+
+    def produce(self, place: Place, count: int) -> None:
+        """Add messages, for every group."""
+        self._ends[place] = self._ends.get(place, 0) + count
+        for ledger in self.values():
+            ledger.produce(place, count)

@@ -70,7 +70,9 @@ class Acceptor:
     def _open(self, family: int, address: Any) -> None:
         try:
             opened = socket.socket(family, socket.SOCK_STREAM)
-        except OSError:
+        except OSError as error:
+            if error.errno != errno.EAFNOSUPPORT:
+                raise
             return  # a machine without IPv6 may still name it in its hosts
         self._sockets.append(opened)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -6,19 +6,37 @@ as bytes inside a function that names nothing, looks first, and only then reads 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError
 from coterie.state import portable
+from coterie_spark.bulk import plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from coterie_spark.bulk.scanning import Batches, Worker
 
 UNFIT = "coterie cannot run on worker "
+
+
+TASKS = 10_000  # at most, of rows that are dealt one to each
+
+
+def a_row_a_task(spark: SparkSession, rows: Sequence[tuple[Any, ...]], columns: str) -> DataFrame:
+    """Return rows so that each comes to a task of its own, up to ``TASKS``.
+
+    Left to itself, Spark deals in turn from each partition that it has made of the rows: some task
+    gets two, another none.
+    """
+    tasks = max(1, min(len(rows), TASKS))
+    salts = plan.salts(tasks)
+    dealt = [(salts[number % tasks], *row) for number, row in enumerate(rows)]
+    frame = spark.createDataFrame(dealt, f"task int, {columns}")
+    return frame.repartition(tasks, "task").drop("task")
 
 
 def shipped(work: Worker) -> Worker:

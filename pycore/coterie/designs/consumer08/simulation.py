@@ -7,12 +7,12 @@ from typing import Any
 
 from coterie.designs import scenario as ops
 from coterie.designs.checks import ScenarioError
-from coterie.designs.consumer08 import registration
 from coterie.designs.consumer08.brokers import Brokers
 from coterie.designs.consumer08.config import consumer_config
 from coterie.designs.consumer08.consumer import Consumer, World
 from coterie.designs.consumer08.points import Points
 from coterie.designs.consumer08.views import GroupViews
+from coterie.designs.ownership import subscription_of
 from coterie.designs.schedule import PausingClock, Schedule
 from coterie.designs.times import Times
 from coterie.designs.zookeeper.session import Session, ZooKeeper
@@ -130,7 +130,8 @@ class Simulation:
     def _start(self, op: ops.Start) -> None:
         config = consumer_config(self._scenario.config.consumer, op.config)
         self._uses_kafka |= config.offsets_storage == "kafka"
-        consumer = Consumer(self._world, op.name, op.group, op.consumer, _subscription(op), config)
+        subscribed = subscription_of(op)
+        consumer = Consumer(self._world, op.name, op.group, op.consumer, subscribed, config)
         if op.name in self.consumers:
             self._gone.append(self.consumers[op.name])
         self.consumers[op.name] = consumer
@@ -158,14 +159,6 @@ class Simulation:
     def _timed(self, kind: str, consumer: str, *details: Any) -> None:
         if self._note is not None:
             self._note(self.schedule.now_ms, kind, consumer, *details)
-
-
-def _subscription(op: ops.Start) -> registration.Subscription:
-    if op.whitelist is not None:
-        return registration.by_filter(registration.WHITE, op.whitelist, op.streams)
-    if op.blacklist is not None:
-        return registration.by_filter(registration.BLACK, op.blacklist, op.streams)
-    return registration.static(op.subscription or {})
 
 
 def _unnoted(kind: str, consumer: str, *details: Any) -> None:

@@ -16,7 +16,7 @@ from coterie.designs.coordinator09.broker import Broker, Died
 from coterie.designs.coordinator09.consumer import Consumer
 from coterie.designs.coordinator09.store import Store
 from coterie.designs.coordinator09.world import Settings
-from coterie.designs.ledger import Ledger, Place
+from coterie.designs.ledger import Ledgers, Place
 from coterie.designs.schedule import Schedule
 
 POINTS = {1: "prepared", 2: "told", 3: "joined", 4: "written", 5: "answered"}
@@ -66,11 +66,10 @@ class Cluster:
     costs: Costs = field(default_factory=Costs)
     logged: list[Logged] = field(default_factory=list)
     consumers: dict[str, Consumer] = field(default_factory=dict)
-    ledgers: dict[str, Ledger] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.broker_ids = tuple(self.broker_ids)
-        self._ends: dict[Place, int] = {}
+        self.ledgers = Ledgers(from_start=self.settings.from_start, note=self._note)
         self._subscribed: dict[str, set[str]] = {}  # group -> topics that it ever subscribed to
         self.brokers = {one: Broker(self, one) for one in self.broker_ids}
         self.store = Store(self.broker_ids)
@@ -129,11 +128,7 @@ class Cluster:
         consumer = self.consumers[name] = Consumer(
             self, name, group_id, tuple(topics), session_timeout_ms=timeout, strategy=strategy
         )
-        ledger = self.ledgers.get(group_id)
-        if ledger is None:
-            ledger = Ledger(from_start=self.settings.from_start, note=self._note)
-            ledger.ends.update(self._ends)
-            self.ledgers[group_id] = ledger
+        self.ledgers.open(group_id)
         subscribed = self._subscribed.setdefault(group_id, set())
         for topic in consumer.topics:
             if topic not in subscribed:
@@ -144,9 +139,7 @@ class Cluster:
 
     def produce(self, topic: str, partition: int, count: int) -> None:
         """Add messages, for every group."""
-        self._ends[topic, partition] = self._ends.get((topic, partition), 0) + count
-        for ledger in self.ledgers.values():
-            ledger.produce((topic, partition), count)
+        self.ledgers.produce((topic, partition), count)
 
     def cut(self, name: str) -> None:
         """Cut a consumer off from all brokers' coordinators."""

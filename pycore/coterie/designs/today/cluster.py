@@ -17,7 +17,7 @@ from coterie._core.codec.checksum import partition_for
 from coterie.designs.coordinator09.cluster import Costs
 from coterie.designs.coordinator09.play import Player, from_start
 from coterie.designs.coordinator09.store import Store
-from coterie.designs.ledger import Ledger, Place
+from coterie.designs.ledger import Ledgers
 from coterie.designs.scenario import Scenario
 from coterie.designs.schedule import Schedule
 from coterie.designs.today.consumer import Consumer
@@ -46,7 +46,6 @@ class Cluster:
     schedule: Schedule = field(default_factory=Schedule)
     kept: Costs = field(default_factory=Costs)
     consumers: dict[str, Consumer] = field(default_factory=dict)
-    ledgers: dict[str, Ledger] = field(default_factory=dict)
     dies: Callable[[int, str], bool] | None = None
 
     def __post_init__(self) -> None:
@@ -58,7 +57,7 @@ class Cluster:
         self.leaders = Leaders(
             self.store, self.schedule, resigns=self._resigns, loaded=self._loaded
         )
-        self._ends: dict[Place, int] = {}
+        self.ledgers = Ledgers(from_start=self.from_start, note=self._note)
         self._numbers: dict[str, int] = {}
         self._waiting: dict[int, Consumer] = {}  # by the request that it waits for
         self._tick_ms: int | None = None  # when the coordinator is next looked at
@@ -90,9 +89,7 @@ class Cluster:
 
     def produce(self, topic: str, partition: int, count: int) -> None:
         """Add messages, for every group."""
-        self._ends[topic, partition] = self._ends.get((topic, partition), 0) + count
-        for ledger in self.ledgers.values():
-            ledger.produce((topic, partition), count)
+        self.ledgers.produce((topic, partition), count)
 
     def start_consumer(
         self,
@@ -104,9 +101,7 @@ class Cluster:
         strategy: str = "range",
     ) -> None:
         """Start a consumer under a name that no live one has."""
-        if group_id not in self.ledgers:
-            ledger = self.ledgers[group_id] = Ledger(from_start=self.from_start, note=self._note)
-            ledger.ends.update(self._ends)
+        self.ledgers.open(group_id)
         self.coordinator_of(group_id)
         consumer = self.consumers[name] = Consumer(
             *(self, name, group_id, tuple(topics)),

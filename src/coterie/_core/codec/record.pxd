@@ -112,7 +112,7 @@ cdef inline Status record_v2(Cursor* cur, const Batch* batch, Record* out) noexc
 
 
 cdef inline Status any_record(Cursor* cur, const Batch* batch, Record* out) noexcept nogil:
-    """`record_v2` of a record that is none for `short_record`."""
+    """`record_v2` without the way for short records."""
     cdef int32_t size, delta
     cdef int64_t time_delta
     cdef const uint8_t* body

@@ -14,6 +14,7 @@ from libc.string cimport memcpy, memset
 from coterie._core.checks cimport (
     bytes_of, flag_of, int32_of, int64_of, int64_or_none, items_of, whole, within)
 from coterie._core.codec.checksum cimport coterie_crc32, coterie_crc32c
+from coterie._core.codec.cursor cimport store
 
 from coterie._core.codec.compress import compress
 from coterie.errors import ArgumentError, CoterieError, shown
@@ -215,24 +216,18 @@ cdef Py_ssize_t put_plain(uint8_t* at, int64_t delta, bytes key, bytes value):
 cdef int put_header(uint8_t* at, Py_ssize_t size, int64_t base_offset, int32_t epoch,
                     int64_t time, Py_ssize_t count) except -1:
     """The header of a batch of no producer, uncompressed, at the head of its bytes."""
-    store_be(at, base_offset, 8)
-    store_be(at + 8, size - 12, 4)
-    store_be(at + 12, epoch, 4)
+    store(at, base_offset, 8)
+    store(at + 8, size - 12, 4)
+    store(at + 12, epoch, 4)
     at[16] = 2
     memset(at + SUM_FROM, 0, 2)              # attributes
-    store_be(at + 23, count - 1, 4)
-    store_be(at + 27, time, 8)
-    store_be(at + 35, time, 8)
+    store(at + 23, count - 1, 4)
+    store(at + 27, time, 8)
+    store(at + 35, time, 8)
     memset(at + 43, 0xFF, 14)                # producer id and epoch, sequence: -1
-    store_be(at + 57, count, 4)
-    store_be(at + 17, coterie_crc32c(at + SUM_FROM, size - SUM_FROM), 4)
+    store(at + 57, count, 4)
+    store(at + 17, coterie_crc32c(at + SUM_FROM, size - SUM_FROM), 4)
     return 0
-
-
-cdef inline void store_be(uint8_t* at, int64_t value, int size) noexcept nogil:
-    cdef int n
-    for n in range(size):
-        at[n] = <uint8_t>(value >> (8 * (size - 1 - n)))
 
 
 cdef bytes seal(bytes header, bytes body):

@@ -9,6 +9,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.checks cimport begin_change, end_use
+from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
 from coterie._core.coordinator.codes cimport UNKNOWN_SERVER_ERROR
 from coterie._core.coordinator.admin cimport Admin
 from coterie._core.coordinator.effects cimport (
@@ -30,10 +31,6 @@ from collections.abc import MutableSequence
 from coterie._core.coordinator.partitions import STATES
 from coterie._core.coordinator.runtime import Thrown
 from coterie.errors import CoterieError, TraceError, shown
-
-cdef extern from "Python.h":
-    bint PyGC_Disable()
-    bint PyGC_Enable()
 
 cdef str THE_COORDINATOR = "the coordinator"
 

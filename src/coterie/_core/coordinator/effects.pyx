@@ -68,17 +68,13 @@ cdef class Effects:
 
     cpdef clear(self):
         """See ``effects.pyi``."""
-        self.drop_from(0)
-
-    cdef int drop_from(self, Py_ssize_t since) except -1:
         cdef Py_ssize_t n, count = self.count
         cdef PyObject* payload
-        self.count = since
-        for n in range(since, count):
+        self.count = 0
+        for n in range(count):
             payload = self.rows[n].payload
             self.rows[n].payload = NULL
             Py_XDECREF(payload)
-        return 0
 
     cdef tuple only_answer(self, int64_t id):
         """The error and the payload that this request was answered, the rows being dropped; None:

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
-from coterie._core.codec.cursor cimport load_i32
+from coterie._core.codec.cursor cimport load_i32, store
 from coterie._core.coordinator.group cimport GroupMetadata
 from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.coordinator.sink cimport Batch, new_batch
@@ -61,13 +61,6 @@ cdef int enlarge(Buffer* out, Py_ssize_t more) except -1:
 cdef inline void end(Buffer* out) noexcept:
     if out.data != out.few:
         free(out.data)
-
-
-cdef inline void store(uint8_t* at, int64_t value, int size) noexcept nogil:
-    """Big-endian, the low `size` bytes."""
-    cdef int n
-    for n in range(size):
-        at[n] = <uint8_t>(value >> (8 * (size - 1 - n)))
 
 
 cdef inline int put_int(Buffer* out, int64_t value, int size) except -1:

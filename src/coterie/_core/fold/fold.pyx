@@ -33,7 +33,7 @@ from coterie._core.fold.parsed cimport (
     parsed_free, parsed_reserve)
 from coterie._core.fold.producers cimport unpack_value
 from coterie._core.fold.waiting cimport (
-    FULL, queue_apply, queue_batch, queue_free, queue_reserve, to_value)
+    FULL, queue_apply, queue_batch, queue_clear, queue_free, queue_reserve, to_value)
 
 from coterie._core.codec.batch import FRAME_DETAIL, KINDS
 from coterie._core.fold.generations import GroupLog
@@ -156,7 +156,8 @@ cdef class PartitionFold:
         cdef Frame frame = FRAME_END
         cdef Met met
         cdef int64_t at = 0
-        self.queue.count = self.queue.unplaced_count = self.later.count = 0
+        queue_clear(&self.queue)
+        self.later.count = 0
         self.takes_plain = self.only is None and self.until_ms >= -1
         while at < size and not (self.failed or self.cut or self.stopped):
             met = self.run_plain(data, size, BATCHES_HELD, &at, &frame, &batch)

@@ -11,6 +11,7 @@ from cpython.dict cimport PyDict_Next
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
 from coterie._core.structures.arguments cimport column_of
 from coterie._core.structures.arrays cimport NPY_INT64
 from coterie._core.checks cimport flag_of, int32_of, int64_of, items_of, text_of, texts_of
@@ -21,10 +22,6 @@ from types import MappingProxyType
 
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.values import OffsetAndMetadata
-
-cdef extern from "Python.h":
-    bint PyGC_Disable()
-    bint PyGC_Enable()
 
 cdef extern from "expired.h":
     void coterie_expired(const int64_t* base_ms, const int64_t* expire_ms, size_t count,

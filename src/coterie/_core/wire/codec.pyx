@@ -6,6 +6,7 @@ from libc.stdint cimport int16_t, int32_t, uint8_t
 from coterie._core.checks cimport buffer_of, flag_of, int32_of, text_or_none, within
 from coterie._core.codec.cursor cimport (
     OK, Status, read_i16, read_i32, read_string16, remaining)
+from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
 from coterie._core.wire.decode cimport (
     Reading, read_struct, read_text, refused, skip_tags, start_reading)
 from coterie._core.wire.encode cimport (
@@ -18,10 +19,6 @@ cdef int API_VERSIONS = 18      # its answers never have tagged fields in their 
 cdef enum:
     NEAR = 128
     LARGE = 1000               # bytes of a body of hundreds of objects
-
-cdef extern from "Python.h":
-    int PyGC_Disable()
-    int PyGC_Enable()
 
 
 @cython.final

@@ -46,7 +46,7 @@ cdef struct Step:
 cdef struct Seen:
     # What a dict holds for a field of fixed width, or for a text.
     int64_t number             # its value, the bits of a float; the bytes of a text, -1: null
-    const uint8_t* at          # where the text or uuid stands
+    const uint8_t* at          # where the text stands
 
 cdef class Layout:
     cdef tuple fields          # in their order on the wire
