@@ -41,8 +41,7 @@ from coterie._core.fold.producers import Committed, Producer
 from coterie._core.codec.schema import decode_key, decode_value
 from coterie.errors import ArgumentError, CorruptData
 
-Fault = namedtuple(
-    "Fault", "file position base_offset kind offset detail", module=__name__)
+Fault = namedtuple("Fault", "file position base_offset kind offset detail", module=__name__)
 Fault.__doc__ = """See ``fold.pyi``."""
 Scanned = namedtuple(
     "Scanned", "file position bytes batches records first_offset last_offset max_timestamp gap "
