@@ -23,7 +23,7 @@ from make_steady_log import BEGIN_MS, write
 
 QUESTIONS = ("undo", "lag", "expire", "metrics", "growth", "audit", "explain")
 GROUPS, PARTITIONS = 2000, 50
-LOOK_EVERY_S = 0.2
+LOOK_EVERY_S = 0.1
 
 
 def options_of(question: str, home: Path) -> list[str]:
@@ -93,7 +93,7 @@ class Workers:
                 stat = (folder / "stat").read_text().rpartition(")")[2].split()
                 pid = int(folder.name)
                 parents[pid] = int(stat[1])
-                if b"pyspark" not in (folder / "cmdline").read_bytes():
+                if b"pyspark.daemon" not in (folder / "cmdline").read_bytes():  # not the JVM
                     continue
                 status = (folder / "status").read_text()
             except (OSError, ValueError):  # it has ended

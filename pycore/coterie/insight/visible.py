@@ -20,7 +20,7 @@ from coterie.times import MAX_MS
 
 NO_SAMPLE = (Sample(None, None),)
 NOTHING: tuple[int | None, int | None] = (None, None)
-AT_ONCE = 1 << 20  # events held until those are left out that no time shows
+AT_ONCE = 1 << 18  # events held until those are left out that no time shows
 BEFORE_ALL = -MAX_MS - 1
 Events = dict[str, Array]
 

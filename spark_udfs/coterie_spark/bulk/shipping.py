@@ -61,7 +61,12 @@ def shipped(work: Worker) -> Worker:
             raise RuntimeError(f"{where}{missing}; {todo}") from None
         if version() != wanted:
             raise RuntimeError(f"{where}it has {version()}, the driver {wanted}; {todo}")
-        yield from pickle.loads(body)(batches)
+        from coterie_spark.bulk.memory import give_back
+
+        try:
+            yield from pickle.loads(body)(batches)
+        finally:
+            give_back()
 
     return run
 

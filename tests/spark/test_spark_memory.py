@@ -1,0 +1,49 @@
+"""What a worker has freed goes back to the system, for its next task runs in the same process."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+from coterie_spark.bulk.memory import give_back, trim_of
+from coterie_spark.bulk.shipping import shipped
+
+BLOCKS, BLOCK_BYTES = 100_000, 1_000  # beyond the sizes for which Python has arenas of its own
+
+
+def anonymous_bytes():
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0]) << 10
+
+
+def freed_under_a_block_that_lives():
+    """Free a hundred megabytes of the heap; what lies above them holds the heap's end up."""
+    blocks = [bytes([number & 255]) * BLOCK_BYTES for number in range(BLOCKS)]
+    return blocks[-1]
+
+
+@pytest.fixture
+def glibc():
+    if sys.platform != "linux" or trim_of() is None:
+        pytest.skip("no glibc")
+
+
+def test_the_heap_that_was_freed_goes_back(glibc):
+    give_back()
+    before = anonymous_bytes()
+    kept = freed_under_a_block_that_lives()
+    assert anonymous_bytes() > before + BLOCKS * BLOCK_BYTES // 2, "it would go back by itself"
+    give_back()
+    assert anonymous_bytes() < before + BLOCKS * BLOCK_BYTES // 4
+    assert len(kept) == BLOCK_BYTES
+
+
+def test_a_task_gives_back_when_it_ends_and_when_it_fails(monkeypatch):
+    given = []
+    monkeypatch.setattr("coterie_spark.bulk.memory.give_back", lambda: given.append(1))
+    assert list(shipped(iter)([1, 2])) == [1, 2]
+    assert len(given) == 1
+    with pytest.raises(ZeroDivisionError):
+        list(shipped(lambda numbers: (1 // one for one in numbers))([0]))
+    assert len(given) == 2
