@@ -133,15 +133,17 @@ def test_a_death_at_any_boundary_and_a_second_in_catch_up_end_in_one_assignment(
     assert met == {*BOUNDARIES}
 
 
-@pytest.mark.parametrize(("brokers", "consumers"), [(1, 2), (2, 2), (2, 3)])
+@pytest.mark.parametrize(
+    ("brokers", "consumers", "topics"), [*itertools.product((1, 2), (1, 2, 3), (1, 2))]
+)
 def test_with_fewer_brokers_those_that_died_come_back_and_it_ends_in_one_assignment(
-    brokers, consumers
+    brokers, consumers, topics
 ):
     """With one broker, or two that die in turn, nobody is left to elect until one is back."""
     met, alone = set(), 0
     for what, second in itertools.product(TRIGGERS, ((), ("catching up",))):
         for boundary in itertools.count(1):
-            cluster = settled(consumers, 2, brokers)
+            cluster = settled(consumers, topics, brokers)
             before = generation(cluster)
             cluster.dies = deaths = Deaths(boundary, *second)
             trigger(cluster, what)
