@@ -1,6 +1,7 @@
 """Consumers that join one by one under each design: CPU time and peak memory.
 
     pytest benchmarks/test_designs_bench.py --coterie-sizes full
+    python benchmarks/test_designs_bench.py DESIGN CONSUMERS timeline    # keeps the timeline, too
 
 Each run is a process of its own. As many partitions as consumers, 20 s of virtual time between two
 joins, so that each is over when the next begins: the worst that joining can cost.
@@ -29,18 +30,19 @@ def scenario(size):
     return {"config": {"brokers": [0]}, "events": [topic, *joins, settle]}
 
 
-def measure(design, size):
-    """Run it; print what it took, who owns what and what it cost."""
+def measure(design, size, timeline=""):
+    """Run it; print what it took and cost, and who owns what or how long its timeline is."""
     from coterie.designs import read_scenario, run
 
     checked = read_scenario(scenario(size))
     begin = time.process_time()
-    ran = run(checked, design, timeline=False)
+    ran = run(checked, design, timeline=bool(timeline))
     cpu_s = time.process_time() - begin
     consumers = ran.points[0]["consumers"]
     owned = {name: sorted(one["next_offsets"]) for name, one in consumers.items()}
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    found = {"cpu_s": cpu_s, "peak_mib": peak_mib, "owned": owned, "costs": ran.costs}
+    kept = {"timeline": len(ran.timeline)} if timeline else {"owned": owned}
+    found = {"cpu_s": cpu_s, "peak_mib": peak_mib, "costs": ran.costs, **kept}
     print(json.dumps(found))
 
 
@@ -65,4 +67,4 @@ def test_joins(benchmark, note, design, size):
 
 
 if __name__ == "__main__":
-    measure(sys.argv[1], int(sys.argv[2]))
+    measure(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
