@@ -238,3 +238,18 @@ def test_a_join_that_waits_for_a_silent_member_is_answered_when_that_one_is_dead
     cluster.release("c1")
     settle(cluster)
     check(cluster)
+
+
+def test_the_time_of_one_rebalance_does_not_end_the_wait_of_the_next():
+    cluster = settled(2, 1)
+    begin = cluster.costs.rebalances
+    cluster.set_topic("a", 3)
+    cluster.run_until(cluster.schedule.now_ms + 25_000)
+    assert cluster.costs.rebalances == begin + 1
+    cluster.hold("c1")
+    cluster.set_topic("a", 4)
+    cluster.run_until(cluster.schedule.now_ms + 10_000)  # 35 s after the first began to wait
+    cluster.release("c1")
+    settle(cluster)
+    check(cluster)
+    assert cluster.costs.rebalances == begin + 2

@@ -341,4 +341,4 @@ class Broker:
         if not group.to_show:
             self._enter(group, State.READY)
             self._at("ready")
-            self.topics_changed(group)  # what changed meanwhile
+            self.topics_changed(group)  # watches fire once: it reads the topics to set them again
