@@ -54,6 +54,24 @@ def test_every_view_of_offsets_has_those_of_magic_0_as_of_any_time(at, log, tmp_
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("options", "offsets"),
+    [
+        *((f"--{name}={at}", [0]) for name in ("at", "until") for at in TIMES),
+        ("--at=1000", [0, 1]),
+        ("--since=1000", [0, 1]),
+        ("--since=1001", [0]),
+        ("--since=5000 --until=6000", [0]),
+    ],
+)
+def test_records_have_those_of_magic_0_as_of_any_time_and_since_any(options, offsets, log):
+    rows = [
+        json.loads(line)
+        for line in coterie_ok("records", log, *options.split()).stdout.splitlines()
+    ]
+    assert [row["offset"] for row in rows] == offsets
+
+
 @pytest.mark.parametrize("at", ["-2", "1000"])
 def test_explain_and_report_know_the_group_that_magic_0_tells_of(at, log, tmp_path):
     assert coterie_ok("explain", log, "--group", "g", f"--at={at}").stdout

@@ -14,6 +14,7 @@ from coterie._core.codec.fields import RECORDS
 
 import log_writer
 from commandline import coterie
+from coterie.cli import COMMANDS as ALL_COMMANDS
 from coterie.messages import encode_key, encode_value
 from log_writer import text
 
@@ -28,12 +29,18 @@ COMMANDS = {  # with the status that each documents for a log with faults, and w
         for kind in ("consumer", "share", "streams")
         for view in ("offsets", "members", "state")
     },
-    ("explain", "--format", "json"): 0,
-    ("undo", "--all-groups", "--at", "1000", "--format", "json"): 0,
-    ("expire", "--format", "json"): 0,
-    ("growth", "--format", "json"): 0,
-    ("audit", "--format", "json"): 1,
-    ("lag", "--end-offsets", "{ends}", "--format", "json"): 0,
+    **{
+        (*question, "--format", form): int(question[0] == "audit")
+        for form in ("json", "csv", "table")
+        for question in (
+            ("explain",),
+            ("undo", "--all-groups", "--at", "1000"),
+            ("expire",),
+            ("growth",),
+            ("audit",),
+            ("lag", "--end-offsets", "{ends}"),
+        )
+    },
     ("metrics",): 0,
     ("report", "-o", "{out}"): 0,
     **{
@@ -88,6 +95,10 @@ def log(tmp_path_factory):
     pairs += [(1000, struct.pack(">h", key), None) for key in UNKNOWN_KEYS]
     (folder / f"{0:020}.log").write_bytes(log_writer.batch(0, pairs))
     return folder.parent
+
+
+def test_all_commands_that_read_a_log_are_among_them():
+    assert {name for name, *_ in COMMANDS} == {*ALL_COMMANDS} - {"serve", "designs", "trace"}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

