@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import suppress
 
 import pytest
 
@@ -41,13 +42,10 @@ def start(profile):
     from selenium.common import WebDriverException
 
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    for left in reversed(range(ATTEMPTS)):
-        try:
+    for _ in range(ATTEMPTS - 1):
+        with suppress(WebDriverException):
             return webdriver.Chrome(options, webdriver.ChromeService(programs[1]))
-        except WebDriverException:
-            if not left:
-                raise
-    raise AssertionError
+    return webdriver.Chrome(options, webdriver.ChromeService(programs[1]))
 
 
 class Browser:
