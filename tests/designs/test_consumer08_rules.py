@@ -230,6 +230,44 @@ def test_who_closes_while_no_broker_keeps_offsets_waits_for_one_and_commits():
     assert ran.points[1]["kafka_offsets"] == {"group1 t/0": 2}
 
 
+def test_the_first_commit_after_the_offset_manager_died_stores_nothing():
+    """It goes to a closed connection; the manager is looked for by the next."""
+    stop, start_again = ({"op": op, "broker": 0} for op in ("broker_stop", "broker_start"))
+    ran = played(
+        topic("t", (0,)),
+        start("c"),
+        produce(0, 2, at=20_000),
+        stop,
+        start_again,
+        {"op": "commit", "consumer": "c"},
+        settle(30_000),
+        {"op": "commit", "consumer": "c"},
+        settle(40_000, 2),
+        brokers=(0,),
+        consumer=KAFKA,
+    )
+    kept = [point["kafka_offsets"] for point in ran.points]
+    assert kept == [{}, {"group1 t/0": 2}]
+    assert ran.points[0]["partitions_without_owner_node"] == []
+
+
+def test_offsets_are_kept_as_long_as_one_lives_of_those_that_did_when_their_topic_was_made():
+    ran = played(
+        topic("t", (1,)),
+        {"op": "broker_stop", "broker": 1},
+        start("c"),
+        {"op": "broker_start", "broker": 1},
+        {"op": "broker_stop", "broker": 0},
+        start("d", **{"async": True}),
+        settle(40_000),
+        {"op": "broker_start", "broker": 0},
+        settle(80_000, 2),
+        consumer=KAFKA,
+    )
+    assert since(ran.points[0], "d")["rebalances"] == 0
+    assert since(ran.points[1], "d")["rebalances"] == 1
+
+
 def test_who_is_cut_off_from_zookeeper_finds_no_new_leader_until_it_is_back():
     """The leader is asked for at a broker, and the brokers are in ZooKeeper."""
     ran = played(
@@ -246,3 +284,49 @@ def test_who_is_cut_off_from_zookeeper_finds_no_new_leader_until_it_is_back():
     consumed = [point["consumers"]["c"]["consumed"] for point in ran.points]
     assert consumed == [{"t/1": [[0, 1]]}, {"t/0": [[0, 0]], "t/1": [[0, 1]]}]
     assert ran.costs["rebalances"] == 1
+
+
+def test_what_a_rebalance_claims_in_a_new_session_before_its_event_is_never_released():
+    """The event makes it forget its registry; the nodes name threads that are to own others now.
+
+    The rebalance lasts on the event thread, at an offset that cannot be read, while the session
+    ends and partitions come: b/2 stays with the thread that was to own it before.
+    """
+    ran = played(
+        start("f", at=1000, whitelist="b", streams=2),
+        node("/consumers/group1/offsets/b/0", "x", ephemeral=False, at=10_000),
+        topic("b", (0,), (0,), (0,)),
+        {"op": "add_partitions", "topic": "b", "replicas": [[0], [0]], "at": 15_000},
+        {"op": "expire", "consumer": "f"},
+        {"op": "znode_set", "path": "/consumers/group1/offsets/b/0", "data": "0", "at": 20_000},
+        settle(60_000),
+        {"op": "touch_topic", "topic": "b"},
+        settle(90_000, 2),
+        consumer=KAFKA,
+    )
+    for point in ran.points:
+        assert point["consumers"]["f"]["next_offsets"] == {}
+        assert point["znodes"][f"{OWNERS}/b/2"] == {"data": "group1_f-1", "session_of": "f"}
+    assert since(ran.points[1], "f")["failed_rebalances"] == 1
+
+
+def test_a_filter_whose_start_failed_never_hears_of_new_topics():
+    """It watches the list of topics only after a start that succeeded: section 2.
+
+    Another event makes it claim the new topic too, for which its program has no stream.
+    """
+    ran = played(
+        topic("t", (0,)),
+        node(f"{IDS}/group1_ghost", "poison"),
+        start("f", whitelist="t|u"),
+        {"op": "znode_delete", "path": f"{IDS}/group1_ghost", "at": 20_000},
+        topic("u", (0,)),
+        settle(40_000),
+        {"op": "touch_topic", "topic": "t"},
+        {"op": "produce", "topic": "u", "partition": 0, "count": 1, "at": 50_000},
+        produce(0, 1),
+        settle(60_000, 2),
+    )
+    assert [owned(point)["f"] for point in ran.points] == [["t/0"], ["t/0", "u/0"]]
+    assert since(ran.points[0], "f")["watch_events"] == {"ids_children": 1}
+    assert ran.points[1]["consumers"]["f"]["consumed"] == {"t/0": [[0, 0]]}

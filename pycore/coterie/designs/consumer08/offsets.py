@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from coterie.designs.consumer08.brokers import Brokers
+from coterie.designs.consumer08.brokers import Brokers, Manager
 from coterie.designs.consumer08.config import ConsumerConfig
 from coterie.designs.consumer08.fetching import Owned
 from coterie.designs.consumer08.registration import Unreadable
@@ -48,31 +48,39 @@ class Offsets:
         self._committed = committed
         self._known: dict[tuple[str, int], int] = {}  # as last read or stored in ZooKeeper
         self._backoff_ms = config.offsets_channel_backoff_ms
-        self._connected = False  # to the offset manager
+        self._manager: Manager | None = None  # that it is connected to
         self.closing = False
         self.requests = 0
 
     def connect(self) -> Run:
         """Find the offset manager, where it is needed: wait until there is one."""
-        while self._in_kafka and not self._brokers.offset_manager():
-            gate = Gate()
-            self._brokers.when_one_starts(gate.open)
-            yield gate
-        self._connected = True
+        while self._in_kafka and self._manager is None:
+            self._manager = self._brokers.offset_manager(self._group)
+            if self._manager is None:
+                gate = Gate()
+                self._brokers.when_one_starts(gate.open)
+                yield gate
+
+    def _reaches(self) -> bool:
+        """Whether a request gets through; if not, the manager has to be found again."""
+        if not self._brokers.reached(self._manager):
+            self._manager = None
+        return self._manager is not None
 
     def commit(self, owned: Iterable[Owned]) -> Run:
         """Store the offset of each partition; in ZooKeeper only what has changed.
 
-        In Kafka, sending fails when no broker lives: nothing is stored this time. Whoever closes
-        tries again, and waits for a broker.
+        In Kafka, sending fails when the manager has died since: nothing is stored this time.
+        Whoever closes tries again, with the next one.
         """
         offsets = {(one.topic, one.number): one.offset for one in owned}
         if self._in_kafka and offsets:
-            if self._connected and not self._brokers.alive:
-                self._connected = False
+            yield from self.connect()
+            while not self._reaches():
                 if not self.closing:
                     return
-            yield from self.connect()
+                yield self._backoff_ms
+                yield from self.connect()
             self.requests += 1
             for (topic, number), offset in offsets.items():
                 self._brokers.kept_offsets[self._group, topic, number] = offset
@@ -91,13 +99,13 @@ class Offsets:
     def fetch(self, partitions: Iterable[tuple[str, int]]) -> Run:
         """Return the stored offset of each partition, -1 where there is none.
 
-        Where offsets are in Kafka, and in ZooKeeper too, what cannot be read is read again and
-        again until it can be, or the consumer closes.
+        Where offsets are in Kafka, what cannot be read there, or in ZooKeeper besides, is read
+        again and again until it can be, or the consumer closes.
 
         Raises
         ------
         Unreadable
-            A node that is to hold one holds something else.
+            A node that is to hold one holds something else, or the consumer closes meanwhile.
         """
         wanted = list(partitions)
         while (found := (yield from self._fetch_once(wanted))) is None:
@@ -118,6 +126,8 @@ class Offsets:
         found = dict.fromkeys(wanted, -1)
         if self._in_kafka and wanted:
             yield from self.connect()
+            if not self._reaches():
+                raise Unreadable("the offset manager has died")
             self.requests += 1
             for key in wanted:
                 found[key] = self._brokers.kept_offsets.get((self._group, *key), -1)
