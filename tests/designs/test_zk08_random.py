@@ -15,7 +15,7 @@ from coterie.designs import Times, run
 RECONNECT_MS = 500
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(150))
 def test_whatever_happens_the_rule_holds_when_all_is_well_again(seed):
     maker = Maker(seed)
     ran = run(maker.made(), times=Times(reconnect_ms=RECONNECT_MS))
