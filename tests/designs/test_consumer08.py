@@ -5,8 +5,8 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scenes08 import owned, played, produce, settle, start, topic
 
-from coterie.designs import run
 from coterie.designs.consumer08.assignment import java_hash, range_share, round_robin_share
 from coterie.designs.consumer08.registration import (
     BLACK,
@@ -18,38 +18,6 @@ from coterie.designs.consumer08.registration import (
     static,
 )
 from coterie.designs.consumer08.views import GroupViews
-
-
-def played(*events, brokers=(0, 1), consumer=None, **config):
-    """Run ops, each with its ``at`` or a second after the one before; give the points."""
-    at_ms, timed = 0, []
-    for event in events:
-        at_ms = event.get("at", at_ms + 1000)
-        timed.append({**event, "at": at_ms})
-    settings = {"auto.offset.reset": "smallest", "rebalance.backoff.ms": 500, **(consumer or {})}
-    given = {"config": {"brokers": list(brokers), "consumer": settings, **config}, "events": timed}
-    return run(given)
-
-
-def topic(name, *replicas):
-    return {"op": "create_topic", "topic": name, "replicas": [list(ids) for ids in replicas]}
-
-
-def start(name, at=None, **fields):
-    fields = {"subscription": {"t": 1}, **fields}
-    return {"op": "start", "consumer": name, **fields} | ({} if at is None else {"at": at})
-
-
-def settle(at, point=1):
-    return {"op": "settle", "at": at, "point": point}
-
-
-def produce(partition, count, **fields):
-    return {"op": "produce", "topic": "t", "partition": partition, "count": count, **fields}
-
-
-def owned(point):
-    return {name: one["owner_nodes"] for name, one in point["consumers"].items()}
 
 
 @pytest.mark.parametrize("members", [1, 2, 8, 40])
@@ -266,7 +234,7 @@ def test_the_coordinator_s_stop_stops_any_broker():
     assert ran.points[0]["consumers"]["c"]["next_offsets"] == {"t/0": -1, "t/1": 0}
 
 
-@pytest.mark.parametrize("text", ["", "seven", "1_0", "9" * 30])
+@pytest.mark.parametrize("text", ["", "seven", "1_0", "+", "9" * 30, str(2**63)])
 def test_a_stored_offset_that_is_no_number_fails_every_try(text):
     path = "/consumers/group1/offsets/t/0"
     node = {"op": "znode_create", "path": path, "data": text, "ephemeral": False}

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from coterie._core.codec.checksum import partition_for
 from coterie.designs.consumer08.views import BROKERS, TOPICS, topic_data
 from coterie.designs.zookeeper.session import ZooKeeper
 
 OFFSETS_TOPIC = "__consumer_offsets"
-OFFSETS_PARTITIONS = 50
+OFFSETS_PARTITIONS, OFFSETS_REPLICAS = 50, 3
+Manager = tuple[int, int]
+"""A broker that keeps offsets, and how often it has started."""
 
 
 class Reader(Protocol):
@@ -76,6 +79,7 @@ class Brokers:
         self._deletes = deletes
         self._to_delete: dict[str, None] = {}
         self._waiting: list[Callable[[], None]] = []
+        self._starts = dict.fromkeys(ids, 0)
         for path in ("/brokers", BROKERS, TOPICS, "/consumers"):
             zookeeper.create(path)
         for broker in ids if up else ():
@@ -121,6 +125,7 @@ class Brokers:
         if broker in self.alive:
             return
         self.alive.add(broker)
+        self._starts[broker] += 1
         self._zookeeper.create(f"{BROKERS}/{broker}", "{}")
         for partition in self._partitions_on(broker):
             if partition.leader is None:
@@ -146,16 +151,27 @@ class Brokers:
             if partition.leader == broker:
                 self._lead(partition)
 
-    def offset_manager(self) -> bool:
-        """Whether a broker can be found that keeps offsets; the first search makes the topic."""
+    def offset_manager(self, group: str) -> Manager | None:
+        """Return who keeps a group's offsets, if anybody; the first search makes the topic."""
         if not self.alive:
-            return False
+            return None
         if OFFSETS_TOPIC not in self.topics:
             live = sorted(self.alive)
+            copies = range(min(OFFSETS_REPLICAS, len(live)))
             self.create_topic(
-                OFFSETS_TOPIC, [[live[i % len(live)]] for i in range(OFFSETS_PARTITIONS)]
+                OFFSETS_TOPIC,
+                [[live[(i + k) % len(live)] for k in copies] for i in range(OFFSETS_PARTITIONS)],
             )
-        return True
+        made = self.topics[OFFSETS_TOPIC]
+        leader = made[partition_for(group, len(made))].leader
+        return None if leader is None else (leader, self._starts[leader])
+
+    def reached(self, manager: Manager | None) -> bool:
+        """Whether a connection to an offset manager is good: it has lived on since then."""
+        if manager is None:
+            return False
+        broker, starts = manager
+        return broker in self.alive and self._starts[broker] == starts
 
     def when_one_starts(self, go_on: Callable[[], None]) -> None:
         """Call a function once, when a broker starts."""

@@ -19,7 +19,7 @@ from coterie.designs.consumer08.offsets import Offsets
 from coterie.designs.consumer08.rebalance import Counts, RebalanceFailed, Rebalancer
 from coterie.designs.consumer08.views import GROUPS, TOPICS, GroupViews, thread_ids
 from coterie.designs.consumer08.zkclient import ZkClient
-from coterie.designs.schedule import PausingClock, Run, Schedule, Task
+from coterie.designs.schedule import Lock, PausingClock, Run, Schedule, Task
 from coterie.designs.times import Times
 from coterie.designs.zookeeper.session import ZooKeeper
 from coterie.designs.zookeeper.tree import ZooKeeperError
@@ -85,6 +85,7 @@ class Consumer:
         self._tasks: list[Task] = []
         self._commit_timer: int | None = None
         self._topics_seen: list[str] = []
+        self._topics_lock = Lock()
         self._watched: dict[str, None] = {}  # topics that it has ever taken
         self.zk = ZkClient(
             world.schedule,
@@ -95,7 +96,9 @@ class Consumer:
             new_session=self._new_session,
             counted=self._counted,
         )
-        self.fetchers = Fetchers(world.schedule, world.brokers, config, self._consume)
+        self.fetchers = Fetchers(
+            world.schedule, world.brokers, config, self._consume, self.zk.reach
+        )
         self.offsets = Offsets(self.zk, world.brokers, group, config, self._committed)
         self._rebalancer = Rebalancer(
             group,
@@ -129,7 +132,7 @@ class Consumer:
     def close(self) -> None:
         """Shut it down cleanly, after a rebalance in progress."""
         if self.state not in ("closed", "crashed") and not self._rebalancer.closing:
-            self._rebalancer.closing = True
+            self._rebalancer.closing = self.offsets.closing = True
             self._closer = Task(self._world.schedule, self._close())
 
     def commit(self) -> None:
@@ -184,7 +187,7 @@ class Consumer:
                 yield self._config.zookeeper_session_timeout_ms
 
     def _watch_and_rebalance(self) -> Run:
-        """Watch the group and the topics it takes, and rebalance."""
+        """Hear of sessions, watch the group and the topics it takes, and rebalance."""
         taken = dict(self._subscription.streams)
         if self._subscription.by_filter:
             ((_, streams),) = self._subscription.streams
@@ -192,21 +195,26 @@ class Consumer:
         for topic, streams in taken.items():
             self._rebalancer.streams.update((topic, one) for one in thread_ids(self._id, streams))
         self._watched.update(dict.fromkeys(taken))
+        self.zk.listen_to_sessions()
         yield from self.zk.listen_to_children(f"{GROUPS}/{self.group}/ids", self._wake)
         for topic in self._watched:
             yield from self.zk.listen_to_data(f"{TOPICS}/{topic}", self._wake, _nothing)
         yield from self._rebalancer.rebalance()
 
     def _allowed_topics(self) -> Run:
-        present = yield from self.zk.children(TOPICS)
+        present = yield from self.zk.children_if_there(TOPICS)
         exclude = self._config.exclude_internal_topics
         return list(self._subscription.topics(present, exclude_internal=exclude))
 
     def _topics_changed(self) -> Run:
-        """Take up topics that have come, if any has come or gone."""
-        before, self._topics_seen = self._topics_seen, (yield from self._allowed_topics())
-        if set(before) != set(self._topics_seen):
-            yield from self._quietly(self._watch_and_rebalance())
+        """Take up topics that have come, if any has come or gone; one such change at a time."""
+        yield from self._topics_lock.acquire()
+        try:
+            before, self._topics_seen = self._topics_seen, (yield from self._allowed_topics())
+            if set(before) != set(self._topics_seen):
+                yield from self._quietly(self._watch_and_rebalance())
+        finally:
+            self._topics_lock.release()
 
     def _new_session(self) -> Run:
         self._rebalancer.forget()
@@ -250,7 +258,7 @@ class Consumer:
 
     def _end(self, state: str) -> None:
         self.state = state
-        self._rebalancer.closing = True
+        self._rebalancer.closing = self.offsets.closing = True
         if self._commit_timer is not None:
             self._world.periods.cancel(self._commit_timer)
         self.fetchers.stop()

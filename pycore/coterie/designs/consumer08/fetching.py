@@ -1,7 +1,8 @@
 """A consumer's fetchers: what they read from, and what is consumed.
 
 Every message is consumed at once when it comes. Source: 0.8.2.2's ``ConsumerFetcherManager``: a
-partition without a leader is looked up again every ``refresh.leader.backoff.ms``.
+partition without a leader is looked up again every ``refresh.leader.backoff.ms``, from a broker
+that is in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from coterie.designs.consumer08.brokers import Brokers, Partition
 from coterie.designs.consumer08.config import ConsumerConfig
-from coterie.designs.schedule import Schedule
+from coterie.designs.schedule import Run, Schedule, Task
 
 
 class Owned:
@@ -41,6 +42,8 @@ class Fetchers:
         The clock, what it reads from, and how it is set.
     consumed : function of a partition owned, the first and the last offset
         Called when messages are consumed.
+    read_brokers : function
+        Returns what reads the brokers in ZooKeeper: who is cut off waits, and finds no leader.
     """
 
     def __init__(
@@ -49,12 +52,15 @@ class Fetchers:
         brokers: Brokers,
         config: ConsumerConfig,
         consumed: Callable[[Owned, int, int], None],
+        read_brokers: Callable[[], Run],
     ) -> None:
         self._schedule = schedule
         self._brokers = brokers
         self._smallest = config.auto_offset_reset == "smallest"
         self._backoff_ms = config.refresh_leader_backoff_ms
         self._consumed = consumed
+        self._read_brokers = read_brokers
+        self._finder: Task | None = None
         self._reads: dict[tuple[str, int], Owned] = {}
         self._looks_for: dict[tuple[str, int], Owned] = {}
         self._began_ms = 0
@@ -70,7 +76,9 @@ class Fetchers:
         self._seek()
 
     def stop(self) -> None:
-        """Fetch no more."""
+        """Fetch no more, and look for no leader."""
+        if self._finder is not None:
+            self._finder.kill()
         for topic, number in self._reads:
             partition = self._brokers.partition(topic, number)
             if partition is not None:
@@ -99,6 +107,11 @@ class Fetchers:
 
     def _look_now(self) -> None:
         self._look = None
+        if self._finder is None or self._finder.done:
+            self._finder = Task(self._schedule, self._find())
+
+    def _find(self) -> Run:
+        yield from self._read_brokers()
         looked_for, self._looks_for = self._looks_for, {}
         for one in looked_for.values():
             self._begin(one)

@@ -6,9 +6,9 @@ Source: 0.8.2.2's ``ZookeeperConsumerConnector.commitOffsets``, ``fetchOffsets``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from coterie.designs.consumer08.brokers import Brokers
+from coterie.designs.consumer08.brokers import Brokers, Manager
 from coterie.designs.consumer08.config import ConsumerConfig
 from coterie.designs.consumer08.fetching import Owned
 from coterie.designs.consumer08.registration import Unreadable
@@ -17,7 +17,8 @@ from coterie.designs.consumer08.zkclient import ZkClient
 from coterie.designs.schedule import Gate, Run
 from coterie.designs.zookeeper.tree import ZooKeeperError
 
-NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+NUMBER = re.compile(r"[+-]?[0-9]{1,99}")
+LIMIT = 2**63
 
 
 class Offsets:
@@ -46,25 +47,40 @@ class Offsets:
         self._in_zookeeper = not self._in_kafka or config.dual_commit_enabled
         self._committed = committed
         self._known: dict[tuple[str, int], int] = {}  # as last read or stored in ZooKeeper
-        self._connected = False  # to the offset manager
+        self._backoff_ms = config.offsets_channel_backoff_ms
+        self._manager: Manager | None = None  # that it is connected to
+        self.closing = False
         self.requests = 0
 
     def connect(self) -> Run:
         """Find the offset manager, where it is needed: wait until there is one."""
-        while self._in_kafka and not self._brokers.offset_manager():
-            gate = Gate()
-            self._brokers.when_one_starts(gate.open)
-            yield gate
-        self._connected = True
+        while self._in_kafka and self._manager is None:
+            self._manager = self._brokers.offset_manager(self._group)
+            if self._manager is None:
+                gate = Gate()
+                self._brokers.when_one_starts(gate.open)
+                yield gate
+
+    def _reaches(self) -> bool:
+        """Whether a request gets through; if not, the manager has to be found again."""
+        if not self._brokers.reached(self._manager):
+            self._manager = None
+        return self._manager is not None
 
     def commit(self, owned: Iterable[Owned]) -> Run:
-        """Store the offset of each partition; in ZooKeeper only what has changed."""
+        """Store the offset of each partition; in ZooKeeper only what has changed.
+
+        In Kafka, sending fails when the manager has died since: nothing is stored this time.
+        Whoever closes tries again, with the next one.
+        """
         offsets = {(one.topic, one.number): one.offset for one in owned}
         if self._in_kafka and offsets:
-            if self._connected and not self._brokers.alive:
-                self._connected = False  # sending fails: nothing is stored this time
-                return
             yield from self.connect()
+            while not self._reaches():
+                if not self.closing:
+                    return
+                yield self._backoff_ms
+                yield from self.connect()
             self.requests += 1
             for (topic, number), offset in offsets.items():
                 self._brokers.kept_offsets[self._group, topic, number] = offset
@@ -83,15 +99,35 @@ class Offsets:
     def fetch(self, partitions: Iterable[tuple[str, int]]) -> Run:
         """Return the stored offset of each partition, -1 where there is none.
 
+        Where offsets are in Kafka, what cannot be read there, or in ZooKeeper besides, is read
+        again and again until it can be, or the consumer closes.
+
         Raises
         ------
         Unreadable
-            A node that is to hold one holds something else.
+            A node that is to hold one holds something else, or the consumer closes meanwhile.
         """
         wanted = list(partitions)
+        while (found := (yield from self._fetch_once(wanted))) is None:
+            yield self._backoff_ms
+        self._known.update(found)
+        return found
+
+    def _fetch_once(self, wanted: Sequence[tuple[str, int]]) -> Run:
+        try:
+            found = yield from self._fetch(wanted)
+        except Unreadable:
+            if not self._in_kafka or self.closing:
+                raise
+            return None
+        return found
+
+    def _fetch(self, wanted: Sequence[tuple[str, int]]) -> Run:
         found = dict.fromkeys(wanted, -1)
         if self._in_kafka and wanted:
             yield from self.connect()
+            if not self._reaches():
+                raise Unreadable("the offset manager has died")
             self.requests += 1
             for key in wanted:
                 found[key] = self._brokers.kept_offsets.get((self._group, *key), -1)
@@ -99,11 +135,17 @@ class Offsets:
             for key in wanted:
                 text = yield from self._zk.read_if_there(self._path(*key))
                 if text is not None:
-                    if not NUMBER.fullmatch(text):
-                        raise Unreadable(text)
-                    found[key] = max(int(text), found[key])
-        self._known.update(found)
+                    stored = _number(text)
+                    found[key] = max(stored, found[key]) if self._in_kafka else stored
         return found
 
     def _path(self, topic: str, number: int) -> str:
         return f"{GROUPS}/{self._group}/offsets/{topic}/{number}"
+
+
+def _number(text: str) -> int:
+    """Return an offset: decimal digits within 64 bits."""
+    value = int(text) if NUMBER.fullmatch(text) else LIMIT
+    if not -LIMIT <= value < LIMIT:
+        raise Unreadable(text)
+    return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coterie.designs.consumer08 import registration
@@ -113,10 +113,16 @@ class Points:
                 owned = self._names_below(f"{GROUPS}/{group}/owners/{topic}")
                 found += [
                     f"{group} {topic}/{number}"
-                    for number in partitions_of(self._tree, topic)
+                    for number in self._partitions_of(topic)
                     if str(number) not in owned
                 ]
         return sorted(found)
+
+    def _partitions_of(self, topic: str) -> Sequence[int]:
+        try:
+            return partitions_of(self._tree, topic)
+        except registration.Unreadable:
+            return ()
 
     def _names_below(self, path: str) -> Mapping[str, None]:
         node = self._tree.nodes.get(path)

@@ -5,7 +5,7 @@ Source: 0.8.2.2's ``ZKRebalancerListener.syncedRebalance``, ``rebalance``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coterie.designs.consumer08 import registration
@@ -142,12 +142,16 @@ class Rebalancer:
         self._become({})
 
     def _try(self) -> Run:
-        """Try once; whether it succeeded."""
+        """Try once; whether it succeeded. Whatever cannot be read or done makes it fail."""
         try:
-            brokers = yield from self._zk.children(BROKERS)
-            own = yield from self._own_threads()
-        except (ZooKeeperError, registration.Unreadable):
+            done = yield from self._attempt()
+        except (ZooKeeperError, registration.Unreadable, Unassignable):
             return False
+        return done
+
+    def _attempt(self) -> Run:
+        brokers = yield from self._zk.children_if_there(BROKERS)
+        yield from self._own_threads()
         if not brokers:
             self.counts.no_broker_rebalances += 1
             yield from self._zk.listen_to_children(BROKERS, self.wake)
@@ -157,21 +161,10 @@ class Rebalancer:
             yield from self._zk.delete(self._owner_path(topic, number))
         self._become({})
         yield self._claim_ms
-        try:
-            yield from self._zk.children(f"{GROUPS}/{self._group}/ids")
-            own = yield from self._own_threads()
-            share = yield from self._zk.ask(
-                share_of,
-                self._zk.zookeeper.tree,
-                self._views,
-                self._group,
-                own,
-                self._config,
-                count=self._registered() + len(own),
-            )
-            stored = yield from self._offsets.fetch(share)
-        except (ZooKeeperError, registration.Unreadable, Unassignable):
-            return False
+        yield from self._zk.children(f"{GROUPS}/{self._group}/ids")
+        own = yield from self._own_threads()
+        share = yield from self._zk.ask(self._share, own, count=self._registered() + len(own))
+        stored = yield from self._offsets.fetch(share)
         if self.closing or not (yield from self._claim(share)):
             return False
         self._become(
@@ -183,13 +176,19 @@ class Rebalancer:
         self._fetchers.start(self.registry.values())
         return True
 
+    def _share(self, own: Mapping[str, Sequence[str]]) -> dict[Partition, str]:
+        """Read the partitions of its topics and the group; compute what it is to own."""
+        self._zk.watch_what_is_read(f"{TOPICS}/{topic}" for topic in own)
+        tree = self._zk.zookeeper.tree
+        return share_of(tree, self._views, self._group, own, self._config)
+
     def _own_threads(self) -> Run:
         """Return its threads by topic, as its own id node says."""
         data = yield from self._zk.read(f"{GROUPS}/{self._group}/ids/{self._id}")
         subscription = registration.parse(data)
         present: Sequence[str] = ()
         if subscription.by_filter:
-            yield from self._zk.children(TOPICS)
+            yield from self._zk.children_if_there(TOPICS)
             present = topics_present(self._zk.zookeeper.tree)
         taken = subscription.topics(present, exclude_internal=self._config.exclude_internal_topics)
         return {topic: thread_ids(self._id, streams) for topic, streams in taken.items()}

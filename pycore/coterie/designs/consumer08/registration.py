@@ -10,11 +10,14 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from coterie.errors import ArgumentError
 
 INTERNAL_TOPICS = {"__consumer_offsets"}
 STATIC, WHITE, BLACK = "static", "white_list", "black_list"
+WHOLE = re.compile("-?[0-9]+")
+BLANKS = "".join(map(chr, range(33)))  # what Java's trim takes away
 
 
 class Unreadable(ValueError):
@@ -69,7 +72,7 @@ def filter_text(given: str) -> str:
     ArgumentError
         It is not a regular expression.
     """
-    text = given.strip().replace(",", "|").replace(" ", "").strip("\"'")
+    text = given.strip(BLANKS).replace(",", "|").replace(" ", "").strip("\"'")
     try:
         compiled(text)
     except re.error as error:
@@ -102,6 +105,27 @@ def node_data(subscription: Subscription, timestamp_ms: int) -> str:
     )
 
 
+def read_json(text: str) -> Any:
+    """Return an object or a list from JSON, as Kafka reads it; None if the text is neither.
+
+    Raises
+    ------
+    Unreadable
+        A number in it is not whole, or is beyond 32 bits. Source: 0.8.2.2's ``kafka.utils.Json``.
+    """
+    try:
+        value = json.loads(text, parse_int=_int32, parse_float=_int32, parse_constant=_int32)
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def _int32(text: str) -> int:
+    if len(text) > 11 or not WHOLE.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
+        raise Unreadable(text)
+    return int(text)
+
+
 @functools.lru_cache(maxsize=4096)
 def parse(data: str) -> Subscription:
     """Read an id node's text.
@@ -111,18 +135,19 @@ def parse(data: str) -> Subscription:
     Unreadable
         It is no registration.
     """
-    try:
-        fields = json.loads(data)
-        pattern, streams = fields["pattern"], fields["subscription"]
-        counts = tuple((str(topic), int(count)) for topic, count in streams.items())
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise Unreadable(data) from error
-    subscription = Subscription(str(pattern), counts)
-    if any(count < 1 for _, count in counts):
+    fields = read_json(data)
+    if not isinstance(fields, dict):
         raise Unreadable(data)
-    if subscription.by_filter:
-        try:
-            compiled(counts[0][0])
-        except re.error as error:
-            raise Unreadable(data) from error
-    return subscription
+    pattern, streams = fields.get("pattern"), fields.get("subscription")
+    if not isinstance(pattern, str) or not isinstance(streams, dict):
+        raise Unreadable(data)
+    if any(type(count) is not int or count < 1 for count in streams.values()):
+        raise Unreadable(data)
+    subscription = Subscription(pattern, tuple(streams.items()))
+    if not subscription.by_filter:
+        return subscription
+    text, count = subscription.streams[0]
+    try:
+        return by_filter(pattern, text, count)  # whoever reads a filter makes one of it
+    except ArgumentError as error:
+        raise Unreadable(data) from error

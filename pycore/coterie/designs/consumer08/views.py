@@ -12,15 +12,31 @@ from collections.abc import Mapping, Sequence
 
 from coterie.designs.consumer08 import assignment, registration
 from coterie.designs.consumer08.config import ConsumerConfig
-from coterie.designs.zookeeper.tree import Tree
+from coterie.designs.zookeeper.tree import Node, Tree
 
 BROKERS, TOPICS, GROUPS = "/brokers/ids", "/brokers/topics", "/consumers"
+Seen = tuple[tuple[Node | None, int], ...]
 
 
 @functools.lru_cache(maxsize=4096)
 def partitions_in(data: str) -> Sequence[int]:
-    """Return the partitions that a topic's node names, sorted."""
-    return sorted(map(int, json.loads(data)["partitions"]))
+    """Return the partitions that a topic's node names, sorted; none where it names none.
+
+    Raises
+    ------
+    registration.Unreadable
+        It names what is no partition. Text that is no JSON names none.
+    """
+    fields = registration.read_json(data)
+    if fields is None:
+        return []
+    partitions = fields.get("partitions", {}) if isinstance(fields, dict) else None
+    if not isinstance(partitions, dict):
+        raise registration.Unreadable(data)
+    try:
+        return sorted(map(int, partitions))
+    except ValueError:
+        raise registration.Unreadable(data) from None
 
 
 def topic_data(replicas: Mapping[int, Sequence[int]]) -> str:
@@ -45,7 +61,7 @@ class GroupViews:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._kept: dict[tuple[str, bool], tuple[tuple[int, int], assignment.Positions]] = {}
+        self._kept: dict[tuple[str, bool], tuple[Seen, assignment.Positions]] = {}
 
     def positions(self, group: str, *, exclude_internal: bool) -> assignment.Positions:
         """Return where each thread stands among those of its topic.
@@ -56,18 +72,22 @@ class GroupViews:
             An id node of the group is no registration.
         """
         ids = f"{GROUPS}/{group}/ids"
-        nodes = self._tree.nodes
-        seen = nodes[ids].below, nodes[TOPICS].below
+        seen = self._seen(ids), self._seen(TOPICS)
         kept = self._kept.get((group, exclude_internal))
         if kept is None or kept[0] != seen:
             made = self._read(ids, exclude_internal=exclude_internal)
             kept = self._kept[group, exclude_internal] = seen, made
         return kept[1]
 
+    def _seen(self, path: str) -> tuple[Node | None, int]:
+        """Return a node and its count of changes below: one made anew counts from 0 again."""
+        node = self._tree.nodes.get(path)
+        return node, node.below if node else 0
+
     def _read(self, ids: str, *, exclude_internal: bool) -> assignment.Positions:
         present = topics_present(self._tree)
         threads: dict[str, list[str]] = {}
-        for name in self._tree.nodes[ids].children:
+        for name in self._tree.children(ids) if ids in self._tree.nodes else ():
             subscription = registration.parse(self._tree.nodes[f"{ids}/{name}"].data)
             taken = subscription.topics(present, exclude_internal=exclude_internal)
             for topic, streams in taken.items():
@@ -99,7 +119,8 @@ def share_of(
     Raises
     ------
     registration.Unreadable, assignment.Unassignable
-        An id node of the group is no registration; round robin is not allowed.
+        An id node of the group is no registration, or a topic's node names no partitions; round
+        robin is not allowed.
     """
     positions = views.positions(group, exclude_internal=config.exclude_internal_topics)
     partitions = {topic: partitions_of(tree, topic) for topic in own}

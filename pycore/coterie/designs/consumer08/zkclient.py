@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from coterie.designs.consumer08.views import BROKERS, TOPICS
 from coterie.designs.schedule import Run, Schedule, Task
@@ -63,6 +63,7 @@ class ZkClient:
         self._child_listeners: dict[str, Listener] = {}
         self._data_listeners: dict[str, Listener] = {}
         self._deleted_listeners: dict[str, Listener] = {}
+        self._hears_sessions = False
         self._events: deque[tuple[str, str]] = deque()
         self.event_thread: Task | None = None
 
@@ -74,6 +75,14 @@ class ZkClient:
     def children(self, path: str) -> Run:
         """Return the names of a node's children; NoNode without the node."""
         names = yield from self.connection.call(self._children, path)
+        return names
+
+    def children_if_there(self, path: str) -> Run:
+        """Return the names of a node's children; none without the node."""
+        try:
+            names = yield from self.children(path)
+        except NoNode:
+            return ()
         return names
 
     def read(self, path: str) -> Run:
@@ -93,6 +102,10 @@ class ZkClient:
         """Ask for several things that change nothing, as one; ``count`` operations."""
         answer = yield from self.connection.call(function, *args, count=count)
         return answer
+
+    def reach(self) -> Run:
+        """Wait until ZooKeeper answers; not counted as an operation."""
+        yield from self.connection.call(lambda: None, count=0)
 
     def create_ephemeral(self, path: str, data: str) -> Run:
         """Create an ephemeral node, and its parents; whether it is there now with this text.
@@ -118,6 +131,10 @@ class ZkClient:
         with contextlib.suppress(NoNode):
             yield from self.connection.call(self.zookeeper.delete, path)
 
+    def listen_to_sessions(self) -> None:
+        """Hear of new sessions from now on; of one that begins before that nobody hears."""
+        self._hears_sessions = True
+
     def listen_to_children(self, path: str, listener: Listener) -> Run:
         """Call a listener when a node's children change."""
         self._child_listeners[path] = listener
@@ -131,8 +148,20 @@ class ZkClient:
 
     def stop_listening(self) -> None:
         """Drop all listeners."""
+        self._hears_sessions = False
         self._child_listeners.clear()
         self._data_listeners.clear()
+        self._deleted_listeners.clear()
+
+    def watch_what_is_read(self, paths: Iterable[str]) -> None:
+        """Set the data watches that a read of these nodes sets: of those that have listeners.
+
+        Without them, what changes after a new session has begun, and before its event for the
+        node was handled, would be one event and not two.
+        """
+        for path in paths:
+            if path in self._data_listeners and path in self._tree.nodes:
+                self._tree.get(path, self.connection.session)
 
     def _create_ephemeral(self, path: str, data: str) -> None:
         self.connection.operations += (
@@ -163,7 +192,8 @@ class ZkClient:
         self._schedule.call_soon(self._run_events)
 
     def _expired(self) -> None:
-        self._events.append((NEW_SESSION, ""))
+        if self._hears_sessions:
+            self._events.append((NEW_SESSION, ""))
         self._events.extend((CHILDREN, path) for path in self._child_listeners)
         self._events.extend((DATA, path) for path in self._data_listeners)
         self._schedule.call_soon(self._run_events)
