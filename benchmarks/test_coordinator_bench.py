@@ -21,7 +21,7 @@ import pytest
 import kafka_peer
 import small_groups
 from coterie import Error, GroupCoordinator, load_trace
-from coterie.coordinator.requests import NUMBER
+from coterie.operations import NUMBER
 from golden_data import SHARED
 
 HEAVY = SHARED / "golden" / "traces" / "heavy"

@@ -10,7 +10,7 @@ from broker_session import REQUESTS, SERVER, made_log
 import golden_data
 from commandline import coterie
 from coterie import run_trace
-from coterie.coordinator.requests import OPS
+from coterie.operations import OPERATIONS
 from doc_pages import DOCS, blocks
 
 ENDS = Path(__file__).with_name("insight") / "ends"
@@ -35,9 +35,9 @@ def test_the_example_trace_ends_as_the_page_says():
     assert (last["at"], last["to"]) == (11_500, "Empty")
 
 
-def test_the_page_on_traces_names_every_op():
+def test_the_page_on_traces_names_every_operation():
     text = (DOCS / "traces.md").read_text(encoding="utf-8")
-    assert not [op for op in OPS if f"`{op}`" not in text]
+    assert not [op for op in OPERATIONS if f"`{op}`" not in text]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from commandline import COTERIE, default_sigint, folder_of
 from coterie import GroupCoordinator, OffsetAndMetadata, load_trace
 from coterie._core.coordinator.trace import Trace
 from coterie.coordinator.clock import SharedClock
-from coterie.coordinator.requests import NUMBER
+from coterie.operations import NUMBER
 from test_coordinator import join, stable
 from trace_data import header
 from trace_data import join as join_event

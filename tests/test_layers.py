@@ -19,7 +19,7 @@ MAY_IMPORT = {  # package -> prefixes of this project it may touch
         "coterie.errors",
         "coterie.values",
         "coterie.events",
-        "coterie.responses",
+        "coterie.operations",
     },
     "pycore/coterie": {"coterie"},
     "spark_udfs/coterie_spark": {"coterie", "coterie_spark"},

@@ -3,13 +3,15 @@
 import inspect
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from coterie import Error, GroupCoordinator
-from coterie.coordinator.operations import ALONE, DETAILS, OPERATIONS
-from coterie.coordinator.requests import NUMBER, compile_request, show_request
+import coterie.values
+from coterie import CoterieError, Error, GroupCoordinator, TraceError, load_trace
+from coterie.coordinator.requests import OPS, compile_request, compile_values, show_request
 from coterie.events import Cause
+from coterie.operations import ABSENT, ALONE, DETAILS, NUMBER, OPERATIONS, REQUESTS
 
 CORE = Path(__file__).parents[1] / "src/coterie/_core/coordinator"
 
@@ -21,15 +23,72 @@ def enum(file, name):
     return {m[1]: int(m[2]) for m in re.finditer(r"^    (\w+) = (-?\d+)", body, re.M)}
 
 
-@pytest.mark.parametrize("op", sorted({*OPERATIONS} - {"advance"}))
+METHODS = [op for op in OPERATIONS if op != "advance"]  # whose method takes a time
+
+
+@pytest.mark.parametrize("op", METHODS)
 def test_a_method_takes_the_fields_of_its_operation(op):
-    parameters = [*inspect.signature(getattr(GroupCoordinator, op)).parameters][1:]
-    assert {field.name for field in OPERATIONS[op].fields} == set(parameters)
+    parameters = inspect.signature(getattr(GroupCoordinator, op)).parameters
+    fields = OPERATIONS[op].fields
+    assert {field.name for field in fields} == {*parameters} - {"self"}
+    defaults = {field.name: field.default for field in fields if field.default is not ABSENT}
+    assert {name: parameters[name].default for name in defaults} == defaults
 
 
-def test_each_operation_has_a_number_of_the_core():
-    assert {name.lower(): number for name, number in enum("effects.pxd", "Op").items()} == NUMBER
-    assert not set(OPERATIONS) - set(NUMBER)
+@pytest.mark.parametrize("op", METHODS)
+def test_a_method_hands_on_its_fields_in_the_order_of_the_table(op, monkeypatch):
+    asked = []
+    coordinator = GroupCoordinator()
+    answer = SimpleNamespace(response=None)
+    monkeypatch.setattr(coordinator, "_ask", lambda *given: asked.append(given) or answer)
+    names = [field.name for field in OPERATIONS[op].fields]
+    getattr(coordinator, op)(**{name: name for name in names})
+    assert asked == [(op, *names)]
+
+
+def ask(coordinator, op, request_id=1):
+    """Ask the core for an operation, its fields as in GIVEN."""
+    values = tuple(GIVEN.get(field.name) for field in OPERATIONS[op].fields)
+    coordinator._core.call(NUMBER[op], request_id, *compile_values(op, values))
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_a_part_of_the_core_decides_each_operation(op):
+    coordinator = GroupCoordinator()
+    if op == "finish_load":
+        coordinator.resign()
+        coordinator.begin_load()
+    if op in REQUESTS:
+        coordinator.resign()  # so that each is answered at once
+        ask(coordinator, op)
+        (answer,) = (event for event in coordinator._core.take_effects().events()
+                     if getattr(event, "id", None) == 1)  # fmt: skip
+        assert answer.op == op
+    else:
+        ask(coordinator, op)
+
+
+@pytest.mark.parametrize("number", [-1, len(NUMBER), 63, 64, 1 << 30])
+def test_an_operation_that_no_part_decides_is_an_error(number):
+    with pytest.raises(CoterieError, match=f"no part of the coordinator decides.* {number}$"):
+        GroupCoordinator()._core.call(number, 1, None, -1, None, None, None)
+
+
+@pytest.mark.parametrize("op", sorted(REQUESTS))
+def test_a_request_is_answered_with_the_response_of_its_name(op):
+    response = getattr(coterie.values, f"{op.title().replace('_', '')}Response")
+    made = OPERATIONS[op].answer(Error.NOT_COORDINATOR, None)
+    assert type(made) is response
+    assert made.error is Error.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("op", ["resign", "begin_load", "finish_load"])
+def test_what_a_trace_has_no_op_for_is_refused_there(op):
+    header = {"format": "coterie-trace", "version": 1, "name": "t"}
+    with pytest.raises(TraceError, match=f"'{op}' is no op"):
+        load_trace([header, {"at": 0, "op": op}])
+    with pytest.raises(CoterieError, match=f"op '{op}' is none"):
+        GroupCoordinator().handle({"op": op})
 
 
 @pytest.mark.parametrize("op", OPERATIONS)
@@ -53,11 +112,11 @@ GIVEN = {
     "producer_id": 8, "producer_epoch": 2, "committed": True,
     "topics": [{"topic": "t", "partitions": [0, 1]}], "require_stable": True,
     "partitions": [{"topic": "t", "partition": 1}], "states": ["Empty"], "group_ids": ["g"],
-    "error": "NETWORK_EXCEPTION", "count": 2,
+    "error": "NETWORK_EXCEPTION", "count": 2, "partition": 3,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("op", OPS)
 def test_a_request_is_shown_as_it_was_given(op):
     names = {field.name for field in OPERATIONS[op].fields} - {"reason"}
     given = {name: value for name, value in GIVEN.items() if name in names}
@@ -74,3 +133,13 @@ def test_the_codes_of_the_core_are_kafkas_errors():
 def test_the_causes_of_the_core_are_those_of_events():
     causes = {name.removeprefix("BY_"): n for name, n in enum("effects.pxd", "CauseCode").items()}
     assert causes == {cause.name: cause.value for cause in Cause}
+
+
+def test_the_states_of_the_core_have_kafkas_names():
+    text = (CORE / "effects.pyx").read_text(encoding="utf-8")
+    names = re.findall(r'"(\w+)"', re.search(r"^STATE_NAMES = \((.*)\)", text, re.M)[1])
+    states = enum("effects.pxd", "State")
+    assert states.pop("MAX_STATES") == len(states)
+    assert {state.title().replace("_", ""): n for state, n in states.items()} == {
+        name: n for n, name in enumerate(names)
+    }

@@ -1,11 +1,14 @@
 """Plain values: Kafka's error codes, responses, batches. Frozen, comparable, printable.
 
-Nothing here decides anything. Names are Kafka's in snake_case; times are int milliseconds.
+Nothing here decides anything. Names are Kafka's in snake_case; times are int milliseconds. Below
+each response stands the function that makes it of an error and the core's payload, which is None
+for a request that failed as a whole; the table of operations names it.
 """
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -117,6 +120,9 @@ class Error(IntEnum):
     TRANSACTION_ABORTABLE = 120
 
 
+_ERRORS = {int(error): error for error in Error}
+
+
 def plain(value: Any) -> Any:
     """Return the JSON form of a value: error names, base64, objects and lists."""
     if isinstance(value, bytes):
@@ -195,6 +201,15 @@ class JoinGroupResponse:
     members: tuple[JoinMember, ...]
 
 
+def joined(error: Error, payload: Any) -> JoinGroupResponse:
+    """Make the response to JoinGroup; of one that failed the payload is the member id."""
+    if payload is None or type(payload) is str:
+        return JoinGroupResponse(error, -1, None, None, "", payload or "", False, ())
+    generation, kind, name, leader, member_id, skip, members = payload
+    told = tuple([JoinMember(*entry) for entry in members])
+    return JoinGroupResponse(error, generation, kind, name, leader, member_id, skip, told)
+
+
 @dataclass(frozen=True, slots=True)
 class SyncGroupResponse:
     """Answer to SyncGroup."""
@@ -205,11 +220,21 @@ class SyncGroupResponse:
     assignment: bytes
 
 
+def synced(error: Error, payload: Any) -> SyncGroupResponse:
+    """Make the response to SyncGroup."""
+    return SyncGroupResponse(error, *(payload or (None, None, b"")))
+
+
 @dataclass(frozen=True, slots=True)
 class HeartbeatResponse:
     """Answer to Heartbeat."""
 
     error: Error
+
+
+def beaten(error: Error, payload: Any) -> HeartbeatResponse:
+    """Make the response to Heartbeat."""
+    return HeartbeatResponse(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +254,15 @@ class LeaveGroupResponse:
     members: tuple[LeaveMember, ...]
 
 
+def left(error: Error, payload: Any) -> LeaveGroupResponse:
+    """Make the response to LeaveGroup. A pair is of the request: that member has left."""
+    members = [
+        LeaveMember(row[0], row[1], _ERRORS[row[2]] if len(row) > 2 else Error.NONE)
+        for row in payload or ()
+    ]
+    return LeaveGroupResponse(error, tuple(members))
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionError:
     """The error of one partition."""
@@ -236,6 +270,16 @@ class PartitionError:
     topic: str
     partition: int
     error: Error
+
+
+def _partitions(payload: Iterable[tuple[Any, ...]] | None) -> tuple[PartitionError, ...]:
+    """Make the errors of ((topic, partition), number), or of a commit's rows, which have more."""
+    found = []
+    for row in payload or ():
+        topic, partition = row[0]
+        error = _ERRORS[row[1]] if len(row) == 2 else Error.NONE
+        found.append(PartitionError(topic, partition, error))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,12 +290,22 @@ class OffsetCommitResponse:
     partitions: tuple[PartitionError, ...]
 
 
+def committed(error: Error, payload: Any) -> OffsetCommitResponse:
+    """Make the response to OffsetCommit."""
+    return OffsetCommitResponse(error, _partitions(payload))
+
+
 @dataclass(frozen=True, slots=True)
 class TxnOffsetCommitResponse:
     """Answer to TxnOffsetCommit; ``error`` is always NONE, each partition has its own."""
 
     error: Error
     partitions: tuple[PartitionError, ...]
+
+
+def txn_committed(error: Error, payload: Any) -> TxnOffsetCommitResponse:
+    """Make the response to TxnOffsetCommit."""
+    return TxnOffsetCommitResponse(error, _partitions(payload))
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,12 +335,26 @@ class OffsetFetchResponse:
         raise KeyError(key)
 
 
+def fetched(error: Error, payload: Any) -> OffsetFetchResponse:
+    """Make the response to OffsetFetch."""
+    offsets = [
+        FetchedOffset(topic, partition, offset, epoch, metadata, _ERRORS[code])
+        for topic, partition, offset, epoch, metadata, code in payload or ()
+    ]
+    return OffsetFetchResponse(error, tuple(offsets))
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetDeleteResponse:
     """Answer to OffsetDelete."""
 
     error: Error
     partitions: tuple[PartitionError, ...]
+
+
+def offsets_deleted(error: Error, payload: Any) -> OffsetDeleteResponse:
+    """Make the response to OffsetDelete."""
+    return OffsetDeleteResponse(error, _partitions(payload))
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,12 +368,26 @@ class DescribeGroupResponse:
     members: tuple[MemberSummary, ...]
 
 
+def described(error: Error, payload: Any) -> DescribeGroupResponse:
+    """Make the response to DescribeGroups, of one group."""
+    if payload is None:
+        return DescribeGroupResponse(error, "", "", "", ())
+    return DescribeGroupResponse(
+        error, payload.state, payload.protocol_type, payload.protocol_name, payload.members
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ListGroupsResponse:
     """Answer to ListGroups."""
 
     error: Error
     groups: tuple[GroupOverview, ...]
+
+
+def listed(error: Error, payload: Any) -> ListGroupsResponse:
+    """Make the response to ListGroups."""
+    return ListGroupsResponse(error, payload or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +404,12 @@ class DeleteGroupsResponse:
 
     error: Error
     groups: tuple[DeletedGroup, ...]
+
+
+def groups_deleted(error: Error, payload: Any) -> DeleteGroupsResponse:
+    """Make the response to DeleteGroups."""
+    groups = [DeletedGroup(group_id, _ERRORS[code]) for group_id, code in payload or ()]
+    return DeleteGroupsResponse(error, tuple(groups))
 
 
 @dataclass(frozen=True, slots=True)

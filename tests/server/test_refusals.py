@@ -8,8 +8,7 @@ import pytest
 from playing import play
 
 from coterie import wire
-from coterie.server.apis import SERVED
-from coterie.server.refusals import refusal
+from coterie.server.apis import SERVED, refusal
 from golden_data import shared
 
 

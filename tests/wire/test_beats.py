@@ -7,10 +7,10 @@ import pytest
 
 from coterie import wire
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.effects import OPS
 from coterie._core.serving.beats import LAST_VERSION, answer_beats
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import ArgumentError
+from coterie.operations import NUMBER
 
 HEARTBEAT = 12
 LONGEST = 10_000
@@ -22,10 +22,10 @@ def core():
     made = Coordinator(coordinator_config({"group.initial.rebalance.delay.ms": 0}), 1000)
     for group, instance in (("g", None), ("s", "i"), ("группа", None)):
         details = ("consumer", (("range", b""),), SESSION_MS, SESSION_MS, "c", "/h", False, False)
-        made.call(OPS["join_group"], 1, group, -1, "", instance, details)
+        made.call(NUMBER["join_group"], 1, group, -1, "", instance, details)
         member = made.group(group).all_members[0].member_id
-        made.call(OPS["sync_group"], 2, group, 1, member, instance, (None, None, {member: b"a"}))
-    made.call(OPS["join_group"], 3, "g", -1, "", None, details)  # rebalances from now on
+        made.call(NUMBER["sync_group"], 2, group, 1, member, instance, (None, None, {member: b"a"}))
+    made.call(NUMBER["join_group"], 3, "g", -1, "", None, details)  # rebalances from now on
     made.effects.clear()
     return made
 
@@ -42,7 +42,7 @@ def slow(of, frame):
         return None
     body = request.body
     of.call(
-        OPS["heartbeat"], 9, body["groupId"], body["generationId"], body["memberId"],
+        NUMBER["heartbeat"], 9, body["groupId"], body["generationId"], body["memberId"],
         body["groupInstanceId"], None,
     )  # fmt: skip
     (event,) = of.effects.events()

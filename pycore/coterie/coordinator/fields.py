@@ -1,4 +1,4 @@
-"""The kinds of field that requests have: how each is read, and how a trace shows it.
+"""The kinds of field that operations have: how each is read, and how a trace shows it.
 
 A reader takes the whole mapping, the field's name and its default; its errors say which field is
 wrong and what it must be. What shows a value undoes what read it.
@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 from coterie import arguments
 from coterie.arguments import sequence, text, whole
 from coterie.errors import ArgumentError, shown
 from coterie.log import consumer_protocol as protocol
+from coterie.operations import ABSENT
 from coterie.values import Error, OffsetAndMetadata
 
-__all__ = ["ABSENT", "Fields", "MemberOf"]
+__all__ = ["KINDS", "Fields", "Kind", "MemberOf"]
 
 _INT16, _SHORT = 2**15, 1000
 _MOST_BYTES = 2**31 - 1  # their length is an int32
-ABSENT: Any = object()  # no default: the field must be given
 
 Fields = Mapping[str, Any]
 
@@ -306,6 +307,12 @@ def count(fields: Fields, name: str, default: Any) -> int:
     return found
 
 
+def one_partition(fields: Fields, name: str, default: Any) -> int | None:
+    """Return the number of a partition of the offsets topic; None: all."""
+    value = fields.get(name)
+    return None if value is None else arguments.within(value, name, 0, 2**31 - 1)
+
+
 # How a trace shows what was read.
 
 Shown = dict[str, Any]
@@ -385,3 +392,31 @@ def _text(data: bytes) -> str:
 
 def _who(member: str) -> Shown:
     return show_member("member_id", member) or {"member_id": member}
+
+
+class Kind(NamedTuple):
+    """A kind of field: what reads it, and what shows it."""
+
+    read: Callable[[Fields, str, Any], Any]
+    show: Callable[[str, Any], Shown] = show
+
+
+KINDS = {
+    "string": Kind(string),
+    "bool": Kind(boolean),
+    "int16": Kind(partial(integer, bits=16)),
+    "int32": Kind(integer),
+    "int64": Kind(partial(integer, bits=64)),
+    "count": Kind(count),
+    "error": Kind(log_error, show_error),
+    "generation": Kind(integer, show_generation),
+    "member": Kind(member_id, show_member),
+    "strings": Kind(strings, show_list),
+    "protocols": Kind(protocol_list, show_protocols),
+    "assignments": Kind(assignment_map, show_assignments),
+    "leaving": Kind(leaving, show_leaving),
+    "offsets": Kind(committed, show_offsets),
+    "topics": Kind(fetched, show_fetched),
+    "partitions": Kind(partition_list, show_partitions),
+    "partition": Kind(one_partition),
+}

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.trace import Trace
-from coterie.arguments import called, function, milliseconds, sequence, span, text, within
+from coterie.arguments import called, function, milliseconds, sequence, span, text
 from coterie.coordinator.batches import batch_row
 from coterie.coordinator.clock import SharedClock, run_until
 from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.outbox import Outbox
 from coterie.coordinator.pending import Pending, PendingAppend, TraceOutput
 from coterie.coordinator.recorder import Recorder
-from coterie.coordinator.requests import NUMBER, REQUESTS, arguments_of, compile_values
+from coterie.coordinator.requests import arguments_of, compile_values
 from coterie.coordinator.sink import LogSink, sink_of
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.operations import NUMBER, REQUESTS
 from coterie.values import Batch, Error
 
 __all__ = ["GroupCoordinator"]
@@ -133,7 +133,7 @@ class GroupCoordinator:
         try:
             self._advance(now_ms)
         finally:
-            self._record("advance")
+            self._record_advance()
 
     @called
     def advance_by(self, ms: int) -> None:
@@ -160,8 +160,8 @@ class GroupCoordinator:
         """Share a clock with other coordinators: to advance one of them advances all."""
         if not isinstance(clock, SharedClock):
             raise ArgumentError(f"clock must be a SharedClock, not {shown(clock)}")
-        moved = partial(self._record, "advance")
-        clock.add(self, advance=self._advance, check=self._outbox.check, moved=moved)
+        check, moved = self._outbox.check, self._record_advance
+        clock.add(self, advance=self._advance, check=check, moved=moved)
         self._clock = clock
 
     # Requests
@@ -312,7 +312,7 @@ class GroupCoordinator:
         Requests that wait are answered NOT_COORDINATOR. The partition of a group is
         ``coterie.messages.partition_for(group_id, n)``, n: ``offsets.topic.num.partitions``.
         """
-        self._elect("resign", partition)
+        self._ask("resign", partition)
 
     @called
     def begin_load(self, partition: int | None = None) -> None:
@@ -321,12 +321,12 @@ class GroupCoordinator:
         As in Kafka, an election is ignored while the partition is owned or loading: a load
         begins only after :meth:`resign` (GroupMetadataManager.addLoadingPartition).
         """
-        self._elect("begin_load", partition)
+        self._ask("begin_load", partition)
 
     @called
     def finish_load(self, partition: int | None = None) -> None:
         """Load the log and own the partition again; CoterieError if no load is under way."""
-        self._elect("finish_load", partition)
+        self._ask("finish_load", partition)
 
     @called
     def fail_append(self, error: Error | str, count: int = 1) -> None:
@@ -415,9 +415,9 @@ class GroupCoordinator:
         with self._outbox.calling():
             return self._member_ids(prefix)
 
-    def _record(self, op: str) -> None:
+    def _record_advance(self) -> None:
         if self._recording is not None:
-            self._recording.act(self.now_ms, op)
+            self._recording.advance(self.now_ms)
 
     def _record_into(self, recording: Recorder) -> None:
         """Keep what is asked from now on, and how this coordinator was made."""
@@ -458,18 +458,6 @@ class GroupCoordinator:
             self._drain()
         self._outbox.tell_failure(self._core)
         return pending
-
-    def _elect(self, op: str, partition: int | None) -> None:
-        self._outbox.check()
-        chosen = None if partition is None else (within(partition, "partition", 0, 2**31 - 1),)
-        self._may_adopt = False
-        try:
-            self._core.call(NUMBER[op], 0, None, -1, None, None, chosen)
-        finally:
-            self._drain()
-        self._outbox.tell_failure(self._core)
-        if self._recording is not None:
-            self._recording.act(self.now_ms, op, partition)
 
     def _complete(self, append: PendingAppend, error: Error, base_offset: int | None) -> None:
         self._outbox.check()

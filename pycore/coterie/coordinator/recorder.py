@@ -17,10 +17,10 @@ class Recorder(Protocol):
         """Note how the coordinator was made."""
 
     def ask(self, at_ms: int, op: str, request_id: int, compiled: Compiled) -> None:
-        """Keep a request that was asked."""
+        """Keep an operation that was asked for."""
 
-    def act(self, at_ms: int, op: str, partition: int | None = None) -> None:
-        """Keep what is no request: advance, resign, begin_load, finish_load, failover."""
+    def advance(self, at_ms: int) -> None:
+        """Keep that the clock was moved."""
 
     def refuse(self) -> None:
         """Note that the request was refused."""

@@ -1,7 +1,7 @@
 """Requests as the core takes them: one mapping of fields checked and made a flat tuple.
 
-What an operation has stands in ``operations``. Every error says which field of which op, and what
-it must be; where the request stands (the line of a trace) is the caller's to add.
+What an operation has stands in ``coterie.operations``. Every error says which field of which op,
+and what it must be; where the request stands (the line of a trace) is the caller's to add.
 """
 
 from __future__ import annotations
@@ -9,32 +9,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from coterie._core.coordinator.effects import OPS as NUMBER
-from coterie.coordinator.fields import Fields
-from coterie.coordinator.operations import ALONE, DETAILS, NOWHERE, OPERATIONS
+from coterie.coordinator.fields import KINDS, Fields
 from coterie.errors import ArgumentError, shown
+from coterie.operations import ALONE, DETAILS, NOWHERE, OPERATIONS
 
-__all__ = ["NUMBER", "OPS", "REQUESTS", "Compiled", "compile_request", "has_sugar", "show_request"]
+__all__ = ["OPS", "Compiled", "compile_request", "compile_values", "has_sugar", "show_request"]
 
-OPS = tuple(OPERATIONS)
-REQUESTS = frozenset(op for op, operation in OPERATIONS.items() if operation.is_request)
+OPS = tuple(op for op, each in OPERATIONS.items() if each.traced)  # of traces
 
 # group id, generation, member id, instance id, details
 Compiled = tuple[str | None, int, str | None, str | None, tuple[Any, ...] | None]
 _NOBODY = (None, -1, None, None)
 _NAMES = {op: [field.name for field in each.fields] for op, each in OPERATIONS.items()}
+_READ = {  # of each field: its name, what reads it, where the core takes it, its default
+    op: [(name, KINDS[kind].read, place, default) for name, kind, place, default in each.fields]
+    for op, each in OPERATIONS.items()
+}
 
 
 def compile_request(op: Any, fields: Fields) -> Compiled:
-    """Check the fields of one op; ArgumentError says which field is wrong."""
-    try:
-        operation = OPERATIONS[op]
-    except (KeyError, TypeError):
-        raise ArgumentError(f"{shown(op)} is no op; the ops are {', '.join(OPS)}") from None
-    row: list[Any] = [*_NOBODY, *operation.blank]
+    """Check a trace's event; ArgumentError says which field is wrong."""
+    if not isinstance(op, str) or op not in OPS:
+        raise ArgumentError(f"{shown(op)} is no op; the ops are {', '.join(OPS)}")
+    return _compiled(op, fields)
+
+
+def compile_values(op: str, values: tuple[Any, ...]) -> Compiled:
+    """Check the values of all fields of an operation, in the order of its table."""
+    fields = dict(zip(_NAMES[op], values, strict=True))
+    refuse_sugar(fields)
+    return _compiled(op, fields)
+
+
+def _compiled(op: str, fields: Fields) -> Compiled:
+    blank = OPERATIONS[op].blank
+    row: list[Any] = [*_NOBODY, *blank]
     details = None
     try:
-        for name, read, place, default, _ in operation.fields:
+        for name, read, place, default in _READ[op]:
             value = read(fields, name, default)
             if place >= 0:
                 row[place] = value
@@ -42,16 +54,9 @@ def compile_request(op: Any, fields: Fields) -> Compiled:
                 details = value
     except ArgumentError as error:
         raise ArgumentError(f"{op}: {error}") from None
-    if operation.blank:
+    if blank:
         details = tuple(row[DETAILS:])
     return row[0], row[1], row[2], row[3], details
-
-
-def compile_values(op: str, values: tuple[Any, ...]) -> Compiled:
-    """Check the values of all fields of an op, in the order of its table."""
-    fields = dict(zip(_NAMES[op], values, strict=True))
-    refuse_sugar(fields)
-    return compile_request(op, fields)
 
 
 def show_request(op: str, compiled: Compiled) -> dict[str, Any]:
@@ -59,9 +64,9 @@ def show_request(op: str, compiled: Compiled) -> dict[str, Any]:
     *who, details = compiled
     row = [*who, *(details or ())] if OPERATIONS[op].blank else who
     event: dict[str, Any] = {}
-    for name, _, place, _, show in OPERATIONS[op].fields:
+    for name, kind, place, _ in OPERATIONS[op].fields:
         if place != NOWHERE:
-            event |= show(name, details if place == ALONE else row[place])
+            event |= KINDS[kind].show(name, details if place == ALONE else row[place])
     return event
 
 
@@ -70,7 +75,7 @@ def arguments_of(request: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(request, Mapping):
         raise ArgumentError(f"request must be a mapping with an op, not {shown(request)}")
     op = request.get("op")
-    if not isinstance(op, str) or op not in OPERATIONS:
+    if not isinstance(op, str) or op not in OPS:
         raise ArgumentError(f"op {shown(op)} is none; the ops are {', '.join(OPS)}")
     if op != "advance":  # which has no member
         refuse_sugar(request)

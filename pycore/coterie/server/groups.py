@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.effects import OPS, response_of
+from coterie._core.coordinator.effects import response_of
 from coterie._core.coordinator.sink import CallerLog
 from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
+from coterie.operations import NUMBER
 from coterie.server.offsets_log import NAME, OffsetsLog
 from coterie.values import Error
 
@@ -26,9 +27,7 @@ __all__ = ["Groups"]
 
 Answered = Callable[[Any], None]
 RowAnswered = Callable[[int, Any], None]  # the number of the error, and the core's own payload
-_NAMES = {number: name for name, number in OPS.items()}
-_END_TXN = OPS["end_txn"]
-_DELETE_PARTITIONS = OPS["delete_partitions"]
+_NAMES = {number: name for name, number in NUMBER.items()}
 
 
 class Groups:
@@ -79,7 +78,7 @@ class Groups:
             self.core.advance(now_ms)
         finally:
             if self.recorder is not None and len(self.core.effects):
-                self.recorder.act(self._at_ms(), "advance")
+                self.recorder.advance(self._at_ms())
             self.settle()
 
     # Requests
@@ -163,12 +162,12 @@ class Groups:
             producer_id, producer_epoch, coordinator_epoch, committed, partitions
         )
         if not all(errors.values()):
-            self._act(_END_TXN, (producer_id, committed))
+            self._act("end_txn", (producer_id, committed))
         return errors
 
     def delete_partitions(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Say that partitions were deleted: their offsets go."""
-        self._act(_DELETE_PARTITIONS, tuple(partitions))
+        self._act("delete_partitions", tuple(partitions))
 
     def record_into(self, recorder: Recorder) -> None:
         """Keep what is asked from now on; times are those since now, as a trace begins at 0."""
@@ -181,18 +180,18 @@ class Groups:
 
     def resign(self) -> None:
         """Give up all groups; whoever waits is told so."""
-        self._elect("resign", None)
+        self._act("resign", (None,))
 
     def load(self) -> None:
         """Be elected again, and load all groups from the log."""
-        self._elect("begin_load", None)
-        self._elect("finish_load", None)
+        self._act("begin_load", (None,))
+        self._act("finish_load", (None,))
 
     def move(self, group_id: str) -> None:
         """Give up the partition of a group, and load it from the log."""
         number = self.partition_for(group_id)
         for op in ("resign", "begin_load", "finish_load"):
-            self._elect(op, number)
+            self._act(op, (number,))
 
     def snapshot(self, group_id: str) -> GroupSnapshot | None:
         """Return a frozen view of a group, None if there is none."""
@@ -207,24 +206,14 @@ class Groups:
             self.load()
         self.delete_partitions((topic.name, number) for number in range(len(topic.partitions)))
 
-    def _elect(self, op: str, partition: int | None) -> None:
-        chosen = None if partition is None else (partition,)
-        try:
-            self.core.call(OPS[op], 0, None, -1, None, None, chosen)
-        finally:
-            self.settle()
-        if self.recorder is not None:
-            self.recorder.act(self._at_ms(), op, partition)
-
     def _at_ms(self) -> int:
         return self.core.now_ms - self._start_ms
 
-    def _act(self, op: int, details: tuple[Any, ...]) -> None:
+    def _act(self, op: str, details: tuple[Any, ...]) -> None:
         try:
-            self.core.call(op, 0, None, -1, None, None, details)
+            self.core.call(NUMBER[op], 0, None, -1, None, None, details)
             if self.recorder is not None:
-                compiled = (None, -1, None, None, details)
-                self.recorder.ask(self._at_ms(), _NAMES[op], 0, compiled)
+                self.recorder.ask(self._at_ms(), op, 0, (None, -1, None, None, details))
         finally:
             self.settle()
 

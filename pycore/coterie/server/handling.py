@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from coterie import wire
 from coterie.errors import CoterieError
+from coterie.server.apis import refusal
 
 if TYPE_CHECKING:
     from coterie.server.cluster import Cluster, Node
@@ -88,8 +89,6 @@ class Call:
 
     def refuse(self, error: int) -> None:
         """Answer that the request as a whole failed, in its API's own form."""
-        from coterie.server.refusals import refusal  # of what few requests need
-
         self.answer(refusal(self.api_key, self.api_version, self.body, error))
 
     def no_answer(self) -> None:

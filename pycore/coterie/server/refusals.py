@@ -1,4 +1,4 @@
-"""The answer that refuses a request as a whole, in its API's own form.
+"""The answer that refuses a request as a whole, in each API's own form: a column of ``apis``.
 
 An error stands at the top where the API has a place there, and else in each entry that was asked
 for. Source: ``getErrorResponse`` of each request class. SASL refuses so what comes between its
@@ -12,10 +12,17 @@ from typing import Any
 
 from coterie.values import Error
 
-__all__ = ["added_partitions", "message_of", "refusal"]
+__all__ = [
+    "Refuse",
+    "added_partitions",
+    "in_partitions",
+    "message_of",
+    "of_each",
+    "top",
+]
 
 Body = dict[str, Any]
-_Refuse = Callable[[Body, int, int], Body]  # of the request's body, its version, and the error
+Refuse = Callable[[Body, int, int], Body]  # of the request's body, its version, and the error
 
 
 _MESSAGES = {  # as a broker gives them; of the others the name says as much
@@ -31,13 +38,8 @@ def message_of(error: int) -> str:
     return _MESSAGES.get(Error(error), Error(error).name)
 
 
-def refusal(api_key: int, version: int, body: Body, error: int) -> Body:
-    """Return the body that refuses a request with this error."""
-    refuse = _REFUSALS.get(api_key)
-    return _top(body, version, error) if refuse is None else refuse(body, version, error)
-
-
-def _top(body: Body, version: int, error: int) -> Body:
+def top(body: Body, version: int, error: int) -> Body:
+    """Refuse at the top."""
     return {"errorCode": error, "errorMessage": message_of(error)}
 
 
@@ -45,7 +47,7 @@ def _entry(error: int, **fields: Any) -> Body:
     return {**fields, "errorCode": error, "errorMessage": message_of(error)}
 
 
-def _partitions(index: str = "partitionIndex", **blank: Any) -> _Refuse:
+def in_partitions(index: str = "partitionIndex", **blank: Any) -> Refuse:
     """Refuse what names topics and, in each, partitions: the error stands in each partition."""
 
     def refuse(body: Body, version: int, error: int) -> Body:
@@ -65,7 +67,7 @@ def _named(topic: Body) -> Body:
     return {field: topic[field] for field in ("name", "topic", "topicId") if field in topic}
 
 
-def _each(source: str, target: str, fields: dict[str, str]) -> _Refuse:
+def of_each(source: str, target: str, fields: dict[str, str]) -> Refuse:
     """Refuse a list entry by entry; ``fields``: of the answer's entry -> of the request's."""
 
     def refuse(body: Body, version: int, error: int) -> Body:
@@ -85,7 +87,8 @@ def _each(source: str, target: str, fields: dict[str, str]) -> _Refuse:
     return refuse
 
 
-def _produce(body: Body, version: int, error: int) -> Body:
+def produce(body: Body, version: int, error: int) -> Body:
+    """Refuse Produce partition by partition."""
     blank = {"baseOffset": -1, "logAppendTimeMs": -1, "logStartOffset": -1}
     return {
         "responses": [
@@ -101,7 +104,8 @@ def _produce(body: Body, version: int, error: int) -> Body:
     }
 
 
-def _fetch(body: Body, version: int, error: int) -> Body:
+def fetch(body: Body, version: int, error: int) -> Body:
+    """Refuse Fetch; from version 13 on the error at the top is all."""
     responses = [
         {
             "topic": topic["topic"],
@@ -119,19 +123,27 @@ def _fetch(body: Body, version: int, error: int) -> Body:
     }
 
 
-def _find_coordinator(body: Body, version: int, error: int) -> Body:
+def find_coordinator(body: Body, version: int, error: int) -> Body:
+    """Refuse FindCoordinator: nobody coordinates; from version 4 on of each key."""
     nobody = {"nodeId": -1, "host": "", "port": -1}
     if version < 4:
         return _entry(error, **nobody)
     return {"coordinators": [_entry(error, key=key, **nobody) for key in body["coordinatorKeys"]]}
 
 
-def _join_group(body: Body, version: int, error: int) -> Body:
+def init_producer_id(body: Body, version: int, error: int) -> Body:
+    """Refuse InitProducerId: there is no producer."""
+    return _entry(error, producerId=-1, producerEpoch=-1)
+
+
+def join_group(body: Body, version: int, error: int) -> Body:
+    """Refuse JoinGroup."""
     name = None if version >= 7 else ""
     return {"errorCode": error, "generationId": -1, "protocolName": name, "leader": ""}
 
 
-def _offset_fetch(body: Body, version: int, error: int) -> Body:
+def offset_fetch(body: Body, version: int, error: int) -> Body:
+    """Refuse OffsetFetch; where the error stands depends on the version."""
     if version >= 8:
         return {"groups": [_entry(error, groupId=each["groupId"]) for each in body["groups"]]}
     if version >= 2:
@@ -167,19 +179,22 @@ def added_partitions(topics: list[Body], error: int) -> list[Body]:
     ]
 
 
-def _add_partitions(body: Body, version: int, error: int) -> Body:
+def add_partitions(body: Body, version: int, error: int) -> Body:
+    """Refuse AddPartitionsToTxn."""
     if version >= 4:
         return {"errorCode": error}
     return {"resultsByTopicV3AndBelow": added_partitions(body["v3AndBelowTopics"], error)}
 
 
-def _delete_topics(body: Body, version: int, error: int) -> Body:
+def delete_topics(body: Body, version: int, error: int) -> Body:
+    """Refuse DeleteTopics topic by topic."""
     if version < 6:
         return {"responses": [_entry(error, name=name) for name in body["topicNames"]]}
     return {"responses": [_entry(error, **_named(each)) for each in body["topics"]]}
 
 
-def _metadata(body: Body, version: int, error: int) -> Body:
+def metadata(body: Body, version: int, error: int) -> Body:
+    """Refuse Metadata topic by topic."""
     # A topic that is asked for by its id has no name; versions before 12 cannot say so.
     return {
         "topics": [
@@ -189,7 +204,8 @@ def _metadata(body: Body, version: int, error: int) -> Body:
     }
 
 
-def _markers(body: Body, version: int, error: int) -> Body:
+def markers(body: Body, version: int, error: int) -> Body:
+    """Refuse WriteTxnMarkers partition by partition."""
     return {
         "markers": [
             {
@@ -208,34 +224,3 @@ def _markers(body: Body, version: int, error: int) -> Body:
             for marker in body["markers"]
         ]
     }
-
-
-_NAME = {"name": "name"}
-_RESOURCE = {"resourceType": "resourceType", "resourceName": "resourceName"}
-_REFUSALS: dict[int, _Refuse] = {
-    0: _produce,
-    1: _fetch,
-    2: _partitions(timestamp=-1, offset=-1),
-    3: _metadata,
-    8: _partitions(),
-    9: _offset_fetch,
-    10: _find_coordinator,
-    11: _join_group,
-    15: _each("groups", "groups", {"groupId": "groupId"}),
-    19: _each("topics", "topics", _NAME),
-    20: _delete_topics,
-    21: _partitions(lowWatermark=-1),
-    22: lambda body, version, error: _entry(error, producerId=-1, producerEpoch=-1),
-    23: _partitions("partition", leaderEpoch=-1, endOffset=-1),
-    24: _add_partitions,
-    27: _markers,
-    28: _partitions(),
-    32: _each("resources", "results", _RESOURCE),
-    33: _each("resources", "responses", _RESOURCE),
-    37: _each("topics", "results", _NAME),
-    42: _each("groupsNames", "results", {"groupId": "groupId"}),
-    44: _each("resources", "responses", _RESOURCE),
-    61: _partitions(),
-    69: _each("groupIds", "groups", {"groupId": "groupId"}),
-    75: _each("topics", "topics", _NAME),
-}

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.coordinator.config import DEFAULTS
-from coterie.coordinator.requests import NUMBER, REQUESTS, Compiled, show_request
+from coterie.coordinator.requests import Compiled, show_request
+from coterie.operations import NUMBER, REQUESTS
 from coterie.traces.requestlog import MemberIds
 from coterie.wholefile import written_beside
 
@@ -27,6 +28,7 @@ Event = dict[str, Any]
 _NAMES = {number: op for op, number in NUMBER.items()}
 # Ops that count although no partition is owned: they speak to the log, not to a group.
 _TO_THE_LOG = {"end_txn", "fail_append", "advance"}
+_ELECTIONS = {"failover", "resign", "begin_load", "finish_load"}
 _LATE = "appends came back when the test said so; here each finishes at once"
 _LOADED = "the coordinator began with a log; here it begins with none"
 _RHYTHM = "the clock began at {} ms and with it the rhythm of the clean-up; here it begins at 0"
@@ -84,8 +86,9 @@ class Recording:
     def ask(self, at_ms: int, op: str, request_id: int, compiled: Compiled) -> None:
         """Keep a request that was asked; a refused one is no part of the trace."""
         self._take_ids()
-        if op == "failover":
-            self.act(at_ms, op)
+        if op in _ELECTIONS:
+            details = compiled[-1] or (None,)
+            self._elect(at_ms, op, details[0])
             return
         event = self._event(at_ms, op, request_id, compiled)
         if self._away_ms is not None and op not in _TO_THE_LOG:
@@ -94,13 +97,17 @@ class Recording:
             event = {"at": at_ms, "op": "advance", "left_out": event}
         self.events.append(event)
 
-    def act(self, at_ms: int, op: str, partition: int | None = None) -> None:
-        """Keep what is no request: advance, resign, begin_load, finish_load, failover."""
+    def advance(self, at_ms: int) -> None:
+        """Keep that the clock was moved."""
+        self.events.append({"at": at_ms, "op": "advance"})
+
+    def _elect(self, at_ms: int, op: str, partition: int | None) -> None:
+        """Keep a failover, or a part of one."""
         if partition is not None:
             self._lose(_PARTITION)
             self._away_ms = None  # from now on requests are asked, and some answered otherwise
             return
-        if op in ("advance", "failover"):
+        if op == "failover":
             self.events.append({"at": at_ms, "op": op})
         elif op == "resign" and self._away_ms is None:
             self.events.append({"at": at_ms, "op": "failover"})

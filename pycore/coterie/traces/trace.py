@@ -14,8 +14,9 @@ from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.trace import Trace
 from coterie.arguments import walked
 from coterie.coordinator.config import coordinator_config
-from coterie.coordinator.requests import NUMBER, REQUESTS, compile_request, has_sugar
+from coterie.coordinator.requests import compile_request, has_sugar
 from coterie.errors import ConfigError, TraceError, shown
+from coterie.operations import NUMBER, REQUESTS
 
 __all__ = ["Trace", "load_trace", "run_trace"]
 

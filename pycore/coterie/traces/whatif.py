@@ -17,8 +17,8 @@ from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.trace import Trace
 from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.group_coordinator import GroupCoordinator
-from coterie.coordinator.requests import NUMBER
 from coterie.events import Response, Transition
+from coterie.operations import NUMBER
 from coterie.values import Error
 
 __all__ = ["Changes", "Summary", "what_if"]

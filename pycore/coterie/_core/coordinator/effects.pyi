@@ -1,8 +1,6 @@
 from collections.abc import Iterator
 from typing import Any, final
 
-OPS: dict[str, int]
-
 def response_of(op: int, error: int, payload: Any) -> Any:
     """Return the response of an operation, as one of :mod:`coterie.values`."""
 

@@ -12,8 +12,9 @@ from typing import Any
 from coterie._core.coordinator.effects import response_of
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
-from coterie.coordinator.requests import NUMBER, compile_values
+from coterie.coordinator.requests import compile_values
 from coterie.designs.today.log import OffsetsLog
+from coterie.operations import NUMBER, REQUESTS
 
 HEARTBEAT = NUMBER["heartbeat"]
 _compiled = functools.lru_cache(maxsize=4096)(compile_values)
@@ -42,6 +43,8 @@ class CountedCoordinator(GroupCoordinator):
 
     def _ask(self, op: str, *values: Any) -> Pending[Any]:
         """Ask for an operation; a member's JoinGroup is the same each time: it is read once."""
+        if op not in REQUESTS:
+            return super()._ask(op, *values)
         self.requests += 1
         self._ids += 1
         pending = self._outbox.waiting[self._ids] = Pending(self._ids, op)

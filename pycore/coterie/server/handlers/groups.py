@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coterie._core.coordinator.effects import OPS
+from coterie.operations import NUMBER
 from coterie.server.handling import Call
 from coterie.server.refusals import message_of
 from coterie.values import (
@@ -26,7 +26,8 @@ __all__ = [
     "list_groups",
 ]
 
-_DESCRIBE, _LIST, _DELETE = OPS["describe_group"], OPS["list_groups"], OPS["delete_groups"]
+_DESCRIBE, _LIST = NUMBER["describe_group"], NUMBER["list_groups"]
+_DELETE = NUMBER["delete_groups"]
 _SEVERAL_SINCE = 4
 _GROUP, _TRANSACTION, _SHARE = range(3)  # types of keys
 _SHARE_SINCE = 6  # but a broker without share groups has no coordinator for them

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from coterie._core.coordinator.effects import OPS
+from coterie.operations import NUMBER
 from coterie.server.handling import Call
 from coterie.values import Error, HeartbeatResponse, LeaveGroupResponse
 
 __all__ = ["heartbeat", "join_group", "leave_group", "sync_group"]
 
-_JOIN, _SYNC = OPS["join_group"], OPS["sync_group"]
-_HEARTBEAT, _LEAVE = OPS["heartbeat"], OPS["leave_group"]
+_JOIN, _SYNC = NUMBER["join_group"], NUMBER["sync_group"]
+_HEARTBEAT, _LEAVE = NUMBER["heartbeat"], NUMBER["leave_group"]
 _NULL_NAME_SINCE = 7  # the version from which on a protocol's name may be null
 _NO_ASSIGNMENT = (None, None, b"")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from coterie.server.apis import refusal
 from coterie.server.data.partition import PartitionLog
 from coterie.server.data.topics import INTERNAL, NO_ID, Topic, name_refusal
 from coterie.server.handling import Call
-from coterie.server.refusals import refusal
 from coterie.values import Error
 
 __all__ = ["describe_cluster", "describe_topic_partitions", "metadata"]

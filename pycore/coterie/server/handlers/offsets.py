@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from coterie._core.coordinator.effects import OPS
+from coterie.operations import NUMBER
 from coterie.server.handling import Call
 from coterie.server.offsets_log import NAME
 from coterie.values import Error
@@ -18,8 +18,8 @@ __all__ = ["offset_commit", "offset_delete", "offset_fetch", "txn_offset_commit"
 
 Row = tuple[Any, ...]
 Refused = dict[str, list[Row]]  # by topic: the errors of its partitions
-_COMMIT, _TXN_COMMIT = OPS["offset_commit"], OPS["txn_offset_commit"]
-_FETCH, _DELETE = OPS["offset_fetch"], OPS["offset_delete"]
+_COMMIT, _TXN_COMMIT = NUMBER["offset_commit"], NUMBER["txn_offset_commit"]
+_FETCH, _DELETE = NUMBER["offset_fetch"], NUMBER["offset_delete"]
 _INT64 = 1 << 64
 _UNKNOWN = int(Error.UNKNOWN_TOPIC_OR_PARTITION)
 _PAIR = 2  # of a partition's key and its error

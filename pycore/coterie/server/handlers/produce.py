@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from coterie.server.apis import refusal
 from coterie.server.data.batches import (
     Corrupt,
     batches_of,
@@ -16,7 +17,6 @@ from coterie.server.data.batches import (
 from coterie.server.data.checks import Refused
 from coterie.server.data.partition import PartitionLog
 from coterie.server.handling import Call
-from coterie.server.refusals import refusal
 from coterie.values import Error
 
 __all__ = ["produce"]

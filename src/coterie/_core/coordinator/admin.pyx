@@ -5,23 +5,60 @@ Source: GroupCoordinator.scala, GroupMetadataManager.scala (cleanupGroupMetadata
 coordinator.md, section 15, and offsets.md.
 """
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE,
     NON_EMPTY_GROUP)
 from coterie._core.coordinator.effects cimport (
-    BY_CLEANUP, DEAD, DELETE_GROUPS, DESCRIBE_GROUP, EMPTY, LIST_GROUPS, OFFSET_DELETE, STABLE,
-    STATE_NAMES)
+    BY_CLEANUP, DEAD, EMPTY, STABLE, STATE_NAMES)
 from coterie._core.coordinator.group cimport GroupMetadata
 from coterie._core.coordinator.group_records cimport tombstones
 from coterie._core.coordinator.rebalance cimport Rebalances
 from coterie._core.coordinator.runtime cimport (
-    NOBODY, NO_TIMER, AppendOp, Part, Runtime, describe as describe_append)
+    NOBODY, NO_TIMER, AppendOp, Part, Runtime, describe as describe_append, new_request)
 from coterie._core.coordinator.sink cimport Batch
 from coterie._core.structures.offsets cimport expiry_rule
 
+from coterie._core.coordinator.runtime import Thrown
+from coterie.operations import NUMBER
 from coterie.values import GroupOverview, GroupSummary
+
+cdef int OFFSET_DELETE = NUMBER["offset_delete"], DELETE_GROUPS = NUMBER["delete_groups"]
+cdef int DESCRIBE_GROUP = NUMBER["describe_group"], LIST_GROUPS = NUMBER["list_groups"]
+
+
+cdef int ask_offset_delete(part, int op, int64_t id, str group_id, int32_t generation_id,
+                           str member_id, str instance, tuple details) except -1:
+    return (<Admin>part).delete_offsets(id, group_id, details)
+
+
+cdef int ask_delete_groups(part, int op, int64_t id, str group_id, int32_t generation_id,
+                           str member_id, str instance, tuple details) except -1:
+    return (<Admin>part).delete_groups(id, details)
+
+
+cdef int ask_delete_partitions(part, int op, int64_t id, str group_id, int32_t generation_id,
+                               str member_id, str instance, tuple details) except -1:
+    return (<Admin>part).delete_partitions(details)
+
+
+cdef int ask_cleanup(part, int op, int64_t id, str group_id, int32_t generation_id,
+                     str member_id, str instance, tuple details) except -1:
+    return (<Admin>part).clean_up()
+
+
+cdef int ask_describe_group(part, int op, int64_t id, str group_id, int32_t generation_id,
+                            str member_id, str instance, tuple details) except -1:
+    try:
+        return (<Admin>part).describe(id, group_id)
+    except Thrown as error:
+        return (<Admin>part).runtime.threw(error, new_request(id, op), None)
+
+
+cdef int ask_list_groups(part, int op, int64_t id, str group_id, int32_t generation_id,
+                         str member_id, str instance, tuple details) except -1:
+    return (<Admin>part).list_groups(id, details)
 
 
 @cython.final
@@ -30,6 +67,12 @@ cdef class Admin(Part):
 
     def __cinit__(self, Runtime runtime not None, Rebalances rebalances not None, settings):
         self.join_runtime(runtime, 1)
+        runtime.decided_by("offset_delete", self, ask_offset_delete)
+        runtime.decided_by("delete_groups", self, ask_delete_groups)
+        runtime.decided_by("delete_partitions", self, ask_delete_partitions)
+        runtime.decided_by("cleanup", self, ask_cleanup)
+        runtime.decided_by("describe_group", self, ask_describe_group)
+        runtime.decided_by("list_groups", self, ask_list_groups)
         self.rebalances = rebalances
         self.retention_ms = 60000 * <int64_t>settings["offsets.retention.minutes"]
         self.check_interval_ms = settings["offsets.retention.check.interval.ms"]

@@ -26,6 +26,4 @@ cdef class Coordinator:
     cdef int dispatch(self, int op, int64_t id, str group_id, int32_t generation_id,
                       str member_id, str instance, tuple details) except -1
     cdef int dispatch_sugar(self, Event* event, list objects) except -1
-    cdef int may_throw(self, int op, int64_t id, str group_id, int32_t generation_id,
-                       str member_id, str instance, tuple details) except -1
     cdef Effects play_all(self, Trace trace)

@@ -1,6 +1,7 @@
 """The classic protocol's coordinator: one entry for requests, one for time, election and load.
 
-It holds the parts and hands each request to the one that decides it; the parts share a runtime.
+It makes the parts, which share a runtime, and hands each request to the one that decides it: each
+part registers for its operations.
 Source: GroupCoordinator.scala, GroupMetadataManager.scala; rules: coordinator.md, section 16;
 trace-format.md.
 """
@@ -10,19 +11,14 @@ from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.checks cimport begin_change, end_use
 from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
-from coterie._core.coordinator.codes cimport UNKNOWN_SERVER_ERROR
 from coterie._core.coordinator.admin cimport Admin
-from coterie._core.coordinator.effects cimport (
-    BEGIN_LOAD, CLEANUP, DELETE_GROUPS, DELETE_PARTITIONS, DESCRIBE_GROUP, END_TXN,
-    FAIL_APPEND, FAILOVER, FINISH_LOAD, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, LIST_GROUPS,
-    OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH, RESIGN, RESPONSE, SYNC_GROUP, TXN_OFFSET_COMMIT,
-    Effect, Effects)
+from coterie._core.coordinator.effects cimport RESPONSE, Effect, Effects
 from coterie._core.coordinator.election cimport Election
 from coterie._core.coordinator.group cimport GroupMetadata
 from coterie._core.coordinator.members cimport Members
 from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.rebalance cimport Rebalances
-from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime, new_request
+from coterie._core.coordinator.runtime cimport MOST_OPERATIONS, AppendOp, Decider, Runtime
 from coterie._core.coordinator.sink cimport Batch, MemoryLog, Sink, batch_of
 from coterie._core.coordinator.trace cimport Event, Trace, desugar
 
@@ -31,11 +27,17 @@ from collections.abc import MutableSequence
 from coterie._core.coordinator.partitions import STATES
 from coterie._core.coordinator.runtime import Thrown
 from coterie.errors import CoterieError, TraceError, shown
+from coterie.operations import NUMBER
 
+cdef int HEARTBEAT = NUMBER["heartbeat"], JOIN_GROUP = NUMBER["join_group"]
 cdef str THE_COORDINATOR = "the coordinator"
 
 cdef enum:
     BEATS = 256                    # heartbeats of a trace between two looks for a signal
+
+
+cdef int undecided(int op) except -1:
+    raise CoterieError(f"no part of the coordinator decides operation {op}")
 
 
 @cython.final
@@ -91,55 +93,14 @@ cdef class Coordinator:
 
     cdef int dispatch(self, int op, int64_t id, str group_id, int32_t generation_id,
                       str member_id, str instance, tuple details) except -1:
-        if op == HEARTBEAT:
-            return self.members.heartbeat(id, group_id, generation_id, member_id, instance)
-        if op == JOIN_GROUP or op == SYNC_GROUP or op == LEAVE_GROUP or op == DESCRIBE_GROUP:
-            return self.may_throw(op, id, group_id, generation_id, member_id, instance, details)
-        if op == OFFSET_COMMIT or op == TXN_OFFSET_COMMIT:
-            return self.offsets.commit(id, op, group_id, generation_id, member_id, instance,
-                                       details[0], details[1], details[2])
-        if op == OFFSET_FETCH:
-            return self.offsets.fetch(id, group_id, details[0], details[1])
-        if op == END_TXN:
-            return self.offsets.end_txn(details[0], details[1])
-        if op == OFFSET_DELETE:
-            return self.admin.delete_offsets(id, group_id, details)
-        if op == LIST_GROUPS:
-            return self.admin.list_groups(id, details)
-        if op == DELETE_GROUPS:
-            return self.admin.delete_groups(id, details)
-        if op == DELETE_PARTITIONS:
-            return self.admin.delete_partitions(details)
-        if op == CLEANUP:
-            return self.admin.clean_up()
-        if op == FAIL_APPEND:
-            self.runtime.fail_error = details[0]
-            self.runtime.fail_count = details[1]
-        elif op == FAILOVER or op == RESIGN or op == BEGIN_LOAD or op == FINISH_LOAD:
-            return self.election.elect(op, -1 if details is None else details[0])
-        return 0
-
-    cdef int may_throw(self, int op, int64_t id, str group_id, int32_t generation_id,
-                       str member_id, str instance, tuple details) except -1:
-        """Requests on which Kafka's code may throw: its request layer answers them then."""
-        cdef Request request = None        # what may have to wait
-        try:
-            if op == JOIN_GROUP:
-                request = new_request(id, op)
-                return self.members.join(request, group_id, member_id, instance, details)
-            if op == SYNC_GROUP:
-                request = new_request(id, op)
-                return self.members.sync(request, group_id, generation_id, member_id, instance,
-                                         details[0], details[1], details[2])
-            if op == LEAVE_GROUP:
-                return self.members.leave(id, group_id, details)
-            return self.admin.describe(id, group_id)
-        except Thrown as error:
-            self.runtime.unheard(error)
-            if request is None:
-                return self.runtime.respond(id, op, UNKNOWN_SERVER_ERROR, None)
-            return self.runtime.answer(request, UNKNOWN_SERVER_ERROR,
-                                       "" if op == JOIN_GROUP else None)
+        """Let the part that registered for an operation decide it (`Runtime.decided_by`)."""
+        cdef Decider* asked
+        if 0 <= op < MOST_OPERATIONS:
+            asked = &self.runtime.deciders[op]
+            if asked.decide != NULL:
+                return asked.decide(<object>asked.part, op, id, group_id, generation_id,
+                                    member_id, instance, details)
+        return undecided(op)
 
     def call(self, int op, int64_t id, str group_id, int32_t generation_id, str member_id,
              str instance, tuple details):

@@ -8,28 +8,6 @@ cdef enum Kind:
     APPEND = 2
     UNANSWERED = 3
 
-cdef enum Op:                      # a row of OPERATIONS in effects.pyx each
-    ADVANCE = 0
-    JOIN_GROUP = 1
-    SYNC_GROUP = 2
-    HEARTBEAT = 3
-    LEAVE_GROUP = 4
-    OFFSET_COMMIT = 5
-    TXN_OFFSET_COMMIT = 6
-    END_TXN = 7
-    OFFSET_FETCH = 8
-    OFFSET_DELETE = 9
-    DESCRIBE_GROUP = 10
-    LIST_GROUPS = 11
-    DELETE_GROUPS = 12
-    DELETE_PARTITIONS = 13
-    CLEANUP = 14
-    FAILOVER = 15
-    FAIL_APPEND = 16
-    RESIGN = 17
-    BEGIN_LOAD = 18
-    FINISH_LOAD = 19
-
 cdef enum Why:
     REPLACED = 0
     DROPPED = 1
@@ -64,7 +42,7 @@ cdef struct Effect:                # 32 bytes
     int64_t id                     # of the request; a transition's generation, a record's offset
     PyObject* payload              # owned, or NULL
     int16_t kind
-    int16_t op                     # of a transition: from << 8 | to
+    int16_t op                     # its number; of a transition: from << 8 | to
     int32_t code                   # the error; a transition's cause; why unanswered; a record's
     #                                byte in its batch
 

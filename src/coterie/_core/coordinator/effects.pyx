@@ -11,7 +11,7 @@ from libc.stdlib cimport free, realloc
 from coterie._core.coordinator.sink cimport Batch
 
 import coterie.events as events
-import coterie.responses as responses
+import coterie.operations as operations
 import coterie.values as values
 
 STATE_NAMES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
@@ -24,6 +24,10 @@ cdef enum:
 
 cdef dict ERRORS = {int(error): error for error in values.Error}
 cdef dict CAUSES = {cause.value: cause for cause in events.Cause}
+cdef dict WHY = {REPLACED: "replaced", DROPPED: "dropped"}
+# By the number of an operation, its place in the table: its name, and what makes its response.
+cdef tuple NAMES = tuple(operations.OPERATIONS)
+cdef tuple ANSWERS = tuple([row.answer for row in operations.OPERATIONS.values()])
 
 
 @cython.final
@@ -102,9 +106,8 @@ cdef class Effects:
         cdef Batch batch
         payload = None if row.payload == NULL else <object>row.payload
         if row.kind == RESPONSE:
-            name, response_of = <tuple>OPERATIONS[row.op]
-            return events.Response(row.at_ms, row.id, name,
-                                   response_of(ERRORS[row.code], payload))
+            return events.Response(row.at_ms, row.id, NAMES[row.op],
+                                   ANSWERS[row.op](ERRORS[row.code], payload))
         if row.kind == TRANSITION:
             group_id, member_id = payload if type(payload) is tuple else (payload, None)
             return events.Transition(
@@ -114,7 +117,7 @@ cdef class Effects:
             batch = <Batch?>payload
             key, value = batch.pair(row.code)
             return events.Append(row.at_ms, batch.group_id, key, value, row.id)
-        return events.Unanswered(row.at_ms, row.id, (<tuple>OPERATIONS[row.op])[0], WHY[row.code])
+        return events.Unanswered(row.at_ms, row.id, NAMES[row.op], WHY[row.code])
 
     def events(self):
         """See ``effects.pyi``."""
@@ -156,35 +159,6 @@ cdef inline object payload_of(Effect* row):
     return None if row.payload == NULL else <object>row.payload
 
 
-# Each operation: its name, and what makes its response of the error and a row's payload.
-cdef dict OPERATIONS = {
-    ADVANCE: ("advance", None),
-    JOIN_GROUP: ("join_group", responses.joined),
-    SYNC_GROUP: ("sync_group", responses.synced),
-    HEARTBEAT: ("heartbeat", responses.beaten),
-    LEAVE_GROUP: ("leave_group", responses.left),
-    OFFSET_COMMIT: ("offset_commit", responses.committed),
-    TXN_OFFSET_COMMIT: ("txn_offset_commit", responses.txn_committed),
-    END_TXN: ("end_txn", None),
-    OFFSET_FETCH: ("offset_fetch", responses.fetched),
-    OFFSET_DELETE: ("offset_delete", responses.offsets_deleted),
-    DESCRIBE_GROUP: ("describe_group", responses.described),
-    LIST_GROUPS: ("list_groups", responses.listed),
-    DELETE_GROUPS: ("delete_groups", responses.groups_deleted),
-    DELETE_PARTITIONS: ("delete_partitions", None),
-    CLEANUP: ("cleanup", None),
-    FAILOVER: ("failover", None),
-    FAIL_APPEND: ("fail_append", None),
-    RESIGN: ("resign", None),
-    BEGIN_LOAD: ("begin_load", None),
-    FINISH_LOAD: ("finish_load", None),
-}
-OPS = {name: number for number, (name, _) in OPERATIONS.items()}     # name -> number
-
-
 def response_of(op, error, payload):
     """See ``effects.pyi``."""
-    return (<tuple>OPERATIONS[op])[1](ERRORS[error], payload)
-
-
-cdef dict WHY = {REPLACED: "replaced", DROPPED: "dropped"}
+    return ANSWERS[op](ERRORS[error], payload)

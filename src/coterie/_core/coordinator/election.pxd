@@ -13,6 +13,7 @@ cdef class Election:
     cdef Offsets offsets
     cdef str load_error
 
-    cdef int elect(self, int op, int32_t partition) except -1
     cdef int resign(self, int32_t partition) except -1
+    cdef int begin_load(self, int32_t partition) except -1
+    cdef int finish_load(self, int32_t partition) except -1
     cdef int load_log(self, int32_t partition) except -1

@@ -4,10 +4,9 @@ Source: GroupCoordinator.scala (onElection, onResignation), GroupMetadataManager
 coordinator.md, section 16.
 """
 cimport cython
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 
-from coterie._core.coordinator.effects cimport (
-    BEGIN_LOAD, BY_SIZE, FAILOVER, FINISH_LOAD, RESIGN)
+from coterie._core.coordinator.effects cimport BY_SIZE
 from coterie._core.coordinator.group cimport GroupMetadata
 from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.coordinator.members cimport Members
@@ -21,6 +20,35 @@ from coterie._core.coordinator.load import Wanted, load, rows_of_partitions
 from coterie.errors import CorruptData, CoterieError
 
 
+cdef int32_t named(Election self, tuple details) except? -7:
+    """The partition of the offsets topic that an operation is about; -1: all."""
+    cdef int32_t partition = -1 if details is None or details[0] is None else details[0]
+    self.runtime.partitions.check(partition)
+    return partition
+
+
+cdef int ask_resign(part, int op, int64_t id, str group_id, int32_t generation_id,
+                    str member_id, str instance, tuple details) except -1:
+    return (<Election>part).resign(named(part, details))
+
+
+cdef int ask_begin_load(part, int op, int64_t id, str group_id, int32_t generation_id,
+                        str member_id, str instance, tuple details) except -1:
+    return (<Election>part).begin_load(named(part, details))
+
+
+cdef int ask_finish_load(part, int op, int64_t id, str group_id, int32_t generation_id,
+                         str member_id, str instance, tuple details) except -1:
+    return (<Election>part).finish_load(named(part, details))
+
+
+cdef int ask_failover(part, int op, int64_t id, str group_id, int32_t generation_id,
+                      str member_id, str instance, tuple details) except -1:
+    (<Election>part).resign(-1)
+    (<Election>part).begin_load(-1)
+    return (<Election>part).finish_load(-1)
+
+
 @cython.final
 cdef class Election:
     """Which partitions are this coordinator's, and what becomes of their groups."""
@@ -31,20 +59,20 @@ cdef class Election:
         self.rebalances = rebalances
         self.members = members
         self.offsets = offsets
+        runtime.decided_by("resign", self, ask_resign)
+        runtime.decided_by("begin_load", self, ask_begin_load)
+        runtime.decided_by("finish_load", self, ask_finish_load)
+        runtime.decided_by("failover", self, ask_failover)
 
-    cdef int elect(self, int op, int32_t partition) except -1:
-        """Resign, begin a load, finish it: of one partition of the offsets topic; -1: of all."""
-        self.runtime.partitions.check(partition)
-        if op == FAILOVER or op == RESIGN:
-            self.resign(partition)
-        if op == FAILOVER or op == BEGIN_LOAD:           # ignored unless resigned
-            self.runtime.partitions.change(partition, RESIGNED, LOADING)
-        if op == FAILOVER or op == FINISH_LOAD:
-            if not self.runtime.partitions.is_loading(partition):
-                raise CoterieError("no load is under way: finish_load comes after begin_load, "
-                                   "which is ignored unless resign came first")
-            self.load_log(partition)
-        return 0
+    cdef int begin_load(self, int32_t partition) except -1:
+        """Ignored unless resigned."""
+        return self.runtime.partitions.change(partition, RESIGNED, LOADING)
+
+    cdef int finish_load(self, int32_t partition) except -1:
+        if not self.runtime.partitions.is_loading(partition):
+            raise CoterieError("no load is under way: finish_load comes after begin_load, "
+                               "which is ignored unless resign came first")
+        return self.load_log(partition)
 
     cdef int resign(self, int32_t partition) except -1:
         cdef int32_t count = self.runtime.partitions.count

@@ -16,15 +16,19 @@ from coterie._core.coordinator.codes cimport (
     UNKNOWN_SERVER_ERROR, group_error)
 from coterie._core.coordinator.effects cimport (
     BY_APPEND_FAILED, BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_LEAVE, BY_METADATA_CHANGED,
-    BY_STATIC_RETURN, COMPLETING_REBALANCE, DEAD, EMPTY, HEARTBEAT, LEAVE_GROUP,
-    PREPARING_REBALANCE, REPLACED, STABLE)
+    BY_STATIC_RETURN, COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, REPLACED, STABLE)
 from coterie._core.coordinator.group cimport GroupMetadata, check_member
 from coterie._core.coordinator.group_records cimport LONGEST, group_batch, utf8_length
 from coterie._core.coordinator.member cimport MemberMetadata, PendingId, new_member
 from coterie._core.coordinator.rebalance cimport Rebalances, join_result
-from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime, describe
+from coterie._core.coordinator.runtime cimport (
+    AppendOp, Request, Runtime, describe, new_request)
 
+from coterie._core.coordinator.runtime import Thrown
 from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.operations import NUMBER
+
+cdef int HEARTBEAT = NUMBER["heartbeat"], LEAVE_GROUP = NUMBER["leave_group"]
 
 cdef enum:
     NEW_MEMBER_JOIN_TIMEOUT_MS = 300000
@@ -47,6 +51,38 @@ cdef class StaticReturn(AppendOp):
         return self.members.static_returned(self, error)
 
 
+cdef int ask_join_group(part, int op, int64_t id, str group_id, int32_t generation_id,
+                        str member_id, str instance, tuple details) except -1:
+    cdef Request request = new_request(id, op)
+    try:
+        return (<Members>part).join(request, group_id, member_id, instance, details)
+    except Thrown as error:
+        return (<Members>part).runtime.threw(error, request, "")
+
+
+cdef int ask_sync_group(part, int op, int64_t id, str group_id, int32_t generation_id,
+                        str member_id, str instance, tuple details) except -1:
+    cdef Request request = new_request(id, op)
+    try:
+        return (<Members>part).sync(request, group_id, generation_id, member_id, instance,
+                                    details[0], details[1], details[2])
+    except Thrown as error:
+        return (<Members>part).runtime.threw(error, request, None)
+
+
+cdef int ask_heartbeat(part, int op, int64_t id, str group_id, int32_t generation_id,
+                       str member_id, str instance, tuple details) except -1:
+    return (<Members>part).heartbeat(id, group_id, generation_id, member_id, instance)
+
+
+cdef int ask_leave_group(part, int op, int64_t id, str group_id, int32_t generation_id,
+                         str member_id, str instance, tuple details) except -1:
+    try:
+        return (<Members>part).leave(id, group_id, details)
+    except Thrown as error:
+        return (<Members>part).runtime.threw(error, new_request(id, op), None)
+
+
 @cython.final
 cdef class Members:
     """What the members of the classic protocol's groups ask for."""
@@ -59,6 +95,10 @@ cdef class Members:
         self.max_session_ms = settings["group.max.session.timeout.ms"]
         self.max_size = settings["group.max.size"]
         self.member_ids = member_ids
+        runtime.decided_by("join_group", self, ask_join_group)
+        runtime.decided_by("sync_group", self, ask_sync_group)
+        runtime.decided_by("heartbeat", self, ask_heartbeat)
+        runtime.decided_by("leave_group", self, ask_leave_group)
 
     cdef int accepts(self, GroupMetadata group, str member_id) except -1:
         cdef MemberMetadata member

@@ -13,8 +13,7 @@ from coterie._core.coordinator.codes cimport (
     COORDINATOR_NOT_AVAILABLE, ILLEGAL_GENERATION, NONE, OFFSET_METADATA_TOO_LARGE,
     REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR, UNSTABLE_OFFSET_COMMIT,
     commit_error)
-from coterie._core.coordinator.effects cimport (
-    COMPLETING_REBALANCE, DEAD, EMPTY, OFFSET_FETCH, TXN_OFFSET_COMMIT)
+from coterie._core.coordinator.effects cimport COMPLETING_REBALANCE, DEAD, EMPTY
 from coterie._core.coordinator.group cimport GroupMetadata, check_member
 from coterie._core.coordinator.group_records cimport LONGEST, commit_batch, utf8_length
 from coterie._core.coordinator.member cimport MemberMetadata
@@ -25,6 +24,7 @@ from coterie._core.coordinator.sink cimport FAILED, Batch, batch_of
 from coterie._core.structures.offsets cimport Offset, make_offset
 
 from coterie.errors import ArgumentError
+from coterie.operations import NUMBER
 
 cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object text)
@@ -32,6 +32,8 @@ cdef extern from "Python.h":
 cdef enum:
     NO_PRODUCER = -1
     NO_EPOCH = -1
+
+cdef int OFFSET_FETCH = NUMBER["offset_fetch"], TXN_OFFSET_COMMIT = NUMBER["txn_offset_commit"]
 
 # key and value of a transaction marker: version 0, then the type; version 0, coordinator epoch
 MARKERS = {True: (b"\0\0\0\1", b"\0\0\0\0\0\0"), False: (b"\0\0\0\0", b"\0\0\0\0\0\0")}
@@ -66,6 +68,22 @@ cdef class CommitAppend(AppendOp):
         return self.offsets.committed(self, error, position)
 
 
+cdef int ask_commit(part, int op, int64_t id, str group_id, int32_t generation_id,
+                    str member_id, str instance, tuple details) except -1:
+    return (<Offsets>part).commit(id, op, group_id, generation_id, member_id, instance,
+                                  details[0], details[1], details[2])
+
+
+cdef int ask_offset_fetch(part, int op, int64_t id, str group_id, int32_t generation_id,
+                          str member_id, str instance, tuple details) except -1:
+    return (<Offsets>part).fetch(id, group_id, details[0], details[1])
+
+
+cdef int ask_end_txn(part, int op, int64_t id, str group_id, int32_t generation_id,
+                     str member_id, str instance, tuple details) except -1:
+    return (<Offsets>part).end_txn(details[0], details[1])
+
+
 @cython.final
 cdef class Offsets:
     """The offsets of the classic protocol's groups: commits, transactions, fetches."""
@@ -75,6 +93,10 @@ cdef class Offsets:
         self.rebalances = rebalances
         self.open_groups = {}
         self.max_metadata = settings["offset.metadata.max.bytes"]
+        runtime.decided_by("offset_commit", self, ask_commit)
+        runtime.decided_by("txn_offset_commit", self, ask_commit)
+        runtime.decided_by("offset_fetch", self, ask_offset_fetch)
+        runtime.decided_by("end_txn", self, ask_end_txn)
 
     cdef int resigned(self, int32_t partition) except -1:
         """Forget the transactions of a partition's groups; -1: of all."""

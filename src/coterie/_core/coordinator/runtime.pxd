@@ -1,5 +1,6 @@
 """What the parts of a coordinator stand on: clock, timers, output, appends. See runtime.pyx."""
-from libc.stdint cimport int64_t
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.effects cimport Effects
 from coterie._core.coordinator.partitions cimport Partitions
@@ -10,6 +11,7 @@ cdef enum:
     NO_TIMER = -1
     KIND_BITS = 8                  # of a timer's key are its kind; the rest is its owner's slot
     NOBODY = 0                     # the slot without an owner
+    MOST_OPERATIONS = 64
 
 cdef class Runtime
 
@@ -17,6 +19,14 @@ cdef class Request:
     cdef readonly int64_t id
     cdef readonly int op
     cdef bint answered
+
+# What a part does when an operation is asked for, its number `op`.
+ctypedef int (*Decide)(object part, int op, int64_t id, str group_id, int32_t generation_id,
+                       str member_id, str instance, tuple details) except -1
+
+cdef struct Decider:
+    Decide decide                  # NULL: nobody decides it
+    PyObject* part                 # which `deciding` holds
 
 cdef class Part:
     cdef Runtime runtime
@@ -43,6 +53,8 @@ cdef class Runtime:
     cdef readonly bint deferred
     cdef dict groups               # group id -> what the part that has it keeps
     cdef list handlers             # by kind of timer: the part that hears of it
+    cdef Decider deciders[MOST_OPERATIONS]     # by the number of the operation
+    cdef list deciding             # the parts of them
     cdef list owners               # by slot: what a timer's key names
     cdef list free_slots
     cdef list appends              # those that come back later, begun since the last taking
@@ -50,12 +62,14 @@ cdef class Runtime:
     cdef int64_t fail_count
     cdef bint strict               # a trace is played: metadata on which Kafka throws ends it
 
+    cdef int decided_by(self, str op, object part, Decide decide) except -1
     cdef Py_ssize_t new_slot(self, owner) except -1
     cdef int free_slot(self, Py_ssize_t slot) except -1
     cdef int64_t arm(self, int64_t handle, int kind, Py_ssize_t slot, int64_t delay_ms) except -1
     cdef int disarm(self, int64_t* handle) except -1
     cdef int advance_to(self, int64_t now_ms, bint heeds_signals) except -1
     cdef int unheard(self, error) except -1
+    cdef int threw(self, error, Request request, payload) except -1
     cdef int respond(self, int64_t id, int op, int code, payload) except -1
     cdef int answer(self, Request request, int code, payload) except -1
     cdef int abandon(self, Request request, int why) except -1

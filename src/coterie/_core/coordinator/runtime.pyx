@@ -8,15 +8,17 @@ Source: GroupCoordinator.scala, DelayedOperation.scala; rules: coordinator.md, s
 """
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int64_t
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t
 
-from coterie._core.coordinator.codes cimport KAFKA_STORAGE_ERROR, NONE
+from coterie._core.coordinator.codes cimport KAFKA_STORAGE_ERROR, NONE, UNKNOWN_SERVER_ERROR
 from coterie._core.coordinator.effects cimport APPEND, RESPONSE, UNANSWERED, Effects
 from coterie._core.coordinator.partitions cimport Partitions
 from coterie._core.coordinator.sink cimport FAILED, LATER, Batch, MemoryLog, Sink
 from coterie._core.structures.timers cimport TimerWheel
 
 from coterie.errors import ArgumentError, CoterieError
+from coterie.operations import NUMBER
 
 
 class Thrown(CoterieError):
@@ -101,6 +103,19 @@ cdef AppendOp describe(AppendOp op, str kind, Batch batch):
     return op
 
 
+cdef int ask_advance(part, int op, int64_t id, str group_id, int32_t generation_id,
+                     str member_id, str instance, tuple details) except -1:
+    """The clock was moved before, as before each event of a trace."""
+    return 0
+
+
+cdef int ask_fail_append(part, int op, int64_t id, str group_id, int32_t generation_id,
+                         str member_id, str instance, tuple details) except -1:
+    (<Runtime>part).fail_error = details[0]
+    (<Runtime>part).fail_count = details[1]
+    return 0
+
+
 @cython.final
 cdef class Runtime:
     """One clock, one sequence of effects, one sink: held by every part of a coordinator."""
@@ -115,9 +130,22 @@ cdef class Runtime:
         self.deferred = deferred
         self.groups = {}
         self.handlers = []
+        self.deciding = []
+        self.decided_by("advance", self, ask_advance)
+        self.decided_by("fail_append", self, ask_fail_append)
         self.owners = [None]           # by slot; NOBODY is the first
         self.free_slots = []
         self.appends = []
+
+    cdef int decided_by(self, str op, object part, Decide decide) except -1:
+        """Let a part decide the operation of this name in coterie.operations."""
+        cdef int number = NUMBER[op]
+        if number >= MOST_OPERATIONS:
+            raise CoterieError(f"there are {MOST_OPERATIONS} operations at most")
+        self.deciding.append(part)
+        self.deciders[number].part = <PyObject*>part
+        self.deciders[number].decide = decide
+        return 0
 
     cdef Py_ssize_t new_slot(self, owner) except -1:
         cdef Py_ssize_t slot
@@ -176,6 +204,11 @@ cdef class Runtime:
         if self.strict and isinstance(error, Garbage):
             raise error
         return 0
+
+    cdef int threw(self, error, Request request, payload) except -1:
+        """Kafka threw on a request: its request layer answers then."""
+        self.unheard(error)
+        return self.answer(request, UNKNOWN_SERVER_ERROR, payload)
 
     cdef int respond(self, int64_t id, int op, int code, payload) except -1:
         return self.effects.push(RESPONSE, self.wheel.clock_ms, id, op, code, payload)

@@ -1,0 +1,112 @@
+"""The operations of a coordinator, one row each: its name, what makes its answer, its fields.
+
+All else follows from the row: the core's number of an operation is its place in this table, the
+method of ``GroupCoordinator`` of that name has these fields, and so has a trace's event. The part
+of the core that decides an operation registers itself by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from coterie import values
+
+__all__ = ["NUMBER", "OPERATIONS", "REQUESTS", "Field", "Operation"]
+
+ABSENT: Any = object()  # no default: the field must be given
+# Places in what the core takes: (group id, generation, member id, instance id, details).
+GROUP_ID, GENERATION, MEMBER, INSTANCE, DETAILS = range(5)
+NOWHERE, ALONE = -1, -2  # read, and not needed; the details are this one value
+
+
+class Field(NamedTuple):
+    """A field: of which kind (``KINDS`` in coordinator/fields.py), and where the core takes it."""
+
+    name: str
+    kind: str
+    place: int
+    default: Any = ABSENT
+
+
+class Operation(NamedTuple):
+    """An operation.
+
+    ``answer`` makes its response of an error and the core's payload; an operation without is no
+    request: it has no id. ``blank`` are the details as they are where no field tells. ``traced``:
+    a trace may hold it.
+    """
+
+    name: str
+    answer: Callable[[values.Error, Any], Any] | None = None
+    fields: tuple[Field, ...] = ()
+    blank: tuple[Any, ...] = ()
+    traced: bool = True
+
+
+_group = Field("group_id", "string", GROUP_ID, None)
+_generation = Field("generation_id", "generation", GENERATION, -1)
+_member = Field("member_id", "member", MEMBER, "")
+_instance = Field("group_instance_id", "string", INSTANCE, None)
+_who = (_group, _generation, _member, _instance)
+_offsets = Field("offsets", "offsets", DETAILS, ())
+_partitions = Field("partitions", "partitions", ALONE, ())
+_of_a_partition = (Field("partition", "partition", DETAILS, None),), (None,)
+_JOIN = (
+    Field("protocol_type", "string", DETAILS),
+    Field("protocols", "protocols", DETAILS + 1, ()),
+    Field("session_timeout_ms", "int32", DETAILS + 2),
+    Field("rebalance_timeout_ms", "int32", DETAILS + 3),
+    Field("client_id", "string", DETAILS + 4),
+    Field("client_host", "string", DETAILS + 5),
+    Field("require_known_member_id", "bool", DETAILS + 6, False),
+    Field("supports_skipping_assignment", "bool", DETAILS + 7, False),
+    Field("reason", "string", NOWHERE, None),
+)
+_SYNC = (
+    Field("protocol_type", "string", DETAILS, None),
+    Field("protocol_name", "string", DETAILS + 1, None),
+    Field("assignments", "assignments", DETAILS + 2, ()),
+)
+_TXN = (
+    Field("producer_id", "int64", DETAILS + 1),
+    Field("producer_epoch", "int16", DETAILS + 2),
+)
+_END = (
+    Field("producer_id", "int64", DETAILS),
+    Field("committed", "bool", DETAILS + 1, False),
+)
+_FETCH = (
+    Field("topics", "topics", DETAILS, None),
+    Field("require_stable", "bool", DETAILS + 1, False),
+)
+_FAIL = (
+    Field("error", "error", DETAILS),
+    Field("count", "count", DETAILS + 1),
+)
+
+_ROWS = (
+    Operation("advance"),
+    Operation("join_group", values.joined, (_group, _member, _instance, *_JOIN), (None,) * 8),
+    Operation("sync_group", values.synced, (*_who, *_SYNC), (None,) * 3),
+    Operation("heartbeat", values.beaten, _who),
+    Operation("leave_group", values.left, (_group, Field("members", "leaving", ALONE, ()))),
+    Operation("offset_commit", values.committed, (*_who, _offsets), (None, -1, -1)),
+    Operation("txn_offset_commit", values.txn_committed, (*_who, _offsets, *_TXN), (None,) * 3),
+    Operation("end_txn", None, _END, (None,) * 2),
+    Operation("offset_fetch", values.fetched, (_group, *_FETCH), (None,) * 2),
+    Operation("offset_delete", values.offsets_deleted, (_group, _partitions)),
+    Operation("describe_group", values.described, (_group,)),
+    Operation("list_groups", values.listed, (Field("states", "strings", ALONE, ()),)),
+    Operation("delete_groups", values.groups_deleted, (Field("group_ids", "strings", ALONE, ()),)),
+    Operation("delete_partitions", None, (_partitions,)),
+    Operation("cleanup"),
+    Operation("failover"),
+    Operation("fail_append", None, _FAIL, (None,) * 2),
+    Operation("resign", None, *_of_a_partition, traced=False),
+    Operation("begin_load", None, *_of_a_partition, traced=False),
+    Operation("finish_load", None, *_of_a_partition, traced=False),
+)
+OPERATIONS = {row.name: row for row in _ROWS}
+NUMBER = {row.name: number for number, row in enumerate(_ROWS)}  # the core's, of each operation
+REQUESTS = frozenset(row.name for row in _ROWS if row.answer is not None)
