@@ -166,6 +166,17 @@ def test_a_log_in_parts_gives_the_answers_of_the_log_as_one(steps, times, wanted
         same_in_parts(segments, data.draw(places), [asked], options)
 
 
+def test_transactions_that_parts_leave_open_stand_in_the_order_of_the_log():
+    key = b"a", b"t", 0
+    steps = [(0, "write", (producer_id, key, 0)) for producer_id in (2, 1, 3)]
+    with tempfile.TemporaryDirectory() as home:
+        folder = folders(written(steps), home)[0]
+        segments = segments_in(in_small_segments(folder, Path(home) / "small"))
+        same_in_parts(segments, {1, 2}, [(growth, growth.Ask())], {})
+        ((row,),) = [list(growth.rows(PartitionFacts(0, segments), growth.Ask()))]
+        assert [one["producer_id"] for one in row["open_transactions"]] == [2, 1, 3]
+
+
 @given(
     requests=st.lists(
         st.tuples(

@@ -264,7 +264,8 @@ class Scales:
         self._absorb_intervals(later.committed, keys[COMMITS], part)
         for number, pending in later.open.items():
             ours = self.open.setdefault(int(part[number]), {})
-            self.open[int(part[number])] = pending | ours
+            for producer_id, first in pending.items():
+                ours.setdefault(producer_id, first)  # in the order of the log
 
     def _absorb_intervals(self, later: Table, keys: Array, part: Array) -> None:
         """Note the time between the last commits of keys here and the first ones that follow."""
