@@ -89,6 +89,26 @@ def test_a_peer_that_does_not_read_has_no_more_requests_handled(server):
     assert correlation_ids(peer) == [7]
 
 
+@pytest.mark.parametrize(
+    ("version", "tags", "answered"),
+    [
+        (99, b"\0", True),
+        (99, b"", False),
+        (99, b"\1", False),
+        (99, b"\1\0\5", False),
+        (-5, b"", True),
+    ],
+)
+def test_an_unknown_version_of_api_versions_has_the_header_of_the_last(
+    server, version, tags, answered
+):
+    """Below 0 it has that of the first: no tagged fields (ApiKeys.requestHeaderVersion)."""
+    peer = server.connect()
+    peer.send(framed(struct.pack(">hhih", 18, version, 7, -1) + tags))
+    assert correlation_ids(peer) == [7] * answered
+    assert peer.connection.closing == (not answered)
+
+
 def test_nothing_is_answered_after_the_end(server):
     peer = server.connect()
     peer.send(framed(b"\0\5\0\0\0\0\0\0") + VERSIONS)  # a key that no listener serves
