@@ -388,7 +388,8 @@ class ListGroupsResponse:
 
 def listed(error: Error, payload: Any) -> ListGroupsResponse:
     """Make the response to ListGroups."""
-    return ListGroupsResponse(error, payload or ())
+    groups = [GroupOverview(*row) for row in payload or ()]
+    return ListGroupsResponse(error, tuple(groups))
 
 
 @dataclass(frozen=True, slots=True)
