@@ -114,6 +114,7 @@ class Error(IntEnum):
     UNSTABLE_OFFSET_COMMIT = 88
     PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
+    TRANSACTIONAL_ID_NOT_FOUND = 105
     FETCH_SESSION_TOPIC_ID_ERROR = 106
     MISMATCHED_ENDPOINT_TYPE = 114
     UNSUPPORTED_ENDPOINT_TYPE = 115
@@ -387,7 +388,8 @@ class ListGroupsResponse:
 
 def listed(error: Error, payload: Any) -> ListGroupsResponse:
     """Make the response to ListGroups."""
-    return ListGroupsResponse(error, payload or ())
+    groups = [GroupOverview(*row) for row in payload or ()]
+    return ListGroupsResponse(error, tuple(groups))
 
 
 @dataclass(frozen=True, slots=True)

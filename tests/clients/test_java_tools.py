@@ -8,10 +8,11 @@ from java_clients import VERSIONS, classpath, java
 from scenarios import GROUP, SETTINGS, TOPIC, Client, Program
 
 from coterie.server import Broker
+from patience import HANG_S
 
 TOPICS, GROUPS = "TopicCommand", "consumer.group.ConsumerGroupCommand"
 PRODUCER, CONSUMER = "ConsoleProducer", "consumer.ConsoleConsumer"
-OFFSETS = "GetOffsetShell"
+OFFSETS, TRANSACTIONS = "GetOffsetShell", "TransactionsCommand"
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -155,3 +156,45 @@ def test_the_console_writes_and_reads_keys(version, broker):
     assert sorted(line[1:] for line in read[1] if len(line) == 3) == [
         ["a", "1"], ["a", "3"], ["b", "2"],
     ]  # fmt: skip
+
+
+def test_an_open_transaction_is_listed_described_and_aborted(version, broker):
+    kafka = pytest.importorskip("confluent_kafka")
+    producer = kafka.Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}
+    )
+    producer.init_transactions(HANG_S)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"a", partition=1)
+    assert producer.flush(HANG_S) == 0
+    of_it = f"--topic {TOPIC} --partition 1"
+    said = tools(
+        version,
+        broker,
+        (TRANSACTIONS, "list"),
+        (TRANSACTIONS, "list --duration-filter 3600000"),
+        (TRANSACTIONS, "describe --transactional-id x"),
+        (TRANSACTIONS, f"describe-producers {of_it}"),
+        (TRANSACTIONS, "find-hanging --broker-id 1"),
+        (TRANSACTIONS, f"abort {of_it} --start-offset 0"),
+        (TRANSACTIONS, f"describe-producers {of_it}"),
+    )
+    assert [status for status, _ in said] == [0] * 7
+    listed, young, described, writing, hanging, _, after = (rows_of(rows) for _, rows in said)
+    assert [(row["TransactionalId"], row["TransactionState"]) for row in listed] == [
+        ("x", "Ongoing")
+    ]
+    (open_one,) = described
+    assert open_one["TransactionalId"] == "x"
+    assert open_one["TransactionState"] == "Ongoing"
+    assert open_one["TopicPartitions"] == f"{TOPIC}-1"
+    assert open_one["ProducerId"] == listed[0]["ProducerId"] == writing[0]["ProducerId"]
+    assert writing[0]["CurrentTransactionStartOffset"] == "0"
+    assert after[0]["CurrentTransactionStartOffset"] == "None"
+    assert young == hanging == []
+
+
+def rows_of(said):
+    """A table of kafka-transactions: its rows by the names of its columns."""
+    head, *lines = said or [[]]
+    return [dict(zip(head, line, strict=False)) for line in lines]

@@ -173,3 +173,43 @@ def test_a_transaction_runs_out_when_the_clock_says_so():
         with pytest.raises(kafka.KafkaException) as refused:
             producer.commit_transaction(HANG_S)
         assert refused.value.args[0].code() == kafka.KafkaError._FENCED
+
+
+def test_an_admin_client_finds_an_open_transaction_and_aborts_it():
+    kafka = pytest.importorskip("kafka")
+    from kafka.admin import AbortTransactionSpec, KafkaAdminClient
+    from kafka.errors import TransactionalIdNotFoundError
+
+    partition = kafka.TopicPartition(TOPIC, 0)
+    with Broker(SETTINGS, topics={TOPIC: 1}) as broker:
+        own = {"bootstrap_servers": broker.bootstrap_servers}
+        producer = kafka.KafkaProducer(**own, transactional_id="x", transaction_timeout_ms=60_000)
+        producer.init_transactions()
+        admin = KafkaAdminClient(**own)
+
+        def listed(**filters):
+            (found,) = admin.list_transactions(**filters).values()
+            return [(each.transactional_id, each.state.value) for each in found]
+
+        assert listed() == [("x", "Empty")]
+        producer.begin_transaction()
+        producer.send(TOPIC, b"a", partition=0).get(HANG_S)
+        assert listed(state_filters=["Ongoing"]) == [("x", "Ongoing")]
+        assert listed(state_filters=["Empty"]) == listed(duration_filter_ms=3_600_000) == []
+        found = admin.describe_transactions(["x"])["x"]
+        assert (found.state.value, found.transaction_timeout_ms) == ("Ongoing", 60_000)
+        assert found.topic_partitions == {partition}
+        assert listed(producer_id_filters=[found.producer_id]) == [("x", "Ongoing")]
+        assert listed(producer_id_filters=[found.producer_id + 1]) == []
+        with pytest.raises(TransactionalIdNotFoundError):
+            admin.describe_transactions(["nobody"])
+        (writing,) = admin.describe_producers([partition])[partition].active_producers
+        assert (writing.producer_id, writing.current_transaction_start_offset) == (
+            found.producer_id, 0)  # fmt: skip
+        admin.abort_transaction(
+            AbortTransactionSpec(partition, found.producer_id, found.producer_epoch)
+        )
+        (writing,) = admin.describe_producers([partition])[partition].active_producers
+        assert writing.current_transaction_start_offset == -1
+        admin.close()
+        producer.close(0)

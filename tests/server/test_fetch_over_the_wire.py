@@ -129,6 +129,24 @@ def test_a_session_is_told_only_of_partitions_with_something_new(server):
     assert body == {0: (3, [], -1), 2: (3, [], -1)}
 
 
+@pytest.mark.parametrize("happens", ["written", "deleted"])
+def test_a_session_that_waits_hears_at_once_what_comes_to_a_partition_that_was_quiet(
+    server, happens
+):
+    peer = server.connect()
+    session = ask(peer, "Fetch", 11, asking((0, 0), (1, 0), maxWaitMs=0, sessionEpoch=0))
+    again = {"sessionId": session["sessionId"]}
+    assert told(ask(peer, "Fetch", 11, asking(sessionEpoch=1, maxWaitMs=0, **again))) == {}
+    peer.send(request("Fetch", 11, asking(sessionEpoch=2, **again)))
+    assert not peer.take()
+    if happens == "written":
+        log(server, 1).produce(batch(b"v"))
+        assert told(answer(peer, "Fetch", 11)) == {1: (0, [0], 1)}
+    else:
+        server.cluster.topics.delete("t")
+        assert told(answer(peer, "Fetch", 11))[0] == (3, [], -1)
+
+
 def test_a_full_house_has_no_room_for_a_session_until_one_is_not_used_for_two_minutes(server):
     peer = server.connect()
     whole = asking((0, 0), maxWaitMs=0, sessionEpoch=0)

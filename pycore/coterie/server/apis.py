@@ -39,6 +39,7 @@ class Served(NamedTuple):
 
 _RESOURCE = {"resourceType": "resourceType", "resourceName": "resourceName"}
 _GROUP = {"groupId": "groupId"}
+_TRANSACTION = {"transactionalId": "transactionalId"}
 _NAME = {"name": "name"}
 
 SERVED: Mapping[int, Served] = {
@@ -98,6 +99,9 @@ SERVED: Mapping[int, Served] = {
         Served(48, "DescribeClientQuotas", 0, 1, "absent:describe_client_quotas"),
         Served(60, "DescribeCluster", 0, 1, "metadata:describe_cluster"),
         Served(61, "DescribeProducers", 0, 0, "producers:describe_producers", in_partitions()),
+        Served(65, "DescribeTransactions", 0, 0, "transactions:describe_transactions",
+               of_each("transactionalIds", "transactionStates", _TRANSACTION)),
+        Served(66, "ListTransactions", 0, 1, "transactions:list_transactions"),
         Served(68, "ConsumerGroupHeartbeat", 0, 0, "groups:consumer_group_heartbeat"),
         Served(69, "ConsumerGroupDescribe", 0, 0, "groups:consumer_group_describe",
                of_each("groupIds", "groups", _GROUP)),

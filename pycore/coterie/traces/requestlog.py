@@ -23,6 +23,7 @@ from coterie.traces.restarts import Outage, outages
 from coterie.values import Error
 from coterie.wire.apis import READERS
 from coterie.wire.exchanges import Exchange, exchanges
+from coterie.wire.logged import as_logged
 
 __all__ = ["ImportedTrace", "MemberIds", "import_request_log"]
 
@@ -122,6 +123,7 @@ def import_request_log(
     by_time = sorted(exchanges(lines, out.left_out), key=lambda e: e.handled_ms)
     newer: set[str] = set()
     for exchange in by_time:
+        _by_the_table(exchange)
         with _as_kafka_logs_it(exchange):
             newer.update(_newer_groups(exchange))
     steps: list[Step] = []
@@ -141,6 +143,14 @@ def import_request_log(
         raise CoterieError("the log holds no request that a group coordinator answered")
     _write(out, steps, outages(by_time, started_ms), config, name)
     return out
+
+
+def _by_the_table(exchange: Exchange) -> None:
+    """Read a request and its response by the table of messages, where anything is read of them."""
+    if exchange.api in READERS or exchange.api in HEARTBEATS or exchange.api in DESCRIBES:
+        said = exchange.api, exchange.version
+        exchange.request = as_logged(said[0], "request", said[1], exchange.request)
+        exchange.response = as_logged(said[0], "response", said[1], exchange.response)
 
 
 @contextmanager

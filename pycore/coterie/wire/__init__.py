@@ -29,14 +29,14 @@ __all__ = [
     "encode_response",
 ]
 
-_SECTIONS = sections(Path(__file__).with_name("messages.txt").read_text("utf-8"))
+SECTIONS = sections(Path(__file__).with_name("messages.txt").read_text("utf-8"))
 APIS: Mapping[int, Api] = MappingProxyType(
-    {s.key: Api(s.key, name, s.first, s.last, s.flexible) for name, s in _SECTIONS.items()}
+    {s.key: Api(s.key, name, s.first, s.last, s.flexible) for name, s in SECTIONS.items()}
 )
 
 
 def _layout(api: Api, version: int, direction: Literal["request", "response"]) -> Layout:
-    section = _SECTIONS[api.name]
+    section = SECTIONS[api.name]
     fields = fields_of(section.lines[direction], (section.first, section.last))
     return layout_of(fields, version, version >= section.flexible)
 

@@ -1,8 +1,8 @@
 """Requests and responses of each API, by version, as events and answers of a trace.
 
-A reader takes a logged exchange and yields (event, answer); the answer is None where the op has
-none. What an old version's response does not carry is filled in from what the group was told
-before, so that it compares with a trace's full responses.
+A reader takes an exchange as the table of messages reads it (``logged``) and yields (event,
+answer); the answer is None where the op has none. What an old version's response does not carry is
+filled in from what the group was told before, so that it compares with a trace's full responses.
 """
 
 from __future__ import annotations
@@ -52,11 +52,13 @@ def _join(e: Exchange, groups: Groups) -> Iterator[Step]:
         client_host=e.client_host,
         session_timeout_ms=q["sessionTimeoutMs"],
         # Version 0 has one timeout for both.
-        rebalance_timeout_ms=q["sessionTimeoutMs"] if e.version < 1 else q["rebalanceTimeoutMs"],
+        rebalance_timeout_ms=q[
+            "rebalanceTimeoutMs" if q.has("rebalanceTimeoutMs") else "sessionTimeoutMs"
+        ],
         protocol_type=q["protocolType"],
         protocols=[{"name": p["name"], "metadata": p["metadata"]} for p in q["protocols"]],
         require_known_member_id=e.version >= 4 and q.get("groupInstanceId") is None,
-        supports_skipping_assignment=e.version >= 9,
+        supports_skipping_assignment=r.has("skipAssignment"),
         reason=q.get("reason"),
     )
     ok = not r["errorCode"]
@@ -71,7 +73,7 @@ def _join(e: Exchange, groups: Groups) -> Iterator[Step]:
             "protocol_name": r.get("protocolName") or None,
             "leader": r["leader"],
             "member_id": r["memberId"],
-            "skip_assignment": r.get("skipAssignment", False),
+            "skip_assignment": r.optional("skipAssignment"),
             "members": [
                 {
                     "member_id": m["memberId"],
@@ -125,7 +127,7 @@ def _heartbeat(e: Exchange, groups: Groups) -> Iterator[Step]:
 
 def _leave(e: Exchange, groups: Groups) -> Iterator[Step]:
     q, r = e.request, e.response
-    if e.version >= 3:
+    if q.has("members"):
         members = [
             _given(member_id=m["memberId"], group_instance_id=m.get("groupInstanceId"))
             for m in q["members"]
@@ -165,7 +167,8 @@ def _partition_errors(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _commit(e: Exchange, groups: Groups) -> Iterator[Step]:
     q = e.request
-    retention_ms = q.get("retentionTimeMs", -1)
+    transactional = e.api == "TXN_OFFSET_COMMIT"
+    retention_ms = -1 if transactional else q["retentionTimeMs"]
     offsets = []
     for t in q["topics"]:
         for p in t["partitions"]:
@@ -181,9 +184,9 @@ def _commit(e: Exchange, groups: Groups) -> Iterator[Step]:
                 )
             )
     event = _given(
-        op="offset_commit" if e.api == "OFFSET_COMMIT" else "txn_offset_commit",
+        op="txn_offset_commit" if transactional else "offset_commit",
         group_id=q["groupId"],
-        generation_id=q.get("generationIdOrMemberEpoch", q.get("generationId")),
+        generation_id=q.get("generationId" if transactional else "generationIdOrMemberEpoch"),
         member_id=q.get("memberId"),
         group_instance_id=q.get("groupInstanceId"),
         producer_id=q.get("producerId"),
@@ -260,7 +263,7 @@ def _offset_delete(e: Exchange, groups: Groups) -> Iterator[Step]:
 
 def _describe(e: Exchange, groups: Groups) -> Iterator[Step]:
     for g in e.response["groups"]:
-        gone = e.version >= 6 and name_of(g["errorCode"]) == "GROUP_ID_NOT_FOUND"
+        gone = g.has("errorMessage") and name_of(g["errorCode"]) == "GROUP_ID_NOT_FOUND"
         members = [
             {
                 "member_id": m["memberId"],

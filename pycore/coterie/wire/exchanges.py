@@ -42,8 +42,8 @@ class Exchange:
     version: int
     client_id: str
     client_host: str
-    request: dict[str, Any]
-    response: dict[str, Any]
+    request: Any
+    response: Any
     connection: Connection | None = None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from coterie.server.data.partition import PartitionLog
 from coterie.values import Error
 
 __all__ = ["Asked", "FetchSession", "FetchSessions", "Key", "Told"]
@@ -39,8 +40,13 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class Asked:
-    """A partition that a fetch asks for; ``topic`` is None where its id is not known."""
+    """A partition that a fetch asks for; ``topic`` is None where its id is not known.
 
+    ``log`` is where it was found last, ``quiet_at`` its state when there was nothing to tell: a
+    session asks for the same ones again and again.
+    """
+
+    key: Key
     topic: str | None
     topic_id: str
     partition: int
@@ -50,6 +56,8 @@ class Asked:
     last_fetched_epoch: int
     told_high_watermark: int = -1
     told_log_start: int = -1
+    log: PartitionLog | None = None
+    quiet_at: object = None
 
 
 @dataclass
@@ -63,14 +71,14 @@ class FetchSession:
     epoch: int = 1
     asked: dict[Key, Asked] = field(default_factory=dict)
 
-    def update(self, asked: Iterable[tuple[Key, Asked]], forgotten: Iterable[Key]) -> None:
+    def update(self, asked: Iterable[Asked], forgotten: Iterable[Key]) -> None:
         """Take what a fetch adds, changes and forgets."""
-        for key, new in asked:
-            old = self.asked.get(key)
+        for new in asked:
+            old = self.asked.get(new.key)
             if old is not None:
                 new.told_high_watermark = old.told_high_watermark
                 new.told_log_start = old.told_log_start
-            self.asked[key] = new
+            self.asked[new.key] = new
         for key in forgotten:
             self.asked.pop(key, None)
 
@@ -127,7 +135,7 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
         session.used_ms = self._now_ms()
 
-    def make(self, asked: Sequence[tuple[Key, Asked]], by_ids: bool) -> int:
+    def make(self, asked: Sequence[Asked], by_ids: bool) -> int:
         """Make a session; its id, or 0 where there is no room."""
         now_ms = self._now_ms()
         if len(self._known) >= _MOST and not self._make_room(len(asked), now_ms):
@@ -135,7 +143,7 @@ class FetchSessions:
         while (session_id := self._number(31)) in self._known or session_id == NO_SESSION:
             pass
         session = FetchSession(session_id, by_ids, now_ms, now_ms)
-        session.asked.update(asked)
+        session.asked.update({each.key: each for each in asked})
         self._known[session_id] = session
         return session_id
 

@@ -57,7 +57,15 @@ class PartitionLog:
         Idempotent and transactional producers.
     waiters : dict
         Functions that are called after each write, by whoever waits for one.
+    state : object
+        Another one after each change of where the data begin and end, or whether they are there:
+        who has seen this one need not look again.
     """
+
+    __slots__ = (
+        "_now_ms", "_segments", "deleted", "internal", "leader_epochs", "log_end_offset",
+        "log_start_offset", "number", "producers", "settings", "state", "topic", "waiters",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -76,6 +84,7 @@ class PartitionLog:
         self.producers = Producers()
         self.waiters: dict[object, Callable[[], None]] = {}
         self.deleted = False
+        self.state = object()
         self._now_ms = now_ms
         self._segments = [Segment(0, now_ms())]
 
@@ -302,7 +311,7 @@ class PartitionLog:
         below = self.high_watermark if offset == -1 else offset
         if not 0 <= below <= self.high_watermark:
             raise Refused(Error.OFFSET_OUT_OF_RANGE)
-        self.log_start_offset = max(self.log_start_offset, below)
+        self._start_at(below)
         return self.log_start_offset
 
     def retain(self) -> None:
@@ -328,8 +337,19 @@ class PartitionLog:
         self._begin_at(self._segments[1].base_offset)
         return True
 
+    def delete(self) -> None:
+        """Say that the data are gone, and wake who waits for a write."""
+        self.deleted = True
+        self.state = object()
+        self._wake()
+
+    def _start_at(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.state = object()
+
     def _begin_at(self, offset: int) -> None:
-        self.log_start_offset = max(self.log_start_offset, offset)
+        self._start_at(offset)
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.log_start_offset:
             del self._segments[0]
 
@@ -359,6 +379,7 @@ class PartitionLog:
         interval = self.settings.index_interval_bytes
         segment.append(data, base_offset, last_offset, timestamp, epoch, interval, now_ms)
         self.log_end_offset = last_offset + 1
+        self.state = object()
 
     def _wake(self) -> None:
         """Call who waits for a write."""

@@ -171,9 +171,7 @@ class Topics:
         topic = self._named.pop(name)
         del self._ids[topic.topic_id]
         for log in topic.partitions:
-            log.deleted = True
-            for waiter in list(log.waiters.values()):
-                waiter()
+            log.delete()
         for function in self.on_delete:
             function(topic)
 

@@ -48,7 +48,7 @@ def fetch(call: Call) -> None:
         if found.asked:
             session = found
             sessions.use(session)
-            asked = list(session.asked.items())
+            asked = list(session.asked.values())
         else:
             sessions.drop(session_id)
             asked = []
@@ -58,25 +58,24 @@ def fetch(call: Call) -> None:
     return _Fetch(call, limits, sessions, session, asked, new=epoch == FIRST_EPOCH).start()
 
 
-def _asked(call: Call, topics: Iterable[tuple[Any, ...]], by_ids: bool) -> list[tuple[Key, Asked]]:
+def _asked(call: Call, topics: Iterable[tuple[Any, ...]], by_ids: bool) -> list[Asked]:
     """Return the partitions of a request, each once."""
     found: dict[Key, Asked] = {}
     for name, topic_id, partitions in topics:
         for number, epoch, offset, last_epoch, _, max_bytes, *_ in partitions:
-            if by_ids:
-                asked = Asked(None, topic_id, number, offset, max_bytes, epoch, last_epoch)
-                found[topic_id, number] = asked
-            else:
-                asked = Asked(name, NO_ID, number, offset, max_bytes, epoch, last_epoch)
-                found[name, number] = asked
+            key = (topic_id, number) if by_ids else (name, number)
+            topic, its_id = (None, topic_id) if by_ids else (name, NO_ID)
+            found[key] = Asked(key, topic, its_id, number, offset, max_bytes, epoch, last_epoch)
     if by_ids:
         _name(call, found.values())
-    return list(found.items())
+    return list(found.values())
 
 
 def _name(call: Call, asked: Iterable[Asked]) -> None:
-    """Put names to ids, where they are known."""
+    """Put names to ids, where they are known; who has a log has a name."""
     for each in asked:
+        if each.log is not None and not each.log.deleted:
+            continue
         topic = call.cluster.topics.by_id(each.topic_id)
         if topic is not None:
             each.topic = topic.name
@@ -100,7 +99,11 @@ class Limits(NamedTuple):
 
 
 class _Fetch:
-    """A fetch on its way: read now, and again when enough was written or its time is over."""
+    """A fetch on its way: read now, and again when enough was written or its time is over.
+
+    A session may have thousands of partitions, and most of them are quiet: what is made for each
+    of them is not only made, the collector goes through it, and then through all that there is.
+    """
 
     def __init__(
         self,
@@ -108,7 +111,7 @@ class _Fetch:
         limits: Limits,
         sessions: FetchSessions,
         session: FetchSession | None,
-        asked: Sequence[tuple[Key, Asked]],
+        asked: Sequence[Asked],
         *,
         new: bool,
     ) -> None:
@@ -118,14 +121,20 @@ class _Fetch:
         self.min_bytes = min(limits.min_bytes, self.max_bytes)
         self.asked = asked
         self.refused: list[tuple[Key, Told]] = []
-        self.logs: list[tuple[Key, Asked, PartitionLog]] = []
+        self.found: list[Asked] = []  # those that have a log
+        self.logs: list[PartitionLog] = []
         self.timer: Timer | None = None
-        for key, each in asked:
-            log = self._log(each)
-            if isinstance(log, PartitionLog):
-                self.logs.append((key, each, log))
+        for each in asked:
+            log = each.log
+            if log is None or log.deleted:
+                log = each.log = self._log(each)
+            if log is not None:
+                self.found.append(each)
+                self.logs.append(log)
             else:
-                self.refused.append((key, _nothing(each.partition, log, aborted=())))
+                unknown = each.topic is None
+                error = Error.UNKNOWN_TOPIC_ID if unknown else Error.UNKNOWN_TOPIC_OR_PARTITION
+                self.refused.append((each.key, _nothing(each.partition, error, aborted=())))
 
     def start(self) -> None:
         """Answer now, or wait."""
@@ -134,26 +143,29 @@ class _Fetch:
             return self._answer(answers)
         self.timer = self.call.cluster.waits.call_later(self.wait_ms, self._finish)
         self.call.on_close = self._stop
-        for _, _, log in self.logs:
-            log.waiters[self] = self._written
+        written = self._written
+        for log in self.logs:
+            log.waiters[self] = written
         return None
 
-    def _log(self, asked: Asked) -> PartitionLog | Error:
+    def _log(self, asked: Asked) -> PartitionLog | None:
         if asked.topic is None:
-            return Error.UNKNOWN_TOPIC_ID
-        log = self.call.cluster.topics.partition(asked.topic, asked.partition)
-        return Error.UNKNOWN_TOPIC_OR_PARTITION if log is None else log
+            return None
+        log: PartitionLog | None = self.call.cluster.topics.partition(asked.topic, asked.partition)
+        return log
 
     def _written(self) -> None:
         """See whether there is enough now."""
         size = 0
-        for _, each, log in self.logs:
+        for each, log in zip(self.found, self.logs, strict=True):
+            if each.quiet_at is log.state:
+                continue
             end = log.last_stable_offset if self.committed else log.high_watermark
             if log.deleted or end < each.offset:
                 return self._finish()
             size += min(log.readable(each.offset, end), each.max_bytes)
-        if size >= self.min_bytes:
-            self._finish()
+            if size >= self.min_bytes:
+                return self._finish()
         return None
 
     def _finish(self) -> None:
@@ -167,7 +179,8 @@ class _Fetch:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-            for _, _, log in self.logs:
+            self.call.on_close = None  # each holds the other: the collector would have to come
+            for log in self.logs:
                 log.waiters.pop(self, None)
 
     def _read(self) -> tuple[list[tuple[Key, Told]], int, bool]:
@@ -176,15 +189,15 @@ class _Fetch:
         whole_first = self.call.api_version >= _WHOLE_FIRST
         answers = []
         in_session = self.session is not None
-        for key, each, log in self.logs:
-            if in_session and _is_quiet(each, log):
+        for each, log in zip(self.found, self.logs, strict=True):
+            if in_session and (each.quiet_at is log.state or _is_quiet(each, log)):
                 continue
             first = whole_first and size == 0
             answer = self._read_one(each, log, min(each.max_bytes, room), whole_first=first)
             size += len(answer.records)
             room = max(0, room - len(answer.records))
             ready = ready or answer.error != 0 or answer.diverging_epoch is not None
-            answers.append((key, answer))
+            answers.append((each.key, answer))
         return answers, size, ready
 
     def _read_one(
@@ -224,11 +237,11 @@ class _Fetch:
             session_id = self.session.id
             everything = self.session.changed(everything)
         elif self.new:
-            asked = dict(self.asked)
+            asked = {each.key: each for each in self.asked}
             for key, answer in everything:
                 asked[key].told_high_watermark = answer.high_watermark
                 asked[key].told_log_start = answer.log_start_offset
-            told = [(key, asked[key]) for key, _ in everything]
+            told = [asked[key] for key, _ in everything]
             session_id = self.sessions.make(told, self.call.api_version >= _BY_IDS)
         if self.call.api_version < _MAGIC_2:
             everything = [(key, self._old(key, answer)) for key, answer in everything]
@@ -236,7 +249,7 @@ class _Fetch:
 
     def _old(self, key: Key, answer: Told) -> Told:
         """Return an answer with records of magic 0 or 1."""
-        offset = next(each.offset for known, each in self.asked if known == key)
+        offset = next(each.offset for each in self.asked if each.key == key)
         magic = 0 if self.call.api_version < 2 else 1
         try:
             return answer._replace(records=downgraded(answer.records, magic, offset))
@@ -258,9 +271,12 @@ class _Fetch:
 
 
 def _is_quiet(asked: Asked, log: PartitionLog) -> bool:
-    """Whether a session has nothing to tell of a partition: most of many, in most fetches."""
+    """Whether a session has nothing to tell of a partition: most of many, in most fetches.
+
+    It stays so until the log is in another state; only that is looked at from then on.
+    """
     epoch = log.leader_epochs[-1][0]
-    return (
+    quiet = (
         asked.offset == log.log_end_offset == asked.told_high_watermark
         and asked.told_log_start == log.log_start_offset <= asked.offset
         and not log.deleted
@@ -268,6 +284,8 @@ def _is_quiet(asked: Asked, log: PartitionLog) -> bool:
         and asked.last_fetched_epoch in (-1, epoch)
         and asked.max_bytes >= 0
     )
+    asked.quiet_at = log.state if quiet else None
+    return quiet
 
 
 def _told(

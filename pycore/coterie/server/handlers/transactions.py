@@ -1,4 +1,7 @@
-"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and WriteTxnMarkers."""
+"""What is asked of transactions: those of a producer and its brokers, and those of an admin client.
+
+Source: ``KafkaApis.scala``, ``TransactionCoordinator.scala``, ``TransactionStateManager.scala``.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,23 @@ from typing import Any
 from coterie.server.handling import Call
 from coterie.server.refusals import added_partitions
 from coterie.server.txn.coordinator import OFFSETS_TOPIC
-from coterie.server.txn.transaction import NONE_YET, Partition
+from coterie.server.txn.records import by_topic
+from coterie.server.txn.transaction import NONE_YET, Partition, State, Transaction
 from coterie.values import Error
 
 __all__ = [
     "add_offsets_to_txn",
     "add_partitions_to_txn",
+    "describe_transactions",
     "end_txn",
     "init_producer_id",
+    "list_transactions",
     "write_txn_markers",
 ]
 
 Body = Mapping[str, Any]
+# Those that a filter may name; the last one is a fence on its way, which ends within a request.
+STATES = frozenset([*(state.title for state in State), "PrepareEpochFence"])
 
 
 def init_producer_id(call: Call) -> None:
@@ -158,6 +166,55 @@ def _marked(call: Call, marker: Body, partitions: Iterable[Partition]) -> dict[P
         ended = cluster.groups.end_txn(*written, of_groups)
         errors.update({(OFFSETS_TOPIC, number): error for number, error in ended.items()})
     return errors
+
+
+def describe_transactions(call: Call) -> None:
+    """Answer DescribeTransactions: one entry for each id that is named, an unknown one's error."""
+    transactions = call.cluster.transactions
+    states: list[dict[str, Any]] = []
+    for transactional_id in call.body["transactionalIds"]:
+        found = transactions.described(transactional_id)
+        told: dict[str, Any] = {"transactionalId": transactional_id}
+        if isinstance(found, Transaction):
+            told |= {
+                "transactionState": found.state.title,
+                "transactionTimeoutMs": found.timeout_ms,
+                "transactionStartTimeMs": found.start_ms,
+                "producerId": found.producer_id,
+                "producerEpoch": found.producer_epoch,
+                "topics": [
+                    {"topic": topic, "partitions": numbers}
+                    for topic, numbers in by_topic(found.partitions).items()
+                ],
+            }
+        else:
+            told["errorCode"] = found
+        states.append(told)
+    call.answer({"transactionStates": states})
+
+
+def list_transactions(call: Call) -> None:
+    """Answer ListTransactions: the ids that fit, and which of the states asked for do not exist.
+
+    States are compared with their case; a list that names unknown ones alone fits nothing.
+    """
+    body, now_ms = call.body, call.cluster.now_ms
+    states = dict.fromkeys(body["stateFilters"])
+    producers = set(body["producerIdFilters"])
+    longer_than_ms = body["durationFilter"]
+    found = [
+        {
+            "transactionalId": each.transactional_id,
+            "producerId": each.producer_id,
+            "transactionState": each.state.title,
+        }
+        for each in call.cluster.transactions
+        if (not producers or each.producer_id in producers)
+        and (not states or each.state.title in states)
+        and (longer_than_ms < 0 or now_ms - each.start_ms > longer_than_ms)
+    ]
+    unknown = [each for each in states if each not in STATES]
+    call.answer({"unknownStateFilters": unknown, "transactionStates": found})
 
 
 def _partitions(topics: Iterable[Body], field: str) -> Iterator[Partition]:

@@ -208,6 +208,14 @@ class TransactionCoordinator:
         error = found.answer_to_end(committed)
         return self._end(found, committed=committed) if error is None else error
 
+    def described(self, transactional_id: str) -> Transaction | Error:
+        """Answer DescribeTransactions: an id's transaction, or why there is nothing to tell."""
+        if not transactional_id:
+            return Error.INVALID_REQUEST
+        if not self._owned(transactional_id):
+            return Error.NOT_COORDINATOR
+        return self._by_id.get(transactional_id, Error.TRANSACTIONAL_ID_NOT_FOUND)
+
     def _found(
         self, transactional_id: str, producer_id: int, producer_epoch: int
     ) -> Transaction | Error:

@@ -22,7 +22,7 @@ from coterie._core.structures.offsets cimport expiry_rule
 
 from coterie._core.coordinator.runtime import Thrown
 from coterie.operations import NUMBER
-from coterie.values import GroupOverview, GroupSummary
+from coterie.values import GroupSummary
 
 cdef int OFFSET_DELETE = NUMBER["offset_delete"], DELETE_GROUPS = NUMBER["delete_groups"]
 cdef int DESCRIBE_GROUP = NUMBER["describe_group"], LIST_GROUPS = NUMBER["list_groups"]
@@ -191,8 +191,7 @@ cdef class Admin(Part):
         for group_id in sorted(self.runtime.groups):
             group = <GroupMetadata>self.runtime.groups[group_id]
             if not wanted or STATE_NAMES[group.state].lower() in wanted:
-                found.append(GroupOverview(group_id, group.protocol_type or "",
-                                           STATE_NAMES[group.state]))
+                found.append((group_id, group.protocol_type or "", STATE_NAMES[group.state]))
         if self.runtime.partitions.is_loading(-1):
             error = COORDINATOR_LOAD_IN_PROGRESS
         return self.runtime.respond(id, LIST_GROUPS, error, tuple(found))
