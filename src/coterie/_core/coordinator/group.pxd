@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.member cimport MemberMetadata
+from coterie._core.coordinator.roster cimport Roster
 from coterie._core.coordinator.runtime cimport Request
 from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.codec.subscription cimport Readable
@@ -20,10 +21,9 @@ cdef class GroupMetadata:
     cdef readonly str protocol_name
     cdef readonly int32_t generation_id
     cdef readonly str leader_id
-    cdef dict members                          # member id -> MemberMetadata, in order of adding
+    cdef Roster members                        # in order of adding
     cdef dict static_members                   # group instance id -> member id
     cdef dict pending_members                  # member id -> PendingId
-    cdef Py_ssize_t first_place                # in `members`, before which nobody is left
     cdef readonly Py_ssize_t num_members_awaiting_join
     cdef ProtocolCounts counts
     cdef dict pending_sync                     # member ids, in order
@@ -41,7 +41,6 @@ cdef class GroupMetadata:
     cdef int32_t sync_generation
 
     cdef MemberMetadata get(self, str member_id)
-    cdef str first_member(self)
     cdef bint can_go_to(self, int state) noexcept
     cdef int enter(self, int state, int64_t now_ms) except -1
     cdef bint supports(self, str protocol_type, tuple protocols) except -1

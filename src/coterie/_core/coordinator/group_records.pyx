@@ -12,6 +12,7 @@ from libc.string cimport memcpy
 from coterie._core.codec.cursor cimport load_i32, store
 from coterie._core.coordinator.group cimport GroupMetadata
 from coterie._core.coordinator.member cimport MemberMetadata
+from coterie._core.coordinator.roster cimport next_member
 from coterie._core.coordinator.sink cimport Batch, new_batch
 from coterie._core.structures.offsets cimport NO_TIME, Offset
 
@@ -157,6 +158,7 @@ cdef int put_offset(Buffer* out, str group_id, tuple key, Offset entry) except -
 cdef int put_group(Buffer* out, GroupMetadata group, dict assignments) except -1:
     cdef MemberMetadata member
     cdef bytes given
+    cdef Py_ssize_t place = 0
     cdef Py_ssize_t at = begin_group(out, group.group_id)
     put_int(out, 3, 2)
     put_string(out, group.protocol_type or "")
@@ -164,9 +166,8 @@ cdef int put_group(Buffer* out, GroupMetadata group, dict assignments) except -1
     put_string(out, group.protocol_name)
     put_string(out, group.leader_id)
     put_int(out, group.current_state_timestamp, 8)
-    put_int(out, len(group.members), 4)
-    for value in group.members.values():
-        member = <MemberMetadata>value
+    put_int(out, group.members.count, 4)
+    while (member := next_member(&group.members, &place)) is not None:
         put_string(out, member.member_id)
         put_string(out, member.group_instance_id)
         put_string(out, member.client_id)

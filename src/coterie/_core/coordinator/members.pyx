@@ -21,6 +21,7 @@ from coterie._core.coordinator.group cimport GroupMetadata, check_member
 from coterie._core.coordinator.group_records cimport LONGEST, group_batch, utf8_length
 from coterie._core.coordinator.member cimport MemberMetadata, PendingId, new_member
 from coterie._core.coordinator.rebalance cimport Rebalances, join_result
+from coterie._core.coordinator.roster cimport has_member, next_member
 from coterie._core.coordinator.runtime cimport (
     AppendOp, Request, Runtime, describe, new_request)
 
@@ -108,7 +109,7 @@ cdef class Members:
         if group.state == PREPARING_REBALANCE:
             return (member is not None and member.awaiting_join is not None) or (
                 group.num_members_awaiting_join < self.max_size)
-        return member is not None or len(group.members) < self.max_size
+        return member is not None or group.members.count < self.max_size
 
     cdef int join(self, Request request, str group_id, str member_id, str instance,
                   tuple details) except -1:
@@ -134,7 +135,7 @@ cdef class Members:
             try:
                 self.join_new(request, group, instance, details)
             except BaseException:            # no member id could be made: nothing has changed
-                if created is not None and not created.members:
+                if created is not None and not created.members.count:
                     self.rebalances.drop_group(created)
                 raise
         if group.state == PREPARING_REBALANCE:
@@ -291,7 +292,8 @@ cdef class Members:
                     group.member_list() if leads else ()))
             return self.runtime.answer(join, NONE, join_result(
                 group, member.member_id, op.old_leader, False, ()))
-        if group.get(member.member_id) is not member or op.old_id in group.members:
+        if group.get(member.member_id) is not member or (
+                has_member(&group.members, op.old_id)):
             return 0                   # internal error in Kafka: there is nothing to take back
         # Kafka reads the "old" protocols after they were replaced: the new ones stay.
         if join is not op.request:
@@ -360,6 +362,7 @@ cdef class Members:
         """The append of a leader's assignments came back."""
         cdef GroupMetadata group = op.group
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         if group.state != COMPLETING_REBALANCE or group.generation_id != op.generation_id:
             return 0                   # the parked syncs were answered by what moved it on
         if error != NONE:
@@ -368,8 +371,7 @@ cdef class Members:
                 self.rebalances.prepare_rebalance(group, BY_APPEND_FAILED,
                                                   op.leader.member_id)
             return 0
-        for value in group.members.values():
-            member = <MemberMetadata>value
+        while (member := next_member(&group.members, &place)) is not None:
             member.assignment = op.assignments.get(member.member_id, b"")
         self.rebalances.answer_syncs(group, NONE)
         return self.rebalances.transition(group, STABLE, BY_COMPLETED, None)
@@ -465,7 +467,7 @@ cdef class Members:
         if not 0 < utf8_length(given) <= LONGEST:
             raise CoterieError(f"member_ids({prefix!r:.60}) must return at most {LONGEST} bytes "
                                f"of UTF-8, not {given!r:.60}")
-        if (given in group.members or given in group.pending_members
+        if (has_member(&group.members, given) or given in group.pending_members
                 or given in group.pending_sync):
             raise CoterieError(f"member_ids({prefix!r:.60}) returned {given!r:.60}, which group "
                                f"{group.group_id!r:.60} has already")

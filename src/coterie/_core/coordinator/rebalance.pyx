@@ -18,6 +18,7 @@ from coterie._core.coordinator.group cimport (
     INITIAL_JOIN, NO_JOIN, PLAIN_JOIN, GroupMetadata, new_group)
 from coterie._core.coordinator.group_records cimport group_batch
 from coterie._core.coordinator.member cimport MemberMetadata, PendingId
+from coterie._core.coordinator.roster cimport has_member, next_member
 from coterie._core.coordinator.runtime cimport (
     NO_TIMER, AppendOp, Part, Request, Runtime, describe)
 from coterie._core.structures.timers cimport TimerWheel
@@ -67,20 +68,20 @@ cdef class Rebalances(Part):
     cdef int take_over(self, GroupMetadata group) except -1:
         """Let a group be known from now on, with its members."""
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         group.slot = self.runtime.new_slot(group)
         group.ties_as_kafka = self.ties_as_kafka
         self.runtime.groups[group.group_id] = group
-        for value in group.members.values():
-            member = <MemberMetadata>value
+        while (member := next_member(&group.members, &place)) is not None:
             member.slot = self.runtime.new_slot(member)
         return 0
 
     cdef int drop_group(self, GroupMetadata group) except -1:
         """Out of the cache, with all its timers: found Dead they would do nothing."""
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         cdef PendingId pending
-        for value in group.members.values():
-            member = <MemberMetadata>value
+        while (member := next_member(&group.members, &place)) is not None:
             self.runtime.disarm(&member.timer)
             self.runtime.free_slot(member.slot)
         for value in group.pending_members.values():
@@ -153,7 +154,7 @@ cdef class Rebalances(Part):
     cdef int try_join(self, GroupMetadata group, int cause) except -1:
         """Complete the delayed join if everyone is there; the initial one only its delay ends."""
         if (group.join_kind != PLAIN_JOIN or group.pending_members
-                or len(group.members) != group.num_members_awaiting_join):
+                or group.members.count != group.num_members_awaiting_join):
             return 0
         group.join_kind = NO_JOIN
         self.runtime.disarm(&group.join_timer)
@@ -174,10 +175,10 @@ cdef class Rebalances(Part):
 
     cdef int complete_join(self, GroupMetadata group, int cause) except -1:
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         cdef list absent = []
-        if group.num_members_awaiting_join != len(group.members):
-            for value in group.members.values():
-                member = <MemberMetadata>value
+        if group.num_members_awaiting_join != group.members.count:
+            while (member := next_member(&group.members, &place)) is not None:
                 if member.group_instance_id is None and member.awaiting_join is None:
                     absent.append(member.member_id)
         self.rebalance_evictions += len(absent)
@@ -185,7 +186,7 @@ cdef class Rebalances(Part):
             self.take_out(group, member_id)
         if group.state == DEAD:
             return 0
-        if not group.elect() and group.members:
+        if not group.elect() and group.members.count:
             return self.await_again(group)
         return self.start_generation(group, cause)
 
@@ -199,6 +200,7 @@ cdef class Rebalances(Part):
     cdef int start_generation(self, GroupMetadata group, int cause) except -1:
         cdef int before = group.state
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         cdef Request join
         cdef tuple everyone
         group.next_generation(self.runtime.wheel.clock_ms)
@@ -207,8 +209,7 @@ cdef class Rebalances(Part):
             return self.runtime.append(describe(
                 AppendOp.__new__(AppendOp), "empty_generation", group_batch(group, None)))
         group.pending_sync = {}
-        for value in list(group.members.values()):
-            member = <MemberMetadata>value
+        while (member := next_member(&group.members, &place)) is not None:
             everyone = group.member_list() if member.member_id == group.leader_id else ()
             if member.awaiting_join is not None:
                 join = member.awaiting_join
@@ -244,7 +245,7 @@ cdef class Rebalances(Part):
             return 0
         for member_id in list(group.pending_sync):
             first = first or member_id
-            self.sync_evictions += member_id in group.members
+            self.sync_evictions += has_member(&group.members, member_id)
             self.take_out(group, member_id)
         return self.prepare_rebalance(group, BY_SYNC_TIMEOUT, first)
 
@@ -274,9 +275,9 @@ cdef class Rebalances(Part):
     cdef int answer_syncs(self, GroupMetadata group, int code) except -1:
         """Answer every parked sync, and start the sessions of those members."""
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         cdef Request sync
-        for value in list(group.members.values()):
-            member = <MemberMetadata>value
+        while (member := next_member(&group.members, &place)) is not None:
             if member.awaiting_sync is None:
                 continue
             sync = member.awaiting_sync
@@ -287,8 +288,10 @@ cdef class Rebalances(Part):
         return 0
 
     cdef int forget_assignments(self, GroupMetadata group, int code) except -1:
-        for member in group.members.values():
-            (<MemberMetadata>member).assignment = b""
+        cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
+        while (member := next_member(&group.members, &place)) is not None:
+            member.assignment = b""
         return self.answer_syncs(group, code)
 
     cdef int take_out(self, GroupMetadata group, str member_id) except -1:
@@ -320,10 +323,10 @@ cdef class Rebalances(Part):
         """The partition is not owned any more: everyone who waits is told, nothing is written."""
         cdef int before = group.state
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         cdef Request waiting
         self.transition(group, DEAD, BY_FAILOVER, None)
-        for value in group.members.values():
-            member = <MemberMetadata>value
+        while (member := next_member(&group.members, &place)) is not None:
             if before == PREPARING_REBALANCE and member.awaiting_join is not None:
                 waiting = member.awaiting_join
                 member.awaiting_join = None
@@ -342,9 +345,9 @@ cdef class Rebalances(Part):
         cdef TimerWheel wheel = self.runtime.wheel
         cdef list out = []
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         cdef PendingId pending
-        for value in group.members.values():
-            member = <MemberMetadata>value
+        while (member := next_member(&group.members, &place)) is not None:
             if member.timer != NO_TIMER:
                 out.append(("session", member.member_id, wheel.deadline_of(member.timer)))
         for value in group.pending_members.values():
