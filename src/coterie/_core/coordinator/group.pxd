@@ -26,7 +26,8 @@ cdef class GroupMetadata:
     cdef dict pending_members                  # member id -> PendingId
     cdef readonly Py_ssize_t num_members_awaiting_join
     cdef ProtocolCounts counts
-    cdef dict pending_sync                     # member ids, in order
+    cdef Py_ssize_t num_pending_sync           # members that are
+    cdef dict renamed_sync                     # in place of those: ids, since one was renamed
     cdef readonly bint new_member_added
     cdef readonly frozenset subscribed_topics  # None: unknown
     cdef readonly OffsetMap offsets
@@ -55,6 +56,11 @@ cdef class GroupMetadata:
     cdef int next_generation(self, int64_t now_ms) except -1
     cdef Readable subscribe(self) except *
     cdef tuple member_list(self)
+    cdef bint awaits_sync(self) noexcept
+    cdef int await_sync(self, MemberMetadata member) except -1
+    cdef int forget_sync(self, MemberMetadata member) except -1
+    cdef int forget_syncs(self) except -1
+    cdef list pending_sync(self)
 
 cdef GroupMetadata new_group(str group_id, int64_t now_ms)
 cdef int check_member(GroupMetadata group, str member_id, str instance) except? -7

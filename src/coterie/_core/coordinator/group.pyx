@@ -5,6 +5,8 @@ the order in which members were added (a static member with a new id is added an
 Source: GroupMetadata.scala, MemberMetadata.scala; rules: coordinator.md, sections 2 to 6.
 """
 cimport cython
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from coterie._core.checks cimport (
@@ -67,9 +69,9 @@ cdef class GroupMetadata:
         self.state = EMPTY
         # Where most groups hold nothing they have one dict together, which stays empty: who puts
         # something into such a field gives the group its own first.
-        self.static_members = self.pending_members = self.pending_sync = NOBODY
-        self.counts = ProtocolCounts()
-        self.offsets = OffsetMap()
+        self.static_members = self.pending_members = self.renamed_sync = NOBODY
+        self.counts = ProtocolCounts.__new__(ProtocolCounts)
+        self.offsets = OffsetMap.__new__(OffsetMap)
         self.join_timer = self.sync_timer = NO_TIMER
 
     def __dealloc__(self):
@@ -138,7 +140,10 @@ cdef class GroupMetadata:
             first = first_member(&self.members)
             self.leader_id = None if first is None else first.member_id
         self.pending_members.pop(member_id, None)
-        self.pending_sync.pop(member_id, None)
+        if member is not None:
+            self.forget_sync(member)
+        if self.renamed_sync:              # it may have been renamed
+            self.renamed_sync.pop(member_id, None)
         return member
 
     cdef int change_member(self, MemberMetadata member, tuple protocols, int32_t rebalance_ms,
@@ -157,6 +162,10 @@ cdef class GroupMetadata:
     cdef int rename_member(self, MemberMetadata member, str new_id) except -1:
         """The last step of a static replacement: a new id, and the last place in the order."""
         cdef str old_id = member.member_id
+        if member.pending_sync:            # by its old id it is waited for
+            names = dict.fromkeys(self.pending_sync())
+            self.forget_syncs()
+            self.renamed_sync = names
         if pop_member(&self.members, old_id) is None:
             raise CoterieError(f"{old_id!r} is not a member of {self.group_id!r}")
         member.member_id = new_id
@@ -228,7 +237,7 @@ cdef class GroupMetadata:
             self.protocol_name = None
             self.subscribe()
             self.enter(EMPTY, now_ms)
-        self.pending_sync.clear()
+        self.forget_syncs()
         self.offsets.received_plain = self.offsets.received_txn = False
         return 0
 
@@ -272,13 +281,49 @@ cdef class GroupMetadata:
 
     cdef tuple member_list(self):
         """What a leader is told: (id, instance id, metadata) of every member."""
-        cdef list entries = []
+        cdef tuple entries = PyTuple_New(self.members.count)
+        cdef MemberMetadata member
+        cdef Py_ssize_t n = 0, place = 0
+        while (member := next_member(&self.members, &place)) is not None:
+            entry = (member.member_id, member.group_instance_id,
+                     member.metadata_of(self.protocol_name))
+            Py_INCREF(entry)
+            PyTuple_SET_ITEM(entries, n, entry)
+            n += 1
+        return entries
+
+    # Who has joined the present generation and is waited for, until the sync comes: a mark on the
+    # member. Kafka goes on to wait for the old id of one that is renamed: then ids.
+
+    cdef bint awaits_sync(self) noexcept:
+        return self.num_pending_sync > 0 or len(self.renamed_sync) > 0
+
+    cdef int await_sync(self, MemberMetadata member) except -1:
+        self.num_pending_sync += not member.pending_sync
+        member.pending_sync = True
+        return 0
+
+    cdef int forget_sync(self, MemberMetadata member) except -1:
+        self.num_pending_sync -= member.pending_sync
+        member.pending_sync = False
+        if self.renamed_sync:
+            self.renamed_sync.pop(member.member_id, None)
+        return 0
+
+    cdef int forget_syncs(self) except -1:
         cdef MemberMetadata member
         cdef Py_ssize_t place = 0
-        while (member := next_member(&self.members, &place)) is not None:
-            entries.append((member.member_id, member.group_instance_id,
-                            member.metadata_of(self.protocol_name)))
-        return tuple(entries)
+        while self.num_pending_sync and (member := next_member(&self.members, &place)) is not None:
+            self.num_pending_sync -= member.pending_sync
+            member.pending_sync = False
+        self.num_pending_sync = 0
+        self.renamed_sync = NOBODY
+        return 0
+
+    cdef list pending_sync(self):
+        return list(self.renamed_sync) or [
+            member.member_id for member in list_members(&self.members)
+            if (<MemberMetadata?>member).pending_sync]
 
     # Kafka's methods by name, for callers in Python.
 
@@ -315,7 +360,7 @@ cdef class GroupMetadata:
     @property
     def pending_sync_members(self):
         """See ``group.pyi``."""
-        return list(self.pending_sync)
+        return self.pending_sync()
 
     @property
     def rebalance_timeout_ms(self):

@@ -5,6 +5,9 @@ else 3; group value 3. Source: GroupMetadataManager.scala; bytes:
 log-format.md, section 7. Cost: one pass, one copy.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_Next
+from cpython.ref cimport PyObject
+from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
@@ -12,7 +15,7 @@ from libc.string cimport memcpy
 from coterie._core.codec.cursor cimport load_i32, store
 from coterie._core.coordinator.group cimport GroupMetadata
 from coterie._core.coordinator.member cimport MemberMetadata
-from coterie._core.coordinator.roster cimport next_member
+from coterie._core.coordinator.roster cimport coterie_same_text, next_member
 from coterie._core.coordinator.sink cimport Batch, new_batch
 from coterie._core.structures.offsets cimport NO_TIME, Offset
 
@@ -157,8 +160,7 @@ cdef int put_offset(Buffer* out, str group_id, tuple key, Offset entry) except -
 
 cdef int put_group(Buffer* out, GroupMetadata group, dict assignments) except -1:
     cdef MemberMetadata member
-    cdef bytes given
-    cdef Py_ssize_t place = 0
+    cdef Py_ssize_t place = 0, at_assignment = 0
     cdef Py_ssize_t at = begin_group(out, group.group_id)
     put_int(out, 3, 2)
     put_string(out, group.protocol_type or "")
@@ -175,8 +177,8 @@ cdef int put_group(Buffer* out, GroupMetadata group, dict assignments) except -1
         put_int(out, member.rebalance_timeout_ms, 4)
         put_int(out, member.session_timeout_ms, 4)
         put_bytes(out, member.metadata_of(group.protocol_name))
-        given = member.assignment if assignments is None else assignments.get(member.member_id)
-        put_bytes(out, given or b"")
+        put_bytes(out, member.assignment if assignments is None else assignment_of(
+            assignments, member.member_id, &at_assignment))
     end_value(out, at)
     return 0
 
@@ -194,6 +196,21 @@ cdef Batch commit_batch(str group_id, tuple rows, list entries):
         return new_batch(group_id, count, finish(&out))
     finally:
         end(&out)
+
+
+cdef bytes assignment_of(dict assignments, str member_id, Py_ssize_t* place):
+    """What a leader gives a member. Leaders name members in the order in which they were told of
+    them: a look at the next place, 0 at first, saves most a look-up."""
+    cdef PyObject* named = NULL
+    cdef PyObject* given = NULL
+    cdef Py_ssize_t after = place[0]
+    if PyDict_Next(assignments, &after, &named, &given) and (
+            PyUnicode_CheckExact(<object>named) and coterie_same_text(<object>named, member_id)):
+        place[0] = after
+        found = <object>given
+    else:
+        found = assignments.get(member_id)
+    return <bytes?>found if found is not None else b""
 
 
 cdef Batch group_batch(GroupMetadata group, dict assignments):

@@ -33,7 +33,7 @@ cdef class Rebalances(Part):
     cdef int await_again(self, GroupMetadata group) except -1
     cdef int start_generation(self, GroupMetadata group, int cause) except -1
     cdef int finish_sync(self, GroupMetadata group) except -1
-    cdef int synced(self, GroupMetadata group, str member_id) except -1
+    cdef int synced(self, GroupMetadata group, MemberMetadata member) except -1
     cdef int answer_syncs(self, GroupMetadata group, int code) except -1
     cdef int forget_assignments(self, GroupMetadata group, int code) except -1
     cdef int take_out(self, GroupMetadata group, str member_id) except -1

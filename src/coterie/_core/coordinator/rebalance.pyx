@@ -20,7 +20,8 @@ from coterie._core.coordinator.group_records cimport group_batch
 from coterie._core.coordinator.member cimport MemberMetadata, PendingId
 from coterie._core.coordinator.roster cimport has_member, next_member
 from coterie._core.coordinator.runtime cimport (
-    NO_TIMER, AppendOp, Part, Request, Runtime, describe)
+    NO_TIMER, OVER, AppendOp, Part, Request, Runtime, Written, describe)
+from coterie._core.coordinator.sink cimport Batch
 from coterie._core.structures.timers cimport TimerWheel
 
 cdef enum Timer:
@@ -129,7 +130,7 @@ cdef class Rebalances(Part):
         cdef int64_t longest_ms
         if group.state == COMPLETING_REBALANCE:
             self.forget_assignments(group, REBALANCE_IN_PROGRESS)
-        group.pending_sync.clear()
+        group.forget_syncs()
         self.finish_sync(group)
         longest_ms = group.rebalance_timeout()
         self.transition(group, PREPARING_REBALANCE, cause, member_id)
@@ -203,12 +204,17 @@ cdef class Rebalances(Part):
         cdef Py_ssize_t place = 0
         cdef Request join
         cdef tuple everyone
+        cdef Batch batch
+        cdef Written written
+        cdef int error
+        cdef int64_t position
         group.next_generation(self.runtime.wheel.clock_ms)
         self.entered(group, before, cause, None)
         if group.state == EMPTY:
-            return self.runtime.append(describe(
-                AppendOp.__new__(AppendOp), "empty_generation", group_batch(group, None)))
-        group.pending_sync = {}
+            batch = group_batch(group, None)
+            written = self.runtime.write(batch, &error, &position)
+            return 0 if written == OVER else self.runtime.come_back_later(
+                describe(AppendOp.__new__(AppendOp), "empty_generation", batch), written)
         while (member := next_member(&group.members, &place)) is not None:
             everyone = group.member_list() if member.member_id == group.leader_id else ()
             if member.awaiting_join is not None:
@@ -219,7 +225,7 @@ cdef class Rebalances(Part):
                     group, member.member_id, group.leader_id, False, everyone))
             self.touch(group, member, member.session_timeout_ms)
             member.is_new = False
-            group.pending_sync[member.member_id] = None
+            group.await_sync(member)
         if not self.behaviour_24:
             group.sync_generation = group.generation_id
             group.sync_timer = self.runtime.arm(
@@ -229,21 +235,21 @@ cdef class Rebalances(Part):
 
     cdef int finish_sync(self, GroupMetadata group) except -1:
         """The sync key's check: the delayed sync is over when nobody is left to wait for."""
-        if not group.pending_sync:
+        if not group.awaits_sync():
             self.runtime.disarm(&group.sync_timer)
         return 0
 
-    cdef int synced(self, GroupMetadata group, str member_id) except -1:
-        group.pending_sync.pop(member_id, None)
+    cdef int synced(self, GroupMetadata group, MemberMetadata member) except -1:
+        group.forget_sync(member)
         return self.finish_sync(group)
 
     cdef int sync_due(self, GroupMetadata group) except -1:
         cdef str first = None
         group.sync_timer = NO_TIMER
-        if (group.sync_generation != group.generation_id or not group.pending_sync
+        if (group.sync_generation != group.generation_id or not group.awaits_sync()
                 or group.state not in (COMPLETING_REBALANCE, STABLE)):
             return 0
-        for member_id in list(group.pending_sync):
+        for member_id in group.pending_sync():
             first = first or member_id
             self.sync_evictions += has_member(&group.members, member_id)
             self.take_out(group, member_id)
@@ -337,7 +343,7 @@ cdef class Rebalances(Part):
                 waiting = member.awaiting_sync
                 member.awaiting_sync = None
                 self.runtime.answer(waiting, NOT_COORDINATOR, None)
-        group.pending_sync.clear()
+        group.forget_syncs()
         return self.drop_group(group)
 
     cdef list timers_of(self, GroupMetadata group):
