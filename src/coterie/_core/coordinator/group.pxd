@@ -50,6 +50,7 @@ cdef class GroupMetadata:
     cdef int change_member(self, MemberMetadata member, tuple protocols, int32_t rebalance_ms,
                            int32_t session_ms, Request join) except -1
     cdef int rename_member(self, MemberMetadata member, str new_id) except -1
+    cdef bint is_led_by(self, str member_id) noexcept
     cdef bint elect(self) except -1
     cdef str vote(self)
     cdef int64_t rebalance_timeout(self) noexcept

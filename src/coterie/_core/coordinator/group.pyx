@@ -16,8 +16,8 @@ from coterie._core.coordinator.effects cimport (
     COMPLETING_REBALANCE, EMPTY, MAX_STATES, PREPARING_REBALANCE, STABLE, STATE_NAMES)
 from coterie._core.coordinator.member cimport MemberMetadata, a_member
 from coterie._core.coordinator.roster cimport (
-    clear_members, find_member, first_member, has_member, list_members, next_member, pop_member,
-    put_member)
+    clear_members, coterie_same_text, find_member, first_member, has_member, list_members,
+    next_member, pop_member, put_member)
 from coterie._core.coordinator.runtime cimport NO_TIMER, Request
 from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.codec.subscription cimport READ, UNREADABLE, Readable, read_topics
@@ -136,7 +136,7 @@ cdef class GroupMetadata:
             self.num_members_awaiting_join -= member.awaiting_join is not None
             if member.group_instance_id is not None:
                 self.static_members.pop(member.group_instance_id, None)
-        if self.leader_id is not None and self.leader_id == member_id:
+        if self.is_led_by(member_id):
             first = first_member(&self.members)
             self.leader_id = None if first is None else first.member_id
         self.pending_members.pop(member_id, None)
@@ -174,6 +174,10 @@ cdef class GroupMetadata:
             self.leader_id = new_id
         self.static_members[member.group_instance_id] = new_id
         return 0
+
+    cdef bint is_led_by(self, str member_id) noexcept:
+        return self.leader_id is not None and member_id is not None and (
+            coterie_same_text(self.leader_id, member_id))
 
     cdef bint elect(self) except -1:
         """Make sure that a member with a parked join leads; False if there is none."""

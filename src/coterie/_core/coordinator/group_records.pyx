@@ -67,6 +67,19 @@ cdef inline void end(Buffer* out) noexcept:
         free(out.data)
 
 
+cdef inline void copy(uint8_t* to, const uint8_t* raw, Py_ssize_t size) noexcept:
+    """Most texts are short: two moves, which may overlap, take less than a call."""
+    cdef Py_ssize_t n
+    if size > 16:
+        memcpy(to, raw, size)
+    elif size >= 8:
+        memcpy(to, raw, 8)
+        memcpy(to + size - 8, raw + size - 8, 8)
+    else:
+        for n in range(size):
+            to[n] = raw[n]
+
+
 cdef inline int put_int(Buffer* out, int64_t value, int size) except -1:
     reserve(out, size)
     store(out.data + out.size, value, size)
@@ -74,13 +87,22 @@ cdef inline int put_int(Buffer* out, int64_t value, int size) except -1:
     return 0
 
 
-cdef int put_string(Buffer* out, str text) except -1:
-    cdef bytes raw
+cdef inline int put_string(Buffer* out, str text) except -1:
+    cdef Py_ssize_t size
     if text is None:
         return put_int(out, -1, 2)
-    if PyUnicode_IS_COMPACT_ASCII(text) and PyUnicode_GET_LENGTH(text) <= LONGEST:
-        put_int(out, PyUnicode_GET_LENGTH(text), 2)
-        return put_raw(out, PyUnicode_1BYTE_DATA(text), PyUnicode_GET_LENGTH(text))
+    if not PyUnicode_IS_COMPACT_ASCII(text) or PyUnicode_GET_LENGTH(text) > LONGEST:
+        return put_other_string(out, text)
+    size = PyUnicode_GET_LENGTH(text)
+    reserve(out, 2 + size)
+    store(out.data + out.size, size, 2)
+    copy(out.data + out.size + 2, PyUnicode_1BYTE_DATA(text), size)
+    out.size += 2 + size
+    return 0
+
+
+cdef int put_other_string(Buffer* out, str text) except -1:
+    cdef bytes raw
     raw = text.encode("utf-8", "replace")      # as Java writes a lone surrogate: one "?"
     if PyBytes_GET_SIZE(raw) > LONGEST:
         # None of a request: read from a log, bytes that are no UTF-8 became three each. Kafka, too.
@@ -92,7 +114,7 @@ cdef int put_string(Buffer* out, str text) except -1:
 
 cdef inline int put_raw(Buffer* out, const uint8_t* raw, Py_ssize_t size) except -1:
     reserve(out, size)
-    memcpy(out.data + out.size, raw, size)
+    copy(out.data + out.size, raw, size)
     out.size += size
     return 0
 

@@ -356,7 +356,7 @@ cdef class Members:
         self.runtime.abandon(member.awaiting_sync, REPLACED)
         member.awaiting_sync = request
         self.rebalances.synced(group, member)
-        if group.leader_id != member.member_id:
+        if not group.is_led_by(member.member_id):
             return 0
         batch = group_batch(group, assignments)
         written = self.runtime.write(batch, &error, &position)

@@ -2,6 +2,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t
 
 from coterie._core.coordinator.group cimport GroupMetadata
+from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.coordinator.rebalance cimport Rebalances
 from coterie._core.coordinator.runtime cimport AppendOp, Runtime
 from coterie._core.coordinator.sink cimport Batch
@@ -28,8 +29,8 @@ cdef class Offsets:
     cdef int commit(self, int64_t id, int op, str group_id, int32_t generation_id, str member_id,
                     str instance, tuple wanted, int64_t producer_id, int16_t epoch) except -1
     cdef int check_metadata(self, tuple wanted) except -1
-    cdef int check_commit(self, GroupMetadata group, int32_t generation_id, str member_id,
-                          str instance, bint transactional) except? -7
+    cdef int check_commit(self, GroupMetadata group, MemberMetadata member, int32_t generation_id,
+                          str member_id, str instance, bint transactional) except? -7
     cdef int store(self, int64_t id, int op, GroupMetadata group, tuple wanted,
                    int64_t producer_id, int16_t epoch, bint transactional) except -1
     cdef int pend(self, CommitAppend op) except -1

@@ -131,12 +131,13 @@ cdef class Offsets:
             elif group is None:
                 group = self.rebalances.create_group(group_id)      # it stays, whatever is answered
         if error == NONE:
-            error = self.check_commit(group, generation_id, member_id, instance, transactional)
+            member = group.get(member_id)
+            error = self.check_commit(group, member, generation_id, member_id, instance,
+                                      transactional)
         if error == NONE and not transactional and group.state != EMPTY:
             if group.state == COMPLETING_REBALANCE:
                 error = REBALANCE_IN_PROGRESS
             else:
-                member = group.get(member_id)
                 self.rebalances.touch(group, member, member.session_timeout_ms)
         if error != NONE:
             return self.runtime.respond(id, op, NONE, tuple([(row[0], error) for row in wanted]))
@@ -154,15 +155,17 @@ cdef class Offsets:
                                     f"record holds {LONGEST} at most")
         return 0
 
-    cdef int check_commit(self, GroupMetadata group, int32_t generation_id, str member_id,
-                          str instance, bint transactional) except? -7:
+    cdef int check_commit(self, GroupMetadata group, MemberMetadata member, int32_t generation_id,
+                          str member_id, str instance, bint transactional) except? -7:
         cdef int error
         if group.state == DEAD:
             return COORDINATOR_NOT_AVAILABLE
         if generation_id < 0 and group.state == EMPTY:
             return NONE
         if generation_id >= 0 or member_id or instance is not None:
-            error = check_member(group, member_id, instance)
+            error = NONE
+            if member is None or instance is not None:
+                error = check_member(group, member_id, instance)
             if error == NONE and generation_id != group.generation_id:
                 error = ILLEGAL_GENERATION
             return error

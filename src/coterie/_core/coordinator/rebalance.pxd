@@ -9,6 +9,8 @@ cdef class Rebalances(Part):
     cdef int64_t initial_delay_ms
     cdef bint behaviour_24
     cdef bint ties_as_kafka
+    cdef str last_id                           # what was found last: requests of a group come
+    cdef GroupMetadata last                    # together, and a trace has each id once
     cdef readonly int64_t session_evictions    # members that were removed, by why
     cdef readonly int64_t rebalance_evictions
     cdef readonly int64_t sync_evictions

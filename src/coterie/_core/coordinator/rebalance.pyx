@@ -58,8 +58,14 @@ cdef class Rebalances(Part):
 
     cdef GroupMetadata find(self, str group_id):
         """The group, or None."""
+        if group_id is self.last_id:
+            return self.last
         found = self.runtime.groups.get(group_id)
-        return None if found is None else <GroupMetadata?>found
+        if found is None:
+            return None
+        self.last_id = group_id
+        self.last = <GroupMetadata?>found
+        return self.last
 
     cdef GroupMetadata create_group(self, str group_id):
         cdef GroupMetadata group = new_group(group_id, self.runtime.wheel.clock_ms)
@@ -73,6 +79,7 @@ cdef class Rebalances(Part):
         group.slot = self.runtime.new_slot(group)
         group.ties_as_kafka = self.ties_as_kafka
         self.runtime.groups[group.group_id] = group
+        self.last_id = self.last = None
         while (member := next_member(&group.members, &place)) is not None:
             member.slot = self.runtime.new_slot(member)
         return 0
@@ -96,6 +103,7 @@ cdef class Rebalances(Part):
         self.runtime.free_slot(group.slot)
         if self.runtime.groups.get(group.group_id) is group:
             del self.runtime.groups[group.group_id]
+        self.last_id = self.last = None
         return 0
 
     cdef int transition(self, GroupMetadata group, int state, int cause, str member_id) except -1:
@@ -177,14 +185,15 @@ cdef class Rebalances(Part):
     cdef int complete_join(self, GroupMetadata group, int cause) except -1:
         cdef MemberMetadata member
         cdef Py_ssize_t place = 0
-        cdef list absent = []
+        cdef list absent = None
         if group.num_members_awaiting_join != group.members.count:
+            absent = []
             while (member := next_member(&group.members, &place)) is not None:
                 if member.group_instance_id is None and member.awaiting_join is None:
                     absent.append(member.member_id)
-        self.rebalance_evictions += len(absent)
-        for member_id in absent:
-            self.take_out(group, member_id)
+            self.rebalance_evictions += len(absent)
+            for member_id in absent:
+                self.take_out(group, member_id)
         if group.state == DEAD:
             return 0
         if not group.elect() and group.members.count:
@@ -216,7 +225,7 @@ cdef class Rebalances(Part):
             return 0 if written == OVER else self.runtime.come_back_later(
                 describe(AppendOp.__new__(AppendOp), "empty_generation", batch), written)
         while (member := next_member(&group.members, &place)) is not None:
-            everyone = group.member_list() if member.member_id == group.leader_id else ()
+            everyone = group.member_list() if group.is_led_by(member.member_id) else ()
             if member.awaiting_join is not None:
                 join = member.awaiting_join
                 member.awaiting_join = None
