@@ -100,7 +100,8 @@ cdef class GroupMetadata:
     cdef bint supports(self, str protocol_type, tuple protocols) except -1:
         if self.state == EMPTY:
             return bool(protocol_type) and len(protocols) > 0
-        if self.protocol_type is None or self.protocol_type != protocol_type:
+        if self.protocol_type is None or (
+                self.protocol_type is not protocol_type and self.protocol_type != protocol_type):
             return False
         cdef Py_ssize_t size = self.members.count
         for entry in protocols:
@@ -254,7 +255,7 @@ cdef class GroupMetadata:
         cdef MemberMetadata member
         cdef Py_ssize_t place = 0
         self.subscribed_topics = None
-        if self.protocol_type != "consumer" or (
+        if self.protocol_type is None or not coterie_same_text(self.protocol_type, "consumer") or (
                 self.members.count and self.protocol_name is None):
             return READ
         while (member := next_member(&self.members, &place)) is not None:

@@ -15,17 +15,25 @@ cdef extern from *:
     /* The last bytes of an id, and its length: what most ids differ in. */
     static inline uint64_t coterie_id_end(PyObject* id) {
         size_t size = (size_t)PyUnicode_GET_LENGTH(id) * (size_t)PyUnicode_KIND(id);
+        const char* data = (const char*)PyUnicode_DATA(id);
         uint64_t end = 0;
-        size_t used = size < sizeof(end) ? size : sizeof(end);
-        memcpy(&end, (const char*)PyUnicode_DATA(id) + (size - used), used);
+        if (size >= 8) memcpy(&end, data + size - 8, 8);  /* of a fixed size it is one move */
+        else memcpy(&end, data, size);
         return end ^ (uint64_t)size << 56;
     }
     static inline int coterie_same_text(PyObject* a, PyObject* b) {
+        const char *x, *y;
+        size_t size;
+        uint64_t p, q, r, s;
         if (a == b) return 1;
-        return PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b)
-            && PyUnicode_KIND(a) == PyUnicode_KIND(b)
-            && memcmp(PyUnicode_DATA(a), PyUnicode_DATA(b),
-                      (size_t)PyUnicode_GET_LENGTH(a) * (size_t)PyUnicode_KIND(a)) == 0;
+        if (PyUnicode_GET_LENGTH(a) != PyUnicode_GET_LENGTH(b)
+            || PyUnicode_KIND(a) != PyUnicode_KIND(b)) return 0;
+        x = (const char*)PyUnicode_DATA(a), y = (const char*)PyUnicode_DATA(b);
+        size = (size_t)PyUnicode_GET_LENGTH(a) * (size_t)PyUnicode_KIND(a);
+        if (size < 8 || size > 16) return memcmp(x, y, size) == 0;
+        memcpy(&p, x, 8), memcpy(&q, y, 8);
+        memcpy(&r, x + size - 8, 8), memcpy(&s, y + size - 8, 8);
+        return p == q && r == s;
     }
     """
     uint64_t coterie_id_end(object id) noexcept
