@@ -68,6 +68,32 @@ def test_without_an_initial_delay_the_join_is_answered_within_the_call():
     assert join(coordinator).done
 
 
+def waited_for(coordinator):
+    return coordinator.snapshot("g").pending_sync_members
+
+
+def test_by_its_old_id_a_static_member_is_waited_for_that_comes_back_before_it_has_synced():
+    """So the sync's timeout rebalances a group in which everyone has synced: coordinator.md, 2."""
+    coordinator = GroupCoordinator()
+    short = {"rebalance_timeout_ms": 5000}
+    joins = [join(coordinator, client_id="a", **short),
+             join(coordinator, client_id="b", group_instance_id="i", **short),
+             join(coordinator, client_id="c", **short)]  # fmt: skip
+    leader, old, third = [coordinator.run_until(each, limit_ms=600_000).member_id for each in joins]
+    assert waited_for(coordinator) == (leader, old, third)
+    coordinator.sync_group("g", 1, leader, assignments={old: b"plan"})
+    new = join(coordinator, client_id="b", group_instance_id="i", **short).response.member_id
+    assert new != old
+    assert waited_for(coordinator) == (old, third)
+    assert coordinator.sync_group("g", 1, new).response.assignment == b"plan"
+    coordinator.sync_group("g", 1, third)
+    assert waited_for(coordinator) == (old,)
+    coordinator.take_events()
+    coordinator.advance(coordinator.now_ms + 5000)
+    assert causes(coordinator)[0] == ("PreparingRebalance", Cause.SYNC_TIMEOUT, old)
+    assert waited_for(coordinator) == ()
+
+
 def test_a_repeated_join_replaces_the_first_and_a_lost_sync_is_dropped():
     coordinator = GroupCoordinator()
     first, second = join(coordinator, client_id="a"), join(coordinator, client_id="b")

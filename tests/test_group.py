@@ -83,6 +83,36 @@ def test_whoever_was_added_first_of_those_left_leads_when_the_leader_goes(seed):
         assert [each.member_id for each in group.all_members] == [each[0] for each in left]
 
 
+# Texts of each width that CPython has; many end alike, or are one another's bytes.
+IDS = [
+    *("", "a", "same-end", "Same-end", "x-same-end", "y-same-end", "z-same-end", "\u0101-same-end"),
+    *("\x00", "\x00\x00", "\u0100", "\u6161", "aa", "\U00010000", "\u0161", "\x61\x01", "ünü"),
+]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_members_are_found_by_id_in_order_however_many_there_are(seed):
+    """Beside a dict, which goes on where a group of few keeps none."""
+    rng = random.Random(seed)
+    group, there = GroupMetadata("g"), {}
+    for most in [1, 4, 5, 6, 3, 17, 0, 5, 0]:
+        while len(there) != most:
+            member_id = rng.choice(IDS)
+            if len(there) > most or rng.random() < 0.2:
+                group.remove(member_id)
+                there.pop(member_id, None)
+            elif member_id not in there:
+                there[member_id] = member(member_id, str(rng.choice("ab")))
+                group.add(there[member_id])
+            assert group.all_members == list(there.values())
+            assert group.size == len(there)
+            for each in IDS:
+                assert group.member(each) is there.get(each)
+                assert group.has(each) == (each in there)
+            votes = [one.protocols[0][0] for one in there.values()]
+            assert group.supported_protocols == {name: votes.count(name) for name in votes}
+
+
 def test_a_static_member_with_a_new_id_moves_to_the_end_and_leads_on():
     group = GroupMetadata("g")
     group.add(member("a", instance="i"))

@@ -20,7 +20,7 @@ from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.rebalance cimport Rebalances
 from coterie._core.coordinator.runtime cimport MOST_OPERATIONS, AppendOp, Decider, Runtime
 from coterie._core.coordinator.sink cimport Batch, MemoryLog, Sink, batch_of
-from coterie._core.coordinator.trace cimport Event, Trace, desugar
+from coterie._core.coordinator.trace cimport AHEAD, Event, Trace, desugar, fetch_ahead
 
 from collections.abc import MutableSequence
 
@@ -219,6 +219,8 @@ cdef class Coordinator:
         self.told_rows = self.runtime.effects.count
         for n in range(trace.count):
             event = &trace.events[n]
+            if n + AHEAD < trace.count:
+                fetch_ahead(objects, event + AHEAD)
             try:
                 if n % BEATS == 0 or event.op != HEARTBEAT:
                     PyErr_CheckSignals()

@@ -14,6 +14,7 @@ from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.partitions cimport (
     LOADING, OWNED, RESIGNED, Partitions, partition_of)
 from coterie._core.coordinator.rebalance cimport Rebalances
+from coterie._core.coordinator.roster cimport next_member
 from coterie._core.coordinator.runtime cimport Runtime
 
 from coterie._core.coordinator.load import Wanted, load, rows_of_partitions
@@ -88,6 +89,7 @@ cdef class Election:
         """Read the log; the partitions are owned afterwards, even if the load failed."""
         cdef GroupMetadata group
         cdef MemberMetadata member
+        cdef Py_ssize_t place
         cdef Partitions partitions = self.runtime.partitions
         rows, wanted = self.runtime.sink.read(), None
         if partition >= 0 or partitions.exceptions:
@@ -107,9 +109,9 @@ cdef class Election:
             group = <GroupMetadata?>value
             self.rebalances.take_over(group)
             self.offsets.loaded(group)
-            if len(group.members) > self.members.max_size:
+            if group.members.count > self.members.max_size:
                 self.rebalances.prepare_rebalance(group, BY_SIZE, None)
-            for each in list(group.members.values()):
-                member = <MemberMetadata>each
+            place = 0
+            while (member := next_member(&group.members, &place)) is not None:
                 self.rebalances.touch(group, member, member.session_timeout_ms)
         return 0

@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.member cimport MemberMetadata
+from coterie._core.coordinator.roster cimport Roster
 from coterie._core.coordinator.runtime cimport Request
 from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.codec.subscription cimport Readable
@@ -20,13 +21,13 @@ cdef class GroupMetadata:
     cdef readonly str protocol_name
     cdef readonly int32_t generation_id
     cdef readonly str leader_id
-    cdef dict members                          # member id -> MemberMetadata, in order of adding
+    cdef Roster members                        # in order of adding
     cdef dict static_members                   # group instance id -> member id
     cdef dict pending_members                  # member id -> PendingId
-    cdef Py_ssize_t first_place                # in `members`, before which nobody is left
     cdef readonly Py_ssize_t num_members_awaiting_join
     cdef ProtocolCounts counts
-    cdef dict pending_sync                     # member ids, in order
+    cdef Py_ssize_t num_pending_sync           # members that are
+    cdef dict renamed_sync                     # in place of those: ids, since one was renamed
     cdef readonly bint new_member_added
     cdef readonly frozenset subscribed_topics  # None: unknown
     cdef readonly OffsetMap offsets
@@ -41,7 +42,6 @@ cdef class GroupMetadata:
     cdef int32_t sync_generation
 
     cdef MemberMetadata get(self, str member_id)
-    cdef str first_member(self)
     cdef bint can_go_to(self, int state) noexcept
     cdef int enter(self, int state, int64_t now_ms) except -1
     cdef bint supports(self, str protocol_type, tuple protocols) except -1
@@ -50,12 +50,18 @@ cdef class GroupMetadata:
     cdef int change_member(self, MemberMetadata member, tuple protocols, int32_t rebalance_ms,
                            int32_t session_ms, Request join) except -1
     cdef int rename_member(self, MemberMetadata member, str new_id) except -1
+    cdef bint is_led_by(self, str member_id) noexcept
     cdef bint elect(self) except -1
     cdef str vote(self)
     cdef int64_t rebalance_timeout(self) noexcept
     cdef int next_generation(self, int64_t now_ms) except -1
     cdef Readable subscribe(self) except *
     cdef tuple member_list(self)
+    cdef bint awaits_sync(self) noexcept
+    cdef int await_sync(self, MemberMetadata member) except -1
+    cdef int forget_sync(self, MemberMetadata member) except -1
+    cdef int forget_syncs(self) except -1
+    cdef list pending_sync(self)
 
 cdef GroupMetadata new_group(str group_id, int64_t now_ms)
 cdef int check_member(GroupMetadata group, str member_id, str instance) except? -7

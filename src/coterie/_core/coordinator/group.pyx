@@ -5,8 +5,8 @@ the order in which members were added (a static member with a new id is added an
 Source: GroupMetadata.scala, MemberMetadata.scala; rules: coordinator.md, sections 2 to 6.
 """
 cimport cython
-from cpython.dict cimport PyDict_Next
-from cpython.ref cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from coterie._core.checks cimport (
@@ -15,6 +15,9 @@ from coterie._core.coordinator.codes cimport FENCED_INSTANCE_ID, NONE, UNKNOWN_M
 from coterie._core.coordinator.effects cimport (
     COMPLETING_REBALANCE, EMPTY, MAX_STATES, PREPARING_REBALANCE, STABLE, STATE_NAMES)
 from coterie._core.coordinator.member cimport MemberMetadata, a_member
+from coterie._core.coordinator.roster cimport (
+    clear_members, coterie_same_text, find_member, first_member, has_member, list_members,
+    next_member, pop_member, put_member)
 from coterie._core.coordinator.runtime cimport NO_TIMER, Request
 from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.codec.subscription cimport READ, UNREADABLE, Readable, read_topics
@@ -64,13 +67,15 @@ cdef class GroupMetadata:
     def __cinit__(self):
         self.group_id = ""
         self.state = EMPTY
-        self.members = {}
         # Where most groups hold nothing they have one dict together, which stays empty: who puts
         # something into such a field gives the group its own first.
-        self.static_members = self.pending_members = self.pending_sync = NOBODY
-        self.counts = ProtocolCounts()
-        self.offsets = OffsetMap()
+        self.static_members = self.pending_members = self.renamed_sync = NOBODY
+        self.counts = ProtocolCounts.__new__(ProtocolCounts)
+        self.offsets = OffsetMap.__new__(OffsetMap)
         self.join_timer = self.sync_timer = NO_TIMER
+
+    def __dealloc__(self):
+        clear_members(&self.members)
 
     def __init__(self, group_id, now_ms=0):
         cdef str name = text_of(group_id, "group_id")
@@ -78,20 +83,7 @@ cdef class GroupMetadata:
         self.group_id = name
 
     cdef MemberMetadata get(self, str member_id):
-        return <MemberMetadata>self.members.get(member_id)
-
-    cdef str first_member(self):
-        """The id that was added first of those that are left, or None.
-
-        Where the members go in the order in which they came, each looks from where the last one
-        stood: from the start, all who are gone would be passed every time.
-        """
-        cdef PyObject* member_id = NULL
-        PyDict_Next(self.members, &self.first_place, &member_id, NULL)
-        if member_id == NULL:
-            return None
-        self.first_place -= 1              # it stays
-        return <str?><object>member_id
+        return find_member(&self.members, member_id)
 
     cdef bint can_go_to(self, int state) noexcept:
         return PREVIOUS[state] >> self.state & 1
@@ -108,9 +100,10 @@ cdef class GroupMetadata:
     cdef bint supports(self, str protocol_type, tuple protocols) except -1:
         if self.state == EMPTY:
             return bool(protocol_type) and len(protocols) > 0
-        if self.protocol_type is None or self.protocol_type != protocol_type:
+        if self.protocol_type is None or (
+                self.protocol_type is not protocol_type and self.protocol_type != protocol_type):
             return False
-        cdef Py_ssize_t size = len(self.members)
+        cdef Py_ssize_t size = self.members.count
         for entry in protocols:
             if self.counts.is_candidate((<tuple?>entry)[0], size):
                 return True
@@ -122,12 +115,11 @@ cdef class GroupMetadata:
                 raise CoterieError(f"static member {member.group_instance_id!r} is there already")
             self.static_members = self.static_members or {}
             self.static_members[member.group_instance_id] = member.member_id
-        if not self.members:
+        if not self.members.count:
             self.protocol_type = member.protocol_type
         if self.leader_id is None:
             self.leader_id = member.member_id
-        self.members[member.member_id] = member
-        self.first_place = 0               # what is put into a dict may move the rest
+        put_member(&self.members, member.member_id, member)
         self.counts.count_in(member.protocols)
         member.group_id = self.group_id
         member.awaiting_join = join
@@ -137,17 +129,22 @@ cdef class GroupMetadata:
 
     cdef MemberMetadata remove_member(self, str member_id):
         """Take a member out, and the id from what waits for it; the join is not answered."""
-        cdef MemberMetadata member = <MemberMetadata>self.members.pop(member_id, None)
+        cdef MemberMetadata member = pop_member(&self.members, member_id)
+        cdef MemberMetadata first
         if member is not None:
             member.group_id = None
             self.counts.count_out(member.protocols)
             self.num_members_awaiting_join -= member.awaiting_join is not None
             if member.group_instance_id is not None:
                 self.static_members.pop(member.group_instance_id, None)
-        if self.leader_id is not None and self.leader_id == member_id:
-            self.leader_id = self.first_member()
+        if self.is_led_by(member_id):
+            first = first_member(&self.members)
+            self.leader_id = None if first is None else first.member_id
         self.pending_members.pop(member_id, None)
-        self.pending_sync.pop(member_id, None)
+        if member is not None:
+            self.forget_sync(member)
+        if self.renamed_sync:              # it may have been renamed
+            self.renamed_sync.pop(member_id, None)
         return member
 
     cdef int change_member(self, MemberMetadata member, tuple protocols, int32_t rebalance_ms,
@@ -166,26 +163,33 @@ cdef class GroupMetadata:
     cdef int rename_member(self, MemberMetadata member, str new_id) except -1:
         """The last step of a static replacement: a new id, and the last place in the order."""
         cdef str old_id = member.member_id
-        if self.members.pop(old_id, None) is None:
+        if member.pending_sync:            # by its old id it is waited for
+            names = dict.fromkeys(self.pending_sync())
+            self.forget_syncs()
+            self.renamed_sync = names
+        if pop_member(&self.members, old_id) is None:
             raise CoterieError(f"{old_id!r} is not a member of {self.group_id!r}")
         member.member_id = new_id
-        self.members[new_id] = member
-        self.first_place = 0
+        put_member(&self.members, new_id, member)
         if self.leader_id == old_id:
             self.leader_id = new_id
         self.static_members[member.group_instance_id] = new_id
         return 0
 
+    cdef bint is_led_by(self, str member_id) noexcept:
+        return self.leader_id is not None and member_id is not None and (
+            coterie_same_text(self.leader_id, member_id))
+
     cdef bint elect(self) except -1:
         """Make sure that a member with a parked join leads; False if there is none."""
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         if self.leader_id is None:
             return False
         member = self.get(self.leader_id)
         if member is not None and member.awaiting_join is not None:
             return True
-        for value in self.members.values():
-            member = <MemberMetadata>value
+        while (member := next_member(&self.members, &place)) is not None:
             if member.awaiting_join is not None:
                 self.leader_id = member.member_id
                 return True
@@ -193,18 +197,19 @@ cdef class GroupMetadata:
 
     cdef str vote(self):
         """The protocol of the next generation."""
-        cdef Py_ssize_t size = len(self.members), cast = 0
+        cdef Py_ssize_t size = self.members.count, cast = 0, place = 0
+        cdef MemberMetadata member
         cdef dict votes = None
         cdef tuple last = None
         cdef str name = None
-        for value in self.members.values():
-            if (<MemberMetadata>value).protocols is last:
+        while (member := next_member(&self.members, &place)) is not None:
+            if member.protocols is last:
                 cast += 1                 # the same list as the member before: the same vote
                 continue
             if last is not None:
                 votes = {} if votes is None else votes
                 votes[name] = votes.get(name, 0) + cast
-            last = (<MemberMetadata>value).protocols
+            last = member.protocols
             name = self.counts.vote(last, size)
             cast = 1
             if name is None:           # some list names a protocol twice
@@ -217,15 +222,17 @@ cdef class GroupMetadata:
     cdef int64_t rebalance_timeout(self) noexcept:
         """The largest rebalance timeout; never below 0."""
         cdef int32_t most = 0
-        for value in self.members.values():
-            most = max(most, (<MemberMetadata>value).rebalance_timeout_ms)
+        cdef Py_ssize_t place = 0
+        cdef MemberMetadata member
+        while (member := next_member(&self.members, &place)) is not None:
+            most = max(most, member.rebalance_timeout_ms)
         return most
 
     cdef int next_generation(self, int64_t now_ms) except -1:
         """Start a generation. Where Kafka's code throws the group stays stuck in
         PreparingRebalance with its generation raised."""
         self.generation_id = <int32_t>(<uint32_t>self.generation_id + 1)     # wraps, as Java's int
-        if self.members:
+        if self.members.count:
             self.protocol_name = self.vote()
             if self.subscribe() == UNREADABLE:
                 raise Garbage(f"group {self.group_id!r} cannot start generation "
@@ -235,7 +242,7 @@ cdef class GroupMetadata:
             self.protocol_name = None
             self.subscribe()
             self.enter(EMPTY, now_ms)
-        self.pending_sync.clear()
+        self.forget_syncs()
         self.offsets.received_plain = self.offsets.received_txn = False
         return 0
 
@@ -245,11 +252,14 @@ cdef class GroupMetadata:
         cdef bytes last = None, metadata
         cdef Readable read = READ
         cdef object found = NO_TOPICS, known
+        cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         self.subscribed_topics = None
-        if self.protocol_type != "consumer" or (self.members and self.protocol_name is None):
+        if self.protocol_type is None or not coterie_same_text(self.protocol_type, "consumer") or (
+                self.members.count and self.protocol_name is None):
             return READ
-        for value in self.members.values():
-            metadata = (<MemberMetadata>value).metadata_of(self.protocol_name)
+        while (member := next_member(&self.members, &place)) is not None:
+            metadata = member.metadata_of(self.protocol_name)
             if metadata is last:
                 continue
             known = READ_BEFORE.get(metadata)
@@ -276,13 +286,49 @@ cdef class GroupMetadata:
 
     cdef tuple member_list(self):
         """What a leader is told: (id, instance id, metadata) of every member."""
-        cdef list entries = []
+        cdef tuple entries = PyTuple_New(self.members.count)
         cdef MemberMetadata member
-        for value in self.members.values():
-            member = <MemberMetadata>value
-            entries.append((member.member_id, member.group_instance_id,
-                            member.metadata_of(self.protocol_name)))
-        return tuple(entries)
+        cdef Py_ssize_t n = 0, place = 0
+        while (member := next_member(&self.members, &place)) is not None:
+            entry = (member.member_id, member.group_instance_id,
+                     member.metadata_of(self.protocol_name))
+            Py_INCREF(entry)
+            PyTuple_SET_ITEM(entries, n, entry)
+            n += 1
+        return entries
+
+    # Who has joined the present generation and is waited for, until the sync comes: a mark on the
+    # member. Kafka goes on to wait for the old id of one that is renamed: then ids.
+
+    cdef bint awaits_sync(self) noexcept:
+        return self.num_pending_sync > 0 or len(self.renamed_sync) > 0
+
+    cdef int await_sync(self, MemberMetadata member) except -1:
+        self.num_pending_sync += not member.pending_sync
+        member.pending_sync = True
+        return 0
+
+    cdef int forget_sync(self, MemberMetadata member) except -1:
+        self.num_pending_sync -= member.pending_sync
+        member.pending_sync = False
+        if self.renamed_sync:
+            self.renamed_sync.pop(member.member_id, None)
+        return 0
+
+    cdef int forget_syncs(self) except -1:
+        cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
+        while self.num_pending_sync and (member := next_member(&self.members, &place)) is not None:
+            self.num_pending_sync -= member.pending_sync
+            member.pending_sync = False
+        self.num_pending_sync = 0
+        self.renamed_sync = NOBODY
+        return 0
+
+    cdef list pending_sync(self):
+        return list(self.renamed_sync) or [
+            member.member_id for member in list_members(&self.members)
+            if (<MemberMetadata?>member).pending_sync]
 
     # Kafka's methods by name, for callers in Python.
 
@@ -294,7 +340,7 @@ cdef class GroupMetadata:
     @property
     def size(self):
         """See ``group.pyi``."""
-        return len(self.members)
+        return self.members.count
 
     @property
     def supported_protocols(self):
@@ -304,7 +350,7 @@ cdef class GroupMetadata:
     @property
     def all_members(self):
         """See ``group.pyi``."""
-        return list(self.members.values())
+        return list_members(&self.members)
 
     @property
     def all_static_members(self):
@@ -319,7 +365,7 @@ cdef class GroupMetadata:
     @property
     def pending_sync_members(self):
         """See ``group.pyi``."""
-        return list(self.pending_sync)
+        return self.pending_sync()
 
     @property
     def rebalance_timeout_ms(self):
@@ -329,7 +375,7 @@ cdef class GroupMetadata:
     @property
     def has_all_members_joined(self):
         """See ``group.pyi``."""
-        return (len(self.members) == self.num_members_awaiting_join
+        return (self.members.count == self.num_members_awaiting_join
                 and not self.pending_members)
 
     @property
@@ -349,7 +395,7 @@ cdef class GroupMetadata:
 
     def has(self, member_id):
         """See ``group.pyi``."""
-        return text_of(member_id, "member_id") in self.members
+        return has_member(&self.members, text_of(member_id, "member_id"))
 
     def is_leader(self, member_id):
         """See ``group.pyi``."""
@@ -362,7 +408,7 @@ cdef class GroupMetadata:
     def add(self, member):
         """See ``group.pyi``."""
         cdef MemberMetadata new = a_member(member)
-        if new.member_id in self.members:
+        if has_member(&self.members, new.member_id):
             raise CoterieError(f"{new.member_id!r} is a member of {self.group_id!r} already")
         if new.group_id is not None:
             raise CoterieError(f"{new.member_id!r} is a member of {new.group_id!r}")
@@ -390,7 +436,7 @@ cdef class GroupMetadata:
         cdef MemberMetadata member = self.get(old_id)
         if member is None or member.group_instance_id != instance:
             raise CoterieError(f"{old_id!r} is not the member of {instance!r}")
-        if new_id != old_id and new_id in self.members:
+        if new_id != old_id and has_member(&self.members, new_id):
             raise CoterieError(f"{new_id!r} is a member of {self.group_id!r} already")
         self.rename_member(member, new_id)
         return member
@@ -402,11 +448,11 @@ cdef class GroupMetadata:
 
     def candidate_protocols(self):
         """See ``group.pyi``."""
-        return self.counts.candidates(len(self.members))
+        return self.counts.candidates(self.members.count)
 
     def select_protocol(self):
         """See ``group.pyi``."""
-        if not self.members:
+        if not self.members.count:
             raise CoterieError("a group without members selects no protocol")
         return self.vote()
 
@@ -427,11 +473,11 @@ cdef class GroupMetadata:
         cdef str protocol = self.protocol_name if self.state == STABLE else None
         return GroupSummary(
             STATE_NAMES[self.state], self.protocol_type or "", protocol or "",
-            tuple([member.summary(protocol) for member in self.members.values()]))
+            tuple([member.summary(protocol) for member in list_members(&self.members)]))
 
     def __repr__(self):
         return (f"GroupMetadata({self.group_id!r}, {STATE_NAMES[self.state]}, generation "
-                f"{self.generation_id}, {len(self.members)} members)")
+                f"{self.generation_id}, {self.members.count} members)")
 
 
 cdef GroupMetadata new_group(str group_id, int64_t now_ms):
@@ -450,4 +496,4 @@ cdef int check_member(GroupMetadata group, str member_id, str instance) except? 
             return UNKNOWN_MEMBER_ID
         if mapped != member_id:
             return FENCED_INSTANCE_ID
-    return NONE if member_id in group.members else UNKNOWN_MEMBER_ID
+    return NONE if has_member(&group.members, member_id) else UNKNOWN_MEMBER_ID

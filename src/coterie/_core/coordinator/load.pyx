@@ -36,7 +36,7 @@ cdef GroupMetadata read_group(str group_id, bytes value):
         group.add_member(member, None)
     group.protocol_type = fields.protocol_type
     group.leader_id = fields.leader
-    group.state = STABLE if group.members else EMPTY
+    group.state = STABLE if group.members.count else EMPTY
     group.find_subscribed_topics()
     return group
 

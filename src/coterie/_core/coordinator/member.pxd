@@ -20,6 +20,7 @@ cdef class MemberMetadata:
     cdef readonly int32_t session_timeout_ms
     cdef readonly bytes assignment
     cdef readonly bint is_new
+    cdef bint pending_sync                     # it has joined this generation, not synced
     cdef Request awaiting_join
     cdef Request awaiting_sync
     cdef str group_id                          # whose member it is, or None
@@ -31,3 +32,4 @@ cdef class MemberMetadata:
 cdef MemberMetadata new_member(str member_id, str instance, tuple protocols, str protocol_type,
                                int32_t rebalance_ms, int32_t session_ms)
 cdef MemberMetadata a_member(object value)
+cdef str numbered_id(str prefix, int64_t number)

@@ -3,7 +3,8 @@
 Source: MemberMetadata.scala; rules: coordinator.md, sections 2 and 5.
 """
 cimport cython
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 
 from coterie._core.checks cimport bytes_of, int32_of, pairs_of, text_of, text_or_none, texts_of
 from coterie._core.coordinator.runtime cimport NO_TIMER
@@ -11,6 +12,16 @@ from coterie._core.coordinator.runtime cimport NO_TIMER
 from coterie._core.coordinator.runtime import Thrown
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.values import MemberSummary
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_COMPACT_ASCII(object text)
+    uint8_t* PyUnicode_1BYTE_DATA(object text)
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    object PyUnicode_New(Py_ssize_t size, Py_UCS4 largest)
+
+cdef enum:
+    DIGITS = 8                     # of a member's number, at least
+    LARGEST = 99999999             # that has no more
 
 
 @cython.final
@@ -114,3 +125,20 @@ cdef MemberMetadata a_member(object value):
     if not isinstance(value, MemberMetadata):
         raise ArgumentError(f"member must be a MemberMetadata, not {shown(value)}")
     return <MemberMetadata?>value
+
+
+cdef str numbered_id(str prefix, int64_t number):
+    """PREFIX-N, as traces name members."""
+    cdef Py_ssize_t size, n
+    cdef uint8_t* text
+    if not PyUnicode_IS_COMPACT_ASCII(prefix) or number > LARGEST:
+        return f"{prefix}-{number:08d}"
+    size = PyUnicode_GET_LENGTH(prefix)
+    made = PyUnicode_New(size + 1 + DIGITS, 127)
+    text = PyUnicode_1BYTE_DATA(made)
+    memcpy(text, PyUnicode_1BYTE_DATA(prefix), size)
+    text[size] = c"-"
+    for n in range(size + DIGITS, size, -1):
+        text[n] = <uint8_t>(c"0" + number % 10)
+        number //= 10
+    return <str>made

@@ -62,7 +62,8 @@ cdef class Members:
                   str instance, str protocol_type, str protocol_name, dict assignments) except -1
     cdef int park_sync(self, Request request, GroupMetadata group, MemberMetadata member,
                        dict assignments) except -1
-    cdef int assigned(self, AssignmentAppend op, int error) except -1
+    cdef int assigned(self, GroupMetadata group, int32_t generation_id, MemberMetadata leader,
+                      dict assignments, int error) except -1
     cdef int heartbeat(self, int64_t id, str group_id, int32_t generation_id, str member_id,
                        str instance) except -1
     cdef int leave(self, int64_t id, str group_id, tuple leaving) except -1

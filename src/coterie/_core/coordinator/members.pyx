@@ -18,11 +18,15 @@ from coterie._core.coordinator.effects cimport (
     BY_APPEND_FAILED, BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_LEAVE, BY_METADATA_CHANGED,
     BY_STATIC_RETURN, COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, REPLACED, STABLE)
 from coterie._core.coordinator.group cimport GroupMetadata, check_member
-from coterie._core.coordinator.group_records cimport LONGEST, group_batch, utf8_length
-from coterie._core.coordinator.member cimport MemberMetadata, PendingId, new_member
+from coterie._core.coordinator.group_records cimport (
+    LONGEST, assignment_of, group_batch, utf8_length)
+from coterie._core.coordinator.member cimport (
+    MemberMetadata, PendingId, new_member, numbered_id)
 from coterie._core.coordinator.rebalance cimport Rebalances, join_result
+from coterie._core.coordinator.roster cimport has_member, next_member
 from coterie._core.coordinator.runtime cimport (
-    AppendOp, Request, Runtime, describe, new_request)
+    OVER, AppendOp, Request, Runtime, Written, describe, new_request)
+from coterie._core.coordinator.sink cimport Batch
 
 from coterie._core.coordinator.runtime import Thrown
 from coterie.errors import ArgumentError, CoterieError, shown
@@ -40,7 +44,8 @@ cdef class AssignmentAppend(AppendOp):
     """A leader's assignments; every parked sync waits for it."""
 
     cdef int came_back(self, int error, int64_t position) except -1:
-        return self.members.assigned(self, error)
+        return self.members.assigned(self.group, self.generation_id, self.leader, self.assignments,
+                                     error)
 
 
 @cython.final
@@ -108,7 +113,7 @@ cdef class Members:
         if group.state == PREPARING_REBALANCE:
             return (member is not None and member.awaiting_join is not None) or (
                 group.num_members_awaiting_join < self.max_size)
-        return member is not None or len(group.members) < self.max_size
+        return member is not None or group.members.count < self.max_size
 
     cdef int join(self, Request request, str group_id, str member_id, str instance,
                   tuple details) except -1:
@@ -134,7 +139,7 @@ cdef class Members:
             try:
                 self.join_new(request, group, instance, details)
             except BaseException:            # no member id could be made: nothing has changed
-                if created is not None and not created.members:
+                if created is not None and not created.members.count:
                     self.rebalances.drop_group(created)
                 raise
         if group.state == PREPARING_REBALANCE:
@@ -291,7 +296,8 @@ cdef class Members:
                     group.member_list() if leads else ()))
             return self.runtime.answer(join, NONE, join_result(
                 group, member.member_id, op.old_leader, False, ()))
-        if group.get(member.member_id) is not member or op.old_id in group.members:
+        if group.get(member.member_id) is not member or (
+                has_member(&group.members, op.old_id)):
             return 0                   # internal error in Kafka: there is nothing to take back
         # Kafka reads the "old" protocols after they were replaced: the new ones stay.
         if join is not op.request:
@@ -318,7 +324,9 @@ cdef class Members:
             return self.runtime.answer(request, UNKNOWN_MEMBER_ID, None)
         if group.state == DEAD:
             return self.runtime.answer(request, COORDINATOR_NOT_AVAILABLE, None)
-        error = check_member(group, member_id, instance)
+        member = group.get(member_id)
+        if member is None or instance is not None:
+            error = check_member(group, member_id, instance)
         if error == NONE and generation_id != group.generation_id:
             error = ILLEGAL_GENERATION
         if error == NONE and ((protocol_type is not None and protocol_type != group.protocol_type)
@@ -331,10 +339,9 @@ cdef class Members:
             error = REBALANCE_IN_PROGRESS
         if error != NONE:
             return self.runtime.answer(request, error, None)
-        member = group.get(member_id)
         if group.state == COMPLETING_REBALANCE:
             return self.park_sync(request, group, member, assignments)
-        self.rebalances.synced(group, member_id)
+        self.rebalances.synced(group, member)
         self.runtime.answer(request, NONE, (group.protocol_type, group.protocol_name,
                                             member.assignment))
         return self.rebalances.touch(group, member, member.session_timeout_ms)
@@ -342,35 +349,42 @@ cdef class Members:
     cdef int park_sync(self, Request request, GroupMetadata group, MemberMetadata member,
                        dict assignments) except -1:
         cdef AssignmentAppend op
+        cdef Batch batch
+        cdef Written written
+        cdef int error
+        cdef int64_t position
         self.runtime.abandon(member.awaiting_sync, REPLACED)
         member.awaiting_sync = request
-        self.rebalances.synced(group, member.member_id)
-        if group.leader_id != member.member_id:
+        self.rebalances.synced(group, member)
+        if not group.is_led_by(member.member_id):
             return 0
+        batch = group_batch(group, assignments)
+        written = self.runtime.write(batch, &error, &position)
+        if written == OVER:
+            return self.assigned(group, group.generation_id, member, assignments, error)
         op = AssignmentAppend.__new__(AssignmentAppend)
-        describe(op, "assignment", group_batch(group, assignments))
+        describe(op, "assignment", batch)
         op.members = self
         op.group = group
         op.generation_id = group.generation_id
         op.leader = member
         op.assignments = assignments
-        return self.runtime.append(op)
+        return self.runtime.come_back_later(op, written)
 
-    cdef int assigned(self, AssignmentAppend op, int error) except -1:
+    cdef int assigned(self, GroupMetadata group, int32_t generation_id, MemberMetadata leader,
+                      dict assignments, int error) except -1:
         """The append of a leader's assignments came back."""
-        cdef GroupMetadata group = op.group
         cdef MemberMetadata member
-        if group.state != COMPLETING_REBALANCE or group.generation_id != op.generation_id:
+        cdef Py_ssize_t place = 0, given = 0
+        if group.state != COMPLETING_REBALANCE or group.generation_id != generation_id:
             return 0                   # the parked syncs were answered by what moved it on
         if error != NONE:
             self.rebalances.forget_assignments(group, group_error(error))
             if group.can_go_to(PREPARING_REBALANCE):
-                self.rebalances.prepare_rebalance(group, BY_APPEND_FAILED,
-                                                  op.leader.member_id)
+                self.rebalances.prepare_rebalance(group, BY_APPEND_FAILED, leader.member_id)
             return 0
-        for value in group.members.values():
-            member = <MemberMetadata>value
-            member.assignment = op.assignments.get(member.member_id, b"")
+        while (member := next_member(&group.members, &place)) is not None:
+            member.assignment = assignment_of(assignments, member.member_id, &given)
         self.rebalances.answer_syncs(group, NONE)
         return self.rebalances.transition(group, STABLE, BY_COMPLETED, None)
 
@@ -402,40 +416,46 @@ cdef class Members:
     cdef int leave(self, int64_t id, str group_id, tuple leaving) except -1:
         cdef int error = self.runtime.partitions.refusal(group_id, False)
         cdef GroupMetadata group
-        cdef list left = []
-        cdef bint all_left = True
+        cdef list codes = None             # while all have left
+        cdef Py_ssize_t n
         cdef int code
         if error != NONE:
             return self.runtime.respond(id, LEAVE_GROUP, error, None)
         group = self.rebalances.find(group_id)
         if group is not None and group.state == DEAD:
             return self.runtime.respond(id, LEAVE_GROUP, COORDINATOR_NOT_AVAILABLE, None)
-        for entry in leaving:
-            member_id, instance = <tuple?>entry
+        for n in range(len(leaving)):
+            member_id, instance = <tuple?>leaving[n]
             code = UNKNOWN_MEMBER_ID if group is None else self.leave_one(
                 group, member_id, instance)
-            all_left = all_left and code == NONE
-            left.append(code)
-        return self.runtime.respond(id, LEAVE_GROUP, NONE, leaving if all_left else tuple([
-            (member_id, instance, code) for (member_id, instance), code in zip(leaving, left)]))
+            if code != NONE and codes is None:
+                codes = [NONE] * n
+            if codes is not None:
+                codes.append(code)
+        return self.runtime.respond(id, LEAVE_GROUP, NONE, leaving if codes is None else tuple([
+            (member_id, instance, code) for (member_id, instance), code in zip(leaving, codes)]))
 
     cdef int leave_one(self, GroupMetadata group, str member_id, str instance) except? -7:
-        cdef int error
+        cdef int error = NONE
+        cdef MemberMetadata member = None
         if not member_id:
             if instance is None or instance not in group.static_members:
                 return UNKNOWN_MEMBER_ID
             member_id = group.static_members[instance]
-        elif member_id in group.pending_members:
+        elif group.pending_members and member_id in group.pending_members:
             # Its timer runs on, and will only try the join again.
             del group.pending_members[member_id]
             if group.state == PREPARING_REBALANCE:
                 self.rebalances.try_join(group, BY_COMPLETED)
             return NONE
         else:
-            error = check_member(group, member_id, instance)
+            member = group.get(member_id)
+            if member is None or instance is not None:
+                error = check_member(group, member_id, instance)
             if error != NONE:
                 return error
-        self.rebalances.remove_and_update(group, group.get(member_id), BY_LEAVE)
+        self.rebalances.remove_and_update(
+            group, group.get(member_id) if member is None else member, BY_LEAVE)
         return NONE
 
     cdef str new_member_id(self, GroupMetadata group, str prefix):
@@ -446,7 +466,7 @@ cdef class Members:
                 raise ArgumentError(
                     f"a member id made of {prefix[:40]!r}... is longer than the {LONGEST} bytes of "
                     f"a record: give {LONGEST - UUID_TAIL} at most")
-            made = f"{prefix}-{self.ids_given + 1:08d}"
+            made = numbered_id(prefix, self.ids_given + 1)
         else:
             made = self.asked_id(group, prefix)
         self.ids_given += 1
@@ -465,8 +485,8 @@ cdef class Members:
         if not 0 < utf8_length(given) <= LONGEST:
             raise CoterieError(f"member_ids({prefix!r:.60}) must return at most {LONGEST} bytes "
                                f"of UTF-8, not {given!r:.60}")
-        if (given in group.members or given in group.pending_members
-                or given in group.pending_sync):
+        if (has_member(&group.members, given) or given in group.pending_members
+                or given in group.renamed_sync):
             raise CoterieError(f"member_ids({prefix!r:.60}) returned {given!r:.60}, which group "
                                f"{group.group_id!r:.60} has already")
         return given

@@ -19,7 +19,8 @@ from coterie._core.coordinator.group_records cimport LONGEST, commit_batch, utf8
 from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.coordinator.partitions cimport partition_of
 from coterie._core.coordinator.rebalance cimport Rebalances
-from coterie._core.coordinator.runtime cimport AppendOp, Runtime, describe
+from coterie._core.coordinator.runtime cimport (
+    NOT_YET, OVER, AppendOp, Runtime, Written, describe)
 from coterie._core.coordinator.sink cimport FAILED, Batch, batch_of
 from coterie._core.structures.offsets cimport Offset, make_offset
 
@@ -130,12 +131,13 @@ cdef class Offsets:
             elif group is None:
                 group = self.rebalances.create_group(group_id)      # it stays, whatever is answered
         if error == NONE:
-            error = self.check_commit(group, generation_id, member_id, instance, transactional)
+            member = group.get(member_id)
+            error = self.check_commit(group, member, generation_id, member_id, instance,
+                                      transactional)
         if error == NONE and not transactional and group.state != EMPTY:
             if group.state == COMPLETING_REBALANCE:
                 error = REBALANCE_IN_PROGRESS
             else:
-                member = group.get(member_id)
                 self.rebalances.touch(group, member, member.session_timeout_ms)
         if error != NONE:
             return self.runtime.respond(id, op, NONE, tuple([(row[0], error) for row in wanted]))
@@ -153,15 +155,17 @@ cdef class Offsets:
                                     f"record holds {LONGEST} at most")
         return 0
 
-    cdef int check_commit(self, GroupMetadata group, int32_t generation_id, str member_id,
-                          str instance, bint transactional) except? -7:
+    cdef int check_commit(self, GroupMetadata group, MemberMetadata member, int32_t generation_id,
+                          str member_id, str instance, bint transactional) except? -7:
         cdef int error
         if group.state == DEAD:
             return COORDINATOR_NOT_AVAILABLE
         if generation_id < 0 and group.state == EMPTY:
             return NONE
         if generation_id >= 0 or member_id or instance is not None:
-            error = check_member(group, member_id, instance)
+            error = NONE
+            if member is None or instance is not None:
+                error = check_member(group, member_id, instance)
             if error == NONE and generation_id != group.generation_id:
                 error = ILLEGAL_GENERATION
             return error
@@ -169,15 +173,19 @@ cdef class Offsets:
 
     cdef int store(self, int64_t id, int op, GroupMetadata group, tuple wanted,
                    int64_t producer_id, int16_t epoch, bint transactional) except -1:
-        cdef list entries = []
+        cdef list entries = [None] * len(wanted)
         cdef CommitAppend made
+        cdef Py_ssize_t n
+        cdef int error
+        cdef int64_t position
+        cdef Written written = NOT_YET
         cdef Batch batch
         cdef int64_t now_ms = self.runtime.wheel.clock_ms
-        for each in wanted:
-            _, offset, leader_epoch, metadata, stamped, expiry = <tuple?>each
-            entries.append(None if utf16_length(metadata) > self.max_metadata else make_offset(
-                offset, leader_epoch, metadata, now_ms if stamped is None else stamped, expiry,
-                -1))
+        for n in range(len(entries)):
+            _, offset, leader_epoch, metadata, stamped, expiry = <tuple?>wanted[n]
+            if utf16_length(metadata) <= self.max_metadata:
+                entries[n] = make_offset(offset, leader_epoch, metadata,
+                                         now_ms if stamped is None else stamped, expiry, -1)
         batch = commit_batch(group.group_id, wanted, entries)
         if not batch.count:
             return self.runtime.respond(id, op, NONE, answers(wanted, entries, batch, NONE))
@@ -185,6 +193,10 @@ cdef class Offsets:
             # Kafka throws, in MemoryRecordsBuilder, before it has kept anything.
             return self.runtime.respond(id, op, NONE, tuple([
                 (row[0], UNKNOWN_SERVER_ERROR) for row in wanted]))
+        if not transactional:
+            written = self.runtime.write(batch, &error, &position)
+            if written == OVER:
+                return self.shown(id, op, group, wanted, entries, batch, False, error, position)
         made = CommitAppend.__new__(CommitAppend)
         describe(made, "txn_offset_commit" if transactional else "offset_commit", batch)
         made.offsets = self
@@ -199,7 +211,8 @@ cdef class Offsets:
             batch.epoch = epoch
             self.open_groups.setdefault(producer_id, {})[group.group_id] = None
             self.pend(made)            # its marker decides it, whenever the append comes back
-        return self.runtime.append(made)
+            return self.runtime.append(made)
+        return self.runtime.come_back_later(made, written)
 
     cdef int pend(self, CommitAppend op) except -1:
         """Let the group know of what is not in its log yet."""
@@ -212,18 +225,27 @@ cdef class Offsets:
 
     cdef int committed(self, CommitAppend op, int error, int64_t position) except -1:
         cdef GroupMetadata group = op.group
+        if not op.batch.transactional:
+            return self.shown(op.id, op.op, group, op.rows, op.entries, op.batch, op.waited,
+                              error, position)
         if group.state != DEAD:
-            if op.batch.transactional:
-                if error == NONE:
-                    group.offsets.appended_txn(op.batch.producer_id, op.rows, op.entries, position)
-                else:
-                    group.offsets.failed_txn(op.batch.producer_id, op.rows, op.entries)
-            elif error == NONE:
-                group.offsets.appended(op.rows, op.entries, position, op.waited)
+            if error == NONE:
+                group.offsets.appended_txn(op.batch.producer_id, op.rows, op.entries, position)
             else:
-                group.offsets.failed(op.rows, op.entries, op.waited)
-        return self.runtime.respond(op.id, op.op, NONE, answers(
-            op.rows, op.entries, op.batch, NONE if error == NONE else commit_error(error)))
+                group.offsets.failed_txn(op.batch.producer_id, op.rows, op.entries)
+        return self.runtime.respond(op.id, op.op, NONE,
+                                    answers(op.rows, op.entries, op.batch, commit_error(error)))
+
+    cdef int shown(self, int64_t id, int op, GroupMetadata group, tuple rows, list entries,
+                   Batch batch, bint waited, int error, int64_t position) except -1:
+        """The append of plain commits came back."""
+        if group.state != DEAD:
+            if error == NONE:
+                group.offsets.appended(rows, entries, position, waited)
+            else:
+                group.offsets.failed(rows, entries, waited)
+        return self.runtime.respond(id, op, NONE,
+                                    answers(rows, entries, batch, commit_error(error)))
 
     cdef int end_txn(self, int64_t producer_id, bint committed) except -1:
         cdef GroupMetadata group

@@ -9,6 +9,8 @@ cdef class Rebalances(Part):
     cdef int64_t initial_delay_ms
     cdef bint behaviour_24
     cdef bint ties_as_kafka
+    cdef str last_id                           # what was found last: requests of a group come
+    cdef GroupMetadata last                    # together, and a trace has each id once
     cdef readonly int64_t session_evictions    # members that were removed, by why
     cdef readonly int64_t rebalance_evictions
     cdef readonly int64_t sync_evictions
@@ -33,7 +35,7 @@ cdef class Rebalances(Part):
     cdef int await_again(self, GroupMetadata group) except -1
     cdef int start_generation(self, GroupMetadata group, int cause) except -1
     cdef int finish_sync(self, GroupMetadata group) except -1
-    cdef int synced(self, GroupMetadata group, str member_id) except -1
+    cdef int synced(self, GroupMetadata group, MemberMetadata member) except -1
     cdef int answer_syncs(self, GroupMetadata group, int code) except -1
     cdef int forget_assignments(self, GroupMetadata group, int code) except -1
     cdef int take_out(self, GroupMetadata group, str member_id) except -1

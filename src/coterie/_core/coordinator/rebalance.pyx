@@ -18,8 +18,10 @@ from coterie._core.coordinator.group cimport (
     INITIAL_JOIN, NO_JOIN, PLAIN_JOIN, GroupMetadata, new_group)
 from coterie._core.coordinator.group_records cimport group_batch
 from coterie._core.coordinator.member cimport MemberMetadata, PendingId
+from coterie._core.coordinator.roster cimport has_member, next_member
 from coterie._core.coordinator.runtime cimport (
-    NO_TIMER, AppendOp, Part, Request, Runtime, describe)
+    NO_TIMER, OVER, AppendOp, Part, Request, Runtime, Written, describe)
+from coterie._core.coordinator.sink cimport Batch
 from coterie._core.structures.timers cimport TimerWheel
 
 cdef enum Timer:
@@ -56,8 +58,14 @@ cdef class Rebalances(Part):
 
     cdef GroupMetadata find(self, str group_id):
         """The group, or None."""
+        if group_id is self.last_id:
+            return self.last
         found = self.runtime.groups.get(group_id)
-        return None if found is None else <GroupMetadata?>found
+        if found is None:
+            return None
+        self.last_id = group_id
+        self.last = <GroupMetadata?>found
+        return self.last
 
     cdef GroupMetadata create_group(self, str group_id):
         cdef GroupMetadata group = new_group(group_id, self.runtime.wheel.clock_ms)
@@ -67,20 +75,21 @@ cdef class Rebalances(Part):
     cdef int take_over(self, GroupMetadata group) except -1:
         """Let a group be known from now on, with its members."""
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         group.slot = self.runtime.new_slot(group)
         group.ties_as_kafka = self.ties_as_kafka
         self.runtime.groups[group.group_id] = group
-        for value in group.members.values():
-            member = <MemberMetadata>value
+        self.last_id = self.last = None
+        while (member := next_member(&group.members, &place)) is not None:
             member.slot = self.runtime.new_slot(member)
         return 0
 
     cdef int drop_group(self, GroupMetadata group) except -1:
         """Out of the cache, with all its timers: found Dead they would do nothing."""
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         cdef PendingId pending
-        for value in group.members.values():
-            member = <MemberMetadata>value
+        while (member := next_member(&group.members, &place)) is not None:
             self.runtime.disarm(&member.timer)
             self.runtime.free_slot(member.slot)
         for value in group.pending_members.values():
@@ -94,6 +103,7 @@ cdef class Rebalances(Part):
         self.runtime.free_slot(group.slot)
         if self.runtime.groups.get(group.group_id) is group:
             del self.runtime.groups[group.group_id]
+        self.last_id = self.last = None
         return 0
 
     cdef int transition(self, GroupMetadata group, int state, int cause, str member_id) except -1:
@@ -128,7 +138,7 @@ cdef class Rebalances(Part):
         cdef int64_t longest_ms
         if group.state == COMPLETING_REBALANCE:
             self.forget_assignments(group, REBALANCE_IN_PROGRESS)
-        group.pending_sync.clear()
+        group.forget_syncs()
         self.finish_sync(group)
         longest_ms = group.rebalance_timeout()
         self.transition(group, PREPARING_REBALANCE, cause, member_id)
@@ -153,7 +163,7 @@ cdef class Rebalances(Part):
     cdef int try_join(self, GroupMetadata group, int cause) except -1:
         """Complete the delayed join if everyone is there; the initial one only its delay ends."""
         if (group.join_kind != PLAIN_JOIN or group.pending_members
-                or len(group.members) != group.num_members_awaiting_join):
+                or group.members.count != group.num_members_awaiting_join):
             return 0
         group.join_kind = NO_JOIN
         self.runtime.disarm(&group.join_timer)
@@ -174,18 +184,19 @@ cdef class Rebalances(Part):
 
     cdef int complete_join(self, GroupMetadata group, int cause) except -1:
         cdef MemberMetadata member
-        cdef list absent = []
-        if group.num_members_awaiting_join != len(group.members):
-            for value in group.members.values():
-                member = <MemberMetadata>value
+        cdef Py_ssize_t place = 0
+        cdef list absent = None
+        if group.num_members_awaiting_join != group.members.count:
+            absent = []
+            while (member := next_member(&group.members, &place)) is not None:
                 if member.group_instance_id is None and member.awaiting_join is None:
                     absent.append(member.member_id)
-        self.rebalance_evictions += len(absent)
-        for member_id in absent:
-            self.take_out(group, member_id)
+            self.rebalance_evictions += len(absent)
+            for member_id in absent:
+                self.take_out(group, member_id)
         if group.state == DEAD:
             return 0
-        if not group.elect() and group.members:
+        if not group.elect() and group.members.count:
             return self.await_again(group)
         return self.start_generation(group, cause)
 
@@ -199,17 +210,22 @@ cdef class Rebalances(Part):
     cdef int start_generation(self, GroupMetadata group, int cause) except -1:
         cdef int before = group.state
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         cdef Request join
         cdef tuple everyone
+        cdef Batch batch
+        cdef Written written
+        cdef int error
+        cdef int64_t position
         group.next_generation(self.runtime.wheel.clock_ms)
         self.entered(group, before, cause, None)
         if group.state == EMPTY:
-            return self.runtime.append(describe(
-                AppendOp.__new__(AppendOp), "empty_generation", group_batch(group, None)))
-        group.pending_sync = {}
-        for value in list(group.members.values()):
-            member = <MemberMetadata>value
-            everyone = group.member_list() if member.member_id == group.leader_id else ()
+            batch = group_batch(group, None)
+            written = self.runtime.write(batch, &error, &position)
+            return 0 if written == OVER else self.runtime.come_back_later(
+                describe(AppendOp.__new__(AppendOp), "empty_generation", batch), written)
+        while (member := next_member(&group.members, &place)) is not None:
+            everyone = group.member_list() if group.is_led_by(member.member_id) else ()
             if member.awaiting_join is not None:
                 join = member.awaiting_join
                 member.awaiting_join = None
@@ -218,7 +234,7 @@ cdef class Rebalances(Part):
                     group, member.member_id, group.leader_id, False, everyone))
             self.touch(group, member, member.session_timeout_ms)
             member.is_new = False
-            group.pending_sync[member.member_id] = None
+            group.await_sync(member)
         if not self.behaviour_24:
             group.sync_generation = group.generation_id
             group.sync_timer = self.runtime.arm(
@@ -228,23 +244,23 @@ cdef class Rebalances(Part):
 
     cdef int finish_sync(self, GroupMetadata group) except -1:
         """The sync key's check: the delayed sync is over when nobody is left to wait for."""
-        if not group.pending_sync:
+        if not group.awaits_sync():
             self.runtime.disarm(&group.sync_timer)
         return 0
 
-    cdef int synced(self, GroupMetadata group, str member_id) except -1:
-        group.pending_sync.pop(member_id, None)
+    cdef int synced(self, GroupMetadata group, MemberMetadata member) except -1:
+        group.forget_sync(member)
         return self.finish_sync(group)
 
     cdef int sync_due(self, GroupMetadata group) except -1:
         cdef str first = None
         group.sync_timer = NO_TIMER
-        if (group.sync_generation != group.generation_id or not group.pending_sync
+        if (group.sync_generation != group.generation_id or not group.awaits_sync()
                 or group.state not in (COMPLETING_REBALANCE, STABLE)):
             return 0
-        for member_id in list(group.pending_sync):
+        for member_id in group.pending_sync():
             first = first or member_id
-            self.sync_evictions += member_id in group.members
+            self.sync_evictions += has_member(&group.members, member_id)
             self.take_out(group, member_id)
         return self.prepare_rebalance(group, BY_SYNC_TIMEOUT, first)
 
@@ -274,9 +290,9 @@ cdef class Rebalances(Part):
     cdef int answer_syncs(self, GroupMetadata group, int code) except -1:
         """Answer every parked sync, and start the sessions of those members."""
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         cdef Request sync
-        for value in list(group.members.values()):
-            member = <MemberMetadata>value
+        while (member := next_member(&group.members, &place)) is not None:
             if member.awaiting_sync is None:
                 continue
             sync = member.awaiting_sync
@@ -287,8 +303,10 @@ cdef class Rebalances(Part):
         return 0
 
     cdef int forget_assignments(self, GroupMetadata group, int code) except -1:
-        for member in group.members.values():
-            (<MemberMetadata>member).assignment = b""
+        cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
+        while (member := next_member(&group.members, &place)) is not None:
+            member.assignment = b""
         return self.answer_syncs(group, code)
 
     cdef int take_out(self, GroupMetadata group, str member_id) except -1:
@@ -320,10 +338,10 @@ cdef class Rebalances(Part):
         """The partition is not owned any more: everyone who waits is told, nothing is written."""
         cdef int before = group.state
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         cdef Request waiting
         self.transition(group, DEAD, BY_FAILOVER, None)
-        for value in group.members.values():
-            member = <MemberMetadata>value
+        while (member := next_member(&group.members, &place)) is not None:
             if before == PREPARING_REBALANCE and member.awaiting_join is not None:
                 waiting = member.awaiting_join
                 member.awaiting_join = None
@@ -334,7 +352,7 @@ cdef class Rebalances(Part):
                 waiting = member.awaiting_sync
                 member.awaiting_sync = None
                 self.runtime.answer(waiting, NOT_COORDINATOR, None)
-        group.pending_sync.clear()
+        group.forget_syncs()
         return self.drop_group(group)
 
     cdef list timers_of(self, GroupMetadata group):
@@ -342,9 +360,9 @@ cdef class Rebalances(Part):
         cdef TimerWheel wheel = self.runtime.wheel
         cdef list out = []
         cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
         cdef PendingId pending
-        for value in group.members.values():
-            member = <MemberMetadata>value
+        while (member := next_member(&group.members, &place)) is not None:
             if member.timer != NO_TIMER:
                 out.append(("session", member.member_id, wheel.deadline_of(member.timer)))
         for value in group.pending_members.values():

@@ -13,6 +13,11 @@ cdef enum:
     NOBODY = 0                     # the slot without an owner
     MOST_OPERATIONS = 64
 
+cdef enum Written:
+    NOT_YET                        # it is handed to the sink when the caller says so
+    UNDER_WAY                      # the sink has it, and says later where it stands
+    OVER                           # it is in the log, or has failed
+
 cdef class Runtime
 
 cdef class Request:
@@ -56,7 +61,9 @@ cdef class Runtime:
     cdef Decider deciders[MOST_OPERATIONS]     # by the number of the operation
     cdef list deciding             # the parts of them
     cdef list owners               # by slot: what a timer's key names
-    cdef list free_slots
+    cdef Py_ssize_t* free_slots    # room for all that there are
+    cdef Py_ssize_t free_count
+    cdef Py_ssize_t capacity
     cdef list appends              # those that come back later, begun since the last taking
     cdef int fail_error
     cdef int64_t fail_count
@@ -73,6 +80,9 @@ cdef class Runtime:
     cdef int respond(self, int64_t id, int op, int code, payload) except -1
     cdef int answer(self, Request request, int code, payload) except -1
     cdef int abandon(self, Request request, int why) except -1
+    cdef Written write(self, Batch batch, int* error, int64_t* position) except *
+    cdef int come_back_later(self, AppendOp op, Written written) except -1
+    cdef int show_append(self, Batch batch, int64_t position) except -1
     cdef int append(self, AppendOp op) except -1
     cdef int settle(self, AppendOp op, int error, int64_t base_offset) except -1
 

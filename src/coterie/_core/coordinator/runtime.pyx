@@ -10,6 +10,7 @@ cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, realloc
 
 from coterie._core.coordinator.codes cimport KAFKA_STORAGE_ERROR, NONE, UNKNOWN_SERVER_ERROR
 from coterie._core.coordinator.effects cimport APPEND, RESPONSE, UNANSWERED, Effects
@@ -134,8 +135,10 @@ cdef class Runtime:
         self.decided_by("advance", self, ask_advance)
         self.decided_by("fail_append", self, ask_fail_append)
         self.owners = [None]           # by slot; NOBODY is the first
-        self.free_slots = []
         self.appends = []
+
+    def __dealloc__(self):
+        free(self.free_slots)
 
     cdef int decided_by(self, str op, object part, Decide decide) except -1:
         """Let a part decide the operation of this name in coterie.operations."""
@@ -148,18 +151,28 @@ cdef class Runtime:
         return 0
 
     cdef Py_ssize_t new_slot(self, owner) except -1:
-        cdef Py_ssize_t slot
-        if self.free_slots:
-            slot = self.free_slots.pop()
+        cdef Py_ssize_t slot, capacity
+        cdef Py_ssize_t* larger
+        if self.free_count:
+            self.free_count -= 1
+            slot = self.free_slots[self.free_count]
             self.owners[slot] = owner
-        else:
-            slot = len(self.owners)
-            self.owners.append(owner)
+            return slot
+        slot = len(self.owners)
+        if slot == self.capacity or not self.capacity:
+            capacity = 2 * slot + 64
+            larger = <Py_ssize_t*>realloc(self.free_slots, capacity * sizeof(Py_ssize_t))
+            if larger == NULL:
+                raise MemoryError
+            self.free_slots = larger
+            self.capacity = capacity
+        self.owners.append(owner)
         return slot
 
     cdef int free_slot(self, Py_ssize_t slot) except -1:
         self.owners[slot] = None
-        self.free_slots.append(slot)
+        self.free_slots[self.free_count] = slot
+        self.free_count += 1
         return 0
 
     cdef int64_t arm(self, int64_t handle, int kind, Py_ssize_t slot, int64_t delay_ms) except -1:
@@ -228,20 +241,56 @@ cdef class Runtime:
         return self.effects.push(UNANSWERED, self.wheel.clock_ms, request.id, request.op, why,
                                  None)
 
+    cdef Written write(self, Batch batch, int* error, int64_t* position) except *:
+        """Write a batch of which nobody has to know until it is over, if that is now."""
+        error[0] = NONE
+        position[0] = -1
+        if self.deferred:
+            return NOT_YET
+        if self.fail_count > 0:
+            self.fail_count -= 1
+            error[0] = self.fail_error
+            if error[0] != NONE:
+                return OVER
+        position[0] = self.sink.append(batch, -1)
+        if position[0] == LATER:
+            return UNDER_WAY
+        if position[0] == FAILED:
+            error[0] = KAFKA_STORAGE_ERROR
+        else:
+            self.show_append(batch, position[0])
+        return OVER
+
+    cdef int come_back_later(self, AppendOp op, Written written) except -1:
+        """An append that `write` has not ended."""
+        op.runtime = self
+        op.written = written == UNDER_WAY
+        op.waits()
+        self.appends.append(op)
+        return 0
+
+    cdef int show_append(self, Batch batch, int64_t position) except -1:
+        cdef Py_ssize_t at = 0
+        for _ in range(batch.count):
+            self.effects.push(APPEND, self.wheel.clock_ms, position, 0, <int>at, batch)
+            at = batch.after(at)
+        return 0
+
     cdef int append(self, AppendOp op) except -1:
         """Hand out an append. It comes back within this call, or when the caller says so."""
+        cdef int error
+        cdef int64_t position
+        cdef Written written = self.write(op.batch, &error, &position)
+        if written != OVER:
+            return self.come_back_later(op, written)
         op.runtime = self
-        if self.deferred:
-            op.waits()
-            self.appends.append(op)
-            return 0
-        return self.settle(op, NONE, -1)
+        op.done = True
+        return op.came_back(error, position)
 
     cdef int settle(self, AppendOp op, int error, int64_t base_offset) except -1:
         """The append came back; where the sink writes now, it is written. Offset -1: the end."""
         cdef int64_t position = base_offset
         cdef Batch batch = op.batch
-        cdef Py_ssize_t at = 0
         if op.done:
             raise CoterieError("this append has been completed already")
         if op.written and error == NONE and base_offset < 0:
@@ -262,7 +311,5 @@ cdef class Runtime:
                 error = KAFKA_STORAGE_ERROR
         op.done = True
         if error == NONE:
-            for _ in range(batch.count):
-                self.effects.push(APPEND, self.wheel.clock_ms, position, 0, <int>at, batch)
-                at = batch.after(at)
+            self.show_append(batch, position)
         return op.came_back(error, position)

@@ -108,7 +108,13 @@ cdef class MemoryLog(Sink):
 
     cdef int64_t append(self, Batch batch, int64_t base_offset) except -3:
         cdef int64_t position = self.end if base_offset < 0 else base_offset
-        cdef Py_ssize_t place = self.place(batch.count, base_offset)
+        cdef Py_ssize_t place
+        if base_offset < 0:
+            batch.base_offset = position
+            self.batches.append(batch)
+            self.end = position + max(batch.count, 1)
+            return position
+        place = self.place(batch.count, base_offset)
         batch.base_offset = position
         if place == len(self.batches):
             self.batches.append(batch)

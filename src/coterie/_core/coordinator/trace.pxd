@@ -1,5 +1,14 @@
 """A compiled trace. See trace.pyx."""
+from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
+
+from coterie._core.structures.slots cimport coterie_prefetch
+
+cdef extern from "Python.h":
+    PyObject* PyList_GET_ITEM(object items, Py_ssize_t n) noexcept
+
+cdef enum:
+    AHEAD = 12                     # events; their objects lie far apart
 
 cdef struct Event:                 # 40 bytes
     int64_t at_ms
@@ -23,5 +32,13 @@ cdef class Trace:
     cdef list lines                # of each event, the line it stands in
 
     cdef int32_t intern(self, name) except -1
+
+
+cdef inline void fetch_ahead(list objects, const Event* event) noexcept:
+    """Let the memory bring what an event is about while those before it are played."""
+    coterie_prefetch(PyList_GET_ITEM(objects, event.group))
+    coterie_prefetch(PyList_GET_ITEM(objects, event.member))
+    coterie_prefetch(PyList_GET_ITEM(objects, event.details))
+
 
 cdef object desugar(value, dict told)

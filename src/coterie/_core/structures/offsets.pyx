@@ -23,6 +23,9 @@ from types import MappingProxyType
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.values import OffsetAndMetadata
 
+cdef extern from "Python.h":
+    PyObject* PyDict_SetDefault(object mapping, object key, object value) except NULL
+
 cdef extern from "expired.h":
     void coterie_expired(const int64_t* base_ms, const int64_t* expire_ms, size_t count,
                          int64_t now_ms, int64_t retention_ms, uint8_t* out) nogil
@@ -159,10 +162,13 @@ cdef class OffsetMap:
     cdef int put(self, tuple key, Offset entry) except -1:
         """Show the entry unless a later one is shown; equal positions do not replace."""
         cdef dict partitions = self.partitions_of(key[0])
-        present = partitions.get(key[1])
-        if present is None:
+        cdef Py_ssize_t before = len(partitions)
+        cdef PyObject* present
+        present = PyDict_SetDefault(partitions, key[1], entry)
+        if len(partitions) > before:
             self.count += 1
-        elif (<Offset>present).position >= entry.position:
+            return 0
+        if (<Offset>present).position >= entry.position:
             return 0
         partitions[key[1]] = entry
         return 0

@@ -1,7 +1,12 @@
 """Counts of supported protocols, kept as members come, change and go."""
 
 cdef class ProtocolCounts:
-    cdef dict counts               # name -> how many list entries name it
+    cdef dict counts               # name -> how many list entries name it; None: see `shared`
+    cdef tuple shared              # a list, each name once, that all have,
+    cdef Py_ssize_t sharing        # so many of them
+
+    cdef int settle(self) except -1
+    cdef Py_ssize_t count_of(self, name) except -1
 
     cdef int count_in(self, tuple protocols) except -1
     cdef int count_out(self, tuple protocols) except -1

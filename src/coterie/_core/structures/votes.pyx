@@ -33,6 +33,7 @@ cdef extern from "votes.h" nogil:
 cdef enum:
     NO_CANDIDATE = -1
     WIDEST = 1 << 26               # ids are indexes of a table: this many at most
+    SHORT = 8                      # names of a list that are worth a comparison
 
 
 @cython.final
@@ -40,25 +41,52 @@ cdef enum:
 cdef class ProtocolCounts:
     """See ``votes.pyi``."""
 
-    def __cinit__(self):
-        self.counts = {}
+    # As long as all lists have the same names, as in most groups, one number says it all.
+
+    cdef int settle(self) except -1:
+        """Count each name by itself from here on."""
+        self.counts = self.as_dict()
+        self.shared = None
+        self.sharing = 0
+        return 0
+
+    cdef Py_ssize_t count_of(self, name) except -1:
+        if self.counts is not None:
+            return self.counts.get(name, 0)
+        return self.sharing if self.sharing and names_it(self.shared, name) else 0
 
     cdef int count_in(self, tuple protocols) except -1:
+        if self.counts is None:
+            if not self.sharing and has_each_once(protocols):
+                self.shared = protocols
+                self.sharing = 1
+                return 0
+            if self.sharing and same_names(self.shared, protocols):
+                self.sharing += 1
+                return 0
+            self.settle()
         for entry in protocols:
             name = (<tuple?>entry)[0]
             self.counts[name] = self.counts.get(name, 0) + 1
         return 0
 
     cdef int count_out(self, tuple protocols) except -1:
+        if self.counts is None:
+            if self.sharing and same_names(self.shared, protocols):
+                self.sharing -= 1
+                return 0
+            self.settle()
         for entry in protocols:
             name = (<tuple?>entry)[0]
             left = self.counts.pop(name, 0) - 1
             if left > 0:                 # 0 and absent are the same to every rule
                 self.counts[name] = left
+        if not self.counts:
+            self.counts = None
         return 0
 
     cdef bint is_candidate(self, name, Py_ssize_t members) except -1:
-        return <Py_ssize_t>self.counts.get(name, 0) == members
+        return self.count_of(name) == members
 
     cdef str vote(self, tuple protocols, Py_ssize_t members):
         for entry in protocols:
@@ -74,21 +102,52 @@ cdef class ProtocolCounts:
         """See ``votes.pyi``."""
         cdef list given = _names_of(names)
         for name in set(given):
-            if self.counts.get(name, 0) < given.count(name):
+            if self.count_of(name) < given.count(name):
                 raise CoterieError(f"protocol {name!r} was not counted")
         self.count_out(tuple([(name,) for name in given]))
 
     def candidates(self, Py_ssize_t members):
         """See ``votes.pyi``."""
-        return {name for name, count in self.counts.items() if count == members}
+        return {name for name, count in self.as_dict().items() if count == members}
 
     def __getitem__(self, str name):
         """See ``votes.pyi``."""
-        return self.counts.get(name, 0)
+        return self.count_of(name)
 
     def as_dict(self):
         """See ``votes.pyi``."""
-        return dict(self.counts)
+        if self.counts is not None:
+            return dict(self.counts)
+        return {entry[0]: self.sharing for entry in self.shared} if self.sharing else {}
+
+
+cdef bint names_it(tuple protocols, name) except -1:
+    for entry in protocols:
+        named = (<tuple?>entry)[0]
+        if named is name or named == name:
+            return True
+    return False
+
+
+cdef bint same_names(tuple one, tuple other) except -1:
+    cdef Py_ssize_t n
+    if one is other:
+        return True
+    if len(one) != len(other):
+        return False
+    for n in range(len(one)):
+        name = (<tuple?>one[n])[0]
+        same = (<tuple?>other[n])[0]
+        if name is not same and name != same:
+            return False
+    return True
+
+
+cdef bint has_each_once(tuple protocols) except -1:
+    cdef Py_ssize_t count = len(protocols)
+    if count > SHORT:
+        return False
+    return count == 1 or len({(<tuple?>entry)[0] for entry in protocols}) == count
 
 
 cdef list _names_of(names):
