@@ -147,7 +147,10 @@ cdef bint has_each_once(tuple protocols) except -1:
     cdef Py_ssize_t count = len(protocols)
     if count > SHORT:
         return False
-    return count == 1 or len({(<tuple?>entry)[0] for entry in protocols}) == count
+    if count == 1:
+        (<tuple?>protocols[0])[0]      # else names in place of pairs would fail much later
+        return True
+    return len({(<tuple?>entry)[0] for entry in protocols}) == count
 
 
 cdef list _names_of(names):
