@@ -88,10 +88,23 @@ def shuffled(coordinator):
         append.complete()
 
 
+def looked_at(coordinator):
+    """From the middle outward, and look at all that can be asked of those that are left."""
+    appends = list(coordinator.appends)
+    held, middle = coordinator.appends, len(appends) // 2
+    for number, append in enumerate([*appends[middle:], *reversed(appends[:middle])]):
+        append.complete()
+        left = len(appends) - number - 1
+        assert len(held) == left
+        assert append not in held
+        assert not left or (held[0] in held and next(iter(held)) is held[0] and held[-1].kind)
+
+
 ORDERS = {
     "coterie": oldest_first,
     "coterie, newest first": newest_first,
     "coterie, shuffled": shuffled,
+    "coterie, looked at between": looked_at,
     "coterie, at once": None,
 }
 

@@ -1,12 +1,16 @@
 """Appends that come back late: what Kafka checks then, and what it does not."""
 
+import copy
+import sys
 from collections import deque
+from contextlib import contextmanager
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie import CoterieError, Error, GroupCoordinator, load_trace
+from coterie import ArgumentError, CoterieError, Error, GroupCoordinator, load_trace
 from test_coordinator import join, stable
 from trace_data import header
 from trace_data import join as join_event
@@ -217,7 +221,7 @@ def test_tombstones_and_empty_generations_are_listed_but_nothing_waits(deferred)
         st.one_of(
             st.just("commit"),
             st.tuples(st.sampled_from(["complete", "fail"]), st.integers(0, 9)),
-            st.sampled_from(["len", "list", "first", "last", "contains"]),
+            st.sampled_from(["len", "list", "first", "last", "contains", "each", "reversed"]),
         ),
         max_size=60,
     )
@@ -228,7 +232,7 @@ def test_the_appends_in_flight_are_those_that_have_not_come_back_oldest_first(st
     for step in steps:
         if step == "commit":
             coordinator.offset_commit("g", {("t", next(partitions)): 1})
-            model.append(list(deque.__iter__(held))[-1])
+            model.append(held[-1])
         elif isinstance(step, tuple):
             if model:
                 append = model.pop(step[1] % len(model))
@@ -239,11 +243,124 @@ def test_the_appends_in_flight_are_those_that_have_not_come_back_oldest_first(st
             assert [*held] == model
         elif step == "contains":
             assert all(append in held for append in model)
+        elif step == "each":
+            assert [held[n] for n in range(-len(model), len(model))] == model * 2
+        elif step == "reversed":
+            assert [*reversed(held)] == model[::-1]
         elif model:
             index = 0 if step == "first" else -1
             assert held[index] is model[index]
     assert [*coordinator.appends] == model
     assert len(coordinator.appends) == len(model)
+
+
+@contextmanager
+def counted_calls():
+    """Count the calls of Python functions: what is done, whatever the machine's speed."""
+    calls = [0]
+
+    def profile(_, event, __):
+        calls[0] += event == "call"
+
+    sys.setprofile(profile)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+
+
+LOOKS = {
+    "len": len,
+    "first": lambda held: held[0],
+    "last": lambda held: held[-1],
+    "in": lambda held: held[0] in held,
+    "begun to be walked through": lambda held: next(iter(held)),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_a_look_at_the_appends_in_flight_costs_the_same_however_many_there_are(look):
+    def calls(count):
+        coordinator = GroupCoordinator(appends="deferred")
+        for n in range(count):
+            coordinator.offset_commit("g", {("t", n): n})
+        middle = list(coordinator.appends)[20:40]
+        with counted_calls() as made:
+            for append in middle:
+                append.complete()
+                look(coordinator.appends)
+        assert len(coordinator.appends) == count - 20
+        return made[0]
+
+    assert calls(60) == calls(600)
+
+
+def in_flight(count=5):
+    deferred = GroupCoordinator(appends="deferred")
+    for n in range(count):
+        deferred.offset_commit("g", {("t", n): n})
+    deferred.appends[1].complete()  # one is gone from between
+    return deferred, list(deferred.appends)
+
+
+OF_A_DEQUE = {
+    "clear": lambda held: held.clear(),
+    "pop": lambda held: held.pop(),
+    "popleft": lambda held: held.popleft(),
+    "remove": lambda held: held.remove(held[1]),
+    "del": lambda held: held.__delitem__(-2),
+    "rotate": lambda held: held.rotate(1),
+    "reverse": lambda held: held.reverse(),
+    "index": lambda held: held.index(held[2]),
+    "count": lambda held: held.count(held[2]),
+    "copy": lambda held: held.copy() + copy.copy(held) + held * 2,
+    "equal": lambda held: (held == deque(held), held == held.copy(), held != deque()),
+    "anything": lambda held: mock.ANY in held,
+    "nothing": lambda held: (5 in held, [] in held, None in held),
+    "moved": lambda held: held.appendleft(held.pop()),
+    "moved back": lambda held: held.insert(2, held.popleft()),
+    "text": repr,
+}
+
+
+@pytest.mark.parametrize("use", OF_A_DEQUE.values(), ids=OF_A_DEQUE)
+def test_the_appends_in_flight_are_used_as_a_deque_is(use):
+    deferred, appends = in_flight()
+    plain = deque(appends)
+    assert isinstance(deferred.appends, deque)
+    assert use(deferred.appends) == use(plain)
+    assert [*deferred.appends] == [*plain]
+    assert len(deferred.appends) == len(plain)
+    assert deferred.appends == plain
+    for append in appends:  # even those that were taken out
+        append.complete()
+    assert not deferred.appends
+
+
+@pytest.mark.parametrize("index", [4, -5, 2**70, "x", 1.5, slice(0, 2), None])
+def test_an_index_that_a_deque_does_not_take_is_refused_alike(index):
+    deferred, appends = in_flight()
+    with pytest.raises((IndexError, TypeError)) as refused:
+        deferred.appends[index]
+    with pytest.raises(refused.type):
+        deque(appends)[index]
+    with pytest.raises(IndexError, match="empty"):
+        GroupCoordinator().appends.pop()
+
+
+def test_what_is_no_append_or_came_back_is_not_taken_among_those_in_flight():
+    deferred, appends = in_flight()
+    appends[1].complete()
+    for wrong in (5, None, deferred):
+        with pytest.raises(ArgumentError, match="appends holds PendingAppend objects, not "):
+            deferred.appends.append(wrong)
+    with pytest.raises(ArgumentError, match="not 5"):
+        deferred.appends[0] = 5
+    deferred.appends.extend([appends[1], appends[0]])
+    assert [*deferred.appends] == [appends[0], appends[2], appends[3]]
+    for append in (appends[3], appends[0], appends[2]):
+        append.complete()
+    assert len(deferred.appends) == 0
 
 
 def test_a_session_begins_anew_where_a_static_return_could_not_be_written(deferred):

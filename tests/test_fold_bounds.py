@@ -96,7 +96,7 @@ def test_a_record_at_the_very_time_counts(at_ms, offset):
     assert offsets_of(batch(0, told), at_ms=at_ms) == {("g", "t", 0): offset}
     lives = [(time, group_key(b"g"), group_value(time, [b"m"])) for time in (4, 5, 7)]
     state = scan(batch(0, lives), options=ScanOptions(at_ms=at_ms))
-    assert state.groups()[0]["generation"] == min(at_ms, 5) if at_ms < 7 else 7
+    assert state.groups()[0]["generation"] == (min(at_ms, 5) if at_ms < 7 else 7)
 
 
 @pytest.mark.parametrize(("at_ms", "found"), [(8, {}), (9, {("g", "t", 0): 7})])

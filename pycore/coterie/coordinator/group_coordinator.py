@@ -468,7 +468,7 @@ class GroupCoordinator:
         finally:
             try:
                 if waited and append.done:
-                    self._outbox.appends.drop(append)
+                    self._outbox.appends._drop(append)
             finally:
                 self._drain()
         self._outbox.tell_failure(self._core)

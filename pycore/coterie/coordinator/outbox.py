@@ -9,7 +9,8 @@ from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.runtime import AppendOp
-from coterie.coordinator.pending import Appends, ComeBack, Pending, PendingAppend
+from coterie.coordinator.inflight import Appends
+from coterie.coordinator.pending import ComeBack, Pending, PendingAppend
 from coterie.errors import CoterieError
 from coterie.events import Response, Unanswered
 
@@ -68,7 +69,7 @@ class Outbox:
         """
         core.take_appends(self._begun)
         while self._begun:
-            self.appends.append(PendingAppend(self._come_back, self._begun[0]))
+            self.appends._put(PendingAppend(self._come_back, self._begun[0]))
             self._begun.popleft()
         core.take_events(self.events, self._fresh)
         for event in self._fresh:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, SupportsIndex, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
 
 from coterie._core.coordinator.effects import Effects
 from coterie._core.coordinator.runtime import AppendOp
@@ -14,7 +13,7 @@ from coterie.errors import ArgumentError, NotAnswered, shown
 from coterie.events import Response, Unanswered
 from coterie.values import Error
 
-__all__ = ["Appends", "Pending", "PendingAppend", "TraceOutput"]
+__all__ = ["Pending", "PendingAppend", "TraceOutput"]
 
 T = TypeVar("T")
 ComeBack = Callable[["PendingAppend", Error, "int | None"], None]  # with an error, or at an offset
@@ -72,13 +71,12 @@ class PendingAppend:
     There are such with ``appends="deferred"``, and if a ``log_sink`` finishes an append later.
     """
 
-    __slots__ = ("_come_back", "_op", "_taken")
+    __slots__ = ("_come_back", "_op")
 
     def __init__(self, come_back: ComeBack, op: AppendOp) -> None:
         if not isinstance(op, AppendOp):
             raise ArgumentError(f"an append is made by a coordinator, not of {shown(op)}")
         self._come_back, self._op = function(come_back, "come_back"), op
-        self._taken = False  # out of the coordinator's deque by its caller
 
     @property
     def group_id(self) -> str:
@@ -128,80 +126,6 @@ class PendingAppend:
 
     def __repr__(self) -> str:
         return f"<PendingAppend {self.kind} of {self.group_id!r}, {len(self.records)} records>"
-
-
-class Appends(deque[PendingAppend]):
-    """Those that have not come back, oldest first.
-
-    One that came back from between others goes when the next one looks: so that each costs the
-    same, in whatever order they come back.
-    """
-
-    _gone = 0  # how many of them are still here
-
-    def drop(self, append: PendingAppend) -> None:
-        """Take out one that came back; it may have been taken out by the caller."""
-        if append._taken:
-            return
-        if super().__len__() and self._oldest() is append:
-            take, end = super().popleft, self._oldest
-        elif super().__len__() and self._newest() is append:
-            take, end = super().pop, self._newest
-        else:
-            self._gone += 1
-            return
-        take()
-        while self._gone and super().__len__() and end().done:
-            take()
-            self._gone -= 1
-
-    def popleft(self) -> PendingAppend:
-        """Take out the oldest; it may be completed later."""
-        self._sweep()
-        append = super().popleft()
-        append._taken = True
-        return append
-
-    def pop(self) -> PendingAppend:  # type: ignore[override]
-        """Take out the newest; it may be completed later."""
-        self._sweep()
-        append = super().pop()
-        append._taken = True
-        return append
-
-    def _oldest(self) -> PendingAppend:
-        return super().__getitem__(0)
-
-    def _newest(self) -> PendingAppend:
-        # No index below 0: C turns one into another by `len`, which is ours.
-        return super().__getitem__(super().__len__() - 1)
-
-    def _sweep(self) -> None:
-        if self._gone:
-            waiting = [append for append in super().__iter__() if not append.done]
-            self.clear()
-            self.extend(waiting)
-            self._gone = 0
-
-    def __len__(self) -> int:
-        self._sweep()
-        return super().__len__()
-
-    def __iter__(self) -> Iterator[PendingAppend]:
-        self._sweep()
-        return super().__iter__()
-
-    def __reversed__(self) -> Iterator[PendingAppend]:
-        self._sweep()
-        return super().__reversed__()
-
-    def __contains__(self, append: object) -> bool:
-        self._sweep()
-        return super().__contains__(append)
-
-    def __getitem__(self, index: SupportsIndex) -> PendingAppend:  # type: ignore[override]
-        self._sweep()
-        return super().__getitem__(index)
 
 
 class TraceOutput:
