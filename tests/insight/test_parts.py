@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from compacted_logs import FIRST_MS, folders, operations, written
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from transaction_logs import STEPS, batches_of, write
 
 from coterie._core.codec.reader import LogReader
 from coterie.insight import (
@@ -175,6 +176,29 @@ def test_transactions_that_parts_leave_open_stand_in_the_order_of_the_log():
         same_in_parts(segments, {1, 2}, [(growth, growth.Ask())], {})
         ((row,),) = [list(growth.rows(PartitionFacts(0, segments), growth.Ask()))]
         assert [one["producer_id"] for one in row["open_transactions"]] == [2, 1, 3]
+
+
+@settings(max_examples=40)
+@example(  # open in two parts, from the first on; another that ended in the second
+    steps=[
+        (5, "offset", 1),
+        (6, "offset", 1),
+        (5, "offset", 1),
+        (6, "commit", 1),
+        (7, "offset", 1),
+    ],
+    times=[9, 30],
+    data=None,
+)
+@given(steps=STEPS, times=st.lists(st.integers(0, 30), min_size=1, max_size=4), data=st.data())
+def test_transactions_over_any_seams_are_told_as_those_of_the_log_as_one(steps, times, data):
+    with tempfile.TemporaryDirectory() as home:
+        write(enumerate(batches_of(steps)), Path(home))
+        segments = segments_in(Path(home))
+        asked = [(lag, lag.Ask(ends_at(times))), (growth, growth.Ask()), (metrics, metrics.Ask())]
+        every = set(range(1, len(segments)))
+        cuts = every if data is None else data.draw(st.sets(st.sampled_from(sorted(every))))
+        same_in_parts(segments, cuts, asked, {})
 
 
 @given(

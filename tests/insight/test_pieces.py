@@ -7,6 +7,7 @@ import pytest
 from compacted_logs import FIRST_MS, folders, operations, written
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from transaction_logs import STEPS, batches_of, write
 
 from coterie.errors import CoterieError
 from coterie.insight import (
@@ -105,18 +106,6 @@ def test_a_log_in_pieces_gives_the_answers_of_the_log_as_one(
             assert answers(segments, asked, options) == expected
 
 
-# Of one key, by three producers and without one: an offset, a tombstone, the end of what is open.
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from([-1, 5, 6, 7]),
-        st.sampled_from(["offset", "offset", "tombstone", "commit", "abort"]),
-        st.integers(0, 3),  # how many ms later; a record may also be older than the one before it
-    ),
-    min_size=4,
-    max_size=14,
-)
-
-
 @settings(max_examples=150)
 @example(  # the second's tombstone takes back what it said, and so leaves the first's
     steps=[
@@ -132,21 +121,8 @@ STEPS = st.lists(
 def test_one_keys_offsets_of_transactions_are_seen_alike_in_pieces(
     steps, times, no_more_than_this_at_once
 ):
-    batches, now_ms = [], 10
-    for number, (producer_id, what, ms) in enumerate(steps):
-        now_ms += ms - 1
-        inside = {"producer_id": producer_id, "transactional": True} if producer_id > 0 else {}
-        record = commit(now_ms, number)
-        if what == "tombstone":
-            record = *record[:2], None
-        if what in ("offset", "tombstone") or not inside:
-            batches.append(batch(number, [record], **inside))
-        else:
-            batches.append(marker(number, producer_id, now_ms, commit=what == "commit"))
     with tempfile.TemporaryDirectory() as home:
-        folder = Path(home) / "__consumer_offsets-0"
-        folder.mkdir()
-        (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+        write([(0, b"".join(batches_of(steps)))], Path(home))
         (segments,) = find_segments([home]).partitions().values()
         asked = [(lag, lag.Ask(ends_at(times)))]
         no_more_than_this_at_once(1 << 30)

@@ -6,7 +6,7 @@ import pytest
 from lives import commit, life, member, written
 
 from commandline import coterie_ok
-from coterie.insight import explain
+from coterie.insight import explain, reading
 from coterie.insight.facts import read_facts
 from coterie.messages import encode_batch
 from golden_data import GOLDEN, log, records
@@ -217,6 +217,13 @@ def test_a_server_log_says_when_a_broker_had_loaded_the_groups(tmp_path):
     (row,) = [row for row in json.loads(told.stdout) if row["event"] == "coordinator_change"]
     assert (row["timestamp"], row["until"]) == (1_000, 15_000)
     assert "loaded the groups at 1970-01-01T00:00:12.500Z [server log]" in row["cause"]
+
+
+def test_a_silence_is_told_where_each_batch_is_read_by_itself(tmp_path, monkeypatch):
+    home = silent(tmp_path, 30_000)
+    expected = list(rows_of(home, "silence"))
+    monkeypatch.setattr(reading, "PIECE_BYTES", 1)
+    assert list(rows_of(home, "silence")) == expected != []
 
 
 def test_a_pause_is_no_silence_where_groups_write_seldom(tmp_path):
