@@ -15,6 +15,7 @@ import importlib
 import inspect
 import itertools
 import types
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -213,6 +214,14 @@ class Walk:
                          lambda a=attribute, v=value: setattr(held, a, v()))  # fmt: skip
 
 
+def check(walk: Walk, unready: set[str] | frozenset[str] = frozenset()) -> None:
+    """Nothing came through that may not, and of each name some call succeeded."""
+    found = [f"{where}: {what}" for where, what in sorted(walk.leaks.items())]
+    assert not found, "\n".join(found)
+    never = walk.never - unready
+    assert not never, f"no call succeeded: {sorted(never)}"
+
+
 def properties(kind: type) -> list[str]:
     """Return the attributes that a class computes; what it keeps in slots is anybody's."""
     found = {n: inspect.getattr_static(kind, n) for n in dir(kind) if not n.startswith("_")}
@@ -232,6 +241,25 @@ def walk_object(walk: Walk, make: Callable[[], Any], allowed: tuple[type, ...]) 
         walk.held = make()
         walk.call(method, getattr(walk.held, method), allowed)
     walk.special(type(make()).__name__, make(), allowed)
+
+
+def walk_made_again(walk: Walk, make: Callable[[], Any], allowed: tuple[type, ...]) -> None:
+    """Make an object a second time in every way, and use it after each: its maker may fail."""
+    held = walk.held = make()
+    kind = type(held)
+    takes = parameters(kind)
+    ways = [] if takes is None else [((), named) for named in walk.calls_of(kind.__name__, takes)]
+    ways += [((), {}), *(((value(),) * n, {}) for value in walk.values for n in (1, 2))]
+    may = (*allowed, TypeError, ValueError, OverflowError, AttributeError)
+    for args, named in ways:
+        walk.run(f"{kind.__name__}.__init__", may, lambda a=args, n=named: held.__init__(*a, **n))
+        for name in properties(kind):
+            walk.run(name, may, lambda n=name: getattr(held, n))
+        walk.run("repr", may, lambda: repr(held))
+    for method in methods(kind):
+        needed = [p for p in parameters(getattr(held, method)) or () if p.default is p.empty]
+        args = {p.name: walk.fitting(method, p) for p in needed}
+        walk.run(method, (*may, LookupError), lambda m=method, a=args: getattr(held, m)(**a))
 
 
 def walk_spoiled(walk: Walk, make: Callable[[], Any], allowed: tuple[type, ...]) -> None:
@@ -259,6 +287,14 @@ def spoil(value: Any, depth: int = 2) -> None:
         for inner in list(value) if depth else ():
             spoil(inner, depth - 1)
         value[:] = [5, None, *value]
+    elif isinstance(value, deque):
+        for write in DEQUE_WRITES:
+            with contextlib.suppress(coterie.CoterieError, LookupError, TypeError):
+                write(value)
+    elif type(value).__module__.startswith("coterie._core.") and not isinstance(value, tuple):
+        for args in ((), (5,), ("x", 5), (None,) * 8):
+            with contextlib.suppress(coterie.CoterieError, TypeError, ValueError, OverflowError):
+                value.__init__(*args)
     elif isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.flags.writeable:
         value[...] = np.array(-1).astype(value.dtype)
     elif isinstance(value, types.MappingProxyType):
@@ -266,6 +302,16 @@ def spoil(value: Any, depth: int = 2) -> None:
             value == Writer()  # noqa: B015 - it is handed the very dict
         for inner in list(value.values()) if depth else ():
             spoil(inner, depth - 1)
+
+
+DEQUE_WRITES: tuple[Callable[[Any], Any], ...] = (
+    lambda held: held.append(5), lambda held: held.appendleft(None), lambda held: held.rotate(1),
+    lambda held: held.extend([5, "x"]), lambda held: held.insert(1, 5), lambda held: held.reverse(),
+    lambda held: held.__setitem__(0, 5), lambda held: held.__delitem__(0),
+    lambda held: held.__iadd__([5]), lambda held: held.__imul__(2), lambda held: held.__init__([5]),
+    lambda held: deque.append(held, 5), lambda held: deque.__init__(held, [5, None]),
+    lambda held: held.pop(),
+)  # fmt: skip
 
 
 class Writer:

@@ -1,10 +1,13 @@
 """One of each class, and for each parameter a value that fits: what ``hostile`` sets out from."""
 
+import dataclasses
+from functools import partial
+
 import numpy as np
 
 import coterie
 import coterie.testing
-from coterie import GroupCoordinator, ScanOptions, messages, wire
+from coterie import GroupCoordinator, ScanOptions, messages, values, wire
 from coterie._core.codec.compress import compress
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.load import Wanted
@@ -15,6 +18,7 @@ from coterie._core.fold.history import Undecided
 from coterie._core.fold.partial import dump
 from coterie._core.structures.offsets import Offset
 from coterie._core.structures.votes import ProtocolCounts
+from coterie._core.wire.codec import Codec
 from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.config import coordinator_config
 from coterie.testing import Member
@@ -83,7 +87,19 @@ def an_append():
     return a_coordinator(appends="deferred").appends[0]
 
 
+def a_value(kind):
+    """One of a class of ``coterie.values``."""
+    fitting = {"str": "x", "int": 1, "bytes": b"", "bool": False, "Error": coterie.Error.NONE,
+               "str | None": None}  # fmt: skip
+    return kind(*(fitting.get(field.type, ()) for field in dataclasses.fields(kind)))
+
+
+BEAT = {"groupId": "g", "generationId": 1, "memberId": "m"}
+BEAT_FRAME = wire.encode_request(12, 4, BEAT)
 MAKERS = {
+    **{name: partial(a_value, getattr(values, name)) for name in values.__all__},
+    "coterie.wire.Request": lambda: wire.decode_request(BEAT_FRAME),
+    "coterie.wire.Response": lambda: wire.decode_response(12, 0, bytes(6)),
     "TimerWheel": a_wheel,
     "OffsetMap": a_map,
     "GroupMetadata": a_group,
@@ -141,7 +157,10 @@ GOOD = {  # parameter, perhaps with its function and class -> a value, or what m
     "clock": lambda: SharedClock(), "at": 5, "base_offset": 0,
     "effects": lambda: MAKERS["TraceOutput"]()._effects, "Append.key": RECORD[2],
     "Append.value": RECORD[3], "offset": 5, "from_": "Empty", "to": "Dead", "generation_id": 1,
-    "cause": coterie.Cause.JOIN, "why": "dropped", "response": None,
+    "cause": coterie.Cause.JOIN, "why": "dropped", "response": None, "metadata": "",
+    "groups": (), "members": (), "leader": "m", "skip_assignment": False,
+    "protocol_name": "range", "api_key": 12, "api_version": 4, "frame": BEAT_FRAME, "body": BEAT,
+    "decode_response.frame": bytes(12), "correlation_id": 1, "encode_response.body": {},
 }  # fmt: skip
 
 # The compiled modules, private ones too.
@@ -207,8 +226,6 @@ def effects():
     return core.take_effects()
 
 
-BEAT = {"groupId": "g", "generationId": 1, "memberId": "m"}
-BEAT_FRAME = wire.encode_request(12, 4, BEAT)
 BEAT_FIELDS = [("groupId", "string", 0, 9, 1, 0, -1, None, []),
                ("tagged", "[]struct", 0, 9, 1, 0, 3, None, [])]  # fmt: skip
 
@@ -231,16 +248,15 @@ CORE_MAKERS = {
     "Producer": a_producer,
     "Offset": lambda: Offset(5),
     "ProtocolCounts": ProtocolCounts,
-    "Codec": lambda: wire.CODEC,
+    "Codec": lambda: Codec(wire.APIS.values(), wire._layout),  # another than all use
     "Layout": a_layout,
-    "Request": lambda: wire.decode_request(BEAT_FRAME),
-    "Response": lambda: wire.decode_response(12, 0, bytes(6)),
+    "Request": MAKERS["coterie.wire.Request"],
+    "Response": MAKERS["coterie.wire.Response"],
 }  # fmt: skip
 CORE_GOOD = {
     **GOOD,
-    "api_key": 12, "api_version": 4, "frame": BEAT_FRAME, "body": BEAT, "direction": "request",
-    "correlation_id": 1, "fill": True, "tags": True, "apis": [], "make": lambda: a_layout,
-    "decode_response.frame": bytes(12), "fields": BEAT_FIELDS, "flexible": True,
+    "direction": "request", "fill": True, "tags": True, "apis": [], "make": lambda: a_layout,
+    "fields": BEAT_FIELDS, "flexible": True,
     "layout_of.version": 4, "below.name": "groupId", "first": 0, "last": 4, "longest": 100,
     "with_events": True, "payload": None,
     "encode_pairs.records": [(b"k", b"v"), (b"", None)],

@@ -8,11 +8,15 @@ alone.
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from coterie.errors import ArgumentError, shown
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "LATEST_MS",
@@ -20,6 +24,7 @@ __all__ = [
     "binary",
     "boolean",
     "called",
+    "file_path",
     "function",
     "integer",
     "milliseconds",
@@ -107,6 +112,24 @@ def binary(value: Any, name: str) -> bytes:
         return bytes(value)
     except ValueError as error:  # a view that was released
         raise ArgumentError(f"{name} cannot be read: {error}") from None
+
+
+def file_path(value: Any, name: str) -> Path:
+    """Return the path of a file; a number would be a descriptor, which ``open`` closes at the end.
+
+    Whether there is such a file is not looked at.
+    """
+    from pathlib import Path  # not for those who name no file
+
+    if not isinstance(value, str | os.PathLike):
+        raise ArgumentError(f"{name} must be the path of a file, not {shown(value)}")
+    try:
+        found = Path(value)
+        if b"\0" not in os.fsencode(found):
+            return found
+    except (TypeError, UnicodeEncodeError):  # a path of bytes; a surrogate that stands alone
+        pass
+    raise ArgumentError(f"{name} is no path that a file can have: {shown(value)}")
 
 
 def function(value: Any, name: str) -> Any:

@@ -7,7 +7,17 @@ import pytest
 
 import coterie._core
 from coterie import CoterieError
-from hostile import ARRAYS, PLAIN, Walk, methods, modules_of, walk_object, walk_spoiled
+from hostile import (
+    ARRAYS,
+    PLAIN,
+    Walk,
+    check,
+    methods,
+    modules_of,
+    walk_made_again,
+    walk_object,
+    walk_spoiled,
+)
 from hostile_makers import CORE_GOOD, CORE_MAKERS, UNREADY, made_bare
 
 # Private: Python's own errors for an argument of a wrong type or size, or for an entry that is not
@@ -45,11 +55,6 @@ def named(path):
     return name, getattr(importlib.import_module(module), name)
 
 
-def check(walk):
-    found = [f"{where}: {what}" for where, what in sorted(walk.leaks.items())]
-    assert not found, "\n".join(found)
-
-
 @pytest.mark.parametrize("path", NAMES)
 def test_no_argument_of_a_private_name_ends_the_process(path):
     name, found = named(path)
@@ -59,13 +64,18 @@ def test_no_argument_of_a_private_name_ends_the_process(path):
         walk_object(walk, CORE_MAKERS[name], MAY)
     elif isinstance(found, type):
         assert not methods(found), f"{path} has methods: CORE_MAKERS must make one"
-    check(walk)
-    never = walk.never - UNREADY
-    assert not never, f"no call succeeded: {sorted(never)}"
+    check(walk, UNREADY)
 
 
 @pytest.mark.parametrize("name", CORE_MAKERS)
 def test_what_an_object_of_the_core_hands_out_may_be_written_to(name):
     walk = a_walk()
     walk_spoiled(walk, CORE_MAKERS[name], AFTERWARDS)
-    check(walk)
+    check(walk, UNREADY)
+
+
+@pytest.mark.parametrize("name", CORE_MAKERS)
+def test_an_object_of_the_core_that_is_made_a_second_time_ends_no_process(name):
+    walk = a_walk()
+    walk_made_again(walk, CORE_MAKERS[name], AFTERWARDS)
+    check(walk, UNREADY)

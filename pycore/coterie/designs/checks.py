@@ -7,6 +7,7 @@ from typing import Any
 
 from coterie.errors import CoterieError, shown
 
+_INT64 = 2**63
 MOST = 2**53  # what JSON numbers hold exactly everywhere
 
 
@@ -65,7 +66,9 @@ def settings(value: Any, place: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise _wrong(value, place, "an object of settings")
     for key, one in value.items():
-        if not isinstance(one, str | int | bool):
+        if not isinstance(key, str):
+            raise _wrong(key, place, "the name of a setting")
+        if not isinstance(one, str | int | bool) or (isinstance(one, int) and abs(one) > _INT64):
             raise _wrong(one, f"{place}.{key}", "text, a whole number, true or false")
     return dict(value)
 

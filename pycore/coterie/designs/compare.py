@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coterie.arguments import boolean, called, walked
 from coterie.designs.costs import COSTS
-from coterie.designs.run import DESIGNS, Run, run
+from coterie.designs.run import DESIGNS, Run, known_design, run
 from coterie.designs.scenario import Scenario, read_scenario
 
 
@@ -47,6 +48,7 @@ def _shown(value: float | None) -> str:
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
+@called
 def compare(
     scenario: Scenario | Mapping[str, Any],
     designs: Sequence[str] = DESIGNS,
@@ -67,9 +69,11 @@ def compare(
     Raises
     ------
     ScenarioError, ArgumentError
-        The scenario is wrong, or there is no such design.
+        The scenario is wrong, there is no such design, or an argument is of a wrong type.
     """
+    chosen = dict.fromkeys(map(known_design, walked(designs, "designs", "the names of designs")))
+    boolean(timeline, "timeline")
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(scenario)
-    runs = {design: run(scenario, design, timeline=timeline) for design in dict.fromkeys(designs)}
+    runs = {design: run(scenario, design, timeline=timeline) for design in chosen}
     return Comparison(scenario, runs)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coterie.arguments import boolean, called
 from coterie.designs import today
 from coterie.designs.consumer08.simulation import Simulation
 from coterie.designs.coordinator09.play import play
@@ -13,11 +14,18 @@ from coterie.designs.costs import Accounts
 from coterie.designs.scenario import Scenario, read_scenario
 from coterie.designs.timeline import Timeline
 from coterie.designs.times import Times
-from coterie.errors import ArgumentError
+from coterie.errors import ArgumentError, shown
 
 ZOOKEEPER, COORDINATOR = "zookeeper-0.8", "coordinator-0.9"
 TODAY = "today"
 DESIGNS = (ZOOKEEPER, COORDINATOR, TODAY)
+
+
+def known_design(design: Any) -> str:
+    """Return the name of a design that there is."""
+    if not isinstance(design, str) or design not in DESIGNS:
+        raise ArgumentError(f"design: {shown(design)} is none of {', '.join(DESIGNS)}")
+    return design
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,7 @@ class Run:
     counted: dict[str, int]
 
 
+@called
 def run(
     scenario: Scenario | Mapping[str, Any],
     design: str = ZOOKEEPER,
@@ -69,10 +78,12 @@ def run(
     ScenarioError
         The scenario is wrong: one line that names the place.
     ArgumentError
-        There is no such design.
+        There is no such design, or another argument is of a wrong type.
     """
-    if design not in DESIGNS:
-        raise ArgumentError(f"design: {design!r} is none of {', '.join(DESIGNS)}")
+    known_design(design)
+    boolean(timeline, "timeline")
+    if times is not None and not isinstance(times, Times):
+        raise ArgumentError(f"times must be a Times, not {shown(times)}")
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(scenario)
     accounts, kept = Accounts(scenario), Timeline()

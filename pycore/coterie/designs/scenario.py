@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from coterie.arguments import called
 from coterie.designs.checks import CHECKS, ScenarioError
 from coterie.designs.consumer08.config import consumer_config
 from coterie.designs.consumer08.registration import filter_text
@@ -253,6 +254,7 @@ class Scenario:
     ops: tuple[Op, ...]
 
 
+@called
 def read_scenario(value: Any, *, name: str = "") -> Scenario:
     """Read a scenario from what a JSON file holds.
 
@@ -270,8 +272,9 @@ def read_scenario(value: Any, *, name: str = "") -> Scenario:
     """
     if not isinstance(value, Mapping):
         raise ScenarioError(f"a scenario is an object, not {shown(value)}")
-    if value.get("format", FORMAT) != FORMAT or value.get("version", 1) != 1:
-        what = f"{value.get('format', FORMAT)!r} version {value.get('version', 1)!r}"
+    form, version = value.get("format", FORMAT), value.get("version", 1)
+    if not isinstance(form, str) or form != FORMAT or type(version) is not int or version != 1:
+        what = f"{shown(form)} version {shown(version)}"
         raise ScenarioError(f"format: {what} is not {FORMAT!r} version 1")
     config = _read_config(value.get("config", {}))
     events = value.get("events")
@@ -279,8 +282,8 @@ def read_scenario(value: Any, *, name: str = "") -> Scenario:
         raise ScenarioError(f"events: {shown(events)} is not a list")
     checked = _Checked(config)
     return Scenario(
-        name=str(value.get("name", name)),
-        doc=str(value.get("doc", "")),
+        name=CHECKS["text"](value.get("name", name), "name"),
+        doc=CHECKS["text"](value.get("doc", ""), "doc"),
         config=config,
         ops=tuple(checked.op(event, f"events[{i}]") for i, event in enumerate(events)),
     )
@@ -376,7 +379,7 @@ class _Checked:
                 continue
             name = f"{key}_" if key in ("as", "async") else key
             if name not in known or key == "place":
-                raise ScenarioError(f"{place}: {event['op']} has no field {key!r}")
+                raise ScenarioError(f"{place}: {event['op']} has no field {shown(key)}")
             values[name] = CHECKS[KINDS[key]](value, f"{place}.{key}")
         for name, one in known.items():
             lacks = (

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coterie.arguments import within
+
+_LATEST_MS = 2**53  # what a scenario may wait
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
@@ -32,3 +36,7 @@ class Times:
     start_gap_ms: int = 2
     watch_ms: int = 15
     reconnect_ms: int = 500
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            within(getattr(self, name), name, 0, _LATEST_MS)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from coterie.arguments import called, span, whole, within
+from coterie.arguments import called, file_path, span, walked, whole, within
 from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.config import server_config
@@ -90,15 +90,12 @@ class Broker:
             raise ArgumentError("brokers must be 1: several brokers are not served yet")
         if data is not None:
             raise ArgumentError("data must be None: a log on disk is not served yet")
-        if clock not in ("wall", "virtual"):
+        if not isinstance(clock, str) or clock not in ("wall", "virtual"):
             raise ArgumentError(f"clock must be 'wall' or 'virtual', not {shown(clock)}")
         if seed is not None:
             seed = whole(seed, "seed")
         server_config(config)
-        places = tuple(place_of(each) for each in ([listen] if isinstance(listen, str) else listen))
-        context, certified = _tls_of(tls)
-        for place in places:
-            refuse_open(place, client_certificates=certified, insecure=False)
+        places, context = _places_of(listen, tls)
         self._options = Options(
             config=dict(config or {}),
             places=places,
@@ -108,7 +105,7 @@ class Broker:
             users=_users_of(sasl_users, places),
             tls=context,
         )
-        self._trace = None if trace is None else Path(trace)
+        self._trace = None if trace is None else file_path(trace, "trace")
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: Running | None = None
@@ -316,17 +313,34 @@ class Broker:
 def _topics_of(given: Any) -> dict[str, int | None]:
     if given is None:
         return {}
-    if isinstance(given, str):
-        raise ArgumentError(f"topics must be {{name: partitions}}, not {shown(given)}")
     if not isinstance(given, Mapping):
-        given = dict.fromkeys(given)
+        given = dict.fromkeys(map(_topic_name, walked(given, "topics", "{name: partitions}")))
     topics: dict[str, int | None] = {}
     for name, count in given.items():
-        if not isinstance(name, str):
-            raise ArgumentError(f"topics must be {{name: partitions}}, not of {shown(name)}")
+        _topic_name(name)
         topic, _ = topic_of(f"{name}:1")
         topics[topic] = None if count is None else within(count, name, 1, _MOST_PARTITIONS)
     return topics
+
+
+def _topic_name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise ArgumentError(f"topics must be {{name: partitions}}, not of {shown(name)}")
+    return name
+
+
+def _places_of(listen: Any, tls: Any) -> tuple[tuple[Place, ...], Any]:
+    """Return where to listen, and the context of TLS."""
+    given = [listen] if isinstance(listen, str) else walked(listen, "listen", "addresses")
+    places = tuple(map(place_of, given))
+    if not places:
+        raise ArgumentError("listen must name an address, but names none")
+    context, certified = _tls_of(tls)
+    if context is None and any(place.protocol.endswith("ssl") for place in places):
+        raise ArgumentError("a listener with TLS needs tls")
+    for place in places:
+        refuse_open(place, client_certificates=certified, insecure=False)
+    return places, context
 
 
 def _users_of(given: Any, places: tuple[Place, ...]) -> Any:

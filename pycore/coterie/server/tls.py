@@ -6,6 +6,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+from coterie.arguments import file_path
 from coterie.errors import ArgumentError
 
 __all__ = ["ANONYMOUS", "peer_principal", "server_context"]
@@ -44,6 +45,8 @@ def server_context(
     coterie.ArgumentError
         A file cannot be read, or is not what it is meant to be.
     """
+    cert, key = file_path(cert, "certificate"), file_path(key, "key")
+    client_ca = None if client_ca is None else file_path(client_ca, "client CA")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     for what, file in (("certificate", cert), ("key", key), ("client CA", client_ca)):

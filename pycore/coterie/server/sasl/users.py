@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coterie.arguments import file_path, text
 from coterie.errors import ArgumentError, shown
 from coterie.server.sasl.scram import HASHES, MIN_ITERATIONS, Credential, derive
 
@@ -82,6 +83,7 @@ def read_users(path: str | Path) -> Users:
     coterie.ArgumentError
         It cannot be read, others than its owner may read it, or something in it is wrong.
     """
+    path = file_path(path, "users file")
     toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         with open(path, "rb") as file:
@@ -127,10 +129,12 @@ def _user(table: Any, where: str) -> _User:
         raise ArgumentError(f"{where} must be a table, not {shown(table)}")
     unknown = table.keys() - {"password", *_TABLES}
     if unknown:
-        raise ArgumentError(f"{where}.{sorted(map(str, unknown))[0]} is not known")
+        raise ArgumentError(f"{where}.{_first(unknown)} is not known")
     password = table.get("password")
     if "password" in table and (not isinstance(password, str) or not password):
         raise ArgumentError(f"{where}.password must be a text that is not empty")
+    if password is not None:
+        text(password, f"{where}.password")
     mechanisms = {
         mechanism: _mechanism(mechanism, table[name], password is not None, f"{where}.{name}")
         for name, mechanism in _TABLES.items()
@@ -141,12 +145,16 @@ def _user(table: Any, where: str) -> _User:
     return _User(None if password is None else password.encode(), mechanisms)
 
 
+def _first(names: set[Any]) -> str:
+    return min(name if isinstance(name, str) else shown(name) for name in names)
+
+
 def _mechanism(mechanism: str, table: Any, has_password: bool, where: str) -> Credential | _Salted:
     if not isinstance(table, Mapping):
         raise ArgumentError(f"{where} must be a table, not {shown(table)}")
     unknown = table.keys() - _SALTED - _KEYS
     if unknown:
-        raise ArgumentError(f"{where}.{sorted(map(str, unknown))[0]} is not known")
+        raise ArgumentError(f"{where}.{_first(unknown)} is not known")
     if has_password and _KEYS & table.keys():
         raise ArgumentError(f"{where} has keys beside a password: leave one of them out")
     missing = set() if has_password else (_SALTED | _KEYS) - table.keys()
@@ -167,13 +175,13 @@ def _mechanism(mechanism: str, table: Any, has_password: bool, where: str) -> Cr
     return Credential(salt, iterations, **keys)
 
 
-def _bytes(text: Any, where: str) -> bytes:
+def _bytes(given: Any, where: str) -> bytes:
     try:
-        data = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+        data = base64.b64decode(given, validate=True) if isinstance(given, str) else b""
     except (binascii.Error, ValueError):
         data = b""
     if not data:
-        raise ArgumentError(f"{where} must be base64, not {shown(text)}")
+        raise ArgumentError(f"{where} must be base64, not {shown(given)}")
     return data
 
 
