@@ -115,6 +115,99 @@ def test_one_trace_is_played_by_many_coordinators():
     assert found == [once] * THREADS
 
 
+def test_traces_are_loaded_by_many_threads():
+    def lines(number):
+        return [f'{{"format": "coterie-trace", "version": 1, "name": "{number}"}}'] + [
+            f'{{"at": {n}, "op": "join_group", "id": {n}, "group_id": "g{number}", '
+            '"member_id": "", "protocol_type": "consumer", "session_timeout_ms": 10000, '
+            f'"rebalance_timeout_ms": 10000, "client_id": "c{n}", "client_host": "/h", '
+            '"protocols": [{"name": "range", "metadata": ""}]}'
+            for n in range(1, 60)
+        ]
+
+    once = [list(coterie.run_trace(lines(number))) for number in range(THREADS)]
+    assert len({str(lines) for lines in once}) == THREADS
+
+    def work(number):
+        for _ in range(TIMES):
+            trace = coterie.load_trace(lines(number))
+            assert trace.header["name"] == str(number)
+            assert list(GroupCoordinator().play(trace).lines()) == once[number]
+        return True
+
+    assert all(together(work))
+
+
+def as_messages(number):
+    """Whatever ``messages`` makes of values that are this thread's own, there and back."""
+    found = []
+    for n in range(20):
+        key = {"version": n % 2, "data": {"group": f"g{number}", "topic": "t", "partition": n}}
+        group = {"version": 2, "data": {"group": f"g{number}-{n}"}}
+        commit = {"version": 3, "data": {"offset": n, "leaderEpoch": number, "metadata": "m" * n,
+                                         "commitTimestamp": n}}  # fmt: skip
+        keys = [messages.encode_key(one) for one in (key, group)]
+        value = messages.encode_value(1, commit)
+        assert [messages.decode_key(one)["data"] for one in keys] == [key["data"], group["data"]]
+        assert messages.decode_value(1, value)["data"] == commit["data"]
+        records = [(n, n, keys[0], value), (n + 1, n, keys[1], None)]
+        for codec in CODECS.values():
+            batch = messages.encode_batch(records, n, codec=codec)
+            (read,) = messages.LogReader(batch)
+            assert [(one.key, one.value) for one in read.records] == [row[2:] for row in records]
+            found.append(batch)
+        found += [messages.encode_message_set(records[:1], magic=1), str(read)]
+        found.append(messages.partition_for(f"g{number}", 50))
+    return found
+
+
+def test_messages_are_made_and_read_by_many_threads():
+    once = [as_messages(number) for number in range(THREADS)]
+    assert together(lambda number: [as_messages(number) for _ in range(3)]) == [
+        [expected] * 3 for expected in once
+    ]
+
+
+def a_life(number, steps=30):
+    """What happens to a group from its first member to its last, and around it."""
+    coordinator = GroupCoordinator(appends="deferred" if number % 2 else "immediate")
+    group = f"g{number}"
+
+    def come_back():
+        while coordinator.appends:
+            coordinator.appends[len(coordinator.appends) // 2].complete()
+
+    joins = [
+        coordinator.join_group(group, protocol_type="consumer", protocols={"range": b""},
+                               client_id=f"c{n}")
+        for n in range(3)
+    ]  # fmt: skip
+    coordinator.advance(4000 + number)
+    ids = [coordinator.run_until(join, limit_ms=20_000).member_id for join in joins]
+    for member_id in ids:
+        coordinator.sync_group(group, 1, member_id, assignments=dict.fromkeys(ids, b"x"))
+    come_back()
+    for n in range(steps):
+        coordinator.heartbeat(group, 1, ids[n % 3])
+        coordinator.offset_commit(group, {("t", n): n}, generation_id=1, member_id=ids[0])
+        coordinator.txn_offset_commit(group, {("u", n): n}, producer_id=n, producer_epoch=0)
+        come_back()
+        coordinator.end_txn(n, committed=True)
+    fetched = coordinator.offset_fetch(group)
+    coordinator.leave_group(group, ids[1:])
+    coordinator.advance_by(1_000_000)
+    come_back()
+    return fetched, coordinator.take_events(), coordinator.log, coordinator.snapshot(group)
+
+
+def test_coordinators_of_their_own_do_the_same_in_many_threads():
+    once = [a_life(number) for number in range(THREADS)]
+    assert [len(fetched.partitions) for fetched, *_ in once] == [60] * THREADS
+    assert together(lambda number: [a_life(number) for _ in range(3)]) == [
+        [expected] * 3 for expected in once
+    ]
+
+
 def hooked(monkeypatch, meanwhile):
     """Let ``meanwhile`` run where decompression lets other threads in."""
     inflate = batch_module.decompress
