@@ -5,7 +5,7 @@ import base64
 import pytest
 
 import log_writer
-from coterie import GroupCoordinator, scan
+from coterie import Batch, GroupCoordinator, scan
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.load import load
 from coterie.coordinator.batches import read_log
@@ -145,3 +145,37 @@ def test_a_member_id_that_comes_twice_is_one_member_to_a_load_and_to_a_replay():
     assert found == {"a": "two", "b": "three"}
     assert {m["member_id"]: m["client_id"] for m in row["members"]} == found
     assert len(row["members"]) == 2
+
+
+PROTOCOLS = [("range", b"")]
+AT_ONCE = {"group.initial.rebalance.delay.ms": 0}
+JOIN = {"protocol_type": "consumer", "protocols": PROTOCOLS}
+
+
+def loaded_with(*members):
+    """A coordinator that has loaded a group with these members: (id, instance)."""
+    rows = [
+        {
+            **{"memberId": name, "groupInstanceId": instance, "clientId": "c", "clientHost": "/h"},
+            **{"rebalanceTimeout": 9000, "sessionTimeout": 9000},
+            **{"subscription": b"", "assignment": b""},
+        }
+        for name, instance in members
+    ]
+    data = {"protocolType": "consumer", "generation": 1, "protocol": "range"}
+    data |= {"leader": members[0][0], "currentStateTimestamp": 3, "members": rows}
+    key = encode_key({"version": 2, "data": {"group": "g"}})
+    value = encode_value(2, {"version": 3, "data": data})
+    return GroupCoordinator(AT_ONCE, log=[Batch(0, records=((key, value),))])
+
+
+@pytest.mark.parametrize("instance", [None, "c"])
+def test_an_id_that_is_made_is_none_that_the_log_has_given(instance):
+    coordinator = loaded_with(("c-00000001", "c"), ("c-00000003", None))
+    coordinator.join_group("g", client_id="c", group_instance_id=instance, **JOIN)
+    ids = {member.member_id for member in coordinator.snapshot("g").members}
+    left = set() if instance else {"c-00000001"}
+    assert ids == {"c-00000002", "c-00000003", *left}
+    coordinator.join_group("g", client_id="c", **JOIN)
+    ids = {member.member_id for member in coordinator.snapshot("g").members}
+    assert ids == {"c-00000002", "c-00000003", "c-00000004", *left}

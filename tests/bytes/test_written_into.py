@@ -175,9 +175,17 @@ def test_a_member_that_was_put_into_a_coordinators_group_frees_no_timer_of_anoth
     for name in "gh":
         coordinator.leave_group(name, [f"stranger-{name}"])
         coordinator.join_group(name, protocol_type="consumer", protocols={"range": b""})
-    # The sessions' timers name slots that others have by now: that is found, not followed.
-    with pytest.raises(TypeError, match="Cannot convert"):
-        coordinator.advance(10_000_000)
+    coordinator.advance(10_000_000)
+    assert [coordinator.snapshot(name).state for name in "gh"] == ["Empty", "Empty"]
+
+
+def test_a_slot_that_is_freed_again_and_again_is_freed_once():
+    coordinator = GroupCoordinator({"group.initial.rebalance.delay.ms": 0})
+    coordinator.join_group("g", protocol_type="consumer", protocols={"range": b""})
+    for number in range(1000):  # more than there is room for
+        coordinator._core.group("g").add(a_member(f"stranger-{number}"))
+        coordinator.leave_group("g", [f"stranger-{number}"])
+    assert [member.member_id for member in coordinator.snapshot("g").members] == ["-00000001"]
 
 
 def test_what_is_handed_straight_to_the_core_is_looked_at():

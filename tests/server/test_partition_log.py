@@ -177,3 +177,10 @@ def test_every_write_wakes_who_waits_and_what_waits_may_leave():
     partition.produce(batch(b"v"))
     partition.append_marker(7, 0, 0, True, 1000)
     assert woken == ["a", "b", "b"]
+
+
+def test_a_log_that_was_deleted_holds_no_data_though_somebody_holds_it():
+    partition = log()
+    partition.produce(batch(b"some value"))
+    partition.delete()
+    assert (partition.size, partition.data()) == (0, b"")

@@ -218,8 +218,8 @@ def _markers(e: Exchange, groups: Groups) -> Iterator[Step]:
 
 def _fetch(e: Exchange, groups: Groups) -> Iterator[Step]:
     q, r = e.request, e.response
-    asked = q.get("groups", [q])
-    told = r.get("groups", [r])
+    asked = [q] if "groupId" in q or not q.has("groups") else q["groups"]
+    told = [r] if "topics" in r or not r.has("groups") else r["groups"]
     for group, answer in zip(asked, told, strict=True):
         topics = group.get("topics")
         event = _given(

@@ -338,8 +338,9 @@ class PartitionLog:
         return True
 
     def delete(self) -> None:
-        """Say that the data are gone, and wake who waits for a write."""
+        """Drop the data, and wake who waits for a write: a fetch session may know the log yet."""
         self.deleted = True
+        self._segments, self.producers = [Segment(self.log_end_offset, self._now_ms())], Producers()
         self.state = object()
         self._wake()
 

@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.member cimport MemberMetadata
-from coterie._core.coordinator.roster cimport Roster
+from coterie._core.coordinator.roster cimport Roster, has_member
 from coterie._core.coordinator.runtime cimport Request
 from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.codec.subscription cimport Readable
@@ -65,3 +65,9 @@ cdef class GroupMetadata:
 
 cdef GroupMetadata new_group(str group_id, int64_t now_ms)
 cdef int check_member(GroupMetadata group, str member_id, str instance) except? -7
+
+
+cdef inline bint knows(GroupMetadata group, str member_id) except -1:
+    """Whether a member has this id, or had it, or was told to join with it."""
+    return (has_member(&group.members, member_id) or member_id in group.pending_members
+            or member_id in group.renamed_sync)

@@ -17,11 +17,10 @@ from coterie._core.coordinator.codes cimport (
 from coterie._core.coordinator.effects cimport (
     BY_APPEND_FAILED, BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_LEAVE, BY_METADATA_CHANGED,
     BY_STATIC_RETURN, COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, REPLACED, STABLE)
-from coterie._core.coordinator.group cimport GroupMetadata, check_member
+from coterie._core.coordinator.group cimport GroupMetadata, check_member, knows
 from coterie._core.coordinator.group_records cimport (
     LONGEST, assignment_of, group_batch, utf8_length)
-from coterie._core.coordinator.member cimport (
-    MemberMetadata, PendingId, new_member, numbered_id)
+from coterie._core.coordinator.member cimport MemberMetadata, PendingId, new_member, numbered_id
 from coterie._core.coordinator.rebalance cimport Rebalances, join_result
 from coterie._core.coordinator.roster cimport has_member, next_member
 from coterie._core.coordinator.runtime cimport (
@@ -249,8 +248,8 @@ cdef class Members:
 
     cdef int static_return(self, Request request, GroupMetadata group, str instance, str new_id,
                            tuple details) except -1:
-        cdef str old_id = group.static_members[instance]
-        cdef MemberMetadata member = group.get(old_id)
+        cdef MemberMetadata member = static_member(group, instance)
+        cdef str old_id = member.member_id
         cdef StaticReturn op
         cdef str old_leader = group.leader_id
         cdef int32_t old_rebalance_ms = member.rebalance_timeout_ms
@@ -441,7 +440,7 @@ cdef class Members:
         if not member_id:
             if instance is None or instance not in group.static_members:
                 return UNKNOWN_MEMBER_ID
-            member_id = group.static_members[instance]
+            member = static_member(group, instance)
         elif group.pending_members and member_id in group.pending_members:
             # Its timer runs on, and will only try the join again.
             del group.pending_members[member_id]
@@ -454,8 +453,7 @@ cdef class Members:
                 error = check_member(group, member_id, instance)
             if error != NONE:
                 return error
-        self.rebalances.remove_and_update(
-            group, group.get(member_id) if member is None else member, BY_LEAVE)
+        self.rebalances.remove_and_update(group, member, BY_LEAVE)
         return NONE
 
     cdef str new_member_id(self, GroupMetadata group, str prefix):
@@ -467,6 +465,9 @@ cdef class Members:
                     f"a member id made of {prefix[:40]!r}... is longer than the {LONGEST} bytes of "
                     f"a record: give {LONGEST - UUID_TAIL} at most")
             made = numbered_id(prefix, self.ids_given + 1)
+            while knows(group, made):      # of a log that was loaded
+                self.ids_given += 1
+                made = numbered_id(prefix, self.ids_given + 1)
         else:
             made = self.asked_id(group, prefix)
         self.ids_given += 1
@@ -485,8 +486,15 @@ cdef class Members:
         if not 0 < utf8_length(given) <= LONGEST:
             raise CoterieError(f"member_ids({prefix!r:.60}) must return at most {LONGEST} bytes "
                                f"of UTF-8, not {given!r:.60}")
-        if (has_member(&group.members, given) or given in group.pending_members
-                or given in group.renamed_sync):
+        if knows(group, given):
             raise CoterieError(f"member_ids({prefix!r:.60}) returned {given!r:.60}, which group "
                                f"{group.group_id!r:.60} has already")
         return given
+
+
+cdef MemberMetadata static_member(GroupMetadata group, str instance):
+    """The member of an instance; Kafka throws, too, where there is none."""
+    cdef MemberMetadata member = group.get(group.static_members[instance])
+    if member is None:
+        raise Thrown(f"no member has the id of the instance {instance!r:.60}")
+    return member

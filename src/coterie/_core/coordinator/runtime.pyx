@@ -170,6 +170,8 @@ cdef class Runtime:
         return slot
 
     cdef int free_slot(self, Py_ssize_t slot) except -1:
+        if self.owners[slot] is None:      # a member that came from elsewhere has another's slot
+            return 0
         self.owners[slot] = None
         self.free_slots[self.free_count] = slot
         self.free_count += 1
