@@ -339,8 +339,8 @@ class PartitionLog:
 
     def delete(self) -> None:
         """Drop the data, and wake who waits for a write: a fetch session may know the log yet."""
-        self.deleted = True
         self._segments, self.producers = [Segment(self.log_end_offset, self._now_ms())], Producers()
+        self.deleted = True
         self.state = object()
         self._wake()
 
