@@ -76,7 +76,7 @@ def test_a_file_that_is_no_scenario_is_one_line(form, text, tmp_path):
 @pytest.mark.parametrize(
     ("more", "status", "said"),
     [
-        (["nowhere"], 1, "nowhere: No such file or directory"),
+        (["nowhere"], 1, "nowhere: no such file, and no scenario of that name: see coterie "),
         (["."], 1, ".: Is a directory"),
         (["herd", "--design", "raft"], 2, "--design raft: there are zookeeper-0.8, "),
         (["herd", "--set", "x"], 2, "--set takes KEY=VALUE, not x"),

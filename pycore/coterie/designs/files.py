@@ -57,4 +57,6 @@ def told(error: Exception) -> str:
     """Return what is wrong with a scenario's file, in one line."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
+    if isinstance(error, FileNotFoundError) and not Path(str(error.filename)).suffix:
+        return "no such file, and no scenario of that name: see coterie designs list"
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
