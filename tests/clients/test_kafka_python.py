@@ -1,6 +1,5 @@
 """kafka-python against the server."""
 
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +17,6 @@ CLIENT = scenarios.Client([sys.executable, PROGRAM], ROWS)
 
 @pytest.mark.parametrize("name", CLIENT.rows)
 def test_what_the_client_says_is_so(name):
-    if name == "rebalance" and "COTERIE_ALL_CLIENTS" not in os.environ:
-        # For the same reason three of its members that one thread polls in turn may make each
-        # other join again for ever: in one of six runs at once, and in all with polls of 500 ms.
-        pytest.skip("may never end; needs COTERIE_ALL_CLIENTS=1")
     scenarios.play(CLIENT, name)
 
 

@@ -1,5 +1,7 @@
 """The scenarios of ``scenarios.py`` for kafka-python."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 from common import (
     ARGS,
     BOOTSTRAP,
@@ -52,10 +54,12 @@ def owned(one, topic=TOPIC):
 
 def poll_until(consumers, fact):
     check = late()
-    while not fact():
-        for one in consumers:
-            one.poll(50)
-        check([owned(one) for one in consumers])
+    # Each in a thread of its own, as applications do: a poll that ends while its member joins makes
+    # it join again, so that members polled in turn may rebalance for ever.
+    with ThreadPoolExecutor(len(consumers)) as pool:
+        while not fact():
+            list(pool.map(lambda one: one.poll(1000), consumers))
+            check([owned(one) for one in consumers])
 
 
 def divided(consumers):
