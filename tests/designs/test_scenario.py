@@ -160,3 +160,14 @@ def test_an_output_that_cannot_be_written_is_named_not_the_scenario(tmp_path):
     ran = coterie("designs", "run", "s.json", "--out", "file/out", cwd=tmp_path)
     assert ran.returncode == 1
     assert ran.stderr.splitlines()[0] == "coterie: file/out/s.actual.json: Not a directory"
+
+
+def test_a_scenario_that_comes_with_coterie_runs_by_its_name_but_a_folder_of_that_name_is_the_users(
+    tmp_path,
+):
+    ran = coterie("designs", "run", "herd", "--out", "out", cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "1 run, 0 failed\n")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["herd.actual.json"]
+    (tmp_path / "herd").mkdir()
+    ran = coterie("designs", "run", "herd", "--out", "out2", cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (1, "coterie: herd: holds no file that ends in .json\n")

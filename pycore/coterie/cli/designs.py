@@ -31,7 +31,7 @@ def command() -> None:
 @click.option("--out", required=True, metavar="DIR", help="Folder for NAME.actual.json.")
 @click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
 def run_command(scenarios: tuple[str, ...], out: str, overwrite: bool) -> None:
-    """Run scenarios: files, or folders of them; what is there at each point goes to --out.
+    """Run scenarios: files, folders, names of `list`; what is there at each point goes to --out.
 
     Formats: coterie-zk08 (what is there at each settle) and coterie-simple08 (the response to each
     request). What a file says is expected is not read. Exit 1 if any scenario is wrong.

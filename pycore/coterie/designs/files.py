@@ -19,7 +19,7 @@ def place_of(given: str) -> Path:
 
 
 def files_of(given: Iterable[str]) -> Iterator[Path]:
-    """Yield files, and those in folders; what a run wrote there is left out.
+    """Yield files, by path or name, and those in folders; what a run wrote there is left out.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def files_of(given: Iterable[str]) -> Iterator[Path]:
         A folder has no scenario.
     """
     for name in given:
-        path = Path(name)
+        path = Path(name) if Path(name).exists() else place_of(name)
         if not path.is_dir():
             yield path
             continue
