@@ -15,7 +15,7 @@ from coterie.operations import ALONE, DETAILS, NOWHERE, OPERATIONS
 
 __all__ = ["OPS", "Compiled", "compile_request", "compile_values", "has_sugar", "show_request"]
 
-OPS = tuple(op for op, each in OPERATIONS.items() if each.traced)  # of traces
+OPS = dict.fromkeys(op for op, each in OPERATIONS.items() if each.traced)  # of traces, in order
 
 # group id, generation, member id, instance id, details
 Compiled = tuple[str | None, int, str | None, str | None, tuple[Any, ...] | None]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.coordinator.config import DEFAULTS
 from coterie.coordinator.requests import Compiled, show_request
-from coterie.operations import NUMBER, REQUESTS
+from coterie.operations import NUMBER, OPERATIONS, REQUESTS
 from coterie.traces.requestlog import MemberIds
 from coterie.wholefile import written_beside
 
@@ -28,7 +28,7 @@ Event = dict[str, Any]
 _NAMES = {number: op for op, number in NUMBER.items()}
 # Ops that count although no partition is owned: they speak to the log, not to a group.
 _TO_THE_LOG = {"end_txn", "fail_append", "advance"}
-_ELECTIONS = {"failover", "resign", "begin_load", "finish_load"}
+_ELECTIONS = {"failover", *(op for op, each in OPERATIONS.items() if not each.traced)}
 _LATE = "appends came back when the test said so; here each finishes at once"
 _LOADED = "the coordinator began with a log; here it begins with none"
 _RHYTHM = "the clock began at {} ms and with it the rhythm of the clean-up; here it begins at 0"

@@ -148,9 +148,9 @@ def import_request_log(
 def _by_the_table(exchange: Exchange) -> None:
     """Read a request and its response by the table of messages, where anything is read of them."""
     if exchange.api in READERS or exchange.api in HEARTBEATS or exchange.api in DESCRIBES:
-        said = exchange.api, exchange.version
-        exchange.request = as_logged(said[0], "request", said[1], exchange.request)
-        exchange.response = as_logged(said[0], "response", said[1], exchange.response)
+        api, version = exchange.api, exchange.version
+        exchange.request = as_logged(api, "request", version, exchange.request)
+        exchange.response = as_logged(api, "response", version, exchange.response)
 
 
 @contextmanager
