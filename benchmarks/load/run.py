@@ -61,7 +61,9 @@ def load(program, port, row, seconds, pid, host="127.0.0.1"):
     """Give one load; what the generator says of it."""
     work, connections, in_flight, members = row
     given = [host, port, work, connections, in_flight, seconds, members, pid, CONTROL]
-    done = subprocess.run([program, *map(str, given)], check=True, capture_output=True, text=True)
+    done = subprocess.run([program, *map(str, given)], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise SystemExit(f"the load {work} on {host}:{port} ended with {done.returncode}")
     return json.loads(done.stdout)
 
 
