@@ -93,6 +93,103 @@ def test_point_5_who_was_answered_goes_on_and_the_others_make_it_rebalance_again
     assert not others & {f"{one}-1" for one in answered}
 
 
+class Course:
+    """What was logged around a death at a point, where a group of some size had settled."""
+
+    def __init__(self, point, what, consumers, topics):
+        self.cluster = cluster = settled(consumers, topics)
+        begin, self.before = len(cluster.logged), generation(cluster)
+        cluster.dies = deaths = Deaths(POINTS[point])
+        trigger(cluster, what)
+        settle(cluster)
+        check(cluster)
+        self.died = bool(deaths.died_at)
+        logged = cluster.logged[begin:]
+        dies = next((at for at, one in enumerate(logged) if one.what == "dies"), len(logged))
+        self.until, self.after = logged[:dies], logged[dies:]
+        self.old = {one for one in cluster.consumers if one != "new" and not self.gone(one)}
+        self.ids = {f"{one}-1" for one in self.old}  # as the coordinator before knew them
+
+    def gone(self, name):
+        return not self.cluster.consumers[name].alive
+
+    def told(self, log):
+        return [one.detail for one in log if one.what == "told IllegalGeneration"]
+
+    def entered(self, state):
+        return {one.who for one in self.after if one.what == state} & self.old
+
+
+def path_1(course):
+    """Nobody was told; all rediscover, and the new one tells each of them."""
+    assert course.told(course.until) == []
+    assert course.entered("Rediscover coordinator") == course.old
+    assert {*course.told(course.after)} >= course.ids
+
+
+def path_2(course):
+    """Who was told rejoins, the others rediscover, and all are rebalanced."""
+    (first,) = course.told(course.until)
+    name = first.removesuffix("-1")
+    assert course.entered("Rediscover coordinator") == course.old - {name}
+    assert course.entered("Stopped consumption") == course.old
+    assert {*course.told(course.after)} >= course.ids - {first}
+
+
+def path_3(course):
+    """Nobody has an answer to a join: all find the new one, by a join or by a heartbeat."""
+    assert not [one for one in course.until if one.what in ("wrote generation", "Part of a group")]
+    stopped = {name.removesuffix("-1") for name in course.told(course.until)} & course.old
+    lost = course.entered("Rediscover coordinator")  # not told yet, or the join came to the dead
+    assert course.old - stopped <= lost
+    assert lost or not course.old
+    assert course.entered("Part of a group") == course.old
+    assert {*course.told(course.after)} >= {f"{one}-1" for one in course.old - stopped}
+    assert [one.who for one in course.after if one.what == "rebalance"]
+
+
+def path_4(course):
+    """The generation is written, heartbeats have an older one, and all rejoin."""
+    assert course.until[-1].what == "wrote generation"
+    assert course.entered("Rediscover coordinator") == course.old
+    assert {*course.told(course.after)} >= course.ids
+    assert course.entered("Stopped consumption") == course.old
+    assert generation(course.cluster) > course.before + bool(course.old)
+
+
+def path_5(course):
+    """Who was answered goes on; another that was not makes the new one rebalance again."""
+    parts = [one for one in course.after if one.what == "Part of a group"]
+    written = [one.detail for one in course.until if one.what == "wrote generation"]
+    answered = {one.who for one in parts if [one.detail] == written}
+    assert len(answered) == 1
+    again = [at for at, one in enumerate(course.after) if one.what == "rebalance"]
+    others = {name for name, one in course.cluster.consumers.items() if one.alive} - answered
+    assert bool(again) == bool(others)
+    if others:
+        told = {*course.told(course.after[: again[0]])}
+        assert told == {f"{one}-1" for one in others & course.old} or "new" in others
+        assert not told & {f"{one}-1" for one in answered}
+
+
+PATHS = {1: path_1, 2: path_2, 3: path_3, 4: path_4, 5: path_5}
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(("consumers", "topics"), [*itertools.product((1, 2, 3), (1, 2))])
+def test_whatever_a_point_interrupts_the_path_is_the_documents(point, consumers, topics):
+    """Each kind of rebalance; where a point is not met, since nobody is left, nothing died."""
+    died = 0
+    for what in TRIGGERS:
+        course = Course(point, what, consumers, topics)
+        died += course.died
+        if course.died:
+            PATHS[point](course)
+        else:
+            assert (consumers, what) in {(1, "consumer crashes"), (1, "consumer closes")}
+    assert died >= len(TRIGGERS) - 2
+
+
 def test_while_it_rediscovers_a_consumer_keeps_fetching():
     cluster = settled(2, 1)
     cluster.dies = Deaths("received")

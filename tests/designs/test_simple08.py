@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from coterie.designs import simple08
+from coterie.designs import ScenarioError, run, simple08
 from coterie.designs.simple08.reader import NoLeader
 from coterie.errors import ArgumentError
 from golden_data import SHARED
@@ -202,6 +202,11 @@ def test_the_reader_skips_what_comes_before_its_offset_in_a_compressed_set():
     cluster.produce("t", 0, 5, "gzip")
     reader = simple08.SimpleReader(cluster, "t", 0, seeds=[0], offset=3)
     assert (reader.read(), reader.read()) == ([3, 4], [])
+
+
+def test_what_runs_scenarios_of_groups_says_what_plays_this_kind():
+    with pytest.raises(ScenarioError, match=r"coterie\.designs\.simple08\.run plays it$"):
+        run({"format": "coterie-simple08", "config": {}, "steps": []})
 
 
 @pytest.mark.parametrize(

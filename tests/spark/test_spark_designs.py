@@ -58,6 +58,16 @@ def test_what_is_no_scenario_or_design_is_refused_before_anything_runs(scenarios
         run_designs(None, scenarios, designs)
 
 
+def test_each_scenario_under_each_design_is_a_task_of_its_own(spark):
+    from pyspark.sql.functions import spark_partition_id
+
+    from coterie_spark import run_designs
+
+    ran = run_designs(spark, ["stale-views", "join-and-close"])
+    tasks = [row[0] for row in ran.select(spark_partition_id()).collect()]
+    assert sorted(tasks) == list(range(2 * len(DESIGNS)))
+
+
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_each_row_comes_to_a_task_of_its_own(spark, count):
     from pyspark.sql.functions import spark_partition_id

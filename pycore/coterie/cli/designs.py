@@ -92,7 +92,9 @@ def _run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) 
 
 def _actual(scenario: Any, name: str) -> dict[str, Any]:
     """Run what a file holds; return what goes into its output."""
-    if isinstance(scenario, Mapping) and scenario.get("format") == "coterie-simple08":
+    from coterie.designs.scenario import SIMPLE
+
+    if isinstance(scenario, Mapping) and scenario.get("format") == SIMPLE:
         from coterie.designs import simple08
 
         steps = simple08.run(scenario)

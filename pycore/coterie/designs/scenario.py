@@ -17,6 +17,7 @@ from coterie.designs.consumer08.registration import filter_text
 from coterie.errors import ArgumentError, shown
 
 FORMAT = "coterie-zk08"
+SIMPLE = "coterie-simple08"  # what SimpleConsumer asked: no scenario of a group
 MOMENTS = (
     "before-heartbeats",
     "some-heartbeats-answered",
@@ -274,6 +275,8 @@ def read_scenario(value: Any, *, name: str = "") -> Scenario:
         raise ScenarioError(f"a scenario is an object, not {shown(value)}")
     form, version = value.get("format", FORMAT), value.get("version", 1)
     if not isinstance(form, str) or form != FORMAT or type(version) is not int or version != 1:
+        if isinstance(form, str) and form == SIMPLE:
+            raise ScenarioError(f"format: {SIMPLE}: coterie.designs.simple08.run plays it")
         what = f"{shown(form)} version {shown(version)}"
         raise ScenarioError(f"format: {what} is not {FORMAT!r} version 1")
     config = _read_config(value.get("config", {}))

@@ -302,8 +302,8 @@ class Broker:
         self._enter(group, State.REBALANCING)
         group.to_show = {*members}
         group.counts = self.cluster.store.read_counts(group.topics) if members else {}
+        group.generation_id += 1  # of an empty group too: no number is written twice
         if members:
-            group.generation_id += 1
             self._assign(group)
         else:
             group.strategy = ""

@@ -7,7 +7,17 @@ class. Source of the rules: ``MetadataCache``, ``PartitionLeaderSelector``, ``Ka
 """
 
 from coterie.designs.simple08.cluster import Cluster
-from coterie.designs.simple08.reader import SimpleConsumer, SimpleReader
+from coterie.designs.simple08.reader import NoLeader, SimpleConsumer, SimpleReader
+from coterie.designs.simple08.requests import EARLIEST, LATEST, Gone
 from coterie.designs.simple08.steps import run
 
-__all__ = ["Cluster", "SimpleConsumer", "SimpleReader", "run"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Cluster",
+    "Gone",
+    "NoLeader",
+    "SimpleConsumer",
+    "SimpleReader",
+    "run",
+]
