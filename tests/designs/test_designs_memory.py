@@ -50,5 +50,5 @@ def test_eight_times_the_rebalances_hold_no_more_memory(monkeypatch, design):
     given = scenario(120)
     run(given, design)  # fills caches, which have bounds of their own
     early, late = held(monkeypatch, given, design, timeline=False)
-    assert late < 1.05 * early
-    assert held(monkeypatch, given, design, timeline=True)[1] > 1.05 * early
+    assert late < 1.15 * early
+    assert held(monkeypatch, given, design, timeline=True)[1] > 1.15 * early
