@@ -1,9 +1,9 @@
 """The wire protocol's part of ``fuzz.py``: damaged frames of every API and version, both ways.
 
 Each frame must be refused or read; what was read must encode, and decode to itself. Heartbeats
-come as a connection has them, several at once and cut. ``python tools/fuzz_wire.py FRAMES [SEED]``
-damages so many frames alone; ``tools/sanitize .venv/bin/python tools/fuzz_wire.py 10000000`` does
-it over the build with sanitizers.
+and commits come as a connection has them, several at once and cut.
+``python tools/fuzz_wire.py FRAMES [SEED]`` damages so many frames alone; ``tools/sanitize
+.venv/bin/python tools/fuzz_wire.py 10000000`` does it over the build with sanitizers.
 """
 
 import base64
@@ -14,10 +14,11 @@ import random
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 from coterie import wire
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.serving.beats import answer_beats
+from coterie._core.serving.quick import answer_quick
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import CoterieError
 from coterie.wire import table
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT.parent / "shared" / "golden" / "wire" / "frames" / "frames.jsonl.gz"
 RUNNING = ROOT / "build" / "fuzz" / "wire"
 FRAMES_A_BLOCK = 500  # one random source each, and one number to run them again
-HEARTBEAT = 12
+OFFSET_COMMIT, HEARTBEAT = 8, 12
 LONGEST = 100_000
 TEXTS = ["", "t", "группа", "x" * 127, "é\0📦", "y" * 300]
 BYTES = [0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF]
@@ -171,14 +172,19 @@ def read(key, version, is_request, frame, **how):
 
 
 class Wire:
-    """Frames to damage, and a coordinator for heartbeats."""
+    """Frames to damage, and a coordinator for heartbeats and commits."""
 
     def __init__(self):
         rng = random.Random(1)
         self.frames = whole_frames(rng) + golden_frames()
-        self.beats = [frame for key, _, is_request, frame in self.frames
-                      if key == HEARTBEAT and is_request]  # fmt: skip
-        self.core = Coordinator(coordinator_config({}), 1000)
+        self.quick = [frame for key, _, is_request, frame in self.frames
+                      if key in (HEARTBEAT, OFFSET_COMMIT) and is_request]  # fmt: skip
+        commits = [frame for frame in self.quick if frame[:2] == b"\0\x08"]
+        self.topics = {
+            topic["name"]: SimpleNamespace(partitions=range(100))
+            for frame in commits for topic in wire.decode_request(frame, fill=True).body["topics"]
+        }  # fmt: skip
+        self.settings = coordinator_config({})
 
     def block(self, rng, count=FRAMES_A_BLOCK):
         """Damage so many frames; how many of them were read."""
@@ -192,14 +198,15 @@ class Wire:
         return read
 
     def stream(self, rng):
-        """Give a run of heartbeats, some damaged, and its end cut."""
+        """Give a run of heartbeats and commits, some damaged, and its end cut."""
+        core = Coordinator(self.settings, 1000)  # its log would grow
         data = b""
         for _ in range(rng.randrange(1, 6)):
-            frame = rng.choice(self.beats)
+            frame = rng.choice(self.quick)
             frame = damaged(rng.getrandbits(106), frame) if rng.random() < 0.4 else frame
             data += len(frame).to_bytes(4, "big") + frame
         data = data[: rng.randrange(len(data) + 1)]
-        position, answers = answer_beats(self.core, data, 0, LONGEST)
+        position, answers = answer_quick(core, self.topics, data, 0, LONGEST)
         assert 0 <= position <= len(data)
         assert bool(position) == bool(answers)
 

@@ -13,7 +13,7 @@ from coterie._core.codec.writer import (
     encode_batch,
     encode_marker,
     encode_message_set,
-    encode_pairs,
+    encode_sized,
 )
 from coterie.errors import CorruptData, CoterieError
 
@@ -42,26 +42,43 @@ def read_one(data):
     return batches
 
 
+def sized(pairs):
+    """Keys and values as a coordinator has them: the sizes of both, then both."""
+    lengths = [[-1 if part is None else len(part) for part in pair] for pair in pairs]
+    return b"".join(
+        struct.pack(">ii", *of) + (key or b"") + (value or b"")
+        for of, (key, value) in zip(lengths, pairs, strict=True)
+    )
+
+
 @given(
-    st.lists(st.tuples(st.binary(max_size=200), DATA), min_size=1, max_size=70),
+    st.lists(st.tuples(st.none() | st.binary(max_size=200), DATA), min_size=1, max_size=70),
     st.integers(0, 1 << 60),
     st.integers(0, 1 << 60),
     st.integers(-(1 << 31), (1 << 31) - 1),
+    st.just((-1, -1, False)) | st.tuples(st.integers(0, 1 << 62), st.integers(0, 9), st.booleans()),
 )
-def test_pairs_are_written_as_records_of_one_time(pairs, base_offset, time_ms, epoch):
-    records = [(base_offset + n, time_ms, key, value) for n, (key, value) in enumerate(pairs)]
-    whole = encode_batch(records, base_offset, leader_epoch=epoch)
-    assert encode_pairs(pairs, base_offset, time_ms, leader_epoch=epoch) == whole
+def test_sized_records_are_written_as_records_of_one_time(pairs, base, time_ms, epoch, producer):
+    records = [(base + n, time_ms, key, value) for n, (key, value) in enumerate(pairs)]
+    of = dict(zip(("producer_id", "producer_epoch", "transactional"), producer, strict=True))
+    whole = encode_batch(records, base, leader_epoch=epoch, **of)
+    written = encode_sized(sized(pairs), len(pairs), base, time_ms, leader_epoch=epoch, **of)
+    assert written == whole
+
+
+ONE = sized([(b"k", b"v")])
 
 
 @pytest.mark.parametrize(
-    ("pairs", "base_offset", "time_ms"),
-    [([], 0, 0), ([(b"k",)], 0, 0), ([("k", b"v")], 0, 0), ([[b"k", b"v"]], 0, 0),
-     ([(None, b"v")], 0, 0), ([(b"k", b"v")], -1, 0), ([(b"k", b"v")], 0, -1), (None, 0, 0)],
+    ("records", "count", "base_offset", "time_ms"),
+    [(b"", 0, 0, 0), (b"", 1, 0, 0), (ONE, 2, 0, 0), (ONE + ONE, 1, 0, 0), (ONE[:-1], 1, 0, 0),
+     (ONE[:7], 1, 0, 0), (ONE, -1, 0, 0), (ONE, 1, -1, 0), (ONE, 1, 0, -1), (None, 1, 0, 0),
+     ("k", 1, 0, 0), (struct.pack(">ii", -2, 0), 1, 0, 0), (struct.pack(">ii", 0, -2), 1, 0, 0),
+     (struct.pack(">ii", 0x7FFFFFFF, 0x7FFFFFFF), 1, 0, 0), (ONE, 1 << 31, 0, 0)],
 )  # fmt: skip
-def test_what_are_no_pairs_of_a_batch_are_refused(pairs, base_offset, time_ms):
+def test_what_are_no_sized_records_is_refused(records, count, base_offset, time_ms):
     with pytest.raises(CoterieError):
-        encode_pairs(pairs, base_offset, time_ms)
+        encode_sized(records, count, base_offset, time_ms)
 
 
 def test_an_offset_commit_batch_of_the_specification():

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from coterie import wire
-from coterie._core.serving.beats import answer_beats
+from coterie._core.serving.quick import answer_quick
 from coterie.server.apis import API_VERSIONS, SERVED, handler_of
 from coterie.server.handling import Call
 from coterie.values import Error
@@ -100,8 +100,8 @@ class Connection:
         if self.closing:
             return
         if not (self._buffer or self._running or self.is_waiting) and self._is_quick:
-            # Nothing waits, and most of what comes are heartbeats alone: the shortest way.
-            taken = self._answer_beats(data, 0)
+            # Nothing waits, and most of what comes is answered at once: the shortest way.
+            taken = self._answer_quick(data, 0)
             if taken == len(data):
                 if self.on_output is not None:
                     self.on_output()
@@ -149,7 +149,7 @@ class Connection:
         try:
             while not (self.closing or self.is_waiting):
                 if quick:
-                    self._position = self._answer_beats(self._buffer, self._position)
+                    self._position = self._answer_quick(self._buffer, self._position)
                 frame = self._next_frame()
                 if frame is None:
                     break
@@ -166,11 +166,11 @@ class Connection:
 
     @property
     def _is_quick(self) -> bool:
-        """Whether nobody but the coordinator is concerned with a heartbeat."""
+        """Whether nobody but the coordinator is concerned with a heartbeat, or a commit."""
         return self.authentication is None and self.cluster.is_unwatched
 
-    def _answer_beats(self, data: bytes | bytearray, position: int) -> int:
-        """Answer the heartbeats that come next: most of what consumers send, and no object each.
+    def _answer_quick(self, data: bytes | bytearray, position: int) -> int:
+        """Answer the heartbeats and commits that come next: most of what consumers send.
 
         Returns
         -------
@@ -178,10 +178,12 @@ class Connection:
             Where the first frame begins that is none, or has not come whole.
         """
         groups = self.cluster.groups
-        position, answers = answer_beats(groups.core, data, position, self._longest)
+        core = groups.core
+        topics = None if groups.settling else self.cluster.topics.named
+        position, answers = answer_quick(core, topics, data, position, self._longest)
         if answers:
             self.output.append(answers)
-            if len(groups.core.effects):
+            if core.unsettled:
                 groups.settle()
         return position
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.effects import response_of
-from coterie._core.coordinator.sink import CallerLog
+from coterie._core.coordinator.sink import DirectLog
 from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.operations import NUMBER
@@ -41,6 +41,8 @@ class Groups:
         Called with each event, in order.
     recorder
         Keeps what is asked, for a trace.
+    settling : bool
+        Whether answers are being handed out: what is asked now is answered behind them.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -52,11 +54,11 @@ class Groups:
         self.member_ids: Callable[[str], str] = cluster.ids.member_id
         self._waiting: dict[int, RowAnswered] = {}
         self._fresh: deque[Any] = deque()
-        self._settling = False
+        self.settling = False
         self._asked = self._start_ms = 0
         self.core = Coordinator(
             self.config, cluster.now_ms, self._member_id, False,
-            CallerLog(self.log.write, self.log.rows),
+            DirectLog(self.log.write, self.log.rows),
         )  # fmt: skip
         cluster.clock.add(self)
         cluster.topics.on_delete.append(self._topic_deleted)
@@ -112,7 +114,7 @@ class Groups:
         """Ask the core; ``answered`` gets an error and what the core has as the response."""
         self._asked = request_id = self._asked + 1
         watched = self.recorder is not None or self.on_event is not None
-        if not (watched or self._settling):
+        if not (watched or self.settling):
             try:
                 found = self.core.ask(
                     op, request_id, group_id, generation_id, member_id, instance, details
@@ -226,9 +228,9 @@ class Groups:
         What an answer leads to may ask the core again, which lands in the same queue.
         """
         self._fresh.extend(self.core.take_rows(self.on_event is not None))
-        if self._settling:
+        if self.settling:
             return
-        self._settling = True
+        self.settling = True
         try:
             while self._fresh:
                 request_id, error, payload, event = self._fresh.popleft()
@@ -238,7 +240,7 @@ class Groups:
                 if answered is not None and error is not None:
                     answered(error, payload)  # a Call's own errors close its connection
         finally:
-            self._settling = False
+            self.settling = False
         failure = self.core.take_failure()
         if isinstance(failure, Exception):  # whoever asked was told KAFKA_STORAGE_ERROR
             self._cluster.log(f"a record of groups was not written: {failure!r:.300}")

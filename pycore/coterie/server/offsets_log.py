@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie._core.codec.checksum import partition_for
 from coterie._core.codec.reader import LogReader
-from coterie._core.codec.writer import encode_batch
+from coterie._core.codec.writer import encode_sized
 from coterie.errors import CoterieError
 from coterie.values import Error
 
@@ -24,7 +24,6 @@ NAME = "__consumer_offsets"
 # base offset, producer id, epoch, transactional, control, records: as the core has a batch
 Row = tuple[int, int, int, bool, bool, tuple[tuple[Any, "bytes | None"], ...]]
 _SHORT = 256
-_GROUP_ID = 4  # in a key: behind its version and the length of the group id
 
 
 class OffsetsLog:
@@ -58,25 +57,32 @@ class OffsetsLog:
         log = self.partition(number)
         return log is not None and bool(log.has_ongoing_transaction(producer_id))
 
-    def write(self, row: Row) -> int:
+    def write(
+        self,
+        group_id: str | None,
+        records: bytes,
+        count: int,
+        producer_id: int,
+        epoch: int,
+        transactional: bool,
+        control: bool,
+    ) -> int:
         """Write a batch; the offset of its first record. Markers are written before."""
-        _, producer_id, epoch, transactional, control, records = row
-        if control:
+        if control or group_id is None:
             return 0
-        key = records[0][0]
-        size = int.from_bytes(key[2:_GROUP_ID], "big")
-        group_id = key[_GROUP_ID : _GROUP_ID + size].decode("utf-8", "replace")
         number = self.partition_for(group_id)
         log = self.partition(number)
         if log is None:
             raise CoterieError(f"{NAME} has no partition {number}; the append failed")
         offset: int
         if producer_id < 0 and not transactional:
-            offset = log.append_pairs(records)
+            offset = log.append_sized(records, count)
             return offset
-        now_ms = self._cluster.now_ms
-        batch = encode_batch(
-            [(offset, now_ms, key, value) for offset, (key, value) in enumerate(records)],
+        batch = encode_sized(
+            records,
+            count,
+            0,
+            self._cluster.now_ms,
             producer_id=producer_id,
             producer_epoch=epoch,
             transactional=transactional,

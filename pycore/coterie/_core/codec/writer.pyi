@@ -52,17 +52,22 @@ def encode_batch(
     ``base_sequence=0`` and ``transactional``; all with leader epoch -1 until the log sets it.
     """
 
-def encode_pairs(
-    records: Iterable[tuple[bytes, bytes | None]],
+def encode_sized(
+    records: bytes,
+    count: int,
     base_offset: int,
     timestamp_ms: int,
     *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    transactional: bool = False,
     leader_epoch: int = -1,
 ) -> bytes:
-    """Return one uncompressed batch of (key, value), at one time, of no producer.
+    """Return one uncompressed batch of ``count`` records without headers, all at one time.
 
-    What ``encode_batch`` gives for such records, in one copy: a coordinator writes one for each
-    commit.
+    ``records``: of each the size of its key and that of its value (-1: null), big-endian in four
+    bytes each, then both. A coordinator writes one batch for each commit; this is what
+    ``encode_batch`` gives for it, without an object for each record.
     """
 
 def encode_marker(

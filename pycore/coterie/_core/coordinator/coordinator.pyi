@@ -7,7 +7,7 @@ from typing_extensions import Self
 from coterie._core.coordinator.effects import Effects
 from coterie._core.coordinator.group import GroupMetadata
 from coterie._core.coordinator.runtime import AppendOp
-from coterie._core.coordinator.sink import CallerLog, MemoryLog
+from coterie._core.coordinator.sink import CallerLog, DirectLog, MemoryLog
 from coterie._core.coordinator.trace import Trace
 
 @final
@@ -18,7 +18,7 @@ class Coordinator:
     """
 
     effects: Effects
-    sink: MemoryLog | CallerLog
+    sink: MemoryLog | CallerLog | DirectLog
     deferred: bool
     load_error: str | None
     session_evictions: int
@@ -30,7 +30,7 @@ class Coordinator:
         now_ms: int = 0,
         member_ids: Callable[[str], str] | None = None,
         deferred: bool = False,
-        sink: MemoryLog | CallerLog | None = None,
+        sink: MemoryLog | CallerLog | DirectLog | None = None,
     ) -> Self: ...
     @property
     def now_ms(self) -> int:
@@ -75,6 +75,9 @@ class Coordinator:
         """Put batches into the log and load all that it has."""
     def batches(self) -> list[tuple[Any, ...]]:
         """Return the rows of the log's batches."""
+    @property
+    def unsettled(self) -> bool:
+        """Whether answers, or a failure of the caller's log, are left to be taken."""
     def take_failure(self) -> BaseException | None:
         """Return what the caller's log raised since the last call, or None."""
     def play(self, trace: Trace) -> Effects:

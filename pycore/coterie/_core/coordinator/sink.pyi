@@ -23,3 +23,21 @@ class CallerLog:
         write: Callable[[tuple[Any, ...]], int | None],
         rows: Callable[[], Iterable[tuple[Any, ...]]],
     ) -> Self: ...
+
+@final
+class DirectLog:
+    """A log that has written a batch when ``write`` returns, and takes its records as bytes.
+
+    ``write(group_id, records, count, producer_id, producer_epoch, transactional, control)`` returns
+    the offset of the first record; ``records`` as ``encode_sized`` takes them. Markers of
+    transactions (``control``) are of no group. ``rows`` reads all batches, as rows.
+
+    What either raises fails the append, and is kept in ``failure``.
+    """
+
+    failure: BaseException | None
+    def __new__(
+        cls,
+        write: Callable[[str | None, bytes, int, int, int, bool, bool], int],
+        rows: Callable[[], Iterable[tuple[Any, ...]]],
+    ) -> Self: ...

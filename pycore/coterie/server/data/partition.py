@@ -7,11 +7,11 @@ is written is at once below the high watermark.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from coterie._core.codec.reader import LogReader
-from coterie._core.codec.writer import encode_batch, encode_marker, encode_pairs
+from coterie._core.codec.writer import encode_batch, encode_marker, encode_sized
 from coterie.server.data.batches import header, stamped
 from coterie.server.data.checks import Refused, checked
 from coterie.server.data.producers import Aborted, Producers
@@ -151,12 +151,12 @@ class PartitionLog:
         """Write a batch of the server's own; returns the offset of its first record."""
         return self._append(stamped(batch, self.log_end_offset, self.leader_epoch))
 
-    def append_pairs(self, records: Sequence[tuple[bytes, bytes | None]]) -> int:
-        """Write (key, value) of the server's own, at the present time."""
+    def append_sized(self, records: bytes, count: int) -> int:
+        """Write records of the server's own at the present time, as ``encode_sized`` takes them."""
         base_offset, now_ms = self.log_end_offset, self._now_ms()
         epoch = self.leader_epoch
-        batch = encode_pairs(records, base_offset, now_ms, leader_epoch=epoch)
-        self._keep(batch, base_offset, base_offset + len(records) - 1, now_ms, epoch, now_ms)
+        batch = encode_sized(records, count, base_offset, now_ms, leader_epoch=epoch)
+        self._keep(batch, base_offset, base_offset + count - 1, now_ms, epoch, now_ms)
         self._wake()
         return base_offset
 

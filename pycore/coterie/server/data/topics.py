@@ -74,6 +74,8 @@ class Topics:
     ----------
     defaults : dict
         Topics' settings as the server's are set, as text, where they differ from Kafka's own.
+    named : dict
+        The topics by their names.
     on_delete : list
         Functions that are called with each topic that is deleted.
     """
@@ -81,7 +83,7 @@ class Topics:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.on_delete: list[Callable[[Topic], None]] = []
-        self._named: dict[str, Topic] = {}
+        self.named: dict[str, Topic] = {}
         self._ids: dict[str, Topic] = {}
         self._sessions: dict[int, FetchSessions] = {}
         self.defaults: dict[str, str] = {}
@@ -94,15 +96,15 @@ class Topics:
 
     def __iter__(self) -> Iterator[Topic]:
         """Walk through the topics, as they were made."""
-        return iter(list(self._named.values()))
+        return iter(list(self.named.values()))
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return len(self._named)
+        return len(self.named)
 
     def get(self, name: str) -> Topic | None:
         """Return a topic by its name."""
-        return self._named.get(name)
+        return self.named.get(name)
 
     def by_id(self, topic_id: str) -> Topic | None:
         """Return a topic by its id, as text."""
@@ -113,11 +115,11 @@ class Topics:
         like = name.replace(".", "_")
         if like == name and "_" not in name:
             return None
-        return next((other for other in self._named if other.replace(".", "_") == like), None)
+        return next((other for other in self.named if other.replace(".", "_") == like), None)
 
     def partition(self, name: str, number: int) -> PartitionLog | None:
         """Return a partition's log, if it exists."""
-        topic = self._named.get(name)
+        topic = self.named.get(name)
         if topic is None or not 0 <= number < len(topic.partitions):
             return None
         return topic.partitions[number]
@@ -126,13 +128,13 @@ class Topics:
         """Make a topic; what asks for it has checked the name and the settings."""
         topic = Topic(name, self.cluster.ids.uuid(), configs or {})
         self.configure(topic, topic.configs)
-        self._named[name] = self._ids[topic.topic_id] = topic
+        self.named[name] = self._ids[topic.topic_id] = topic
         self.grow(name, partitions)
         return topic
 
     def internal(self, name: str) -> Topic:
         """Return a topic of the server's own; it is made when it is first needed."""
-        topic = self._named.get(name)
+        topic = self.named.get(name)
         if topic is not None:
             return topic
         config = self.cluster.config
@@ -154,7 +156,7 @@ class Topics:
 
     def grow(self, name: str, count: int) -> None:
         """Add partitions, up to so many."""
-        topic = self._named[name]
+        topic = self.named[name]
         for number in range(len(topic.partitions), count):
             topic.partitions.append(
                 PartitionLog(
@@ -168,7 +170,7 @@ class Topics:
 
     def delete(self, name: str) -> None:
         """Delete a topic and its data; who waits for a write is woken."""
-        topic = self._named.pop(name)
+        topic = self.named.pop(name)
         del self._ids[topic.topic_id]
         for log in topic.partitions:
             log.delete()

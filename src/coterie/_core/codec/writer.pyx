@@ -6,15 +6,14 @@ keys and values. Cost: one list of parts, joined once.
 """
 import struct
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
 from coterie._core.checks cimport (
     bytes_of, flag_of, int32_of, int64_of, int64_or_none, items_of, whole, within)
 from coterie._core.codec.checksum cimport coterie_crc32, coterie_crc32c
-from coterie._core.codec.cursor cimport store
+from coterie._core.codec.cursor cimport load_i32, store
 
 from coterie._core.codec.compress import compress
 from coterie.errors import ArgumentError, CoterieError, shown
@@ -28,9 +27,18 @@ cdef enum:
     DELETE_HORIZON = 0x40
     NO_HEADERS = 4              # a record of four parts has none
     HEADER_SIZE = 61
-    MOST_OF_RECORD = 40         # besides key and value: four lengths of ten bytes at most, less
+    SIZES = 8                   # bytes before a sized record: the sizes of its key and its value
 
 cdef int64_t LATEST = <int64_t>1 << 62          # from here a record's offset still fits
+
+cdef struct Plain:              # what the header of an uncompressed batch says
+    int64_t base_offset
+    int64_t timestamp_ms        # of all records
+    int64_t producer_id
+    int16_t producer_epoch
+    int16_t attributes
+    int32_t leader_epoch
+    int32_t count
 
 
 cdef Py_ssize_t put_varint(uint8_t* at, int64_t value) noexcept nogil:
@@ -158,76 +166,107 @@ def encode_batch(records, base_offset=0, *, codec=0, producer_id=-1, producer_ep
         raise CoterieError(f"a number does not fit a record batch: {error}") from None
 
 
-def encode_pairs(records, base_offset, timestamp_ms, *, leader_epoch=-1):
+def encode_sized(records, count, base_offset, timestamp_ms, *, producer_id=-1, producer_epoch=-1,
+                 transactional=False, leader_epoch=-1):
     """See ``writer.pyi``."""
-    cdef list pairs = items_of(records, "records")
-    cdef int64_t first = within(base_offset, "base_offset", 0, LATEST)
-    cdef int64_t time = within(timestamp_ms, "timestamp_ms", 0, LATEST)
-    cdef int32_t epoch = int32_of(leader_epoch, "leader_epoch")
-    cdef Py_ssize_t most = HEADER_SIZE, n, count = len(pairs)
-    cdef bytes key, value
-    if not 0 < count <= 0x7FFFFFFF:
-        raise ArgumentError(f"records: a batch holds one at least, not {count}")
-    for n in range(count):
-        pair = pairs[n]
-        if type(pair) is not tuple or len(<tuple>pair) != 2:
-            raise ArgumentError(f"a record must be (key, value), not {shown(pair)}")
-        key = bytes_of((<tuple>pair)[0], "the key of a record")
-        value = bytes_or_none((<tuple>pair)[1], "the value of a record")
-        pairs[n] = (key, value)
-        most += len(key) + MOST_OF_RECORD + (0 if value is None else len(value))
-    if most > 0x7FFFFFFF:
+    cdef bytes data = bytes_of(records, "records")
+    cdef Plain head
+    cdef bytes out
+    head.count = <int32_t>within(count, "count", 1, 0x7FFFFFFF)
+    head.base_offset = within(base_offset, "base_offset", 0, LATEST)
+    head.timestamp_ms = within(timestamp_ms, "timestamp_ms", 0, LATEST)
+    head.producer_id = int64_of(producer_id, "producer_id")
+    head.producer_epoch = <int16_t>within(producer_epoch, "producer_epoch", -0x8000, 0x7FFF)
+    head.attributes = TRANSACTIONAL if flag_of(transactional, "transactional") else 0
+    head.leader_epoch = int32_of(leader_epoch, "leader_epoch")
+    cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(data)
+    cdef int64_t size = size_of_sized(start, PyBytes_GET_SIZE(data), head.count)
+    if size < 0:
+        raise ArgumentError(f"records: {count} of them, each with its sizes in front, are not "
+                            f"{PyBytes_GET_SIZE(data)} bytes")
+    size += HEADER_SIZE
+    if size > 0x7FFFFFFF:
         raise CoterieError("records: too many bytes for one batch")
-    cdef bytearray out = PyByteArray_FromStringAndSize(NULL, most)
-    cdef uint8_t* start = <uint8_t*>PyByteArray_AS_STRING(out)
-    cdef uint8_t* at = start + HEADER_SIZE
+    out = PyBytes_FromStringAndSize(NULL, size)
+    put_sized(<uint8_t*>PyBytes_AS_STRING(out) + HEADER_SIZE, start, head.count)
+    put_header(<uint8_t*>PyBytes_AS_STRING(out), size, &head)
+    return out
+
+
+cdef inline int varint_size(int64_t value) noexcept nogil:
+    cdef uint64_t raw = (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
+    cdef int size = 1
+    while raw >= 0x80:
+        raw >>= 7
+        size += 1
+    return size
+
+
+cdef inline int64_t record_size(int64_t delta, int32_t key, int32_t value) noexcept nogil:
+    """Of a record of the batch's own time without headers: what stands behind its length."""
+    return (3 + varint_size(delta) + varint_size(key) + max(key, 0) + varint_size(value)
+            + max(value, 0))
+
+
+cdef int64_t size_of_sized(const uint8_t* at, Py_ssize_t left, int32_t count) noexcept nogil:
+    """The bytes of the records in a batch; -1: they are not so many, or do not fill their bytes."""
+    cdef int64_t total = 0, body
+    cdef int32_t key, value
+    cdef int64_t size
+    cdef int32_t n
     for n in range(count):
-        key, value = <tuple>pairs[n]
-        at += put_plain(at, n, key, value)
-    put_header(start, at - start, first, epoch, time, count)
-    return PyBytes_FromStringAndSize(<char*>start, at - start)
+        if left < SIZES:
+            return -1
+        key, value = load_i32(at), load_i32(at + 4)
+        size = SIZES + <int64_t>max(key, 0) + max(value, 0)
+        if key < -1 or value < -1 or size > left:
+            return -1
+        at += size
+        left -= size
+        body = record_size(n, key, value)
+        total += varint_size(body) + body
+    return total if left == 0 else -1
 
 
-cdef Py_ssize_t put_plain(uint8_t* at, int64_t delta, bytes key, bytes value):
-    """A record of the batch's own time without headers, its length in front."""
-    cdef uint8_t head[32]       # attributes, no time, then at most 10 + 10 bytes
-    cdef uint8_t value_length[10]
-    cdef Py_ssize_t head_size = 2, value_size, sum_size, prefix
-    cdef Py_ssize_t key_length = PyBytes_GET_SIZE(key), length = 0
-    head[0] = head[1] = 0
-    head_size += put_varint(head + head_size, delta)
-    head_size += put_varint(head + head_size, key_length)
-    value_size = put_varint(value_length, length_of(value))
-    if value is not None:
-        length = PyBytes_GET_SIZE(value)
-    sum_size = head_size + key_length + value_size + length + 1
-    prefix = put_varint(at, sum_size)
-    memcpy(at + prefix, head, head_size)
-    at += prefix + head_size
-    memcpy(at, PyBytes_AS_STRING(key), key_length)
-    memcpy(at + key_length, value_length, value_size)
-    at += key_length + value_size
-    if length:
-        memcpy(at, PyBytes_AS_STRING(value), length)
-    at[length] = 0
-    return prefix + sum_size
+cdef void put_sized(uint8_t* out, const uint8_t* at, int32_t count) noexcept nogil:
+    """The records, for which `size_of_sized` has found room."""
+    cdef int32_t key, value, n
+    for n in range(count):
+        key, value = load_i32(at), load_i32(at + 4)
+        at += SIZES
+        out += put_varint(out, record_size(n, key, value))
+        out[0] = out[1] = 0                  # attributes, and no time of its own
+        out += 2
+        out += put_varint(out, n)
+        out += put_varint(out, key)
+        if key > 0:
+            memcpy(out, at, key)
+            out += key
+            at += key
+        out += put_varint(out, value)
+        if value > 0:
+            memcpy(out, at, value)
+            out += value
+            at += value
+        out[0] = 0                           # no headers
+        out += 1
 
 
-cdef int put_header(uint8_t* at, Py_ssize_t size, int64_t base_offset, int32_t epoch,
-                    int64_t time, Py_ssize_t count) except -1:
-    """The header of a batch of no producer, uncompressed, at the head of its bytes."""
-    store(at, base_offset, 8)
+cdef void put_header(uint8_t* at, Py_ssize_t size, const Plain* head) noexcept nogil:
+    """The header of an uncompressed batch, at the head of its bytes."""
+    store(at, head.base_offset, 8)
     store(at + 8, size - 12, 4)
-    store(at + 12, epoch, 4)
+    store(at + 12, head.leader_epoch, 4)
     at[16] = 2
-    memset(at + SUM_FROM, 0, 2)              # attributes
-    store(at + 23, count - 1, 4)
-    store(at + 27, time, 8)
-    store(at + 35, time, 8)
-    memset(at + 43, 0xFF, 14)                # producer id and epoch, sequence: -1
-    store(at + 57, count, 4)
+    store(at + SUM_FROM, head.attributes, 2)
+    store(at + 23, head.count - 1, 4)
+    store(at + 27, head.timestamp_ms, 8)
+    store(at + 35, head.timestamp_ms, 8)
+    store(at + 43, head.producer_id, 8)
+    store(at + 51, head.producer_epoch, 2)
+    store(at + 53, -1, 4)                    # no sequence
+    store(at + 57, head.count, 4)
     store(at + 17, coterie_crc32c(at + SUM_FROM, size - SUM_FROM), 4)
-    return 0
 
 
 cdef bytes seal(bytes header, bytes body):

@@ -30,6 +30,7 @@ from coterie.errors import CoterieError, TraceError, shown
 from coterie.operations import NUMBER
 
 cdef int HEARTBEAT = NUMBER["heartbeat"], JOIN_GROUP = NUMBER["join_group"]
+cdef int OFFSET_COMMIT = NUMBER["offset_commit"]
 cdef str THE_COORDINATOR = "the coordinator"
 
 cdef enum:
@@ -137,6 +138,20 @@ cdef class Coordinator:
             end_use(&self.users)
         return code
 
+    cdef tuple commit(self, str group_id, int32_t generation_id, str member_id, str instance,
+                      tuple wanted):
+        """A commit of offsets whose answer is wanted at once, from a log that writes at once: its
+        rows, or a key and an error of each. No row of the output is left of it."""
+        cdef int64_t id = 0                    # no other request has it
+        begin_change(&self.users, THE_COORDINATOR)
+        try:
+            self.offsets.commit(id, OFFSET_COMMIT, group_id, generation_id, member_id, instance,
+                                wanted, -1, -1)
+            self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
+            return <tuple?>self.runtime.effects.take_answer(id)
+        finally:
+            end_use(&self.users)
+
     def advance(self, int64_t now_ms):
         """See ``coordinator.pyi``."""
         begin_change(&self.users, THE_COORDINATOR)
@@ -186,6 +201,11 @@ cdef class Coordinator:
     def batches(self):
         """See ``coordinator.pyi``."""
         return list(self.runtime.sink.read())
+
+    @property
+    def unsettled(self):
+        """See ``coordinator.pyi``."""
+        return self.runtime.effects.count > 0 or self.runtime.sink.failure is not None
 
     def take_failure(self):
         """See ``coordinator.pyi``."""

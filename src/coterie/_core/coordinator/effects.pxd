@@ -54,5 +54,6 @@ cdef class Effects:
     cdef object event(self, Py_ssize_t n)
     cpdef clear(self)
     cdef tuple only_answer(self, int64_t id)
+    cdef object take_answer(self, int64_t id)
     cdef int push(self, int kind, int64_t at_ms, int64_t id, int op, int code,
                   object payload) except -1

@@ -99,6 +99,24 @@ cdef class Effects:
         self.clear()
         return answer
 
+    cdef object take_answer(self, int64_t id):
+        """The payload that this request was answered; of the rows only other requests' stay. None:
+        it was answered without one, or not at all."""
+        cdef Py_ssize_t n, kept = 0, count = self.count
+        cdef object answer = None
+        cdef Effect row
+        for n in range(count):
+            row = self.rows[n]
+            if row.kind == UNANSWERED or (row.kind == RESPONSE and row.id != id):
+                self.rows[kept] = row
+                kept += 1
+                continue
+            if row.kind == RESPONSE and row.payload != NULL:
+                answer = <object>row.payload
+            Py_XDECREF(row.payload)
+        self.count = kept
+        return answer
+
     cdef object event(self, Py_ssize_t n):
         """A row as an event. A copy of it: what makes the event may run a finalizer, which may ask
         the coordinator for more, and then the rows lie elsewhere."""

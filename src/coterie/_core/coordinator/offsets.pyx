@@ -50,6 +50,17 @@ cdef Py_ssize_t utf16_length(str text) except -1:
     return length
 
 
+cdef bint ascends(tuple rows) except -1:
+    """Whether all are partitions of one topic, each beyond the one before it: none comes twice."""
+    cdef Py_ssize_t n
+    cdef tuple before, key
+    for n in range(1, len(rows)):
+        before, key = <tuple?>(<tuple?>rows[n - 1])[0], <tuple?>(<tuple?>rows[n])[0]
+        if key[0] is not before[0] or <int32_t>key[1] <= <int32_t>before[1]:
+            return False
+    return True
+
+
 cdef tuple answers(tuple rows, list entries, Batch batch, int error):
     """What a commit is answered with: its own rows, if all were written."""
     if error == NONE and batch.count == len(rows):
@@ -120,7 +131,7 @@ cdef class Offsets:
         cdef int error = self.runtime.partitions.refusal(group_id, not transactional)
         cdef GroupMetadata group = None
         cdef MemberMetadata member
-        if len(wanted) > 1:
+        if not ascends(wanted):
             # Of equal partitions the last counts, in the place of the first.
             wanted = tuple({row[0]: row for row in wanted}.values())
         self.check_metadata(wanted)

@@ -27,6 +27,7 @@ cdef class Sink:
     cdef readonly object failure   # what a caller's log raised, until it is taken
 
     cdef int64_t append(self, Batch batch, int64_t base_offset) except -3
+    cdef bint at_once(self) noexcept
     cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1
     cdef object read(self)
 
@@ -38,4 +39,8 @@ cdef class MemoryLog(Sink):
 
 cdef class CallerLog(Sink):
     cdef object write              # row of a batch -> offset, or None: later
+    cdef object rows               # () -> rows of all batches
+
+cdef class DirectLog(Sink):
+    cdef object write              # what a batch consists of -> offset
     cdef object rows               # () -> rows of all batches

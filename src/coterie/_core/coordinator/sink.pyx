@@ -7,6 +7,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from coterie._core.checks cimport within
 from coterie._core.codec.cursor cimport load_i32
 
 from bisect import bisect_left
@@ -90,6 +91,10 @@ cdef class Sink:
         """Write one batch; where it stands, or LATER, or FAILED. Offset -1: at the end."""
         raise NotImplementedError
 
+    cdef bint at_once(self) noexcept:
+        """Whether no append comes back later."""
+        return False
+
     cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1:
         """Refuse, before anything changes, an offset at which a batch cannot stand."""
         return 0
@@ -126,6 +131,9 @@ cdef class MemoryLog(Sink):
     cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1:
         self.place(count, base_offset)
         return 0
+
+    cdef bint at_once(self) noexcept:
+        return True
 
     cdef object read(self):
         return [(<Batch?>batch).row() for batch in self.batches]
@@ -172,6 +180,34 @@ cdef class CallerLog(Sink):
             position = given
             return position
         except BaseException as error:     # Ctrl-C, too: the append has failed, all else is whole
+            if self.failure is None or not isinstance(error, Exception):
+                self.failure = error
+            return FAILED
+
+    cdef object read(self):
+        return self.rows()
+
+
+@cython.final
+cdef class DirectLog(Sink):
+    """See ``sink.pyi``."""
+
+    def __cinit__(self, write, rows):
+        self.write = write
+        self.rows = rows
+
+    cdef bint at_once(self) noexcept:
+        return True
+
+    cdef int64_t append(self, Batch batch, int64_t base_offset) except -3:
+        cdef int64_t position
+        try:
+            position = within(
+                self.write(batch.group_id, batch.data, batch.count, batch.producer_id,
+                           batch.epoch, batch.transactional, batch.control),
+                "the offset of a batch", 0, LATEST_OFFSET)
+            return position
+        except BaseException as error:     # as of a CallerLog
             if self.failure is None or not isinstance(error, Exception):
                 self.failure = error
             return FAILED

@@ -216,9 +216,13 @@ cdef class OffsetMap:
                 continue
             key = (<tuple?>rows[n])[0]
             entry = <Offset?>entries[n]
-            waiting = self.waiting.get(key) if waited else self.waiting.pop(key, None)
-            if waited and waiting is None:
-                continue          # removed while in flight: the log has it, memory has not
+            waiting = None
+            if waited:
+                waiting = self.waiting.get(key)
+                if waiting is None:
+                    continue      # removed while in flight: the log has it, memory has not
+            elif self.waiting:
+                self.waiting.pop(key, None)
             entry.position = position
             self.put(<tuple?>key, entry)
             if not waited:

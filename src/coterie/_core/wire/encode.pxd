@@ -62,4 +62,5 @@ cdef inline void begin(Writing* w) noexcept nogil:
 
 cdef void end(Writing* w) noexcept nogil
 cdef int put_text16(Writing* w, str name, object value) except -1
+cdef int write_text(Writing* w, str name, object value, bint flexible) except -1
 cdef int write_struct(Writing* w, Layout layout, object value, str name) except -1

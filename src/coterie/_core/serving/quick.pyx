@@ -1,13 +1,14 @@
 """See ``beats.pyi``."""
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, uint8_t
 
-from coterie._core.checks cimport within
+from coterie._core.checks cimport dict_of, within
 from coterie._core.codec.cursor cimport (
-    NEGATIVE, OK, Cursor, Status, load_i16, load_i32, read_compact, read_i32, read_string16)
+    NEGATIVE, OK, Cursor, Status, load_i16, load_i32, read_i32, read_string16)
 from coterie._core.coordinator.coordinator cimport Coordinator
+from coterie._core.serving.commits cimport OFFSET_COMMIT, answer_commit
+from coterie._core.serving.texts cimport Text, read_text, text_of
 from coterie._core.wire.decode cimport skip_tags
 from coterie._core.wire.encode cimport Writing, begin, end, put_i16, put_i32, reserve
 
@@ -16,14 +17,9 @@ from coterie.errors import ArgumentError, shown
 cdef enum:
     HEARTBEAT = 12
     FLEXIBLE = 4               # the first version with tagged fields, and the last one
-    MOST_TEXT = 0x7FFF
 
 LAST_VERSION = FLEXIBLE
 
-
-cdef struct Text:
-    const uint8_t* at
-    int32_t size               # -1: null
 
 cdef struct Beat:
     int32_t correlation_id
@@ -33,28 +29,31 @@ cdef struct Beat:
     Text instance
 
 
-def answer_beats(Coordinator coordinator not None, data, position, longest):
-    """See ``beats.pyi``."""
+def answer_quick(Coordinator coordinator not None, topics, data, position, longest):
+    """See ``quick.pyi``."""
     cdef Py_buffer view
     cdef Py_ssize_t at, most = within(longest, "longest", 0, 0x7FFFFFFF)
+    cdef dict known = None
+    if topics is not None and coordinator.runtime.sink.at_once() and (
+            not coordinator.runtime.deferred):
+        known = topics if type(topics) is dict else dict_of(topics, "topics")
     try:
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     except (TypeError, ValueError, BufferError):
         raise ArgumentError(f"data must be bytes, not {shown(data)}") from None
     try:
         at = within(position, "position", 0, view.len)
-        return answer_all(coordinator, <const uint8_t*>view.buf, at, view.len, most)
+        return answer_all(coordinator, known, <const uint8_t*>view.buf, at, view.len, most)
     finally:
         PyBuffer_Release(&view)
 
 
-cdef tuple answer_all(Coordinator coordinator, const uint8_t* data, Py_ssize_t at,
+cdef tuple answer_all(Coordinator coordinator, dict topics, const uint8_t* data, Py_ssize_t at,
                       Py_ssize_t size, Py_ssize_t most):
     cdef Writing w
     cdef Cursor cur
-    cdef Beat beat
     cdef int32_t length
-    cdef int16_t version
+    cdef int16_t key, version
     cdef bint done = True
     begin(&w)
     try:
@@ -62,16 +61,17 @@ cdef tuple answer_all(Coordinator coordinator, const uint8_t* data, Py_ssize_t a
             length = load_i32(data + at)
             if not 8 <= length <= most or length > size - at - 4:
                 break
-            if load_i16(data + at + 4) != HEARTBEAT:
-                break
-            version = load_i16(data + at + 6)
+            key, version = load_i16(data + at + 4), load_i16(data + at + 6)
             cur.at, cur.end = data + at + 8, data + at + 4 + length
-            if not 0 <= version <= FLEXIBLE or read_beat(&cur, version, &beat) != OK:
-                break
-            done = answer(coordinator, &w, version, &beat)
+            if key == HEARTBEAT:
+                done = answer_beat(coordinator, &w, version, &cur)
+            else:
+                done = key == OFFSET_COMMIT and topics is not None and (
+                    answer_commit(coordinator, topics, &w, version, &cur))
             if done:
                 at += 4 + length
-                done = coordinator.runtime.effects.count == 0
+                done = (coordinator.runtime.effects.count == 0
+                        and coordinator.runtime.sink.failure is None)
         return at, PyBytes_FromStringAndSize(<const char*>w.data, w.size)
     finally:
         end(&w)
@@ -85,33 +85,28 @@ cdef Status read_beat(Cursor* cur, int version, Beat* beat) noexcept nogil:
     if status == OK and version >= FLEXIBLE:
         status = skip_tags(cur)
     if status == OK:
-        status = read_text(cur, version, &beat.group)
+        status = read_text(cur, version >= FLEXIBLE, &beat.group)
     if status == OK:
         status = read_i32(cur, &beat.generation_id)
     if status == OK:
-        status = read_text(cur, version, &beat.member)
+        status = read_text(cur, version >= FLEXIBLE, &beat.member)
     if status == OK and (beat.group.size < 0 or beat.member.size < 0):
         status = NEGATIVE
     beat.instance.size = -1
     if status == OK and version >= 3:
-        status = read_text(cur, version, &beat.instance)
+        status = read_text(cur, version >= FLEXIBLE, &beat.instance)
     if status == OK and version >= FLEXIBLE:
         status = skip_tags(cur)
     return status
 
 
-cdef inline Status read_text(Cursor* cur, int version, Text* text) noexcept nogil:
-    cdef Status status
-    if version < FLEXIBLE:
-        return read_string16(cur, &text.at, &text.size)
-    status = read_compact(cur, &text.at, &text.size)
-    return NEGATIVE if status == OK and text.size > MOST_TEXT else status
-
-
-cdef bint answer(Coordinator coordinator, Writing* w, int version, const Beat* beat) except -1:
-    """Ask the coordinator and write what it says; false: a text is not UTF-8."""
+cdef bint answer_beat(Coordinator coordinator, Writing* w, int version, Cursor* cur) except -1:
+    """Ask the coordinator and write what it says; false: it is not plainly a heartbeat."""
+    cdef Beat beat
     cdef str group_id, member_id, instance = None
     cdef int code
+    if not 0 <= version <= FLEXIBLE or read_beat(cur, version, &beat) != OK:
+        return False
     try:
         group_id = text_of(&beat.group)
         member_id = text_of(&beat.member)
@@ -131,7 +126,3 @@ cdef bint answer(Coordinator coordinator, Writing* w, int version, const Beat* b
     if version >= FLEXIBLE:
         reserve(w, 1)[0] = 0
     return True
-
-
-cdef inline str text_of(const Text* text):
-    return PyUnicode_DecodeUTF8(<const char*>text.at, text.size, NULL)

@@ -1,0 +1,10 @@
+"""OffsetCommit from its bytes to the coordinator and back. See commits.pyx."""
+from coterie._core.codec.cursor cimport Cursor
+from coterie._core.coordinator.coordinator cimport Coordinator
+from coterie._core.wire.encode cimport Writing
+
+cdef enum:
+    OFFSET_COMMIT = 8
+
+cdef bint answer_commit(Coordinator coordinator, dict topics, Writing* w, int version,
+                        Cursor* cur) except -1

@@ -1,0 +1,317 @@
+"""Heartbeats and commits on the short way, beside the codec and the core's call on the long one."""
+
+import random
+import struct
+from types import SimpleNamespace
+
+import pytest
+
+from coterie import wire
+from coterie._core.coordinator.coordinator import Coordinator
+from coterie._core.coordinator.sink import CallerLog, DirectLog
+from coterie._core.serving.quick import LAST_VERSION, answer_quick
+from coterie.coordinator.config import coordinator_config
+from coterie.errors import ArgumentError
+from coterie.operations import NUMBER
+
+HEARTBEAT, OFFSET_COMMIT = 12, 8
+TOPICS = {"t": SimpleNamespace(partitions=[0] * 5), "ü": SimpleNamespace(partitions=[0] * 2)}
+LONGEST = 10_000
+SESSION_MS = 10_000
+
+
+def core():
+    """A stable group of a dynamic and a static member, and one that rebalances."""
+    made = Coordinator(coordinator_config({"group.initial.rebalance.delay.ms": 0}), 1000)
+    for group, instance in (("g", None), ("s", "i"), ("группа", None)):
+        details = ("consumer", (("range", b""),), SESSION_MS, SESSION_MS, "c", "/h", False, False)
+        made.call(NUMBER["join_group"], 1, group, -1, "", instance, details)
+        member = made.group(group).all_members[0].member_id
+        made.call(NUMBER["sync_group"], 2, group, 1, member, instance, (None, None, {member: b"a"}))
+    made.call(NUMBER["join_group"], 3, "g", -1, "", None, details)  # rebalances from now on
+    made.effects.clear()
+    return made
+
+
+def members(of):
+    return [(group, of.group(group).all_members[0].member_id) for group in ("g", "s", "группа")]
+
+
+def slow(of, frame):
+    """The answer to one frame, by way of dicts; None where the codec refuses it."""
+    try:
+        request = wire.decode_request(frame, fill=True)
+    except wire.WireError:
+        return None
+    body = request.body
+    of.call(
+        NUMBER["heartbeat"], 9, body["groupId"], body["generationId"], body["memberId"],
+        body["groupInstanceId"], None,
+    )  # fmt: skip
+    (event,) = of.effects.events()
+    of.effects.clear()
+    return wire.encode_response(
+        HEARTBEAT, request.api_version, {"errorCode": event.response.error},
+        correlation_id=request.correlation_id,
+    )  # fmt: skip
+
+
+def with_length(frame):
+    return struct.pack(">i", len(frame)) + frame
+
+
+def random_beat(rng, known):
+    group, member = rng.choice(known)
+    version = rng.randint(0, LAST_VERSION)
+    body = {
+        "groupId": rng.choice([group, group, group, "", "nobody", "é" * 70]),
+        "generationId": rng.choice([1, 1, 1, 2, -1]),
+        "memberId": rng.choice([member, member, member, "", "m" * 300]),
+        "groupInstanceId": rng.choice([None, None, "i", ""]),
+        "_unknown_tags": rng.choice([[], [(7, b"x")]]) if version == LAST_VERSION else [],
+    }
+    return wire.encode_request(
+        HEARTBEAT, version, body,
+        correlation_id=rng.randint(-(1 << 31), (1 << 31) - 1),
+        client_id=rng.choice([None, "", "client-1"]),
+    )  # fmt: skip
+
+
+def test_heartbeats_are_answered_as_on_the_long_way():
+    rng = random.Random(5)
+    short, long = core(), core()
+    known = members(short)
+    assert known == members(long)
+    frames = [random_beat(rng, known) for _ in range(3000)]
+    data = b"".join(map(with_length, frames))
+    position, answers = answer_quick(short, None, data, 0, LONGEST)
+    assert position == len(data)
+    assert answers == b"".join(with_length(slow(long, frame)) for frame in frames)
+    assert short.effects.count == 0
+    codes = {answers[n : n + 2] for n in range(len(answers))}
+    for error in (0, 22, 24, 25, 27, 82):
+        assert struct.pack(">h", error) in codes
+
+
+def test_a_heartbeat_keeps_a_member_alive():
+    beaten, left = core(), core()
+    for of in (beaten, left):
+        of.advance(1000 + SESSION_MS - 1)
+    group, member = members(beaten)[1]
+    body = {"groupId": group, "generationId": 1, "memberId": member}
+    frame = with_length(wire.encode_request(HEARTBEAT, 2, body))
+    assert answer_quick(beaten, None, frame, 0, LONGEST)[1].endswith(b"\0\0")
+    for of in (beaten, left):
+        of.advance(1000 + SESSION_MS + 5)
+    assert beaten.group("s").current_state == "Stable"
+    assert left.group("s").current_state == "Empty"
+
+
+def test_what_is_no_plain_heartbeat_is_left_where_it_is():
+    rng = random.Random(6)
+    of = core()
+    beat = random_beat(rng, members(of))
+    other = wire.encode_request(3, 1, {})
+    body = {"groupId": "g", "generationId": 1, "memberId": "m"}
+    not_text = wire.encode_request(HEARTBEAT, 1, body).replace(b"\0\1g", b"\0\1\xff")
+    damaged = [
+        other, not_text, b"", b"\0\x0c", beat[:-1], b"\0\x0c\0\5" + beat[4:],
+        b"\0\x0c\xff\xff" + beat[4:], beat + b"\0" * LONGEST,
+    ]  # fmt: skip
+    for frame in damaged:
+        data = with_length(beat) + with_length(frame) + with_length(beat)
+        position, answers = answer_quick(of, None, data, 0, LONGEST)
+        assert position == len(with_length(beat))
+        assert answers
+        assert answer_quick(of, None, data, position, LONGEST) == (position, b"")
+    for length in (-1, 0, 0x7FFFFFFF, -(1 << 31)):
+        data = struct.pack(">i", length) + beat
+        assert answer_quick(of, None, data, 0, LONGEST) == (0, b"")
+
+
+def test_a_frame_that_has_not_come_whole_waits():
+    of = core()
+    frame = with_length(random_beat(random.Random(7), members(of)))
+    whole = answer_quick(of, None, frame, 0, LONGEST)[1]
+    for size in range(len(frame)):
+        assert answer_quick(of, None, frame[:size], 0, LONGEST) == (0, b"")
+        data = bytearray(frame + frame[:size])
+        assert answer_quick(of, None, data, 0, LONGEST) == (len(frame), whole)
+
+
+def test_damaged_heartbeats_are_answered_only_if_the_codec_reads_them():
+    rng = random.Random(8)
+    short, long = core(), core()
+    known = members(short)
+    answered = 0
+    for _ in range(4000):
+        data = bytearray(random_beat(rng, known))
+        for _ in range(rng.randint(1, 3)):
+            data[rng.randrange(len(data))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
+        frame = bytes(data)
+        position, answers = answer_quick(short, None, with_length(frame), 0, LONGEST)
+        if position:
+            assert answers == with_length(slow(long, frame))
+            answered += 1
+    assert 500 < answered < 3500
+
+
+@pytest.mark.parametrize(
+    ("data", "position", "longest"),
+    [("x", 0, 5), (None, 0, 5), (b"", 1, 5), (b"", -1, 5), (b"", 0, -1), (b"", 0, 1 << 31)],
+)
+def test_wrong_arguments_are_refused(data, position, longest):
+    with pytest.raises(ArgumentError):
+        answer_quick(core(), None, data, position, longest)
+
+
+def commit_topics(rng, version):
+    """Most of them plain; of partitions that do not exist, of one topic twice, of none."""
+    names = rng.choice([["t"], ["t"], ["ü", "t"], ["t"], [], ["t", "t"], ["t", "missing"]])
+    counts = {"t": 5, "ü": 2, "missing": 9}
+    return [
+        {"name": name, "partitions": [
+            {"partitionIndex": n, "committedOffset": rng.randint(-2, 1 << 40),
+             "committedLeaderEpoch": rng.choice([-1, 3]),
+             "committedMetadata": rng.choice(["", None, "m", "é" * 9, "x" * 5000])}
+            for n in rng.choices(range(counts[name] + (rng.random() < 0.05)), k=rng.randint(0, 4))]}
+        for name in names
+    ]  # fmt: skip
+
+
+def random_commit(rng, known):
+    group, member = rng.choice(known)
+    version = rng.randint(2, 9)
+    group, generation = rng.choice([(group, 1)] * 6 + [(group, 2), ("", -1), ("alone", -1)])
+    body = {
+        "groupId": group, "generationIdOrMemberEpoch": generation,
+        "memberId": rng.choice([member] * 6 + ["", "m"]) if generation > 0 else "",
+        "groupInstanceId": rng.choice([None, None, "i"]) if version >= 7 else None,
+        "retentionTimeMs": rng.choice([-1] * 6 + [5]) if version <= 4 else -1,
+        "topics": commit_topics(rng, version),
+        "_unknown_tags": rng.choice([[], [(7, b"x")]]) if version >= 8 else [],
+    }  # fmt: skip
+    return wire.encode_request(
+        OFFSET_COMMIT, version, body,
+        correlation_id=rng.randint(-(1 << 31), (1 << 31) - 1), client_id=rng.choice([None, "c"]),
+    )  # fmt: skip
+
+
+def is_plain(body):
+    """Whether a commit is one for the short way: all that it names exists, no topic twice."""
+    named = [topic["name"] for topic in body["topics"]]
+    partitions = [(t["name"], p["partitionIndex"]) for t in body["topics"] for p in t["partitions"]]
+    return (
+        bool(partitions) and len(set(named)) == len(named) and body["retentionTimeMs"] == -1
+        and all(name in TOPICS for name in named)
+        and all(0 <= number < len(TOPICS[name].partitions) for name, number in partitions)
+    )  # fmt: skip
+
+
+def slow_commit(of, request):
+    """The answer to a plain commit, by way of dicts."""
+    body = request.body
+    rows = [
+        ((topic["name"], p["partitionIndex"]), p["committedOffset"], p["committedLeaderEpoch"],
+         p["committedMetadata"] or "", None, -1)
+        for topic in body["topics"] for p in topic["partitions"]
+    ]  # fmt: skip
+    of.call(
+        NUMBER["offset_commit"], 9, body["groupId"], body["generationIdOrMemberEpoch"],
+        body["memberId"], body["groupInstanceId"], (tuple(rows), -1, -1),
+    )  # fmt: skip
+    told = [event for event in of.effects.events() if hasattr(event, "response")]
+    of.effects.clear()
+    errors = told[0].response.partitions
+    topics = [
+        {"name": name, "partitions": [
+            {"partitionIndex": each.partition, "errorCode": each.error}
+            for each in errors if each.topic == name]}
+        for name in dict.fromkeys(each.topic for each in errors)
+    ]  # fmt: skip
+    return wire.encode_response(
+        OFFSET_COMMIT, request.api_version, {"topics": topics},
+        correlation_id=request.correlation_id,
+    )  # fmt: skip
+
+
+def test_plain_commits_are_answered_and_written_as_on_the_long_way():
+    rng = random.Random(11)
+    short, long = core(), core()
+    known = members(short)
+    plain = 0
+    codes = set()
+    for _ in range(3000):
+        frame = random_commit(rng, known)
+        data = with_length(frame)
+        request = wire.decode_request(frame, fill=True)
+        position, answers = answer_quick(short, TOPICS, data, 0, 1 << 20)
+        assert (position == len(data)) == is_plain(request.body)
+        assert bool(answers) == bool(position)
+        if position:
+            assert answers == with_length(slow_commit(long, request))
+            codes |= {answers[n : n + 2] for n in range(len(answers))}
+            plain += 1
+        assert short.effects.count == 0
+        assert not short.unsettled
+    assert short.batches() == long.batches()
+    assert plain > 1000
+    for error in (0, 12, 22, 25, 82):
+        assert struct.pack(">h", error) in codes
+
+
+def test_damaged_commits_are_answered_only_if_the_codec_reads_them():
+    rng = random.Random(12)
+    short, long = core(), core()
+    known = members(short)
+    answered = 0
+    for _ in range(4000):
+        frame = bytearray(random_commit(rng, known))
+        for _ in range(rng.randint(1, 3)):
+            frame[rng.randrange(4, len(frame))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
+        frame = bytes(frame[: rng.choice([len(frame)] * 3 + [rng.randrange(8, len(frame))])])
+        position, answers = answer_quick(short, TOPICS, with_length(frame), 0, 1 << 20)
+        if position:
+            request = wire.decode_request(frame, fill=True)
+            assert is_plain(request.body)
+            assert answers == with_length(slow_commit(long, request))
+            answered += 1
+    assert short.batches() == long.batches()
+    assert 300 < answered < 3500
+
+
+def test_commits_are_left_where_nobody_knows_topics_or_the_log_writes_later():
+    rng = random.Random(13)
+    settings = coordinator_config(None)
+    body = {"groupId": "g", "generationIdOrMemberEpoch": -1, "topics": [
+        {"name": "t", "partitions": [{"partitionIndex": 0}]}]}  # fmt: skip
+    commit = with_length(wire.encode_request(OFFSET_COMMIT, 8, body))
+    beat = with_length(random_beat(rng, [("g", "m")]))
+    data = beat + commit + beat
+
+    def later(batch):
+        return None
+
+    for of, topics in (
+        (Coordinator(settings), None),
+        (Coordinator(settings, 0, None, True), TOPICS),
+        (Coordinator(settings, 0, None, False, CallerLog(later, tuple)), TOPICS),
+    ):
+        assert answer_quick(of, topics, data, 0, LONGEST)[0] == len(beat)
+    assert answer_quick(Coordinator(settings), TOPICS, data, 0, LONGEST)[0] == len(data)
+
+
+def test_a_commit_whose_append_fails_is_answered_and_the_failure_left_to_be_taken():
+    def fails(*batch):
+        raise OSError("full")
+
+    of = Coordinator(coordinator_config(None), 0, None, False, DirectLog(fails, tuple))
+    body = {"groupId": "g", "generationIdOrMemberEpoch": -1, "topics": [
+        {"name": "t", "partitions": [{"partitionIndex": 0}]}]}  # fmt: skip
+    commit = with_length(wire.encode_request(OFFSET_COMMIT, 2, body))
+    position, answers = answer_quick(of, TOPICS, commit + commit, 0, LONGEST)
+    assert position == len(commit)
+    assert answers.endswith(struct.pack(">ih", 0, 16))  # NOT_COORDINATOR
+    assert of.unsettled
+    assert isinstance(of.take_failure(), OSError)
+    assert not of.unsettled
