@@ -174,6 +174,18 @@ def test_chunks_of_a_table_have_their_own_metadata(monkeypatch):
     assert drained([fold]) == (expected, expected)
 
 
+def test_names_are_read_anew_where_other_bytes_lie_where_a_piece_lay():
+    """A reader may fill one buffer again and again."""
+    fold = PartitionFold(history=True)
+    groups = [b"first", b"other", b"third"]
+    pieces = [write.batch(n, [write.commit(n, group=name)]) for n, name in enumerate(groups)]
+    buffer = bytearray(pieces[0])
+    for piece in pieces:
+        buffer[:] = piece
+        fold.scan(buffer)
+    assert [row[0].encode() for row in rows_of(list(fold.history))] == groups
+
+
 def states_of_a_history():
     fold = PartitionFold(history=True)
     fold.scan(
