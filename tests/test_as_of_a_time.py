@@ -5,7 +5,7 @@ import json
 import pytest
 
 import log_writer
-from commandline import coterie_ok
+from commandline import coterie, coterie_ok
 from coterie.messages import encode_message_set
 
 TIMES = ["-9223372036854775807", "-3", "-2", "-1", "0", "999"]
@@ -70,6 +70,28 @@ def test_records_have_those_of_magic_0_as_of_any_time_and_since_any(options, off
         for line in coterie_ok("records", log, *options.split()).stdout.splitlines()
     ]
     assert [row["offset"] for row in rows] == offsets
+
+
+@pytest.mark.parametrize(("until", "partitions"), [*((at, [0]) for at in TIMES), ("1000", [0, 1])])
+def test_questions_of_a_span_have_those_of_magic_0_whenever_it_ends(until, partitions, log):
+    options = (f"--until={until}", "--format", "json")
+    rows = told("expire", log, *options)
+    assert [row["partition"] for row in rows] == partitions
+    (row,) = (row for row in told("growth", log, *options) if row["kind"] == "commits")
+    assert (row["records"], row["keys"]) == (len(partitions), len(partitions))
+    commits, _ = told("explain", log, *options)
+    assert (commits["event"], commits["count"]) == ("commits", len(partitions))
+
+
+@pytest.mark.parametrize("until", TIMES)
+def test_an_audit_has_those_of_magic_0_whenever_it_ends(until, tmp_path):
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    back = encode_message_set([(n, -1, *commit(0, offset)) for n, offset in enumerate((9, 5))], 0)
+    later = log_writer.batch(2, [(1000, *commit(0, 7)), (1000, *commit(0, 3))])
+    (folder / f"{0:020}.log").write_bytes(back + later)
+    rows = json.loads(coterie("audit", tmp_path, f"--until={until}", "--format", "json").stdout)
+    assert [(row["offset"], row["log_offset"]) for row in rows] == [(5, 1)]
 
 
 @pytest.mark.parametrize("at", ["-2", "1000"])

@@ -95,6 +95,13 @@ def test_a_line_that_no_parser_takes_is_one_line_and_the_others_still_run(traces
     assert not list((traces / "out").rglob("*bad*"))
 
 
+def test_a_what_if_of_a_line_that_no_parser_takes_is_one_line(tmp_path):
+    deep = tmp_path / "deep.trace.jsonl"
+    for line in ("[" * 100_000, '{"at": 0, "op": ' + "[" * 100_000 + "]" * 100_000 + "}"):
+        deep.write_text(f"{json.dumps(header())}\n{line}\n")
+        fails("trace", "whatif", deep, says=(deep, "line 2: nested too deeply for a trace"))
+
+
 def test_diff_says_of_a_line_that_is_nested_too_deeply_where_it_is(traces):
     deep = traces / "deep.jsonl"
     deep.write_text('{"at": 0}\n' + "[" * 100_000)

@@ -13,7 +13,7 @@ import pytest
 from coterie._core.codec.fields import RECORDS
 
 import log_writer
-from commandline import coterie
+from commandline import coterie, folder_of
 from coterie.cli import COMMANDS as ALL_COMMANDS
 from coterie.messages import encode_key, encode_value
 from log_writer import text
@@ -160,3 +160,27 @@ def test_records_of_unknown_keys_fill_the_topic_as_those_of_no_group(log):
     (unknown,) = [row for row in rows if row["kind"] == "unknown"]
     assert unknown["group_id"] is None
     assert unknown["records"] == len(UNKNOWN_KEYS) * (len(VALUE_VERSIONS) + 1)
+
+
+def test_on_spark_a_replay_passes_over_what_it_does_not_know(spark, log, tmp_path):
+    said = {}
+    for engine in ("local", "spark"):
+        options = ("--engine", engine, "--format", "json", "--out", tmp_path / engine)
+        told = coterie("replay", log, "--history", *options)
+        assert told.returncode == 0, told.stderr
+        said[engine] = [x for x in told.stderr.splitlines() if x.startswith("key version")]
+    assert len(said["spark"]) == len(UNKNOWN_KEYS)
+    assert said["spark"] == said["local"]
+    for name in folder_of(tmp_path / "local"):
+        ours, theirs = ((tmp_path / engine / name).read_bytes() for engine in said)
+        assert ours == theirs, name
+
+
+@pytest.mark.parametrize("question", ["explain", "growth"])
+def test_on_spark_a_question_passes_over_what_it_does_not_know(question, spark, log):
+    local, other = (
+        coterie(question, log, "--format", "json", "--engine", engine)
+        for engine in ("local", "spark")
+    )
+    assert (other.returncode, local.returncode) == (0, 0), other.stderr
+    assert json.loads(other.stdout) == json.loads(local.stdout) != []

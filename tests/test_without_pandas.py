@@ -12,7 +12,7 @@ from coterie.cli.nopandas import WithoutPandas
 from coterie.insight import undo
 from golden_data import log
 
-QUESTIONS = ("expire", "explain", "growth", "metrics", "undo")
+QUESTIONS = ("audit", "expire", "explain", "growth", "lag", "metrics", "undo")
 LOG = str(log("basic"))
 ENDINGS = {  # how a command ends -> its arguments, its exit status
     "an answer": ([LOG], 0),
@@ -20,7 +20,11 @@ ENDINGS = {  # how a command ends -> its arguments, its exit status
     "no such group": (["--group", "nobody", LOG], 1),
     "wrong usage": (["--overwrite", LOG], 2),
 }
-NEEDED = {"undo": ["--at", "1796133900000", "--group", "grp-mix-range"]}
+NEEDED = {
+    "undo": ["--at", "1796133900000", "--group", "grp-mix-range"],
+    "lag": ["--end-offsets", "{ends}"],
+}
+OWN = {("audit", "an answer"): 1}  # it finds something
 
 
 def ended(command, *args):
@@ -31,12 +35,14 @@ def ended(command, *args):
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("command", QUESTIONS)
-def test_however_a_question_ends_imports_are_as_they_were(command, ending):
+def test_however_a_question_ends_imports_are_as_they_were(command, ending, tmp_path):
+    ends = tmp_path / "ends"
+    ends.write_text("t:0:9\n")
     args, status = ENDINGS[ending]
     before = list(sys.meta_path)
-    found = ended(command, *NEEDED.get(command, []), *args)
+    found = ended(command, *(part.format(ends=ends) for part in NEEDED.get(command, [])), *args)
     assert sys.meta_path == before
-    assert found == status
+    assert found == OWN.get((command, ending), status)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +53,18 @@ def test_however_a_question_ends_imports_are_as_they_were(command, ending):
 def test_however_a_replay_ends_imports_are_as_they_were(args, status, tmp_path):
     before = list(sys.meta_path)
     assert ended("replay", "--engine", "local", "--out", tmp_path / "out", *args) == status
+    assert sys.meta_path == before
+
+
+@pytest.mark.parametrize(
+    ("args", "status"),
+    [([LOG], 0), (["no-such-folder"], 1), ([LOG, "--format", "x"], 2)],
+    ids=["done", "no log", "wrong usage"],
+)
+def test_however_a_report_ends_imports_are_as_they_were(args, status, tmp_path):
+    pytest.importorskip("jinja2")
+    before = list(sys.meta_path)
+    assert ended("report", "-o", tmp_path / "page.html", *args) == status
     assert sys.meta_path == before
 
 
