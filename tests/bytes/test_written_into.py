@@ -15,12 +15,15 @@ from coterie import (
     OffsetMap,
     PartialState,
     messages,
+    wire,
 )
 from coterie._core.codec import fields, schema
 from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.fold import intake, partial
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.producers import Producer
+from coterie._core.structures.offsets import Offset
+from coterie._core.wire.codec import Codec
 from coterie.coordinator.config import coordinator_config
 from hostile import Writer
 from log_writer import batch, commit_key, commit_value, marker
@@ -70,6 +73,43 @@ def test_a_member_belongs_to_one_group_and_once():
     one.remove("m")
     other.add(member)
     assert (one.supported_protocols, other.supported_protocols) == ({}, {"range": 1})
+
+
+def test_what_a_coordinator_holds_is_made_once():
+    coordinator = GroupCoordinator()
+    coordinator.offset_commit("g", {("t", 0): 5})
+    group = coordinator._core.group("g")
+    loaded = GroupCoordinator(log=coordinator.log)._core.group("g")
+    for held in (group, loaded, GroupMetadata("g")):
+        with pytest.raises(CoterieError, match="'g' is a group already"):
+            held.__init__("h", 7)
+        assert (held.group_id, held.current_state_timestamp) == ("g", 0)
+    for held in (group.offsets["t", 0], loaded.offsets["t", 0], Offset(5)):
+        with pytest.raises(CoterieError, match="make another one"):
+            held.__init__(7)
+        assert held.offset == 5
+
+
+def test_an_offset_that_could_not_be_made_is_made_when_it_is_asked_for_again():
+    offset = Offset.__new__(Offset)
+    with pytest.raises(ArgumentError, match="position"):
+        offset.__init__(5, position="x")
+    offset.__init__(6)
+    assert offset == Offset(6)
+
+
+def test_a_layout_that_no_table_made_is_refused():
+    """It has no steps to read or write by."""
+    bare = type(wire.CODEC.layout(12, 4, "request"))
+    codec = Codec([(12, "Heartbeat", 0, 4, 4)], lambda *_: bare())
+    for call in (
+        lambda: codec.layout(12, 1, "request"),
+        lambda: codec.encode_request(12, 1, {"groupId": "g"}),
+        lambda: codec.decode_request(b"\0\x0c\0\1\0\0\0\5\xff\xff"),
+        lambda: codec.decode_response(12, 1, bytes(100)),
+    ):
+        with pytest.raises(TypeError, match="bare Layout"):
+            call()
 
 
 def test_pending_offsets_are_read_only_copies():

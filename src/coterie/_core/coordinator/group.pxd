@@ -15,6 +15,7 @@ cdef enum JoinKind:
 
 cdef class GroupMetadata:
     cdef readonly str group_id
+    cdef bint made                             # never again: another id, another time
     cdef int state
     cdef readonly int64_t current_state_timestamp   # -1: none (an old record)
     cdef readonly str protocol_type

@@ -78,9 +78,10 @@ cdef class GroupMetadata:
         clear_members(&self.members)
 
     def __init__(self, group_id, now_ms=0):
-        cdef str name = text_of(group_id, "group_id")
+        if self.made:              # a coordinator finds it by its id, and knows its times
+            raise CoterieError(f"{self.group_id!r} is a group already, make another one")
         self.current_state_timestamp = int64_of(now_ms, "now_ms")
-        self.group_id = name
+        self.group_id, self.made = text_of(group_id, "group_id"), True
 
     cdef MemberMetadata get(self, str member_id):
         return find_member(&self.members, member_id)
@@ -483,7 +484,7 @@ cdef class GroupMetadata:
 cdef GroupMetadata new_group(str group_id, int64_t now_ms):
     """A group, of values that were checked before."""
     cdef GroupMetadata made = GroupMetadata.__new__(GroupMetadata)
-    made.group_id = group_id
+    made.group_id, made.made = group_id, True
     made.current_state_timestamp = now_ms
     return made
 

@@ -38,12 +38,14 @@ cdef class Offset:
 
     def __init__(self, offset, leader_epoch=-1, metadata="", commit_timestamp=-1,
                  expire_timestamp=NO_TIME, position=NO_POSITION):
+        if self.metadata is not None:   # it may be the one that a group holds
+            raise CoterieError("an Offset does not change, make another one")
         self.offset = int64_of(offset, "offset")
         self.leader_epoch = int32_of(leader_epoch, "leader_epoch")
-        self.metadata = text_of(metadata, "metadata")
         self.commit_timestamp = int64_of(commit_timestamp, "commit_timestamp")
         self.expire_timestamp = int64_of(expire_timestamp, "expire_timestamp")
         self.position = int64_of(position, "position")
+        self.metadata = text_of(metadata, "metadata")
 
     cdef bint same(self, Offset other) noexcept:
         """Equal in the five fields of an offset; where it was appended does not count."""

@@ -75,6 +75,8 @@ cdef class Versions:
         cdef object found = made[version - self.first]
         if found is None:
             found = <Layout?>self.make(version, "request" if of_request else "response")
+            if (<Layout>found).fields is None:
+                raise TypeError("make must return what layout_of made, not a bare Layout")
             made[version - self.first] = found
         return <Layout>found
 
