@@ -19,10 +19,10 @@ from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.outbox import Outbox
 from coterie.coordinator.pending import Pending, PendingAppend, TraceOutput
 from coterie.coordinator.recorder import Recorder
-from coterie.coordinator.requests import arguments_of, compile_values
+from coterie.coordinator.requests import Compiled, arguments_of, compile_values
 from coterie.coordinator.sink import LogSink, sink_of
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
-from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.errors import ArgumentError, shown
 from coterie.operations import NUMBER, REQUESTS
 from coterie.values import Batch, Error
 
@@ -355,19 +355,23 @@ class GroupCoordinator:
         self._outbox.check()
         if not isinstance(trace, Trace):
             raise ArgumentError(f"trace must come from coterie.load_trace, not {shown(trace)}")
-        if self._may_adopt and trace.header.get("config"):
-            self._start(trace.header["config"], 0)
+        if self._may_adopt and not self._core.taken and trace.header.get("config"):
+            self._start(trace.header["config"], self.now_ms)
             if self._sink is not None:
                 self._core.import_log(())
         self._may_adopt = False
         self._ids = max(self._ids, trace.last_id)
-        if self._recording is not None:
-            self._recording.play(trace)
+        before = self._core.taken
         try:
             self._core.play(trace)
         except BaseException:
-            self._drain()
+            try:
+                self._record_play(trace, self._core.taken - before)
+                self._record_advance()
+            finally:
+                self._drain()
             raise
+        self._record_play(trace, len(trace))
         if self._clock is not None:
             self._clock.move(self.now_ms)
         if self._core.sink.failure is not None:
@@ -415,6 +419,16 @@ class GroupCoordinator:
         with self._outbox.calling():
             return self._member_ids(prefix)
 
+    def _record(self, taken: bool, op: str, request_id: int, compiled: Compiled) -> None:
+        if self._recording is not None and taken:
+            self._recording.ask(self.now_ms, op, request_id, compiled)
+        elif self._recording is not None:
+            self._recording.refuse()
+
+    def _record_play(self, trace: Trace, count: int) -> None:
+        if self._recording is not None:
+            self._recording.play(trace, count)
+
     def _record_advance(self) -> None:
         if self._recording is not None:
             self._recording.advance(self.now_ms)
@@ -443,19 +457,16 @@ class GroupCoordinator:
         compiled = compile_values(op, values)
         self._ids += op in REQUESTS
         pending: Pending[Any] = Pending(self._ids, op)
+        before = self._core.taken
         try:
             self._core.call(NUMBER[op], pending.id, *compiled)
-            self._may_adopt = False
             if op in REQUESTS:
                 self._outbox.waiting[pending.id] = pending
-            if self._recording is not None:
-                self._recording.ask(self.now_ms, op, pending.id, compiled)
-        except CoterieError:
-            if self._recording is not None:
-                self._recording.refuse()
-            raise
-        finally:
-            self._drain()
+        finally:  # whatever interrupted it: what took place is recorded, and nothing else
+            try:
+                self._record(self._core.taken > before, op, pending.id, compiled)
+            finally:
+                self._drain()
         self._outbox.tell_failure(self._core)
         return pending
 

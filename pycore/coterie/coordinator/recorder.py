@@ -25,5 +25,5 @@ class Recorder(Protocol):
     def refuse(self) -> None:
         """Note that the request was refused."""
 
-    def play(self, trace: Trace) -> None:
-        """Keep the events of a trace that is played."""
+    def play(self, trace: Trace, count: int) -> None:
+        """Keep the first events of a trace that was played: those that took place."""

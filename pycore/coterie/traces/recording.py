@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,12 +127,12 @@ class Recording:
             self._ids.hand_out(theirs, prefix)
         self._offered.clear()
 
-    def play(self, trace: Trace) -> None:
-        """Keep the events of a trace that is played; ids of its own must not meet others."""
+    def play(self, trace: Trace, count: int) -> None:
+        """Keep the first events of a trace that was played; its ids must not meet others."""
         if any("id" in event for event in self.events):
             self._lose(_PLAYED)
             return
-        for _, at_ms, op, request_id, *compiled in trace.requests():
+        for _, at_ms, op, request_id, *compiled in islice(trace.requests(), count):
             self.ask(at_ms, _NAMES[op], request_id, compiled)  # type: ignore[arg-type]
 
     def lines(self, name: str, settings: Mapping[str, Any], now_ms: int) -> list[Event]:

@@ -24,6 +24,7 @@ class Coordinator:
     session_evictions: int
     rebalance_evictions: int
     sync_evictions: int
+    taken: int
     def __new__(
         cls,
         settings: Mapping[str, Any],

@@ -18,6 +18,7 @@ cdef class Coordinator:
     cdef Admin admin
     cdef Election election
     cdef int users                 # see `begin_change`
+    cdef readonly int64_t taken    # requests that took place; those that were refused did not
     cdef dict told                 # request id -> member id, as far as rows were looked at
     cdef Py_ssize_t told_rows
 

@@ -109,6 +109,7 @@ cdef class Coordinator:
         begin_change(&self.users, THE_COORDINATOR)
         try:
             self.dispatch(op, id, group_id, generation_id, member_id, instance, details)
+            self.taken += 1
             self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
         finally:
             end_use(&self.users)
@@ -249,10 +250,11 @@ cdef class Coordinator:
                     now_ms = event.at_ms
                 if trace.sugar:
                     self.dispatch_sugar(event, objects)
-                    continue
-                self.dispatch(event.op, event.id, objects[event.group], event.generation_id,
-                              objects[event.member], objects[event.instance],
-                              objects[event.details])
+                else:
+                    self.dispatch(event.op, event.id, objects[event.group], event.generation_id,
+                                  objects[event.member], objects[event.instance],
+                                  objects[event.details])
+                self.taken += 1
             except (CoterieError, ValueError) as error:
                 raise TraceError(str(error), line=trace.lines[n]) from error
         if trace.count:
