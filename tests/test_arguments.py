@@ -14,6 +14,7 @@ from coterie import (
     OffsetMap,
     TimerWheel,
     aio,
+    arguments,
     expired,
     load_trace,
     select_protocol,
@@ -210,3 +211,33 @@ def test_an_append_that_was_completed_wrongly_can_still_be_completed():
     assert not commits[1].done
     second.complete(Error.REQUEST_TIMED_OUT)
     assert commits[1].response.partitions[0].error is Error.REQUEST_TIMED_OUT
+
+
+def test_a_clock_may_be_moved_by_nothing():
+    coordinator = GroupCoordinator(now_ms=5)
+    coordinator.advance_by(0)
+    coordinator.advance(5)
+    assert (coordinator.now_ms, coordinator.events) == (5, [])
+
+
+def test_the_longest_text_has_as_many_bytes_as_an_int16_counts():
+    longest = "é" * 16_383 + "x"
+    assert (len(longest.encode()), arguments.text(longest, "it")) == (2**15 - 1, longest)
+    with pytest.raises(ArgumentError, match="at most 32767 bytes of UTF-8, not 32768"):
+        arguments.text(longest + "x", "it")
+
+
+def test_a_type_error_of_the_callers_own_comes_through_as_it_is():
+    def on_event(event):
+        raise TypeError("the caller's own")
+
+    coordinator = GroupCoordinator(on_event=on_event)
+    with pytest.raises(TypeError, match="the caller's own") as caught:
+        coordinator.offset_commit("g", {("t", 0): 5})
+    assert not isinstance(caught.value, ArgumentError)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\udc80\ud800", b"bytes", 5, None])
+def test_what_no_file_can_be_called_is_no_path(path):
+    with pytest.raises(ArgumentError, match="path"):
+        arguments.file_path(path, "it")

@@ -27,6 +27,7 @@ from coterie.testing import (
     read_subscription,
     subscription,
 )
+from log_writer import batch, commit
 
 TOPICS = st.dictionaries(st.text(max_size=5), st.lists(st.integers(0, 9)), max_size=3)
 
@@ -154,6 +155,26 @@ def test_an_asynchronous_test_waits_while_a_task_drives_the_clock():
     assert (answer.error, now_ms) == (Error.NONE, 10_000)
 
 
+def test_other_tasks_have_a_turn_at_each_deadline_on_the_way():
+    async def main():
+        coordinator, seen = GroupCoordinator(), []
+        coordinator.join_group("g", protocol_type="consumer", protocols={"range": b""})
+        driver = asyncio.create_task(aio.drive(coordinator, until_ms=4000))
+        while not driver.done():
+            seen.append(coordinator.now_ms)
+            await asyncio.sleep(0)
+        return seen, coordinator.now_ms
+
+    seen, now_ms = asyncio.run(main())
+    assert (sorted(set(seen)), now_ms) == ([0, 3000], 4000)
+
+
+def test_driving_to_a_time_that_has_passed_changes_nothing():
+    coordinator = GroupCoordinator(now_ms=50)
+    asyncio.run(aio.drive(coordinator, until_ms=10))
+    assert coordinator.now_ms == 50
+
+
 def test_waiting_for_what_is_dropped_says_so():
     coordinator = GroupCoordinator()
     joins = [coordinator.join_group("g", protocol_type="consumer", protocols={"range": b""},
@@ -177,9 +198,22 @@ def test_marked(coordinator):
     assert coordinator.config["group.initial.rebalance.delay.ms"] == 0
     assert answer.done
 
-def test_fails(coordinator):
+def test_fails(coordinator, coordinator_factory):
     coordinator.offset_commit("g", {("t", 0): 5})
+    coordinator_factory().offset_commit("second", {("t", 0): 5})
     assert False
+
+def test_of_its_own(coordinator_factory):
+    heard = []
+    made = coordinator_factory(on_event=heard.append, member_ids=lambda prefix: f"{prefix}/1")
+    join = made.join_group("g", protocol_type="consumer", protocols={"range": b"x"}, client_id="c")
+    made.advance(4000)
+    made.leave_group("g", [join.response.member_id])
+    assert join.response.member_id == "c/1"
+    assert heard == made.events != []
+    late = coordinator_factory(log="held.log")
+    assert late.now_ms == 4000
+    assert late.offset_fetch("h").partitions[0].offset == 7
 
 def test_one_clock(coordinator_factory):
     one, two = coordinator_factory(), coordinator_factory(appends="deferred")
@@ -203,6 +237,7 @@ def plugged(tmp_path_factory):
     """A run of pytest with the plugin: its output, and the traces that it wrote."""
     folder = tmp_path_factory.mktemp("plugged")
     (folder / "test_it.py").write_text(textwrap.dedent(PLUGIN_TESTS))
+    (folder / "held.log").write_bytes(batch(0, [commit(0, group=b"h")]))
     told = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--strict-markers",
          "--coterie-trace=traces"],
@@ -212,20 +247,26 @@ def plugged(tmp_path_factory):
 
 
 def test_the_plugin_gives_coordinators_as_marked(plugged):
-    assert "1 failed, 3 passed" in plugged[0]
+    assert "1 failed, 4 passed" in plugged[0]
 
 
 def test_a_failing_test_shows_its_timeline(plugged):
     assert "coordinator timeline" in plugged[0]
     assert "Append(at=0, group_id='g'" in plugged[0]
+    first, second = plugged[0].split("coordinator timeline 2")
+    assert "Append(at=0, group_id='second'" in second
+    assert "group_id='second'" not in first
 
 
 def test_each_test_becomes_a_trace_that_runs(plugged):
     traces = plugged[1]
     assert sorted(traces) == [
         "test_it.test_a_load_that_takes_time.trace.jsonl",
+        "test_it.test_fails-2.trace.jsonl",
         "test_it.test_fails.trace.jsonl",
         "test_it.test_marked.trace.jsonl",
+        "test_it.test_of_its_own-2.trace.jsonl",
+        "test_it.test_of_its_own.trace.jsonl",
         "test_it.test_one_clock-2.trace.jsonl",
         "test_it.test_one_clock.trace.jsonl",
     ]
@@ -233,6 +274,9 @@ def test_each_test_becomes_a_trace_that_runs(plugged):
     header = json.loads(lines[0])
     assert header["config"] == {"group.initial.rebalance.delay.ms": 0}
     assert [x["error"] for x in run_trace(lines) if x["event"] == "response"] == ["NONE", "NONE"]
+    lines = traces["test_it.test_of_its_own.trace.jsonl"].read_text().splitlines()
+    left = list(run_trace(lines))[-1]
+    assert [(m["member_id"], m["error"]) for m in left["members"]] == [("c-00000001", "NONE")]
 
 
 def test_a_load_that_takes_time_is_told_in_its_trace(plugged):
