@@ -139,6 +139,39 @@ def test_a_frame_that_has_not_come_whole_waits():
         assert answer_quick(of, None, data, 0, LONGEST) == (len(frame), whole)
 
 
+@pytest.mark.parametrize("version", [1, 4])
+def test_a_frame_may_be_as_long_as_is_said_and_no_longer(version):
+    of = core()
+    frame = wire.encode_request(HEARTBEAT, version, {"groupId": "g" * 100})
+    data = with_length(frame)
+    assert answer_quick(of, None, data, 0, len(frame))[0] == len(data)
+    assert answer_quick(of, None, data, 0, len(frame) - 1) == (0, b"")
+
+
+@pytest.mark.parametrize("field", ["groupId", "memberId", "groupInstanceId"])
+def test_a_text_may_have_as_many_bytes_as_the_codec_takes(field):
+    of, texts = core(), {"groupId": "g", "memberId": "m", "groupInstanceId": "i"}
+    longest = wire.encode_request(HEARTBEAT, 4, {**texts, field: "x" * 0x7FFF})
+    assert answer_quick(of, None, with_length(longest), 0, 1 << 20)[0] == 4 + len(longest)
+    size = b"\x80\x80\2"  # 0x7fff and 1 more, as an unsigned varint; null is 0
+    assert longest.count(size) == 1
+    beyond = longest.replace(size + b"x", b"\x81\x80\2xx")
+    assert answer_quick(of, None, with_length(beyond), 0, 1 << 20) == (0, b"")
+    with pytest.raises(wire.WireError, match=field):
+        wire.decode_request(beyond)
+
+
+def test_after_a_heartbeat_that_lets_something_else_happen_the_next_ones_wait():
+    of = core()
+    group, member = members(of)[1]
+    body = {"groupId": group, "generationId": 1, "memberId": member}
+    data = with_length(wire.encode_request(HEARTBEAT, 2, body))
+    of.call(NUMBER["describe_group"], 7, "g", -1, None, None, None)  # nobody has taken its answer
+    position, answers = answer_quick(of, None, 3 * data, 0, LONGEST)
+    assert (position, answers[-2:]) == (len(data), b"\0\0")
+    assert [event.id for event in of.effects.events()] == [7]
+
+
 def test_damaged_heartbeats_are_answered_only_if_the_codec_reads_them():
     rng = random.Random(8)
     short, long = core(), core()

@@ -1,5 +1,7 @@
 """What is handed to the encoder: values that do not fit are told by name, in one line."""
 
+import struct
+
 import pytest
 
 from coterie import wire
@@ -69,6 +71,37 @@ def test_a_frame_may_be_of_any_kind():
         assert wire.decode_request(kind(frame)).body == wire.decode_request(frame).body
     with pytest.raises(ArgumentError, match="frame must be bytes"):
         wire.decode_request("text")
+
+
+def test_a_text_may_have_the_bytes_that_an_int16_can_count():
+    longest = "é" * 16_383 + "x"
+    for version in (0, 4):
+        frame = wire.encode_request(12, version, {**HEARTBEAT, "groupId": longest})
+        assert wire.decode_request(frame).body["groupId"] == longest
+        with pytest.raises(ArgumentError, match="groupId may have 32767 bytes, not 32768"):
+            wire.encode_request(12, version, {**HEARTBEAT, "groupId": longest + "x"})
+
+
+def test_of_a_tag_that_comes_twice_the_last_one_counts():
+    """As Kafka's readers take it, which set the field each time."""
+    plain = wire.encode_response(18, 3, {})  # ApiVersions; tag 1: finalizedFeaturesEpoch
+    assert plain.endswith(b"\0")
+    five, default = (struct.pack(">BBq", 1, 8, epoch) for epoch in (5, -1))
+    for tags, epoch in ((five + default, -1), (default + five, 5)):
+        frame = plain[:-1] + b"\2" + tags
+        found = wire.decode_response(18, 3, frame).body
+        assert found.get("finalizedFeaturesEpoch", -1) == epoch
+        assert ("finalizedFeaturesEpoch" in found) == (epoch != -1)
+        filled = wire.decode_response(18, 3, frame, fill=True).body
+        assert filled["finalizedFeaturesEpoch"] == epoch
+        row = wire.decode_response(18, 3, frame, rows=True).body
+        assert wire.encode_response(18, 3, row) == wire.encode_response(18, 3, found)
+
+
+def test_tags_are_written_by_their_numbers_whoever_gives_them():
+    body = {"finalizedFeaturesEpoch": 5, "_unknown_tags": [(9, b"z"), (4, b"")]}
+    coded = wire.encode_response(18, 3, body)
+    assert coded.endswith(b"\3\1\x08" + struct.pack(">q", 5) + b"\4\0\x09\1z")
 
 
 def test_a_list_that_grows_while_it_is_written_is_told():

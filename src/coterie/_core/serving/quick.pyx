@@ -1,4 +1,4 @@
-"""See ``beats.pyi``."""
+"""See ``quick.pyi``."""
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, uint8_t
