@@ -1,8 +1,8 @@
 """The operations of a coordinator, one row each: its name, what makes its answer, its fields.
 
-All else follows from the row: the core's number of an operation is its place in this table, the
-method of ``GroupCoordinator`` of that name has these fields, and so has a trace's event. The part
-of the core that decides an operation registers itself by its name.
+All else follows from the row: the core's number of an operation is its place in this table, a
+trace's event has these fields, and so has the method of ``GroupCoordinator`` of that name, if
+people call it. The part of the core that decides an operation registers itself by its name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Operation(NamedTuple):
 
     ``answer`` makes its response of an error and the core's payload; an operation without is no
     request: it has no id. ``blank`` are the details as they are where no field tells. ``traced``:
-    a trace may hold it.
+    a trace may hold it. ``method``: ``GroupCoordinator`` has a method with these fields.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Operation(NamedTuple):
     fields: tuple[Field, ...] = ()
     blank: tuple[Any, ...] = ()
     traced: bool = True
+    method: bool = True
 
 
 _group = Field("group_id", "string", GROUP_ID, None)
@@ -86,7 +87,7 @@ _FAIL = (
 )
 
 _ROWS = (
-    Operation("advance"),
+    Operation("advance", method=False),  # its method takes a time, which no other event has alone
     Operation("join_group", values.joined, (_group, _member, _instance, *_JOIN), (None,) * 8),
     Operation("sync_group", values.synced, (*_who, *_SYNC), (None,) * 3),
     Operation("heartbeat", values.beaten, _who),

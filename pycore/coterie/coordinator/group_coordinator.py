@@ -19,11 +19,16 @@ from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.outbox import Outbox
 from coterie.coordinator.pending import Pending, PendingAppend, TraceOutput
 from coterie.coordinator.recorder import Recorder
-from coterie.coordinator.requests import Compiled, arguments_of, compile_values
+from coterie.coordinator.requests import (
+    Compiled,
+    arguments_of,
+    compile_request,
+    compile_values,
+)
 from coterie.coordinator.sink import LogSink, sink_of
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.errors import ArgumentError, shown
-from coterie.operations import NUMBER, REQUESTS
+from coterie.operations import NUMBER, OPERATIONS, REQUESTS
 from coterie.values import Batch, Error
 
 __all__ = ["GroupCoordinator"]
@@ -337,11 +342,14 @@ class GroupCoordinator:
     def handle(self, request: Mapping[str, Any]) -> Any:
         """Handle a trace event given as a dict; return what the method of that op returns.
 
-        ``at`` is used only for ``advance``; ``id`` is ignored.
+        ``at`` is used only for ``advance``; ``id`` is ignored. An op without a method returns a
+        :class:`Pending`.
         """
         op, given = arguments_of(request)
         if op == "advance":
             return self.advance(request.get("at", self.now_ms))
+        if not OPERATIONS[op].method:
+            return self._ask_compiled(op, compile_request(op, given))
         return getattr(self, op)(**given)
 
     @called
@@ -453,8 +461,10 @@ class GroupCoordinator:
 
     def _ask(self, op: str, *values: Any) -> Pending[Any]:
         """Ask for an operation; the values of all its fields, in the order of its table."""
+        return self._ask_compiled(op, compile_values(op, values))
+
+    def _ask_compiled(self, op: str, compiled: Compiled) -> Pending[Any]:
         self._outbox.check()
-        compiled = compile_values(op, values)
         self._ids += op in REQUESTS
         pending: Pending[Any] = Pending(self._ids, op)
         before = self._core.taken
