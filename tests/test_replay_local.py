@@ -236,7 +236,7 @@ def test_every_group_metadata_record_is_a_generation(tmp_path):
 def test_generations_written_while_reading_are_those_written_at_the_end(tmp_path, monkeypatch):
     replayed("basic", tmp_path / "end")
     monkeypatch.setattr(files, "ROWS_HELD", 10)
-    monkeypatch.setattr(crew, "PIECE_BYTES", 5000)
+    monkeypatch.setattr(crew, "SCAN_PIECE_BYTES", 5000)
     replayed("basic", tmp_path / "reading")
     late, early = (tables(tmp_path / name)["generations"] for name in ("end", "reading"))
     assert plain(early) == plain(late)

@@ -31,7 +31,7 @@ CASES = [*golden_data.cases(), *(f"corrupt/{case}" for case in golden_data.corru
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch):
     """Cut what would be one piece into many."""
-    monkeypatch.setattr(crew, "PIECE_BYTES", 700)
+    monkeypatch.setattr(crew, "SCAN_PIECE_BYTES", 700)
 
 
 def said(state):

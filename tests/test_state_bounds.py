@@ -187,7 +187,7 @@ def test_no_generation_is_written_that_a_later_fault_takes_back(
     tmp_path, monkeypatch, on_fault, count
 ):
     monkeypatch.setattr(files, "ROWS_HELD", 0)
-    monkeypatch.setattr("coterie.replay.crew.PIECE_BYTES", 1)
+    monkeypatch.setattr("coterie.replay.crew.SCAN_PIECE_BYTES", 1)
     lives = [batch(at, [(at, group_key(b"g"), group_value(at + 1, [b"m"]))]) for at in range(2)]
     in_folder(tmp_path / "log", 0, *lives, batch(2, [(9, b"\0", b"")]))
     found = replayed(tmp_path, on_fault=on_fault)

@@ -119,3 +119,20 @@ def test_tests_that_share_what_takes_long_are_run_by_one_process(request):
     """Else each process of xdist starts Spark and builds the package; no test fails of it."""
     if hasattr(request.config, "workerinput"):
         assert request.node.nodeid.endswith("@test_tidy")
+
+
+def test_a_size_in_bytes_has_one_value_under_its_name():
+    """Two modules that mean different sizes by one name are patched, or read, for one another."""
+    sized, wrong = {}, []
+    for path in code_files():
+        folder = path.relative_to(ROOT).parts[0]
+        if path.suffix != ".py" or folder not in ("pycore", "spark_udfs"):
+            continue
+        for name, value in re.findall(
+            r"^([A-Z][A-Z_]*_BYTES\w*) *(?::.*?)?= *([^#\n]*)", path.read_text("utf-8"), re.M
+        ):
+            value = value.strip()
+            if sized.setdefault(name, value) != value:
+                wrong.append(f"{path.name}: {name} = {value}, elsewhere {sized[name]}")
+    assert len(sized) > 10
+    assert not wrong

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from coterie._core.codec.reader import LogReader
+from coterie._core.fold.history import OUTCOMES
 from coterie.insight import reading as module
-from coterie.insight.commits import OUTCOMES
 from coterie.insight.facts import read_facts
 from coterie.insight.reading import read_records
 from coterie.log.folders import find_segments
@@ -145,7 +145,7 @@ def test_each_row_names_the_batch_and_the_bytes_of_its_record(case):
 @pytest.mark.parametrize("case", ["transactions", "basic"])
 def test_where_a_segment_is_cut_changes_nothing(case, size, monkeypatch):
     whole = {number: read_records(segments) for number, segments in log_of(case).items()}
-    monkeypatch.setattr(module, "PIECE_BYTES", size)
+    monkeypatch.setattr(module, "COLUMNS_PIECE_BYTES", size)
     for number, segments in log_of(case).items():
         pieces, groups = read_records(segments)
         assert list(rows_of(pieces.only_commits(), number)) == list(

@@ -176,7 +176,7 @@ def test_the_last_of_some_names_is_a_name_and_what_lies_beyond_is_null():
 
 def test_places_of_a_later_piece_are_those_in_the_segment(tmp_path, monkeypatch):
     source = pytest.importorskip("coterie_spark.source.data_source", reason="needs the extra spark")
-    monkeypatch.setattr(source, "PIECE_BYTES", 1)
+    monkeypatch.setattr(source, "SPARK_PIECE_BYTES", 1)
     folder = tmp_path / f"{TOPIC}-0"
     folder.mkdir()
     data = b"".join(each(0, commit(5), commit(6), commit(7)))

@@ -87,4 +87,4 @@ def test_pieces_of_which_the_first_ones_hold_no_batch_are_one_segment(tmp_path):
 @given(SIZES)
 def test_pieces_never_get_smaller_than_worth_a_task_nor_bigger_than_a_segment(sizes):
     found = plan.piece_bytes(segments_of(sizes), 2)
-    assert plan.PIECE_BYTES_MIN <= found <= plan.PIECE_BYTES
+    assert plan.SPARK_PIECE_BYTES_MIN <= found <= plan.SPARK_PIECE_BYTES

@@ -138,8 +138,8 @@ def bare(kind):
 def small_pieces(monkeypatch, request):
     """Cut every segment into pieces of some batches, and give few of them to each task."""
     size = getattr(request, "param", 4000)
-    monkeypatch.setattr(plan, "PIECE_BYTES", size)
-    monkeypatch.setattr(plan, "PIECE_BYTES_MIN", size)
+    monkeypatch.setattr(plan, "SPARK_PIECE_BYTES", size)
+    monkeypatch.setattr(plan, "SPARK_PIECE_BYTES_MIN", size)
     monkeypatch.setattr(plan, "TASK_BYTES", size)
     monkeypatch.setattr(plan, "TASK_BYTES_MIN", 25_000)
 

@@ -12,7 +12,7 @@ from coterie._core.fold.fold import Fault
 from coterie.cli.logs import Logs, logs_argument, say_left_alone
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import (
-    PIECE_BYTES,
+    SCAN_PIECE_BYTES,
     Listing,
     Segment,
     cut_points,
@@ -53,7 +53,7 @@ def faults(listing: Listing, progress: Progress) -> Iterator[Fault]:
 def segment_faults(segment: Segment) -> Iterator[Fault]:
     """Yield the faults of one segment; the state it leads to is thrown away."""
     data = memoryview(read_segment(segment))
-    cuts = cut_points(data, PIECE_BYTES)
+    cuts = cut_points(data, SCAN_PIECE_BYTES)
     for start, end in itertools.pairwise(cuts):
         fold = ScanOptions().new_fold()
         fold.scan(data[start:end], file=segment.name, position=start)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from coterie._core.fold.columns import BATCH_DTYPE, KIND_NAMES
+from coterie._core.fold.history import OUTCOMES
 
 KIND = {name: number for number, name in enumerate(KIND_NAMES)}
-OUTCOMES = ("committed", "aborted", "pending")
-COMMITTED, ABORTED, PENDING = range(3)
+COMMITTED, ABORTED, PENDING = range(len(OUTCOMES))
 Array = np.ndarray[Any, Any]
 
 
@@ -42,8 +42,8 @@ class Commits:
     producer_id : int64
         Of a transaction; -1: a record outside of any.
     outcome : int8
-        Of ``OUTCOMES``: the producer's next marker decides; what is outside of any transaction
-        counts at once.
+        Of ``coterie._core.fold.history.OUTCOMES``: the producer's next marker decides; what is
+        outside of any transaction counts at once.
     number : int64
         The record's number in the partition, over all pieces; it rises, with gaps.
     decided_by, decided_ms : int64

@@ -33,7 +33,7 @@ from coterie.log.folders import Segment, cut_points, read_segment
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-PIECE_BYTES = 8 << 20  # its rows take some ten times as much
+COLUMNS_PIECE_BYTES = 8 << 20  # its rows take some ten times as much
 ReadSegment = Callable[[Segment], "Buffer"]
 DECIDED = ("outcome", "decided_by", "decided_ms")
 
@@ -171,7 +171,7 @@ class Reader:
         number = self.begin.number
         for segment in self.segments:
             data = memoryview(self.bytes_of(segment))
-            for start, end in pairwise(cut_points(data, PIECE_BYTES)):
+            for start, end in pairwise(cut_points(data, COLUMNS_PIECE_BYTES)):
                 columns = decode_columns(data[start:end], raw=True)
                 columns["batches"]["position"] += start
                 yield Piece(columns, segment.name, number, self._kept(columns))

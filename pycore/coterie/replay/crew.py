@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coterie._core.fold.partial import absorb
 from coterie.errors import LogError
-from coterie.log.folders import PIECE_BYTES, Listing, Segment, cut_points, read_segment
+from coterie.log.folders import SCAN_PIECE_BYTES, Listing, Segment, cut_points, read_segment
 from coterie.state.partial import PartialState, ScanOptions
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def scan_part(
     data, cuts = part.data, part.cuts
     if data is None:
         data = memoryview(read(part.segment))
-        cuts = cut_points(data, PIECE_BYTES if fold.history is None else HISTORY_PIECE_BYTES)
+        cuts = cut_points(data, SCAN_PIECE_BYTES if fold.history is None else HISTORY_PIECE_BYTES)
     for start, end in itertools.pairwise(cuts if len(cuts) > 1 else [0, 0]):
         fold.scan(data[start:end], file=part.segment.name, position=start)
         yield
@@ -206,7 +206,7 @@ def units_of(segments: Iterable[Segment], unit_bytes: int) -> Iterator[list[Part
 
 def parts_of(segment: Segment, unit_bytes: int) -> Iterator[Part]:
     """Yield a segment whole, or piece by piece where it is larger than a unit."""
-    if segment.compression is not None or segment.size <= max(unit_bytes, PIECE_BYTES):
+    if segment.compression is not None or segment.size <= max(unit_bytes, SCAN_PIECE_BYTES):
         yield Part(segment)
         return
     try:
@@ -214,5 +214,5 @@ def parts_of(segment: Segment, unit_bytes: int) -> Iterator[Part]:
     except LogError:
         yield Part(segment)  # said when its turn comes, if it counts then
         return
-    for piece in itertools.pairwise(cut_points(data, PIECE_BYTES)):
+    for piece in itertools.pairwise(cut_points(data, SCAN_PIECE_BYTES)):
         yield Part(segment, data, piece)

@@ -228,7 +228,7 @@ def run(
     else:
         cuts = cut_on_workers(spark, listing.segments, cores)
         # The commits of a unit are held until all of it is scanned.
-        most = plan.PIECE_BYTES if options.history else plan.TASK_BYTES
+        most = plan.SPARK_PIECE_BYTES if options.history else plan.TASK_BYTES
         tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores, most)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
         work = scanning.scan_worker(tasks, options, scanning.reader())

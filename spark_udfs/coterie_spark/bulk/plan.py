@@ -15,8 +15,8 @@ from coterie._core.codec.reader import LogReader
 from coterie.log.folders import Segment, cut_points
 from coterie.replay.crew import INFLATION
 
-PIECE_BYTES = 128 << 20  # a segment of Kafka's default size, 100 MiB, stays whole
-PIECE_BYTES_MIN = 32 << 20  # below, starting a task costs more than it brings
+SPARK_PIECE_BYTES = 128 << 20  # a segment of Kafka's default size, 100 MiB, stays whole
+SPARK_PIECE_BYTES_MIN = 32 << 20  # below, starting a task costs more than it brings
 TASK_BYTES_MIN = 4 << 20
 TASK_BYTES = 1 << 30  # each task gives a state to ship and to merge; a lost one is done again
 TASKS_PER_CORE = 3  # so that one slow task does not leave the other cores idle
@@ -55,7 +55,7 @@ Task = list[Unit]
 def piece_bytes(segments: Iterable[Segment], cores: int) -> int:
     """Return how many bytes a piece should have at most, for these segments on so many cores."""
     total = sum(segment.size for segment in segments)
-    return min(max(total // (TASKS_PER_CORE * cores), PIECE_BYTES_MIN), PIECE_BYTES)
+    return min(max(total // (TASKS_PER_CORE * cores), SPARK_PIECE_BYTES_MIN), SPARK_PIECE_BYTES)
 
 
 def cut_segment(data: memoryview, max_bytes: int) -> list[Cut]:

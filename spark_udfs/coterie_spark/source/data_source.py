@@ -26,7 +26,7 @@ from pyspark.sql.types import StructField, StructType
 
 from coterie.errors import CoterieError
 from coterie.log.folders import Segment, cut_points, find_segments, read_segment
-from coterie_spark.bulk.plan import PIECE_BYTES
+from coterie_spark.bulk.plan import SPARK_PIECE_BYTES
 from coterie_spark.source.decoded import NAMES, arrow_schema, record_batches
 
 if TYPE_CHECKING:
@@ -146,9 +146,9 @@ class ConsumerOffsetsReader(DataSourceReader):
 
 def ranges_of(segment: Segment) -> list[SegmentRange]:
     """Cut a large segment at batch boundaries."""
-    if segment.compression is not None or segment.size <= PIECE_BYTES:
+    if segment.compression is not None or segment.size <= SPARK_PIECE_BYTES:
         return [SegmentRange(segment)]
-    points = cut_points(memoryview(read_segment(segment)), PIECE_BYTES)
+    points = cut_points(memoryview(read_segment(segment)), SPARK_PIECE_BYTES)
     return [SegmentRange(segment, start, end) for start, end in itertools.pairwise(points)]
 
 
