@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from coterie import ArgumentError, Batch, GroupCoordinator, OffsetAndMetadata, load_trace, run_trace
+from coterie.operations import OPERATIONS
 from coterie.testing import Member
 from coterie.traces.recording import Recording
 from trace_data import header
@@ -141,6 +142,16 @@ def test_a_beginning_that_a_trace_cannot_say_is_told(recorded, made, lost):
     _, lines = recorded(**made)
     assert lost in lines()[0]["doc"]
     assert "\n" not in lines()[0]["doc"]
+
+
+def test_an_operation_that_a_trace_has_no_op_for_is_told(recorded, monkeypatch):
+    monkeypatch.setitem(OPERATIONS, "list_groups", OPERATIONS["list_groups"]._replace(traced=False))
+    coordinator, lines = recorded()
+    coordinator.list_groups()
+    coordinator.cleanup()
+    first, *others = lines()
+    assert "a trace has no op for list_groups" in first["doc"]
+    assert ops([first, *others]) == ["cleanup"]
 
 
 def test_a_commit_timestamp_that_a_trace_cannot_say_is_told(recorded):

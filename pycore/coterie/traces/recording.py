@@ -29,7 +29,7 @@ Event = dict[str, Any]
 _NAMES = {number: op for op, number in NUMBER.items()}
 # Ops that count although no partition is owned: they speak to the log, not to a group.
 _TO_THE_LOG = {"end_txn", "fail_append", "advance"}
-_ELECTIONS = {"failover", *(op for op, each in OPERATIONS.items() if not each.traced)}
+_ELECTIONS = {"failover", "resign", "begin_load", "finish_load"}
 _LATE = "appends came back when the test said so; here each finishes at once"
 _LOADED = "the coordinator began with a log; here it begins with none"
 _RHYTHM = "the clock began at {} ms and with it the rhythm of the clean-up; here it begins at 0"
@@ -90,6 +90,9 @@ class Recording:
         if op in _ELECTIONS:
             details = compiled[-1] or (None,)
             self._elect(at_ms, op, details[0])
+            return
+        if not OPERATIONS[op].traced:
+            self._lose(f"a trace has no op for {op}")
             return
         event = self._event(at_ms, op, request_id, compiled)
         if self._away_ms is not None and op not in _TO_THE_LOG:
