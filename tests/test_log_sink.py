@@ -1,7 +1,9 @@
 """A log that the caller keeps: the coordinator hands batches out, and holds none."""
 
 import gc
+import resource
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -294,6 +296,29 @@ def test_a_log_that_cannot_be_read_leaves_the_partition_loading(monkeypatch):
     assert shown(coordinator) == 5
 
 
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        (5, r"log_sink.read\(\) must be an iterable of coterie.Batch, not 5"),
+        ("text", r"log_sink.read\(\) must be an iterable of coterie.Batch, not 'text'"),
+        ([Batch(0), 5], r"log_sink.read\(\) must hold coterie.Batch objects, not 5"),
+    ],
+)
+def test_what_read_must_return_is_said(read, told):
+    log = Log()
+    log.read = lambda: read
+    with pytest.raises(ArgumentError, match=told):
+        GroupCoordinator(log_sink=log)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter])
+def test_read_may_return_any_iterable(kind):
+    log = Log()
+    commit(GroupCoordinator(log_sink=log), 5)
+    log.read = lambda: kind(log.batches)
+    assert shown(GroupCoordinator(log_sink=log)) == 5
+
+
 def test_what_is_no_log_is_refused():
     with pytest.raises(ArgumentError, match=r"log_sink\.append must be callable"):
         GroupCoordinator(log_sink=object())
@@ -315,6 +340,14 @@ class Nowhere:
         return ()
 
 
+def resident_bytes():
+    """What the process has in memory, C arrays, too; 0 where the system does not tell."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        return 0
+    return int(statm.read_text().split()[1]) * resource.getpagesize()
+
+
 def test_a_million_commits_leave_nothing_in_memory():
     commits = [
         {
@@ -327,12 +360,14 @@ def test_a_million_commits_leave_nothing_in_memory():
     sink = Nowhere()
     coordinator = GroupCoordinator(log_sink=sink)
 
-    def blocks_after(rounds):
+    def held_after(rounds):
         for _ in range(rounds):
             coordinator.play(trace)
         gc.collect()
-        return sys.getallocatedblocks()
+        return sys.getallocatedblocks(), resident_bytes()
 
-    before = blocks_after(2)
-    assert blocks_after(98) - before < 1000
+    blocks, resident = held_after(2)
+    blocks_then, resident_then = held_after(98)
+    assert blocks_then - blocks < 1000
+    assert resident_then - resident < 4_000_000  # 4 bytes a commit, of C arrays, would be as much
     assert sink.end == 1_000_000

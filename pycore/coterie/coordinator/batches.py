@@ -34,10 +34,10 @@ def read_log(path: str | Path) -> Iterator[Batch]:
             )
 
 
-def batch_row(batch: Any) -> tuple[Any, ...]:
+def batch_row(batch: Any, log: str = "log") -> tuple[Any, ...]:
     """Check a batch that a log is to begin with; what the core takes for it."""
     if not isinstance(batch, Batch):
-        raise ArgumentError(f"log must hold coterie.Batch objects, not {shown(batch)}")
+        raise ArgumentError(f"{log} must hold coterie.Batch objects, not {shown(batch)}")
     records = tuple(_record(record) for record in sequence(batch.records, "records"))
     base_offset = integer(batch.base_offset, "base_offset", 64)
     if not 0 <= base_offset <= LATEST_OFFSET - len(records):

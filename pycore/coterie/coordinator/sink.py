@@ -14,6 +14,8 @@ from coterie.values import Batch
 
 __all__ = ["LogSink", "sink_of"]
 
+_READ = "log_sink.read()"
+
 
 class LogSink(Protocol):
     """Where a coordinator's records go, and where a load finds them.
@@ -46,7 +48,8 @@ def sink_of(log_sink: Any, calling: Callable[[], AbstractContextManager[None]]) 
     def rows() -> Iterator[tuple[Any, ...]]:
         try:
             with calling():
-                yield from map(batch_row, walked(log_sink.read(), "log_sink.read()"))
+                for batch in walked(log_sink.read(), _READ, "an iterable of coterie.Batch"):
+                    yield batch_row(batch, _READ)
         except CoterieError:
             raise
         except Exception as error:
