@@ -4,6 +4,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import pydoc
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,42 @@ def test_every_public_compiled_name_has_a_docstring(found):
     assert found.__doc__
 
 
+def constructors(stub):
+    """What a stub says that each of its classes is made of: names, kinds and defaults."""
+    found = {}
+    for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+        for method in node.body if isinstance(node, ast.ClassDef) else ():
+            if getattr(method, "name", "") in ("__new__", "__init__"):
+                method.name, method.returns = "made", None
+                for one in ast.walk(method.args):
+                    if isinstance(one, ast.arg):
+                        one.annotation = None
+                made = {}
+                exec(ast.unparse(method), made)
+                found[node.name] = [*inspect.signature(made["made"]).parameters.values()][1:]
+    return found
+
+
+@pytest.mark.parametrize("stub", STUBS, ids=module_of)
+def test_the_signature_of_a_class_is_what_its_stub_says(stub):
+    module = importlib.import_module(module_of(stub))
+    for name, expected in constructors(stub).items():
+        assert [*inspect.signature(getattr(module, name)).parameters.values()] == expected
+
+
+PUBLIC_TYPES = [one for one in compiled_names() if inspect.isclass(one.values[0])]
+
+
+@pytest.mark.parametrize("found", PUBLIC_TYPES)
+def test_a_public_compiled_class_has_a_signature(found):
+    assert str(inspect.signature(found)).startswith("(")
+    assert found.__doc__.split("\n")[0] != "--"
+
+
 def test_help_shows_what_the_stub_says():
     assert "An advance costs what fires" in inspect.getdoc(coterie.TimerWheel)
+    shown = pydoc.render_doc(coterie.TimerWheel, renderer=pydoc.plaintext)
+    assert "TimerWheel(now_ms=0)" in shown
     assert "by Kafka's rule since 2.1" in coterie.expired.__doc__
 
 
@@ -71,7 +106,7 @@ MODULE = 'cdef class A:\n    """See ``m.pyi``."""\n    def f(self):\n        """
 def test_a_filled_module_has_the_same_lines_as_its_source():
     filled = stub_docs.filled(MODULE, STUB, "m.pyi").splitlines()
     assert filled[::2] == MODULE.splitlines()[::2]
-    assert filled[1::2] == [r"    'Of A.\n\nMore.'", "        'Of f.'"]
+    assert filled[1::2] == [r"    'A()\n--\n\nOf A.\n\nMore.'", "        'Of f.'"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 The stub is their one source, as editors and type checkers read it anyway. In the module the line
 ``See ``module.pyi``.`` stands in the place of each; the build gives Cython a copy in which the
-stub's text stands there, on that one line, so that every line keeps its number.
+stub's text stands there, on that one line, so that every line keeps its number. That of a `cdef
+class` begins with what its constructor takes, in the form from which CPython makes
+``__text_signature__``: ``inspect.signature`` and ``help`` show it, ``__doc__`` is without it.
 
 The exit status is 1 where a marker names another stub, or something that the stub does not
 document; and where the stub documents a class or a function whose definition has no marker.
@@ -31,6 +33,24 @@ def documented(stub, inside=""):
     return found
 
 
+def signatures(stub):
+    """Return the docstring's first lines of each class of a stub, by name: what it is made of."""
+    found = {}
+    for node in stub.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        takes = "()"
+        for method in node.body:
+            if isinstance(method, ast.FunctionDef) and method.name in ("__new__", "__init__"):
+                given = method.args
+                del (given.posonlyargs or given.args)[0]  # cls or self
+                for one in [*given.posonlyargs, *given.args, *given.kwonlyargs]:
+                    one.annotation = None
+                takes = f"({ast.unparse(given)})"
+        found[node.name] = f"{node.name}{takes}\n--\n\n"
+    return found
+
+
 def definitions(lines):
     """Return the dotted name of what is defined at each line that begins a definition, from 0."""
     around, found = [], {}
@@ -44,7 +64,7 @@ def definitions(lines):
 
 def filled(source, stub, stub_name):
     """Return the module's text with the stub's docstrings in the places of its markers."""
-    texts = documented(ast.parse(stub))
+    texts, makers = documented(ast.parse(stub)), signatures(ast.parse(stub))
     lines = source.split("\n")
     defined = definitions(lines)
     inside, missing, wrong = None, set(texts), []
@@ -55,7 +75,8 @@ def filled(source, stub, stub_name):
             if match[3] != stub_name or name not in texts:
                 wrong.append(f"line {at + 1}: {stub_name} has no docstring of {name}")
                 continue
-            lines[at] = before + ascii(texts[name])
+            is_type = lines[at - 1].lstrip().startswith("cdef class ")
+            lines[at] = before + ascii((makers[name] if is_type else "") + texts[name])
             missing.discard(name)
     wrong += [f'{name}: """See ``{stub_name}``.""" is missing' for name in sorted(missing)]
     if wrong:
