@@ -68,22 +68,33 @@ def test_a_page_on_a_question_shows_what_its_command_prints(page, block, folder)
         assert [(folder / "back.csv").read_text()] == blocks(page, "csv")
 
 
-STOPS = re.findall(
-    r"^\| \w+ \| `([^`]+\.p\w+)`((?:, `\w[\w.]*`)*)",
-    (DOCS / "architecture.md").read_text(encoding="utf-8"),
-    re.M,
-)
+ARCHITECTURE = (DOCS / "architecture.md").read_text(encoding="utf-8")
+ROOMS = ("src", "pycore", "spark_udfs", "tests", "tools")
+SOURCES = [path for room in ROOMS for path in (DOCS.parent / room).rglob("*.p*") if path.is_file()]
+# Each file that the page names, and the names that stand after it.
+NAMED = sorted(set(re.findall(r"`([\w/]+\.p\w+)`((?:, `\w[\w.]*`)*)", ARCHITECTURE)))
+STOPS = re.findall(r"^\| \d+\w? \| `([^`]+\.p\w+)`", ARCHITECTURE, re.M)
 
 
-@pytest.mark.parametrize(("file", "names"), STOPS)
-def test_a_stop_of_the_architecture_page_is_there(file, names):
-    text = (DOCS.parent / file).read_text(encoding="utf-8")
-    for name in re.findall(r"`([\w.]+)`", names):
-        if not name.endswith((".pyx", ".pxd", ".py")):
-            last = name.rpartition(".")[2]
-            assert re.search(rf"\b(?:def|cdef|class|cpdef)\b[^\n(=]*\b{last}\b", text), name
+def missing(text, names):
+    """Those of the names that a source does not define."""
+    known = r"^\s*(?:async )?(?:def|cdef|cpdef|class)\b[^\n(=]*\b{0}\b|^\s*{0}\b.*="
+    return [name for name in names if not re.search(known.format(name.split(".")[-1]), text, re.M)]
+
+
+@pytest.mark.parametrize(("file", "names"), NAMED)
+def test_a_file_that_the_architecture_page_names_is_there_and_has_the_names_beside_it(file, names):
+    found = [path for path in SOURCES if f"/{path.as_posix()}".endswith(f"/{file}")]
+    assert found, file
+    wanted = [name for name in re.findall(r"`([\w.]+)`", names) if ".p" not in name]
+    assert [] in [missing(path.read_text(encoding="utf-8"), wanted) for path in found]
+
+
+@pytest.mark.parametrize("file", STOPS)
+def test_a_stop_of_the_architecture_page_begins_with_a_whole_path(file):
+    assert (DOCS.parent / file).is_file()
 
 
 def test_every_stop_of_the_architecture_page_is_looked_at():
-    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    assert len(STOPS) == len(re.findall(r"^\| \d+\w? \|", text, re.M)) > 25
+    assert len(STOPS) == len(re.findall(r"^\| \d+\w? \|", ARCHITECTURE, re.M)) > 25
+    assert {file for file, _ in NAMED} >= {*STOPS, "replay/crew.py", "runtime.pyx"}
