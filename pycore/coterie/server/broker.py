@@ -63,6 +63,13 @@ class Broker:
     seed
         What ids are drawn from: the same requests at the same times then give the same bytes.
 
+    Attributes
+    ----------
+    coordinator : CoordinatorView
+        The group coordinator.
+    timeline : list of coterie.Transition, coterie.Response and others
+        What the coordinator did, in order, as ``GroupCoordinator.events`` has it.
+
     Examples
     --------
     >>> with Broker(topics={"orders": 3}, clock="virtual") as broker:
