@@ -147,6 +147,58 @@ def test_a_session_that_waits_hears_at_once_what_comes_to_a_partition_that_was_q
         assert told(answer(peer, "Fetch", 11))[0] == (3, [], -1)
 
 
+def by_id(topic_id, *parts, **fields):
+    """A Fetch of version 13 or later."""
+    body = asking(*parts, **fields)
+    for topic in body["topics"]:
+        topic["topicId"] = topic_id
+    return body
+
+
+@pytest.mark.parametrize("named_again", [False, True])
+def test_a_session_by_ids_never_reads_another_topic_of_the_same_name(server, named_again):
+    topics, peer = server.cluster.topics, server.connect()
+    first = topics.get("t").topic_id
+    body = ask(peer, "Fetch", 17, by_id(first, (0, 0), maxWaitMs=0, sessionEpoch=0))
+    at = {"sessionId": body["sessionId"]}
+    parts = [(0, 0)] * named_again
+
+    def go_on(epoch):
+        return told(ask(peer, "Fetch", 17, by_id(first, *parts, sessionEpoch=epoch, **at)))
+
+    topics.delete("t")
+    assert go_on(1) == {0: (3, [], -1)}
+    topics.create("t", 3)
+    log(server).produce(batch(b"v"))
+    assert go_on(2) == {0: (103, [], -1)}  # INCONSISTENT_TOPIC_ID, and at once
+    log(server).produce(batch(b"v"))
+    assert go_on(3) == {0: (103, [], -1)}
+    topics.delete("t")
+    assert go_on(4) == {0: (3, [], -1)}
+
+
+def test_an_id_that_a_session_never_knew_stays_unknown_when_its_topic_is_made_again(server):
+    topics, peer = server.cluster.topics, server.connect()
+    first = topics.get("t").topic_id
+    topics.delete("t")
+    body = ask(peer, "Fetch", 17, by_id(first, (0, 0), maxWaitMs=0, sessionEpoch=0))
+    assert told(body) == {0: (100, [], -1)}
+    topics.create("t", 3)
+    again = by_id(first, sessionEpoch=1, sessionId=body["sessionId"], maxWaitMs=0)
+    assert told(ask(peer, "Fetch", 17, again)) == {0: (100, [], -1)}
+
+
+def test_a_session_by_ids_hears_of_an_empty_topic_made_again(server):
+    topics, peer = server.cluster.topics, server.connect()
+    first = topics.get("t").topic_id
+    whole = by_id(first, (0, 0), maxWaitMs=0, sessionEpoch=0)
+    session = ask(peer, "Fetch", 17, whole)["sessionId"]
+    topics.delete("t")
+    topics.create("t", 3)
+    again = by_id(first, sessionEpoch=1, sessionId=session, maxWaitMs=0)
+    assert told(ask(peer, "Fetch", 17, again)) == {0: (103, [], -1)}
+
+
 def test_a_full_house_has_no_room_for_a_session_until_one_is_not_used_for_two_minutes(server):
     peer = server.connect()
     whole = asking((0, 0), maxWaitMs=0, sessionEpoch=0)

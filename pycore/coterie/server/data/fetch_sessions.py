@@ -40,7 +40,7 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class Asked:
-    """A partition that a fetch asks for; ``topic`` is None where its id is not known.
+    """A partition that a fetch asks for; ``topic`` is None where its id was never known.
 
     ``log`` is where it was found last, ``quiet_at`` its state when there was nothing to tell: a
     session asks for the same ones again and again.
@@ -78,6 +78,8 @@ class FetchSession:
             if old is not None:
                 new.told_high_watermark = old.told_high_watermark
                 new.told_log_start = old.told_log_start
+                if old.topic is not None:  # a name stays, also once its topic is gone
+                    new.topic = old.topic
             self.asked[new.key] = new
         for key in forgotten:
             self.asked.pop(key, None)

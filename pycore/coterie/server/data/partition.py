@@ -64,7 +64,8 @@ class PartitionLog:
 
     __slots__ = (
         "_now_ms", "_segments", "deleted", "internal", "leader_epochs", "log_end_offset",
-        "log_start_offset", "number", "producers", "settings", "state", "topic", "waiters",
+        "log_start_offset", "number", "producers", "settings", "state", "topic", "topic_id",
+        "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -75,8 +76,10 @@ class PartitionLog:
         now_ms: Callable[[], int] = lambda: 0,
         *,
         internal: bool = False,
+        topic_id: str = "",
     ) -> None:
         self.topic, self.number, self.internal = topic, number, internal
+        self.topic_id = topic_id
         self.settings = LogSettings() if settings is None else settings
         self.log_start_offset = 0
         self.log_end_offset = 0

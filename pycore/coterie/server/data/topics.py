@@ -165,6 +165,7 @@ class Topics:
                     topic.settings,
                     lambda: self.cluster.now_ms,
                     internal=topic.internal,
+                    topic_id=topic.topic_id,
                 )
             )
 

@@ -72,9 +72,9 @@ def _asked(call: Call, topics: Iterable[tuple[Any, ...]], by_ids: bool) -> list[
 
 
 def _name(call: Call, asked: Iterable[Asked]) -> None:
-    """Put names to ids, where they are known; who has a log has a name."""
+    """Put names to ids, where they are known; in a session a name that was found stays."""
     for each in asked:
-        if each.log is not None and not each.log.deleted:
+        if each.topic is not None:
             continue
         topic = call.cluster.topics.by_id(each.topic_id)
         if topic is not None:
@@ -205,6 +205,8 @@ class _Fetch:
     ) -> Told:
         if log.deleted:
             return _nothing(asked.partition, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        if not _is_its_topic(asked, log):
+            return _nothing(asked.partition, Error.INCONSISTENT_TOPIC_ID)
         error = log.epoch_refusal(asked.leader_epoch)
         if error is not Error.NONE:
             return _nothing(asked.partition, error)
@@ -270,6 +272,14 @@ class _Fetch:
         return topics
 
 
+def _is_its_topic(asked: Asked, log: PartitionLog) -> bool:
+    """Whether a log is of the topic whose id was asked for, not of a later one of its name.
+
+    Source: ``readFromLog`` of ReplicaManager; a session finds logs by the name that it keeps.
+    """
+    return asked.topic_id in (NO_ID, log.topic_id)
+
+
 def _is_quiet(asked: Asked, log: PartitionLog) -> bool:
     """Whether a session has nothing to tell of a partition: most of many, in most fetches.
 
@@ -280,6 +290,7 @@ def _is_quiet(asked: Asked, log: PartitionLog) -> bool:
         asked.offset == log.log_end_offset == asked.told_high_watermark
         and asked.told_log_start == log.log_start_offset <= asked.offset
         and not log.deleted
+        and _is_its_topic(asked, log)
         and asked.leader_epoch in (-1, epoch)
         and asked.last_fetched_epoch in (-1, epoch)
         and asked.max_bytes >= 0
