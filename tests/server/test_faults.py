@@ -1,10 +1,15 @@
 """Faults on demand: which requests meet them, how, and how often; what was asked."""
 
-import pytest
-from asking import answer, ask, heartbeat, member, request
-from playing import Server
+import re
 
+import pytest
+from asking import KEY, answer, ask, heartbeat, member, request
+from playing import Server
+from writing import batch
+
+from coterie import wire
 from coterie.errors import ArgumentError
+from coterie.server.apis import SERVED
 from coterie.server.faults import Watch
 
 
@@ -38,6 +43,103 @@ def test_a_fault_of_one_client_or_group_spares_the_others(server):
     here.cancel()
     assert beat(peer, who) == 0
     assert (elsewhere.count, here.count) == (0, 1)
+
+
+def about(api, version, *groups):
+    """A request of a version that is about groups; one alone where there is room for no more."""
+    if api == "OffsetFetch" and version >= 8:
+        return {"groups": [{"groupId": each} for each in groups]}
+    if api == "FindCoordinator":
+        return {"coordinatorKeys": list(groups)} if version >= 4 else {"key": groups[-1]}
+    lists = {
+        "DescribeGroups": "groups", "DeleteGroups": "groupsNames",
+        "ConsumerGroupDescribe": "groupIds",
+    }  # fmt: skip
+    return {lists[api]: list(groups)} if api in lists else {"groupId": groups[-1]}
+
+
+def names_a_group(api):
+    """Whether the wire's table has a field for it; a group is one kind of FindCoordinator's key."""
+    blank = wire.encode_request(KEY[api], SERVED[KEY[api]].last, {})
+    fields = wire.decode_request(blank, fill=True).body
+    return api == "FindCoordinator" or any(
+        re.fullmatch("group(s|Id|Ids|sNames)", field) for field in fields
+    )
+
+
+@pytest.mark.parametrize("row", SERVED.values(), ids=lambda row: row.name)
+def test_a_group_meets_each_api_that_names_one_and_is_refused_with_the_others(server, row):
+    if not names_a_group(row.name):
+        with pytest.raises(ArgumentError, match="names no group"):
+            server.watch.fail(row.name, disconnect=True, group_id="g")
+        return
+    fault = server.watch.fail(row.name, disconnect=True, group_id="g", times=None)
+    for number, version in enumerate(range(row.first, row.last + 1)):
+        server.connect().send(request(row.name, version, about(row.name, version, "h")))
+        assert fault.count == number
+        peer = server.connect()
+        peer.send(request(row.name, version, about(row.name, version, "h", "g")))
+        assert fault.count == number + 1
+        assert peer.connection.closing
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+def test_a_transactional_id_is_no_group(server, version):
+    fault = server.watch.fail("FindCoordinator", error=15, group_id="g")
+    keys = {**about("FindCoordinator", version, "g"), "keyType": 1}
+    ask(server.connect(), "FindCoordinator", version, keys)
+    assert fault.count == 0
+
+
+def producing(acks):
+    parts = [{"index": 0, "records": batch(b"v")}]
+    return {"acks": acks, "topicData": [{"name": "t", "partitionData": parts}]}
+
+
+def test_an_error_of_a_produce_that_wants_no_answer_closes(server):
+    log = server.cluster.topics.create("t", 1).partitions[0]
+    peer = server.connect()
+    server.watch.fail("Produce", error="NOT_LEADER_OR_FOLLOWER", times=3)
+    told = ask(peer, "Produce", 9, producing(1))["responses"][0]["partitionResponses"]
+    assert [each["errorCode"] for each in told] == [6]
+    peer.send(request("Produce", 9, producing(0)))
+    assert peer.connection.closing
+    assert not peer.take()
+    assert log.log_end_offset == 0
+
+
+def test_a_produce_that_wants_no_answer_may_be_lost_without_a_word(server):
+    log = server.cluster.topics.create("t", 1).partitions[0]
+    peer = server.connect()
+    server.watch.fail("Produce", error="NONE")
+    peer.send(request("Produce", 9, producing(0)))
+    assert log.log_end_offset == 0
+    assert ask(peer, "ApiVersions", 0, {})["errorCode"] == 0
+
+
+def test_an_error_of_sasl_is_told_after_its_delay_and_closes(server):
+    password = {"authBytes": b"\0alice\0alice-secret"}
+    for api in ("SaslHandshake", "SaslAuthenticate"):
+        peer = server.connect("sasl")
+        fault = server.watch.fail(api, error="SASL_AUTHENTICATION_FAILED")
+        if api == "SaslAuthenticate":
+            ask(peer, "SaslHandshake", 1, {"mechanism": "PLAIN"})
+            peer.send(request("SaslAuthenticate", 2, password))
+        else:
+            peer.send(request("SaslHandshake", 1, {"mechanism": "PLAIN"}))
+        server.run(99)
+        assert not peer.take()
+        server.run(1)
+        assert answer(peer, api, SERVED[KEY[api]].last)["errorCode"] == 58
+        assert peer.connection.closing
+        assert fault.count == 1
+
+
+def test_an_error_of_sasl_where_nobody_has_to_authenticate_leaves_the_connection(server):
+    peer = server.connect()
+    server.watch.fail("SaslAuthenticate", error=58)
+    assert ask(peer, "SaslAuthenticate", 2, {})["errorCode"] == 58
+    assert ask(peer, "ApiVersions", 0, {})["errorCode"] == 0
 
 
 def test_a_delay_holds_the_answer_back_by_the_clock(server):
@@ -82,6 +184,8 @@ def test_a_disconnect_closes_without_an_answer(server):
         ("Heartbeat", {"error": 27, "client_id": 5}, "client_id"),
         ("Heartbeat", {"error": 27, "colour": 5}, "colour"),
         (999, {"error": 27}, "999"),
+        ("Fetch", {"disconnect": True, "group_id": "g"}, "Fetch, which names no group; these do"),
+        ("ListGroups", {"error": 15, "group_id": "g"}, "names no group"),
     ],
 )
 def test_a_fault_that_cannot_be_is_refused_by_its_name(server, api, how, told):

@@ -32,6 +32,9 @@ def test_a_refusal_of_a_golden_request_has_its_error_in_each_place(row):
         frame = base64.b64decode(golden["frame"])
         body = wire.decode_request(frame, fill=True).body
         told = refusal(row.key, golden["version"], body, 27)
+        if row.name == "Produce" and body["acks"] == 0:
+            assert told is None  # nobody waits for an answer
+            continue
         answer = wire.encode_response(row.key, golden["version"], told)
         body = wire.decode_response(row.key, golden["version"], answer).body
         codes = set(play().codes(body)) | set(partition_codes(body))

@@ -133,8 +133,8 @@ def handler_of(key: int) -> Handler | None:
     return found
 
 
-def refusal(key: int, version: int, body: dict[str, Any], error: int) -> dict[str, Any]:
-    """Return the body that refuses a request with this error."""
+def refusal(key: int, version: int, body: dict[str, Any], error: int) -> dict[str, Any] | None:
+    """Return the body that refuses a request with this error; None: it is not answered."""
     return SERVED[key].refuse(body, version, error)
 
 

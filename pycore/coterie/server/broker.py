@@ -243,7 +243,9 @@ class Broker:
         api
             Its name, as ``"Heartbeat"``.
         error
-            An error of Kafka's, by name or number, that is answered in the API's own form.
+            An error of Kafka's, by name or number, that is answered in the API's own form. A
+            Produce with acks 0 has no answer, and its connection closes; so it does after the
+            answer to a SaslHandshake or SaslAuthenticate of a client that is not in yet.
         delay_ms
             By how much later, by the broker's clock, it is answered.
         disconnect
@@ -251,7 +253,8 @@ class Broker:
         times
             How many requests meet it; None: all.
         client_id, group_id
-            Only requests of this client, about this group.
+            Only requests of this client, about this group; ArgumentError where the API's requests
+            name no group.
 
         Returns
         -------

@@ -20,7 +20,25 @@ __all__ = ["Fault", "Watch"]
 
 _KEPT = 100_000  # requests that are remembered, the newest
 _LONGEST_MS = 2**31 - 1
+_OFFSET_FETCH, _FIND_COORDINATOR = 9, 10
+_SASL = (17, 36)  # SaslHandshake, SaslAuthenticate
 _SASL_AUTHENTICATE = 36
+_GROUP_FIELD = {  # API -> what names its group, or its groups
+    8: "groupId",  # OffsetCommit
+    _OFFSET_FETCH: "groupId",  # and "groups", from version 8 on
+    _FIND_COORDINATOR: "key",  # and "coordinatorKeys", from version 4 on
+    11: "groupId",  # JoinGroup
+    12: "groupId",  # Heartbeat
+    13: "groupId",  # LeaveGroup
+    14: "groupId",  # SyncGroup
+    15: "groups",  # DescribeGroups
+    25: "groupId",  # AddOffsetsToTxn
+    28: "groupId",  # TxnOffsetCommit
+    42: "groupsNames",  # DeleteGroups
+    47: "groupId",  # OffsetDelete
+    68: "groupId",  # ConsumerGroupHeartbeat
+    69: "groupIds",  # ConsumerGroupDescribe
+}
 
 
 class Fault:
@@ -51,6 +69,12 @@ class Fault:
         for name, given in (("client_id", client_id), ("group_id", group_id)):
             if given is not None and not isinstance(given, str):
                 raise ArgumentError(f"{name} must be a string, not {shown(given)}")
+        if group_id is not None and self.api_key not in _GROUP_FIELD:
+            named = ", ".join(SERVED[key].name for key in _GROUP_FIELD)
+            raise ArgumentError(
+                f"group_id fits no {SERVED[self.api_key].name}, which names no group; "
+                f"these do: {named}"
+            )
         self.client_id, self.group_id = client_id, group_id
         if self.error is None and not self.delay_ms and not self.disconnect:
             raise ArgumentError("a fault needs error, delay_ms or disconnect")
@@ -66,7 +90,7 @@ class Fault:
             return False
         if self.client_id is not None and call.client_id != self.client_id:
             return False
-        if self.group_id is not None and self.group_id not in _groups_of(call.body):
+        if self.group_id is not None and self.group_id not in _groups_of(call):
             return False
         self.count += 1
         if self.left is not None:
@@ -135,9 +159,14 @@ def _happen(fault: Fault, call: Call, handler: Handler) -> None:
     if fault.disconnect:
         call.close()
     elif fault.error is not None:
+        if call.api_key in _SASL:
+            from coterie.server.handlers.sasl import refuse
+
+            return refuse(call, fault.error)
         call.refuse(fault.error)
     else:
         call.cluster.guarded(handler, call)
+    return None
 
 
 def _key_of(api: Any) -> int:
@@ -153,12 +182,14 @@ def _key_of(api: Any) -> int:
     raise ArgumentError(f"{shown(api)} is no API that is served; they are {names}")
 
 
-def _groups_of(body: dict[str, Any]) -> list[Any]:
+def _groups_of(call: Call) -> list[str]:
     """Return the groups that a request is about."""
-    told = [body.get("groupId")]
-    for field in ("groups", "groupsNames", "groupIds", "coordinatorKeys"):
-        told += [
-            each.get("groupId") if isinstance(each, dict) else each
-            for each in body.get(field) or ()
-        ]
-    return told
+    key, version, body = call.api_key, call.api_version, call.body
+    if key == _OFFSET_FETCH and version >= 8:
+        return [each["groupId"] for each in body["groups"]]
+    if key == _FIND_COORDINATOR:
+        if body["keyType"] != 0:  # it is for a transactional id
+            return []
+        return list(body["coordinatorKeys"]) if version >= 4 else [body["key"]]
+    told = body[_GROUP_FIELD[key]]
+    return [told] if isinstance(told, str) else list(told or ())

@@ -88,8 +88,17 @@ class Call:
         self._end().send(frame)
 
     def refuse(self, error: int) -> None:
-        """Answer that the request as a whole failed, in its API's own form."""
-        self.answer(refusal(self.api_key, self.api_version, self.body, error))
+        """Answer that the request as a whole failed, in its API's own form.
+
+        Where nobody waits for an answer (acks 0) the end of the connection tells of an error.
+        """
+        body = refusal(self.api_key, self.api_version, self.body, error)
+        if body is not None:
+            self.answer(body)
+        elif error:
+            self.close()
+        else:
+            self.no_answer()
 
     def no_answer(self) -> None:
         """Let the connection go on without an answer."""

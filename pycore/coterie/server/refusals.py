@@ -22,7 +22,8 @@ __all__ = [
 ]
 
 Body = dict[str, Any]
-Refuse = Callable[[Body, int, int], Body]  # of the request's body, its version, and the error
+# Of the request's body, its version, and the error; None: nobody waits for an answer.
+Refuse = Callable[[Body, int, int], Body | None]
 
 
 _MESSAGES = {  # as a broker gives them; of the others the name says as much
@@ -87,8 +88,10 @@ def of_each(source: str, target: str, fields: dict[str, str]) -> Refuse:
     return refuse
 
 
-def produce(body: Body, version: int, error: int) -> Body:
-    """Refuse Produce partition by partition."""
+def produce(body: Body, version: int, error: int) -> Body | None:
+    """Refuse Produce partition by partition; there is no answer without acks."""
+    if body["acks"] == 0:
+        return None
     blank = {"baseOffset": -1, "logAppendTimeMs": -1, "logStartOffset": -1}
     return {
         "responses": [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from coterie.server.apis import refusal
 from coterie.server.data.partition import PartitionLog
 from coterie.server.data.topics import INTERNAL, NO_ID, Topic, name_refusal
 from coterie.server.handling import Call
@@ -29,8 +28,7 @@ def metadata(call: Call) -> None:
         asked = None
     for each in asked or ():
         if version < _IDS_SINCE and (each["name"] is None or each["topicId"] != NO_ID):
-            answer = refusal(call.api_key, version, body, Error.INVALID_REQUEST)
-            return call.answer(answer)
+            return call.refuse(Error.INVALID_REQUEST)
         if each["name"] is None and each["topicId"] == NO_ID:
             return call.answer({"topics": [_no_topic(Error.UNKNOWN_SERVER_ERROR, "")]})
     topics = call.cluster.topics
@@ -163,7 +161,7 @@ def describe_topic_partitions(call: Call) -> None:
     given = [each["name"] for each in body["topics"]]
     names = sorted({name for name in given or [t.name for t in topics] if name >= first})
     if cursor and ((given and first not in names) or cursor["partitionIndex"] < 0):
-        return call.answer(refusal(call.api_key, call.api_version, body, Error.INVALID_REQUEST))
+        return call.refuse(Error.INVALID_REQUEST)
     room = max(min(_MOST_PARTITIONS, body["responsePartitionLimit"]), 1)
     answers: list[Body] = []
     following = None

@@ -79,9 +79,9 @@ def produce(call: Call) -> None:
 
 def _refuse(call: Call, error: Error, message: str | None = None) -> None:
     """Refuse the request as a whole."""
-    if call.row[_ACKS] == 0:
-        return call.close()
     answer = refusal(call.api_key, call.api_version, call.body, error)
+    if answer is None:
+        return call.close()
     for topic in answer["responses"]:
         for each in topic["partitionResponses"]:
             each["errorMessage"] = message

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from coterie.server.apis import refusal
 from coterie.server.handling import Call
 from coterie.server.sasl.authentication import MECHANISMS
 from coterie.values import Error
 
-__all__ = ["sasl_authenticate", "sasl_handshake"]
+__all__ = ["refuse", "sasl_authenticate", "sasl_handshake"]
 
 TOO_LATE = "SaslAuthenticate request received after successful authentication"
 
@@ -39,6 +40,14 @@ def sasl_authenticate(call: Call) -> None:
             "sessionLifetimeMs": answer.lifetime_ms,
         },
     )
+
+
+def refuse(call: Call, error: int) -> None:
+    """Answer either request with an error; who is not in yet, is refused with it."""
+    authentication = call.connection.authentication
+    if error and authentication is not None:
+        authentication.refuse()
+    _answer(call, refusal(call.api_key, call.api_version, call.body, error) or {})
 
 
 def _answer(call: Call, body: dict[str, Any]) -> None:

@@ -255,5 +255,10 @@ class Authentication:
         self._expires_ms = self._mechanisms.now_ms() + lifetime if lifetime else None
         self.principal, self._exchange, self._state = principal, None, State.COMPLETE
 
+    def refuse(self) -> None:
+        """End it as a wrong token does, unless it is complete."""
+        if self._state is not State.COMPLETE:
+            self._fail(delayed=True)
+
     def _fail(self, *, delayed: bool) -> None:
         self._state, self._exchange, self.delayed = State.FAILED, None, delayed
