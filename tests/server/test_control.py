@@ -95,6 +95,24 @@ def test_a_fault_meets_the_next_request_alone():
     assert asked == [15, 0]
 
 
+def test_a_fault_is_asked_for_and_ended_by_its_id():
+    control = Controlled()
+    first = control("POST", "/fail", {"api": "Heartbeat", "delay_ms": 5, "times": 7})["id"]
+    endless = {"api": "ListGroups", "error": "COORDINATOR_NOT_AVAILABLE", "times": None}
+    second = control("POST", "/fail", endless)["id"]
+    assert control("GET", f"/fail/{first}") == {"id": first, "count": 0, "left": 7}
+
+    def asked():
+        return asking.ask(control.peer, "ListGroups", 4, {})["errorCode"]
+
+    assert [asked(), asked()] == [15, 15]
+    assert control("GET", f"/fail/{second}") == {"id": second, "count": 2, "left": None}
+    assert control("DELETE", f"/fail/{second}") == {"id": second, "count": 2, "left": 0}
+    assert asked() == 0
+    assert control("GET", f"/fail/{second}") == {"id": second, "count": 2, "left": 0}
+    assert control("GET", f"/fail/{first}")["left"] == 7
+
+
 def test_requests_are_told_with_their_bodies_and_who_asked():
     control = Controlled()
     body = {"groupId": "g", "assignments": [{"memberId": "m", "assignment": b"\0\1"}]}
@@ -144,6 +162,13 @@ def test_brokers_are_killed_and_started_and_groups_moved():
         (("POST", "/fail", {"api": "Nothing", "error": "NONE"}), 400, "is no API"),
         (("POST", "/fail", {"api": "Heartbeat"}), 400, "a fault needs"),
         (("POST", "/fail", {"api": "Heartbeat", "how": 1}), 400, "unexpected keyword argument"),
+        (("GET", "/fail/1"), 404, "there is no fault '1'"),
+        (("GET", "/fail/"), 404, "there is no fault ''"),
+        (("GET", "/fail/²"), 404, "there is no fault"),
+        (("GET", "/fail/" + "1" * 5000), 404, "there is no fault '1"),
+        (("DELETE", "/fail/-1"), 404, "there is no fault '-1'"),
+        (("POST", "/fail/1"), 405, "/fail/1 is asked by GET, and ended by DELETE"),
+        (("DELETE", "/fail"), 405, "/fail is asked by POST"),
         (("POST", "/kill", {"node": 2}), 400, "node must be from 1 to 1"),
         (("POST", "/move", {"group_id": 1}), 400, "group_id must be"),
     ],

@@ -163,6 +163,42 @@ def test_a_delayed_request_of_a_peer_that_left_is_forgotten(server):
     assert not server.told
 
 
+def test_a_fault_without_end_ends_when_it_is_cancelled(server):
+    peer = server.connect()
+    fault = server.watch.fail("ListGroups", error=15, times=None)
+
+    def asked():
+        return ask(peer, "ListGroups", 4, {})["errorCode"]
+
+    assert [asked() for _ in range(3)] == [15, 15, 15]
+    assert (fault.count, fault.left) == (3, None)
+    fault.cancel()
+    assert asked() == 0
+    assert (fault.count, fault.left) == (3, 0)
+
+
+def test_a_fault_that_is_cancelled_while_a_request_is_counted_ends(server):
+    """Another thread may do so between any two steps: here while it looks for the client."""
+
+    class Cancels(str):
+        def __ne__(self, other):
+            fault.cancel()
+            return False
+
+    fault = server.watch.fail("ListGroups", error=15, times=1, client_id=Cancels("tests"))
+    told = [ask(server.connect(), "ListGroups", 4, {})["errorCode"] for _ in range(3)]
+    assert told == [15, 0, 0]
+
+
+def test_faults_are_known_by_their_ids_a_thousand_of_those_that_are_over(server):
+    endless = server.watch.fail("Heartbeat", error=15, times=None)
+    over = [server.watch.fail("Heartbeat", error=15, times=0) for _ in range(1002)]
+    assert [endless.id, *(each.id for each in over)] == list(range(1, 1004))
+    assert server.watch.fault(1) is endless
+    assert [server.watch.fault(number) for number in (2, 3)] == [None, None]
+    assert server.watch.fault(4) is over[2]
+
+
 def test_a_disconnect_closes_without_an_answer(server):
     peer = server.connect()
     server.watch.fail("ApiVersions", disconnect=True)

@@ -251,7 +251,7 @@ class Broker:
         disconnect
             The connection closes instead.
         times
-            How many requests meet it; None: all.
+            How many requests meet it; None: all, until it is cancelled.
         client_id, group_id
             Only requests of this client, about this group; ArgumentError where the API's requests
             name no group.
@@ -259,7 +259,8 @@ class Broker:
         Returns
         -------
         Fault
-            ``.count`` says how many requests have met it; ``.cancel()`` ends it.
+            ``.count`` says how many requests have met it, ``.left`` how many more can (None: all);
+            ``.cancel()`` ends it.
         """
         return self._do(
             lambda running: running.fail(

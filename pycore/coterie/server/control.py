@@ -1,8 +1,9 @@
 """``--control``: what ``Broker`` gives Python, over HTTP and JSON, for tests in other languages.
 
 POST /advance {"ms"}, /fail {"api", ...}, /kill {"node"}, /start {"node"}, /move {"group_id",
-"node"}; GET /snapshot/GROUP, /requests. Arguments are those of the methods of ``Broker``, and so
-are the checks. Only for this machine: a web page that is open in a browser here gets nothing.
+"node"}; GET /snapshot/GROUP, /requests, /fail/ID; DELETE /fail/ID. Arguments are those of the
+methods of ``Broker``, and so are the checks. POST /fail answers with the id of the fault. Only for
+this machine: a web page that is open in a browser here gets nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from coterie.arguments import span, text, within
 from coterie.errors import CoterieError
+from coterie.server.faults import Fault
 from coterie.server.http import Answer, Refusal, Request, json_answer
 from coterie.server.running import Running
 from coterie.values import plain
@@ -48,6 +50,13 @@ class Control:
             raise Refusal(HTTPStatus.BAD_REQUEST, "this is no path") from None
         if request.method == "GET":
             return json_answer(self._shown(path))
+        if path.startswith(_FAULT):
+            if request.method != "DELETE":
+                what = f"{path[:60]} is asked by GET, and ended by DELETE"
+                raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, what)
+            fault = self._fault(path)
+            fault.cancel()
+            return json_answer(_told(fault))
         found = self._posts.get(path)
         if found is None:
             raise Refusal(HTTPStatus.NOT_FOUND, f"POST {path[:60]}: {_KNOWN}")
@@ -66,6 +75,8 @@ class Control:
     def _shown(self, path: str) -> Any:
         if path == "/requests":
             return plain_json(list(self._watch.requests))
+        if path.startswith(_FAULT):
+            return _told(self._fault(path))
         if path.startswith("/snapshot/"):
             group_id = unquote_to_bytes(path.removeprefix("/snapshot/")).decode("utf-8", "replace")
             found = self._running.cluster.groups.snapshot(group_id)
@@ -79,8 +90,15 @@ class Control:
         return {"now_ms": self._running.cluster.now_ms}
 
     def _fail(self, *, api: str, **how: Any) -> dict[str, Any]:
-        self._watch.fail(api, **how)
-        return {}
+        return {"id": self._watch.fail(api, **how).id}
+
+    def _fault(self, path: str) -> Fault:
+        told = path.removeprefix(_FAULT)
+        known = told.isascii() and told.isdecimal() and len(told) < 10
+        fault = self._watch.fault(int(told)) if known else None
+        if fault is None:
+            raise Refusal(HTTPStatus.NOT_FOUND, f"there is no fault {told[:60]!r}")
+        return fault
 
     async def _kill(self, *, node: int = 1) -> dict[str, Any]:
         await self._running.kill(within(node, "node", 1, 1))
@@ -96,7 +114,16 @@ class Control:
         return {}
 
 
-_KNOWN = "there are POST /advance, /fail, /kill, /start, /move and GET /snapshot/GROUP, /requests"
+_FAULT = "/fail/"
+_KNOWN = (
+    "there are POST /advance, /fail, /kill, /start, /move, GET /snapshot/GROUP, /requests, "
+    "/fail/ID and DELETE /fail/ID"
+)
+
+
+def _told(fault: Fault) -> dict[str, Any]:
+    """Return what a fault is asked for: how many met it, and can meet it (null: all)."""
+    return {"id": fault.id, "count": fault.count, "left": fault.left}
 
 
 def plain_json(value: Any) -> Any:

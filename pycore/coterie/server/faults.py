@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Fault", "Watch"]
 
 _KEPT = 100_000  # requests that are remembered, the newest
+_KEPT_OVER = 1000  # faults that no request meets any more: they can still be asked for
 _LONGEST_MS = 2**31 - 1
 _OFFSET_FETCH, _FIND_COORDINATOR = 9, 10
 _SASL = (17, 36)  # SaslHandshake, SaslAuthenticate
@@ -46,9 +47,13 @@ class Fault:
 
     Attributes
     ----------
+    id : int
+        Its number, from 1 in the order in which faults were made.
     count : int
         How many requests have met it.
     """
+
+    id = 0
 
     def __init__(
         self,
@@ -65,7 +70,8 @@ class Fault:
         self.error = None if error is None else log_error({"error": error}, "error", None)
         self.delay_ms = within(delay_ms, "delay_ms", 0, _LONGEST_MS)
         self.disconnect = boolean(disconnect, "disconnect")
-        self.left = None if times is None else within(times, "times", 0, _LONGEST_MS)
+        self._times = None if times is None else within(times, "times", 0, _LONGEST_MS)
+        self._cancelled = False
         for name, given in (("client_id", client_id), ("group_id", group_id)):
             if given is not None and not isinstance(given, str):
                 raise ArgumentError(f"{name} must be a string, not {shown(given)}")
@@ -80,9 +86,16 @@ class Fault:
             raise ArgumentError("a fault needs error, delay_ms or disconnect")
         self.count = 0
 
+    @property
+    def left(self) -> int | None:
+        """How many more requests can meet it; None: all."""
+        if self._cancelled:
+            return 0
+        return None if self._times is None else self._times - self.count
+
     def cancel(self) -> None:
-        """Let no more requests meet it."""
-        self.left = 0
+        """Let no more requests meet it; those that it holds back by a delay still do."""
+        self._cancelled = True  # by another thread, maybe just while a request is counted
 
     def meets(self, call: Call) -> bool:
         """Whether this request is the fault's; if so it is counted."""
@@ -93,8 +106,6 @@ class Fault:
         if self.group_id is not None and self.group_id not in _groups_of(call):
             return False
         self.count += 1
-        if self.left is not None:
-            self.left -= 1
         return True
 
 
@@ -111,6 +122,8 @@ class Watch:
         self._cluster = cluster
         self.requests: deque[dict[str, Any]] = deque(maxlen=_KEPT)
         self._faults: list[Fault] = []
+        self._known: dict[int, Fault] = {}
+        self._made = 0
 
     def fail(self, api: str | int, **how: Any) -> Fault:
         """Let requests of an API fail; see ``Broker.fail``."""
@@ -119,7 +132,17 @@ class Watch:
         except TypeError as error:
             raise ArgumentError(str(error)) from None
         self._faults = [each for each in self._faults if each.left != 0] + [fault]
+        self._made += 1
+        fault.id = self._made
+        self._known[fault.id] = fault
+        over = [each.id for each in self._known.values() if each.left == 0]
+        for number in over[:-_KEPT_OVER]:
+            del self._known[number]
         return fault
+
+    def fault(self, number: int) -> Fault | None:
+        """Return a fault by its id; None: there is none, or a thousand ended later than it."""
+        return self._known.get(number)
 
     def __call__(self, call: Call, handler: Handler) -> bool:
         """Keep a request; whether it is to be handled as ever."""
