@@ -17,6 +17,7 @@ from coterie.insight.asking import rows_of
 from coterie.insight.facts import read_facts
 from golden_data import cases, log, records, wide
 from log_writer import batch, commit_key, commit_value, group_key, group_value
+from request_lines import line as logged
 
 ASK = explain.Ask()
 
@@ -382,6 +383,32 @@ def test_a_brokers_log_that_is_cut_or_no_text_is_told_in_one_line(tmp_path):
     short = tmp_path / "short.log.gz"
     short.write_bytes(gzip.compress(SERVER.read_bytes())[:200])
     fails("explain", log("basic"), "--server-log", short, says="short.log.gz")
+
+
+@pytest.mark.parametrize(
+    ("api", "asked_", "answer"),
+    [
+        ("JOIN_GROUP", {}, {"errorCode": 0}),
+        ("JOIN_GROUP", {"groupId": "g"}, {"errorCode": 0, "generationId": 1}),
+        ("JOIN_GROUP", None, {"errorCode": 0}),
+        ("JOIN_GROUP", {"groupId": ["g"]}, {"errorCode": 0}),
+        ("LEAVE_GROUP", {"groupId": "g", "members": [5]}, {"errorCode": 0}),
+        ("CONSUMER_GROUP_HEARTBEAT", {"groupId": "g"}, {"errorCode": 0}),
+    ],
+)
+def test_a_request_that_lacks_what_its_version_has_is_told_in_one_line(
+    api, asked_, answer, tmp_path
+):
+    requests = tmp_path / "requests.log"
+    requests.write_text(f"other\n{logged(api, 0, asked_, answer)}\n")
+    says = f"line 2: {api} version 0 is not as Kafka logs it"
+    fails("explain", log("basic"), "--request-log", requests, says=says)
+
+
+def test_a_request_whose_connection_the_broker_closed_tells_of_no_member(tmp_path):
+    requests = tmp_path / "requests.log"
+    requests.write_text(logged("JOIN_GROUP", 9, {"groupId": "grp-del-again"}, None) + "\n")
+    coterie_ok("explain", log("basic"), "--group", "grp-del-again", "--request-log", requests)
 
 
 def test_a_brokers_log_of_another_kind_is_told(tmp_path):

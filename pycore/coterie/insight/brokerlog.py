@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from coterie.insight.causes import RECORDS, in_words
 from coterie.times import LogClock
 from coterie.wire.apis import name_of
-from coterie.wire.exchanges import Exchange, exchanges
+from coterie.wire.exchanges import Exchange, as_kafka_logs_it, by_the_table, exchanges
 
 SERVER, REQUESTS = "server log", "request log"
 PREPARING, ASSIGNED = "preparing", "assigned"
@@ -147,15 +147,18 @@ def read_request_log(lines: Iterable[str], zone: str = "Z") -> Iterator[Told]:
     Raises
     ------
     CoterieError
-        A line that is cut or changed.
+        A line that is cut or changed, or lacks a field that its version has.
     """
     seen: dict[str, list[int]] = {}
     for exchange in exchanges(lines, Counter(), APIS, zone):
         at_ms = int(exchange.came_ms)
-        group = exchange.request["groupId"]
-        first_last = seen.setdefault(group, [at_ms, at_ms])
+        by_the_table(exchange)
+        with as_kafka_logs_it(exchange):
+            group = exchange.request["groupId"]
+            first_last = seen.setdefault(group, [at_ms, at_ms])
+            told = list(_of_request(exchange, group, at_ms))
         first_last[:] = min(first_last[0], at_ms), max(first_last[1], at_ms)
-        yield from _of_request(exchange, group, at_ms)
+        yield from told
     for group, ends in seen.items():
         for end in ends:
             yield Told(group, SEEN, end, REQUESTS)
@@ -163,6 +166,8 @@ def read_request_log(lines: Iterable[str], zone: str = "Z") -> Iterator[Told]:
 
 def _of_request(exchange: Exchange, group: str, at_ms: int) -> Iterator[Told]:
     asked, answer = exchange.request, exchange.response
+    if not answer:  # what Kafka logs where it closed the connection instead
+        return
     client = exchange.client_id, exchange.client_host
     error, instance = name_of(answer["errorCode"]), asked.get("groupInstanceId")
     if exchange.api in HEARTBEATS:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -22,8 +21,7 @@ from coterie.errors import CoterieError
 from coterie.traces.restarts import Outage, outages
 from coterie.values import Error
 from coterie.wire.apis import READERS
-from coterie.wire.exchanges import Exchange, exchanges
-from coterie.wire.logged import as_logged
+from coterie.wire.exchanges import Exchange, as_kafka_logs_it, by_the_table, exchanges
 
 __all__ = ["ImportedTrace", "MemberIds", "import_request_log"]
 
@@ -44,6 +42,7 @@ HEARTBEATS, DESCRIBES = (
     frozenset(f"{kind}_GROUP_{what}" for kind in ("CONSUMER", "SHARE", "STREAMS"))
     for what in ("HEARTBEAT", "DESCRIBE")
 )
+READ = frozenset(READERS) | HEARTBEATS | DESCRIBES
 SESSION_MS = 10_000
 Step = tuple[Exchange, dict[str, Any], "dict[str, Any] | None"]
 
@@ -123,13 +122,14 @@ def import_request_log(
     by_time = sorted(exchanges(lines, out.left_out), key=lambda e: e.handled_ms)
     newer: set[str] = set()
     for exchange in by_time:
-        _by_the_table(exchange)
-        with _as_kafka_logs_it(exchange):
+        if exchange.api in READ:  # of others nothing is read
+            by_the_table(exchange)
+        with as_kafka_logs_it(exchange):
             newer.update(_newer_groups(exchange))
     steps: list[Step] = []
     groups: dict[str, dict[str, Any]] = {}
     for exchange in by_time:
-        with _as_kafka_logs_it(exchange):
+        with as_kafka_logs_it(exchange):
             why, asked = _read(exchange, groups, newer)
         if why is not None:
             out.left_out[why] += 1
@@ -143,26 +143,6 @@ def import_request_log(
         raise CoterieError("the log holds no request that a group coordinator answered")
     _write(out, steps, outages(by_time, started_ms), config, name)
     return out
-
-
-def _by_the_table(exchange: Exchange) -> None:
-    """Read a request and its response by the table of messages, where anything is read of them."""
-    if exchange.api in READERS or exchange.api in HEARTBEATS or exchange.api in DESCRIBES:
-        api, version = exchange.api, exchange.version
-        exchange.request = as_logged(api, "request", version, exchange.request)
-        exchange.response = as_logged(api, "response", version, exchange.response)
-
-
-@contextmanager
-def _as_kafka_logs_it(exchange: Exchange) -> Iterator[None]:
-    """Say which line it is where a request or its response has another shape."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CoterieError(
-            f"line {exchange.line}: {exchange.api} version {exchange.version} is not as Kafka "
-            f"logs it ({type(error).__name__}: {error})"
-        ) from None
 
 
 def _read(

@@ -11,13 +11,15 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from coterie.errors import CoterieError
 from coterie.times import LogClock
+from coterie.wire.logged import as_logged
 
-__all__ = ["Exchange", "exchanges"]
+__all__ = ["Exchange", "as_kafka_logs_it", "by_the_table", "exchanges"]
 
 _LINE = re.compile(
     r"^\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\].*?Completed request: ?(?=\{)"
@@ -106,3 +108,22 @@ def exchanges(
                 f"line {number}: no completed request as Kafka logs it ({error}); "
                 "give the log of kafka.request.logger at DEBUG"
             ) from None
+
+
+def by_the_table(exchange: Exchange) -> None:
+    """Read a request and its response by the table of messages (``coterie.wire.logged``)."""
+    api, version = exchange.api, exchange.version
+    exchange.request = as_logged(api, "request", version, exchange.request)
+    exchange.response = as_logged(api, "response", version, exchange.response)
+
+
+@contextmanager
+def as_kafka_logs_it(exchange: Exchange) -> Iterator[None]:
+    """Say which line it is where a request or its response has another shape."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CoterieError(
+            f"line {exchange.line}: {exchange.api} version {exchange.version} is not as Kafka "
+            f"logs it ({type(error).__name__}: {error})"
+        ) from None
