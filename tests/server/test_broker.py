@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 import sys
 
 import asking
@@ -177,6 +178,10 @@ def test_a_peer_that_never_reads_is_held_and_the_others_are_not(broker):
         ({"config": 5}, "mapping"),
         ({"listen": "127.0.0.1"}, "HOST:PORT"),
         ({"listen": "0.0.0.0:0"}, "loopback"),
+        (
+            {"listen": "sasl_ssl://0.0.0.0:0", "tls": ssl.create_default_context()},
+            "no machine's address",
+        ),
         ({"listen": "quic://127.0.0.1:0"}, "quic"),
         ({"listen": "sasl_plaintext://127.0.0.1:0"}, "sasl_users"),
         ({"topics": {"a/b": 1}}, "a/b"),

@@ -73,6 +73,14 @@ def test_clients_are_told_the_address_that_is_advertised():
         assert (told["brokers"][0]["host"], told["brokers"][0]["port"]) == ("kafka.test", 19092)
 
 
+def test_all_addresses_are_listened_on_where_another_is_advertised():
+    arguments = ("--listen", "0.0.0.0:0", "--advertise", "kafka.test:19092", "--insecure")
+    with serving(*arguments) as (_, lines):
+        here = lines[0].replace("0.0.0.0", "127.0.0.1")
+        told = sockets.ask(connect(here), "Metadata", 9, {"topics": []})
+        assert told["brokers"][0]["host"] == "kafka.test"
+
+
 def test_an_address_that_is_taken_ends_it_with_a_line():
     with serving("--listen", "127.0.0.1:0") as (_, lines):
         fails("serve", "--listen", lines[0].split()[2], says="cannot be listened on")
@@ -86,6 +94,9 @@ def test_an_address_that_is_taken_ends_it_with_a_line():
         (["--brokers", "3"], "--brokers"),
         (["--listen", "0.0.0.0:9092"], "--insecure"),
         (["--listen", "ssl://0.0.0.0:9092"], "--insecure"),
+        (["--listen", "0.0.0.0:9092", "--insecure"], "--advertise HOST:PORT"),
+        (["--listen", "[::]:9092", "--insecure"], "--advertise HOST:PORT"),
+        (["--listen", "127.0.0.1:0", "--advertise", "0.0.0.0:9092"], "would be told 0.0.0.0:9092"),
         (["--listen", "example.org:9092"], "loopback"),
         (["--listen", "127.0.0.1"], "HOST:PORT"),
         (["--listen", "127.0.0.1:99999"], "HOST:PORT"),

@@ -141,7 +141,13 @@ def _serve(given: dict[str, Any]) -> None:
 def options_of(given: dict[str, Any]) -> Options:
     """Return what the options ask for; ArgumentError where they do not go together."""
     from coterie.server.config import read_setting, server_config
-    from coterie.server.options import Options, place_of, refuse_open, topic_of
+    from coterie.server.options import (
+        Options,
+        place_of,
+        refuse_open,
+        refuse_unroutable,
+        topic_of,
+    )
 
     if given["data"] is not None or given["sync"] is not None:
         raise ArgumentError("--data and --sync: a log on disk is not served yet; leave them out")
@@ -156,6 +162,8 @@ def options_of(given: dict[str, Any]) -> Options:
     advertised = tuple(place_of(each, protocols=("plaintext",)) for each in given["advertised"])
     if advertised and len(advertised) != len(places):
         raise ArgumentError("--advertise: give one for each --listen")
+    remedy = "give --advertise HOST:PORT, by which they reach this machine"
+    refuse_unroutable(places, advertised, remedy)
     beside = {name: _place_beside(name, given) for name in ("control", "metrics")}
     if given["clock"] == "virtual" and beside["control"] is None:
         raise ArgumentError("--clock virtual needs --control, by which the clock is advanced")

@@ -15,7 +15,14 @@ from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.config import server_config
 from coterie.server.faults import Fault
-from coterie.server.options import Options, Place, place_of, refuse_open, topic_of
+from coterie.server.options import (
+    Options,
+    Place,
+    place_of,
+    refuse_open,
+    refuse_unroutable,
+    topic_of,
+)
 from coterie.server.running import Running
 from coterie.traces.recording import Recording
 
@@ -351,6 +358,7 @@ def _places_of(listen: Any, tls: Any) -> tuple[tuple[Place, ...], Any]:
         raise ArgumentError("a listener with TLS needs tls")
     for place in places:
         refuse_open(place, client_certificates=certified, insecure=False)
+    refuse_unroutable(places, (), "listen at the address by which they reach this machine")
     return places, context
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from coterie.arguments import within
 from coterie.errors import ArgumentError, shown
 
-__all__ = ["Options", "Place", "place_of", "refuse_open", "topic_of"]
+__all__ = ["Options", "Place", "place_of", "refuse_open", "refuse_unroutable", "topic_of"]
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _PLACE = re.compile(r"(?:([A-Za-z_]+)://)?(\[[^\[\]]+\]|[^:\[\]/]*):(\d{1,5})")
@@ -33,6 +33,14 @@ class Place(NamedTuple):
             return True
         try:
             return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def is_unroutable(self) -> bool:
+        """Whether it stands for all addresses of a machine, and is the address of none."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
             return False
 
@@ -68,6 +76,22 @@ def refuse_open(place: Place, *, client_certificates: bool, insecure: bool) -> N
             f"{place.told()} is not a loopback address: give it SASL over TLS (sasl_ssl://) or "
             "client certificates (--tls-client-ca), or --insecure"
         )
+
+
+def refuse_unroutable(
+    places: Iterable[Place], advertised: Iterable[Place | None], remedy: str
+) -> None:
+    """Refuse that clients are told an address that leads to no machine.
+
+    ``advertised`` is what they are told, for each place or not at all; ``remedy``: what helps.
+    Source: KafkaConfig.validateValues, which does not know that of IPv6.
+    """
+    told = tuple(advertised) or tuple(places)
+    for place in told:
+        if place is not None and place.is_unroutable:
+            raise ArgumentError(
+                f"clients would be told {place.told()}, which is no machine's address: {remedy}"
+            )
 
 
 @dataclass
