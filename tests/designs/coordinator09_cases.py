@@ -14,7 +14,7 @@ class Deaths:
         self.count = 0
         self.died_at = []
 
-    def __call__(self, broker, boundary):
+    def __call__(self, broker, boundary, group):
         if not self.items:
             return False
         self.count += 1

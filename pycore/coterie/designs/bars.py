@@ -64,7 +64,7 @@ class Bars:
 
     def go_through(self, scenario: Scenario, timeline: Timeline) -> None:
         """Take a run from its first moment to its last."""
-        wanted = Wanted(self)
+        wanted = Wanted(self, deletes_topics=scenario.config.deletes_topics)
         at = 0
         for entry in timeline:
             while at < len(scenario.ops) and scenario.ops[at].at <= entry.at_ms:

@@ -39,7 +39,8 @@ class Accounts:
         self._settling_ms = 0
         self._ownership = Ownership()
         self._consumption = Consumption()
-        self._wanted = Wanted(self._ownership)
+        deletes = scenario.config.deletes_topics
+        self._wanted = Wanted(self._ownership, deletes_topics=deletes)
 
     def note(self, at_ms: int, kind: str, consumer: str, *details: Any) -> None:
         """Take what happened; moments never go back."""

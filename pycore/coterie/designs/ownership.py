@@ -97,10 +97,11 @@ class Wanted:
     """Which topics there are, and which consumers of each group want them; ``told`` of it.
 
     A crashed consumer goes on wanting: nobody has said that it is gone. A closed one does not.
+    A topic that brokers do not delete (``deletes_topics``) stays.
     """
 
-    def __init__(self, told: Sized) -> None:
-        self._told = told
+    def __init__(self, told: Sized, *, deletes_topics: bool) -> None:
+        self._told, self._deletes_topics = told, deletes_topics
         self.groups: dict[str, str] = {}  # by consumer
         self.counts: dict[str, int] = {}  # partitions
         self._subscriptions: dict[str, registration.Subscription] = {}  # by consumer
@@ -113,7 +114,8 @@ class Wanted:
         elif isinstance(op, ops.AddPartitions):
             self._resize(op.topic, self.counts.get(op.topic, 0) + len(op.replicas))
         elif isinstance(op, ops.DeleteTopic):
-            self._resize(op.topic, 0)
+            if self._deletes_topics:
+                self._resize(op.topic, 0)
         elif isinstance(op, ops.Close):
             self._forget(op.consumer)
         elif isinstance(op, ops.Start):

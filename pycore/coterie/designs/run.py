@@ -41,8 +41,8 @@ class Run:
     costs : dict
         What it cost, by the names of ``COSTS``; None where a design has no such thing.
     counted : dict
-        What the design counts itself: under ``zookeeper-0.8`` also rebalances that failed, their
-        tries and conflicts, and messages that were refused.
+        What the design counts itself, among that messages that were refused; under
+        ``zookeeper-0.8`` also rebalances that failed, their tries and conflicts.
     """
 
     points: list[dict[str, Any]]

@@ -116,8 +116,8 @@ class Broker:
     def _later(self, ms: int, function: Callable[..., None], *args: Any) -> None:
         self.cluster.schedule.call_later(ms, self.guarded, self.life, function, *args)
 
-    def _at(self, boundary: str) -> None:
-        self.cluster.boundary(self, boundary)
+    def _at(self, boundary: str, group_id: str) -> None:
+        self.cluster.boundary(self, boundary, group_id)
 
     def _enter(self, group: Group, state: State) -> None:
         group.state = state
@@ -130,7 +130,7 @@ class Broker:
         group = self.groups[name] = Group(name, State.CATCH_UP)
         self._enter(group, State.CATCH_UP)
         self._later(self.cluster.settings.catch_up_ms, self._catch_up, group)
-        self._at("catching up")
+        self._at("catching up", name)
 
     def _catch_up(self, group: Group) -> None:
         """Read the group; every member has one session timeout from now to be heard."""
@@ -149,7 +149,7 @@ class Broker:
 
     def handle(self, sender: Any, number: int, request: m.Request) -> None:
         """Answer a request, or keep it waiting."""
-        self._at("received")
+        self._at("received", request.group_id)
         if isinstance(request, m.ConsumerMetadataRequest):
             found = self.cluster.coordinator_of(request.group_id)
             error = Code.COORDINATOR_NOT_AVAILABLE if found is None else Code.NONE
@@ -184,7 +184,7 @@ class Broker:
         if request.generation_id != group.generation_id or group.state is State.PREPARE:
             self._answer(sender, number, m.HeartbeatResponse(Code.ILLEGAL_GENERATION))
             self.cluster.log(f"broker {self.id}", "told IllegalGeneration", request.consumer_id)
-            self._at("told")
+            self._at("told", group.name)
             return
         self._answer(sender, number, m.HeartbeatResponse(Code.NONE))
         if group.state is State.REBALANCING:
@@ -214,7 +214,7 @@ class Broker:
         if group.state is not State.PREPARE:
             self._prepare(group, "a consumer joins")
         group.to_join.discard(name)
-        self._at("joined")
+        self._at("joined", group.name)
         self._rebalance_if_all_have_joined(group)
 
     def _why_not(self, group: Group, request: m.JoinGroupRequest) -> Code | None:
@@ -284,7 +284,7 @@ class Broker:
             member.told = False
         group.to_join = {name for name, one in group.members.items() if not one.waiting}
         self.cluster.rebalance_prepared(group.name, why)
-        self._at("prepared")
+        self._at("prepared", group.name)
 
     def _waited_enough(self, group: Group, preparing: int) -> None:
         if group.state is State.PREPARE and group.preparing == preparing:
@@ -307,10 +307,10 @@ class Broker:
             self._assign(group)
         else:
             group.strategy = ""
-        self._at("writing")
+        self._at("writing", group.name)
         self.cluster.store.write_group(group.name, self._stored(group))
         self.cluster.log(f"broker {self.id}", "wrote generation", str(group.generation_id))
-        self._at("written")
+        self._at("written", group.name)
         self.cluster.rebalance_done(group.name, len(members))
         for name, member in members.items():
             waiting, member.waiting = member.waiting, None
@@ -318,7 +318,7 @@ class Broker:
             self._heard(member)
             if waiting is not None:
                 self._answer(*waiting, self._share(group, name, member))
-                self._at("answered")
+                self._at("answered", group.name)
         self._ready_if_all_have_shown(group)
 
     def _assign(self, group: Group) -> None:
@@ -340,5 +340,5 @@ class Broker:
     def _ready_if_all_have_shown(self, group: Group) -> None:
         if not group.to_show:
             self._enter(group, State.READY)
-            self._at("ready")
+            self._at("ready", group.name)
             self.topics_changed(group)  # watches fire once: it reads the topics to set them again

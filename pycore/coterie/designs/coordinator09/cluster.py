@@ -54,14 +54,15 @@ class Cluster:
     note : callable or None
         Called for each entry of the timeline: moment, kind, consumer, details.
     dies : callable or None
-        ``dies(broker id, boundary)``: whether the broker that has come to a boundary dies there.
+        ``dies(broker id, boundary, group id)``: whether the broker that has come to a boundary with
+        a group dies there.
     """
 
     broker_ids: Sequence[int]
     settings: Settings = field(default_factory=Settings)
     keep_log: bool = True
     note: Callable[..., None] | None = None
-    dies: Callable[[int, str], bool] | None = None
+    dies: Callable[[int, str, str], bool] | None = None
     schedule: Schedule = field(default_factory=Schedule)
     costs: Costs = field(default_factory=Costs)
     logged: list[Logged] = field(default_factory=list)
@@ -97,6 +98,10 @@ class Cluster:
             broker.kill()
             self.log(f"broker {broker_id}", "Down", "")
             self.schedule.call_later(session_ms, self._session_ended, broker_id, broker.life)
+
+    def is_up(self, broker_id: int) -> bool:
+        """Whether a broker lives."""
+        return self.brokers[broker_id].alive
 
     def set_topic(self, topic: str, partitions: int) -> None:
         """Create a topic, give it more partitions, or delete it (0); watches fire."""
@@ -222,15 +227,15 @@ class Cluster:
 
     # What brokers and consumers report
 
-    def boundary(self, broker: Broker, name: str) -> None:
-        """Let the broker die here, if it is to.
+    def boundary(self, broker: Broker, name: str, group_id: str) -> None:
+        """Let the broker die here, as it coordinates a group, if it is to.
 
         Raises
         ------
         Died
             It does.
         """
-        if self.dies is not None and self.dies(broker.id, name):
+        if self.dies is not None and self.dies(broker.id, name, group_id):
             self.log(f"broker {broker.id}", "dies", name)
             self.stop_broker(broker.id, session_ms=self.settings.broker_session_ms)
             raise Died

@@ -20,7 +20,6 @@ from coterie.designs.scenario import MOMENTS, Scenario
 __all__ = ["play"]
 
 SESSION = "zookeeper.session.timeout.ms"  # one setting for all designs
-DUE_MS = 600_000  # what a moment of the next rebalance has to come within
 BOUNDARY = dict(zip(MOMENTS, POINTS.values(), strict=True))
 
 
@@ -32,11 +31,15 @@ class Player:
         self.states: dict[str, str] = {}
         self.note = note
         self.points: list[dict[str, Any]] = []
+        self.replicas: dict[str, list[tuple[int, ...]]] = {}  # of each topic's partitions
+        self.refused = 0  # messages for partitions without a live replica
+        self.stops: dict[str, list[str]] = {}  # of each group: boundaries of its next rebalances
+        cluster.dies = self.dies
         self.does: dict[type[ops.Op], Callable[[Any], None]] = {
-            ops.CreateTopic: lambda op: self.cluster.set_topic(op.topic, len(op.replicas)),
+            ops.CreateTopic: self.create_topic,
             ops.AddPartitions: self.add_partitions,
-            ops.DeleteTopic: lambda op: self.cluster.set_topic(op.topic, 0),
-            ops.Produce: lambda op: self.cluster.produce(op.topic, op.partition, op.count),
+            ops.DeleteTopic: self.delete_topic,
+            ops.Produce: self.produce,
             ops.Start: self.start,
             ops.Close: self.close,
             ops.Crash: self.crash,
@@ -63,8 +66,24 @@ class Player:
                 does(op)
         self.cluster.run_until(self.scenario.ops[-1].at if self.scenario.ops else 0)
 
+    def create_topic(self, op: ops.CreateTopic) -> None:
+        self.replicas[op.topic] = list(op.replicas)
+        self.cluster.set_topic(op.topic, len(op.replicas))
+
     def add_partitions(self, op: ops.AddPartitions) -> None:
+        self.replicas[op.topic] += op.replicas
         self.cluster.set_topic(op.topic, self.cluster.counts(op.topic) + len(op.replicas))
+
+    def produce(self, op: ops.Produce) -> None:
+        """Append messages, if the partition can have a leader: a replica that lives."""
+        if any(self.cluster.is_up(one) for one in self.replicas[op.topic][op.partition]):
+            self.cluster.produce(op.topic, op.partition, op.count)
+        else:
+            self.refused += op.count
+
+    def delete_topic(self, op: ops.DeleteTopic) -> None:
+        if self.scenario.config.deletes_topics:
+            self.cluster.set_topic(op.topic, 0)
 
     def start(self, op: ops.Start) -> None:
         given = {**self.scenario.config.consumer, **op.config}
@@ -105,15 +124,15 @@ class Player:
             if broker is not None:
                 self.cluster.stop_broker(broker)
             return
-        boundary = BOUNDARY[op.moment]
+        self.stops.setdefault(op.group, []).append(BOUNDARY[op.moment])
 
-        def dies(_: int, name: str) -> bool:
-            if name != boundary:
-                return False
-            self.cluster.dies = None
-            return True
-
-        self.cluster.dies = dies
+    def dies(self, _: int, boundary: str, group: str) -> bool:
+        """Whether the coordinator of a group stops where it is: the first stop that waits."""
+        waiting = self.stops.get(group)
+        if not waiting or waiting[0] != boundary:
+            return False
+        waiting.pop(0)
+        return True
 
     def settle(self, op: ops.Settle) -> None:
         """Take down what is there now."""
@@ -173,4 +192,5 @@ def play(
         "watch_events": store.watch_events,
         "zookeeper_operations": store.operations,
         "requests": costs.requests,
+        "refused": player.refused,
     }

@@ -48,8 +48,8 @@ class World(Protocol):
     def to_consumer(self, consumer: Any, number: int, response: Response) -> None:
         """Send a response."""
 
-    def boundary(self, broker: Any, name: str) -> None:
-        """Let a broker die here, if it is to."""
+    def boundary(self, broker: Any, name: str, group_id: str) -> None:
+        """Let a broker die here, as it coordinates a group, if it is to."""
 
     def log(self, who: str, what: str, detail: str) -> None:
         """Keep a line of what happened."""

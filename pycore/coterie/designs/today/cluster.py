@@ -46,7 +46,7 @@ class Cluster:
     schedule: Schedule = field(default_factory=Schedule)
     kept: Costs = field(default_factory=Costs)
     consumers: dict[str, Consumer] = field(default_factory=dict)
-    dies: Callable[[int, str], bool] | None = None
+    dies: Callable[[int, str, str], bool] | None = None
 
     def __post_init__(self) -> None:
         self.store = Store(tuple(self.broker_ids), live=set(self.broker_ids))
@@ -140,6 +140,10 @@ class Cluster:
     def start_broker(self, broker_id: int) -> None:
         """Start a broker."""
         self.leaders.started(broker_id)
+
+    def is_up(self, broker_id: int) -> bool:
+        """Whether a broker lives."""
+        return broker_id in self.store.live
 
     # Who coordinates
 
@@ -235,8 +239,9 @@ class Cluster:
             self._note("rebalance_ended", "", event.group_id)
             self.schedule.call_later(0, self._count_members, event.group_id)
         for boundary in MOMENTS.get(event.to, ()):
-            if self.dies is not None and self.dies(0, boundary):
+            if self.dies is not None and self.dies(0, boundary, event.group_id):
                 self.schedule.call_later(0, self._coordinator_dies, event.group_id)
+                break
 
     def _count_members(self, group_id: str) -> None:
         self.kept.took_part += self.coordinator.size_of(group_id)
@@ -259,4 +264,5 @@ def play(
         "rebalances": costs.rebalances,
         "took_part": costs.took_part,
         "requests": costs.requests,
+        "refused": player.refused,
     }
