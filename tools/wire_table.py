@@ -18,7 +18,7 @@ from pathlib import Path
 
 TABLE = Path(__file__).parents[1] / "pycore/coterie/wire/messages.txt"
 sys.path.insert(0, str(Path(__file__).parents[1] / "pycore"))
-from coterie.wire.table import LAST, field_of_line, sections, span_of  # noqa: E402
+from coterie.wire.table import LAST, field_of_line, sections, versions_of  # noqa: E402
 
 HEAD = """\
 # Kafka's messages: the fields of every version of a request and its response.
@@ -107,7 +107,7 @@ def normal(fields, within):
 
 def cut(span, within):
     """Give the part of a span that lies within another."""
-    first, last = span_of(span or "none")
+    first, last = versions_of(span or "none")
     first, last = max(first, within[0]), min(last, within[1])
     return (first, last) if first <= last else (1, 0)
 
@@ -293,8 +293,8 @@ def of_release(release):
 
 def of_api(api):
     """Give one API of a source, as ``gather`` does."""
-    valid = span_of(api["request"]["valid"])
-    flexible = span_of(api["request"]["flexible"])
+    valid = versions_of(api["request"]["valid"])
+    flexible = versions_of(api["request"]["flexible"])
     both = {d: normal(api[d]["fields"], valid) for d in ("request", "response")}
     return api["key"], valid, LAST if flexible == (1, 0) else flexible[0], both
 

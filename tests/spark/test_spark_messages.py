@@ -77,7 +77,7 @@ class Context:
         return []
 
 
-class Told(Silent):
+class Heard(Silent):
     """A progress that keeps what is said, and lets the work end when something was."""
 
     def __init__(self):
@@ -91,7 +91,7 @@ class Told(Silent):
 def job_progress(monkeypatch, master, registered):
     monkeypatch.setattr(engine, "LOOK_EVERY_S", 0.001)
     session = type("Session", (), {"sparkContext": Context(master, registered)})()
-    told = Told()
+    told = Heard()
     return engine.JobProgress(session, 100, told), told
 
 

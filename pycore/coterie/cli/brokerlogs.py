@@ -18,7 +18,6 @@ from coterie.traces.files import open_text
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 UTC = "Z"
-Told = tuple[brokerlog.Told, ...]
 Reading = Callable[[Iterable[str], str], Iterator[brokerlog.Told]]
 
 
@@ -75,7 +74,9 @@ def flap_options(command: Decorated) -> Decorated:
     )(command)
 
 
-def read_logs(server_logs: Iterable[str], request_logs: Iterable[str], zone: str) -> Told:
+def read_logs(
+    server_logs: Iterable[str], request_logs: Iterable[str], zone: str
+) -> tuple[brokerlog.Told, ...]:
     """Return what a broker's logs say; fail in one line where one cannot be read."""
     servers, requests = tuple(server_logs), tuple(request_logs)
     if zone != UTC and not servers + requests:

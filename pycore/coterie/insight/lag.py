@@ -85,7 +85,7 @@ class Ask:
     log_until_ms: int | None = None
 
 
-class Told(NamedTuple):
+class Extent(NamedTuple):
     """From when to when a partition's records tell all, epoch ms; None: no bound."""
 
     from_ms: int | None
@@ -123,7 +123,7 @@ def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterato
     """As :func:`rows`; ``seen`` is what the tallies keep."""
     visible: Visible = seen[VISIBLE]
     times = visible.times
-    told = Told(facts.trusted_from_ms, newest_of(facts.of(EVERY), ask))
+    extent = Extent(facts.trusted_from_ms, newest_of(facts.of(EVERY), ask))
     shown_of = visible.by_key()
     keys = {*shown_of, *assigned(facts)}
     if facts.groups is not None:
@@ -144,7 +144,7 @@ def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterato
                 "offset": offset,
                 "commit_timestamp": commit_ms,
                 "end_offset": samples[index].offset,
-                **lag_of(offset, samples, index, told.status(when[index], offset)),
+                **lag_of(offset, samples, index, extent.status(when[index], offset)),
             }
 
 

@@ -46,7 +46,7 @@ class End(NamedTuple):
     ms: int
 
 
-class Piece(NamedTuple):
+class DecodedPiece(NamedTuple):
     """A piece of a segment as ``decode_columns`` gives it, names and rows numbered over all."""
 
     columns: dict[str, Any]
@@ -167,14 +167,14 @@ class Reader:
         for tail, piece in zip(self.tails, self._decoded(), strict=True):
             yield self._commits(piece, tail)
 
-    def _decoded(self) -> Iterator[Piece]:
+    def _decoded(self) -> Iterator[DecodedPiece]:
         number = self.begin.number
         for segment in self.segments:
             data = memoryview(self.bytes_of(segment))
             for start, end in pairwise(cut_points(data, COLUMNS_PIECE_BYTES)):
                 columns = decode_columns(data[start:end], raw=True)
                 columns["batches"]["position"] += start
-                yield Piece(columns, segment.name, number, self._kept(columns))
+                yield DecodedPiece(columns, segment.name, number, self._kept(columns))
                 number += len(columns["kind"])
 
     def _kept(self, columns: dict[str, Any]) -> Array:
@@ -262,7 +262,7 @@ class Reader:
             for number, tail in zip(self.parts, self.tails, strict=True)
         ]
 
-    def _ends(self, piece: Piece) -> dict[str, Array]:
+    def _ends(self, piece: DecodedPiece) -> dict[str, Array]:
         """Return what ended transactions: of which producer, in which batch, how and when."""
         columns, batches = piece.columns, piece.columns["batches"]
         found = (batches["marker"] == 0) | (batches["marker"] == 1)  # ABORT, COMMIT
@@ -279,7 +279,7 @@ class Reader:
             "ms": times[at],
         }
 
-    def _note_groups(self, piece: Piece) -> None:
+    def _note_groups(self, piece: DecodedPiece) -> None:
         """Keep the records of groups that are no commits: few, and each is whole."""
         columns, kept = piece.columns, piece.kept
         kinds, names = columns["kind"], columns["groups"]
@@ -300,7 +300,7 @@ class Reader:
                 )
             )
 
-    def _newer_keys(self, piece: Piece) -> list[bytes]:
+    def _newer_keys(self, piece: DecodedPiece) -> list[bytes]:
         rows = np.flatnonzero(piece.kept & (piece.columns["kind"] == KIND["newer"])).tolist()
         return [_bytes_of(piece.columns, "key", row) or b"" for row in rows]
 
@@ -308,7 +308,7 @@ class Reader:
         """Return what another process may absorb: neither bytes nor what leads to them."""
         return self.__dict__ | {"bytes_of": None, "tails": [], "opened": {}}
 
-    def _commits(self, piece: Piece, tail: dict[int, End]) -> Commits:
+    def _commits(self, piece: DecodedPiece, tail: dict[int, End]) -> Commits:
         columns, kept, batches = piece.columns, piece.kept, piece.columns["batches"]
         part = {name: columns[name][kept] for name in ROW_COLUMNS if name in columns}
         part["producer_id"] = producers_of(columns)[kept]
@@ -333,7 +333,7 @@ class Reader:
         )
 
 
-def names_of(piece: Piece) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+def names_of(piece: DecodedPiece) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
     """Return the groups, topics and files of a piece."""
     return piece.columns["groups"], piece.columns["topics"], (piece.file,)
 

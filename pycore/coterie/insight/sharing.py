@@ -23,7 +23,7 @@ NEW_PROTOCOL = "(new protocol)"
 NAMED = 3  # clients, topics
 CLIENT = {"client_id": "string", "client_host": "string", "topics": ["string"]}
 Row = dict[str, Any]
-Told = TypeVar("Told", bound=tuple[Any, ...])
+OfRecord = TypeVar("OfRecord", bound=tuple[Any, ...])
 
 
 class Reader(NamedTuple):
@@ -106,7 +106,7 @@ def few(names: Iterable[str]) -> str:
     return ", ".join([*found[:NAMED], *more])
 
 
-def since_whole(facts: PartitionFacts, told: list[Told]) -> list[Told]:
+def since_whole(facts: PartitionFacts, told: list[OfRecord]) -> list[OfRecord]:
     """Return what is told since compaction took nothing, and the last of before: how it was then.
 
     Each begins with its record, in order of the log.

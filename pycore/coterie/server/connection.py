@@ -179,12 +179,12 @@ class Connection:
         """
         groups = self.cluster.groups
         core = groups.core
-        topics = None if groups.settling else self.cluster.topics.named
+        topics = None if groups.answering else self.cluster.topics.named
         position, answers = answer_quick(core, topics, data, position, self._longest)
         if answers:
             self.output.append(answers)
             if core.unsettled:
-                groups.settle()
+                groups.answer_waiting()
         return position
 
     def _next_frame(self) -> bytes | None:

@@ -41,7 +41,7 @@ class Groups:
         Called with each event, in order.
     recorder
         Keeps what is asked, for a trace.
-    settling : bool
+    answering : bool
         Whether answers are being handed out: what is asked now is answered behind them.
     """
 
@@ -54,7 +54,7 @@ class Groups:
         self.member_ids: Callable[[str], str] = cluster.ids.member_id
         self._waiting: dict[int, RowAnswered] = {}
         self._fresh: deque[Any] = deque()
-        self.settling = False
+        self.answering = False
         self._asked = self._start_ms = 0
         self.core = Coordinator(
             self.config, cluster.now_ms, self._member_id, False,
@@ -81,7 +81,7 @@ class Groups:
         finally:
             if self.recorder is not None and len(self.core.effects):
                 self.recorder.advance(self._at_ms())
-            self.settle()
+            self.answer_waiting()
 
     # Requests
 
@@ -114,18 +114,18 @@ class Groups:
         """Ask the core; ``answered`` gets an error and what the core has as the response."""
         self._asked = request_id = self._asked + 1
         watched = self.recorder is not None or self.on_event is not None
-        if not (watched or self.settling):
+        if not (watched or self.answering):
             try:
                 found = self.core.ask(
                     op, request_id, group_id, generation_id, member_id, instance, details
                 )
             except BaseException:
-                self.settle()
+                self.answer_waiting()
                 raise
             if found is not None:
                 return answered(*found)
             self._waiting[request_id] = answered
-            return self.settle()
+            return self.answer_waiting()
         self._waiting[request_id] = answered
         try:
             self.core.call(op, request_id, group_id, generation_id, member_id, instance, details)
@@ -138,7 +138,7 @@ class Groups:
                 self.recorder.refuse()
             raise
         finally:
-            self.settle()
+            self.answer_waiting()
         return None
 
     def partition_for(self, group_id: str) -> int:
@@ -217,20 +217,20 @@ class Groups:
             if self.recorder is not None:
                 self.recorder.ask(self._at_ms(), op, 0, (None, -1, None, None, details))
         finally:
-            self.settle()
+            self.answer_waiting()
 
     def _member_id(self, prefix: str) -> str:
         return self.member_ids(prefix)
 
-    def settle(self) -> None:
+    def answer_waiting(self) -> None:
         """Hand the core's responses to whoever waits, in order.
 
         What an answer leads to may ask the core again, which lands in the same queue.
         """
         self._fresh.extend(self.core.take_rows(self.on_event is not None))
-        if self.settling:
+        if self.answering:
             return
-        self.settling = True
+        self.answering = True
         try:
             while self._fresh:
                 request_id, error, payload, event = self._fresh.popleft()
@@ -240,7 +240,7 @@ class Groups:
                 if answered is not None and error is not None:
                     answered(error, payload)  # a Call's own errors close its connection
         finally:
-            self.settling = False
+            self.answering = False
         failure = self.core.take_failure()
         if isinstance(failure, Exception):  # whoever asked was told KAFKA_STORAGE_ERROR
             self._cluster.log(f"a record of groups was not written: {failure!r:.300}")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["LAST", "Api", "Section", "field_of_line", "fields_of", "sections", "span_of"]
+__all__ = ["LAST", "Api", "Section", "field_of_line", "fields_of", "sections", "versions_of"]
 
 LAST = 32767  # the end of a span that has none: versions are int16
 _DIRECTIONS = ("request", "response")
-Span = tuple[int, int]
+VersionRange = tuple[int, int]
 
 
 class Api(NamedTuple):
@@ -39,7 +39,7 @@ class Section(NamedTuple):
     lines: dict[str, list[str]]
 
 
-def span_of(text: str) -> Span:
+def versions_of(text: str) -> VersionRange:
     """Return the first and the last version of ``3-5``, ``3+``, ``3`` or ``none``."""
     if text == "none":
         return 1, 0
@@ -59,13 +59,15 @@ def sections(text: str) -> dict[str, Section]:
         name, key, versions, flexible = lines[0].split()
         middle = lines.index("response")
         both = dict(zip(_DIRECTIONS, (lines[2:middle], lines[middle + 1 :]), strict=True))
-        first, last = span_of(versions)
-        since = LAST if flexible == "none" else span_of(flexible)[0]
+        first, last = versions_of(versions)
+        since = LAST if flexible == "none" else versions_of(flexible)[0]
         found[name] = Section(int(key), first, last, since, both)
     return found
 
 
-def field_of_line(line: str, within: Span) -> tuple[str, str, int, int, int, int, int, str | None]:
+def field_of_line(
+    line: str, within: VersionRange
+) -> tuple[str, str, int, int, int, int, int, str | None]:
     """Return name, type, versions, nullable versions, tag (-1: none) and default of a field.
 
     ``within`` are the versions of what holds it, which the field has if its line names none.
@@ -85,17 +87,17 @@ def field_of_line(line: str, within: Span) -> tuple[str, str, int, int, int, int
     return name, kind, first, last, null_first, null_last, tag, default
 
 
-def _within(text: str, within: Span) -> Span:
+def _within(text: str, within: VersionRange) -> VersionRange:
     if not text:
         return within
-    first, last = span_of(text)
+    first, last = versions_of(text)
     return first, min(last, within[1])
 
 
-def fields_of(lines: Iterable[str], within: Span) -> list[tuple[Any, ...]]:
+def fields_of(lines: Iterable[str], within: VersionRange) -> list[tuple[Any, ...]]:
     """Return the fields of a message: each as ``field_of_line`` has it, and those below it."""
     found: list[tuple[Any, ...]] = []
-    stack: list[tuple[list[tuple[Any, ...]], Span]] = [(found, within)]
+    stack: list[tuple[list[tuple[Any, ...]], VersionRange]] = [(found, within)]
     for line in lines:
         depth = len(line) - len(line.lstrip())
         del stack[depth:]

@@ -17,7 +17,7 @@ CODECS = ("none", "gzip", "snappy", "lz4")
 
 
 @dataclass(frozen=True)
-class Entry:
+class LogEntry:
     """What a log holds as one piece: a message, or a compressed set of them."""
 
     first: int
@@ -59,7 +59,7 @@ class Partition:
     replicas: tuple[int, ...]
     state: State
     told: State  # what the controller last sent to the brokers' metadata caches
-    logs: dict[int, list[Entry]] = field(default_factory=dict)
+    logs: dict[int, list[LogEntry]] = field(default_factory=dict)
     compressed: bool = False
     offline: bool = False  # its leader has died, and the controller found no other
 
@@ -169,10 +169,10 @@ class Cluster:
             return False
         base = partition.end(partition.state.leader)
         if codec == "none":
-            entries = [Entry(at, at, MESSAGE_BYTES) for at in range(base, base + count)]
+            entries = [LogEntry(at, at, MESSAGE_BYTES) for at in range(base, base + count)]
         else:
             partition.compressed = True
-            entries = [Entry(base, base + count - 1, SET_BYTES + count)] if count else []
+            entries = [LogEntry(base, base + count - 1, SET_BYTES + count)] if count else []
         for broker in partition.state.isr:
             if broker in self.alive:
                 partition.logs[broker] += entries

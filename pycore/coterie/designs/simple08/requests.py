@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from coterie._core.codec.checksum import partition_for
-from coterie.designs.simple08.cluster import Cluster, Entry, Partition
+from coterie.designs.simple08.cluster import Cluster, LogEntry, Partition
 from coterie.values import Error
 
 LONGEST_METADATA = 4096  # offset.metadata.max.bytes
@@ -104,7 +104,7 @@ def fetch(cluster: Cluster, broker: int, request: Request) -> Fields:
     return answer
 
 
-def _that_fit(entries: Iterable[Entry], size: int) -> Iterable[Entry]:
+def _that_fit(entries: Iterable[LogEntry], size: int) -> Iterable[LogEntry]:
     for entry in entries:
         size -= entry.size
         if size < 0:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from coterie.server.data.partition import PartitionLog
 from coterie.values import Error
 
-__all__ = ["Asked", "FetchSession", "FetchSessions", "Key", "Told"]
+__all__ = ["Asked", "FetchSession", "FetchSessions", "Key", "PartitionAnswer"]
 
 _MOST = 1000
 _STALE_MS = 120000
@@ -22,7 +22,7 @@ NO_SESSION, FIRST_EPOCH, NO_EPOCH = 0, 0, -1
 Key = tuple[str, int]  # a topic's id or its name, and a partition
 
 
-class Told(NamedTuple):
+class PartitionAnswer(NamedTuple):
     """What a fetch is told of a partition: a row of the answer, its fields in the table's order."""
 
     partition: int
@@ -84,7 +84,9 @@ class FetchSession:
         for key in forgotten:
             self.asked.pop(key, None)
 
-    def changed(self, answers: Sequence[tuple[Key, Told]]) -> list[tuple[Key, Told]]:
+    def changed(
+        self, answers: Sequence[tuple[Key, PartitionAnswer]]
+    ) -> list[tuple[Key, PartitionAnswer]]:
         """Return those answers that say anything new; partitions with data go to the end."""
         found = []
         for key, answer in answers:

@@ -15,7 +15,7 @@ from coterie.server.data.fetch_sessions import (
     FetchSession,
     FetchSessions,
     Key,
-    Told,
+    PartitionAnswer,
 )
 from coterie.server.data.partition import PartitionLog
 from coterie.server.data.topics import NO_ID
@@ -120,7 +120,7 @@ class _Fetch:
         self.max_bytes = min(limits.max_bytes, _MOST_BYTES)
         self.min_bytes = min(limits.min_bytes, self.max_bytes)
         self.asked = asked
-        self.refused: list[tuple[Key, Told]] = []
+        self.refused: list[tuple[Key, PartitionAnswer]] = []
         self.found: list[Asked] = []  # those that have a log
         self.logs: list[PartitionLog] = []
         self.timer: Timer | None = None
@@ -183,7 +183,7 @@ class _Fetch:
             for log in self.logs:
                 log.waiters.pop(self, None)
 
-    def _read(self) -> tuple[list[tuple[Key, Told]], int, bool]:
+    def _read(self) -> tuple[list[tuple[Key, PartitionAnswer]], int, bool]:
         """Read all; the answers, their bytes, and whether one of them cannot wait."""
         room, size, ready = self.max_bytes, 0, False
         whole_first = self.call.api_version >= _WHOLE_FIRST
@@ -202,7 +202,7 @@ class _Fetch:
 
     def _read_one(
         self, asked: Asked, log: PartitionLog, max_bytes: int, *, whole_first: bool
-    ) -> Told:
+    ) -> PartitionAnswer:
         if log.deleted:
             return _nothing(asked.partition, Error.UNKNOWN_TOPIC_OR_PARTITION)
         if not _is_its_topic(asked, log):
@@ -231,7 +231,7 @@ class _Fetch:
         unfit = found.cut and self.call.api_version >= _WHOLE_FIRST
         return _told(asked, log, aborted=aborted, records=b"" if unfit else found.records)
 
-    def _answer(self, answers: Sequence[tuple[Key, Told]]) -> None:
+    def _answer(self, answers: Sequence[tuple[Key, PartitionAnswer]]) -> None:
         """Answer; a session is told only what is new to it."""
         everything = [*answers, *self.refused]
         session_id = NO_SESSION
@@ -249,7 +249,7 @@ class _Fetch:
             everything = [(key, self._old(key, answer)) for key, answer in everything]
         self.call.answer((0, 0, session_id, self._by_topic(everything), None))
 
-    def _old(self, key: Key, answer: Told) -> Told:
+    def _old(self, key: Key, answer: PartitionAnswer) -> PartitionAnswer:
         """Return an answer with records of magic 0 or 1."""
         offset = next(each.offset for each in self.asked if each.key == key)
         magic = 0 if self.call.api_version < 2 else 1
@@ -258,12 +258,12 @@ class _Fetch:
         except CannotDowngrade:
             return _nothing(answer.partition, Error.UNSUPPORTED_COMPRESSION_TYPE)
 
-    def _by_topic(self, answers: Iterable[tuple[Key, Told]]) -> list[tuple[Any, ...]]:
+    def _by_topic(self, answers: Iterable[tuple[Key, PartitionAnswer]]) -> list[tuple[Any, ...]]:
         """Put neighbours of one topic together."""
         by_ids = self.call.api_version >= _BY_IDS
         topics: list[tuple[Any, ...]] = []
         last: str | None = None
-        partitions: list[Told] = []
+        partitions: list[PartitionAnswer] = []
         for (topic, _), answer in answers:
             if topic != last:
                 last, partitions = topic, []
@@ -306,8 +306,8 @@ def _told(
     diverging_epoch: tuple[int, int] | None = None,
     aborted: Sequence[tuple[int, int]] | None = None,
     records: bytes = b"",
-) -> Told:
-    return Told(
+) -> PartitionAnswer:
+    return PartitionAnswer(
         asked.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset,
         diverging_epoch, None, None, aborted, -1, records,
     )  # fmt: skip
@@ -315,5 +315,5 @@ def _told(
 
 def _nothing(
     partition: int, error: Error, *, aborted: Sequence[tuple[int, int]] | None = None
-) -> Told:
-    return Told(partition, error, -1, -1, -1, None, None, None, aborted, -1, b"")
+) -> PartitionAnswer:
+    return PartitionAnswer(partition, error, -1, -1, -1, None, None, None, aborted, -1, b"")
