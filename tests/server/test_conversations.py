@@ -1,8 +1,16 @@
-"""Each conversation recorded with a broker 3.9.1, played in this process."""
+"""Each conversation recorded with a broker 3.9.1, played in this process.
+
+What the broker answered with silence for good, or with a close alone, is told in the log: once
+each, or counted with others of its kind; nothing else is.
+"""
+
+import re
+from collections import Counter
 
 import playing
 import pytest
 
+from coterie.server.telling import EVERY_MS
 from golden_data import SHARED
 
 NAMES = sorted(p.stem for p in (SHARED / "golden/wire/conversations").glob("*.jsonl"))
@@ -13,4 +21,27 @@ def test_a_conversation_with_a_broker_goes_as_it_was_recorded(name):
     head, steps = playing.conversations()[name]
     server = playing.Server(playing.CONFIGS[head["config"]])
     playing.run(server, steps)
-    assert not server.told
+    server.run(2 * EVERY_MS)
+    assert sum(map(how_many, server.told)) == unheard(steps), server.told
+
+
+def how_many(line):
+    more = re.match(r"(\d+) more like that in 10 s, the last: /127.0.0.1: ", line)
+    assert more or line.startswith("/127.0.0.1: "), line
+    return int(more[1]) if more else 1
+
+
+def unheard(steps):
+    """How many requests were never answered, and how many connections closed in their place."""
+    found, open_requests = 0, Counter()
+    for step in steps:
+        kind, peer, body = step["step"], step.get("connection"), step.get("body") or {}
+        if kind in ("send", "send_bytes"):
+            silent = step.get("api") == "OffsetFetch" and step["version"] >= 8
+            found += silent and not body["groups"]
+            open_requests[peer] += body.get("acks") != 0
+        elif kind in ("receive", "receive_bytes"):
+            open_requests[peer] -= 1
+        elif kind == "closed":
+            found += open_requests[peer] > 0
+    return found

@@ -106,6 +106,7 @@ def test_an_error_of_a_produce_that_wants_no_answer_closes(server):
     assert peer.connection.closing
     assert not peer.take()
     assert log.log_end_offset == 0
+    assert "wants no acks and failed with NOT_LEADER_OR_FOLLOWER" in server.told[0]
 
 
 def test_a_produce_that_wants_no_answer_may_be_lost_without_a_word(server):

@@ -18,6 +18,7 @@ from coterie.server.apis import SERVED
 from coterie.server.clock import Timers
 from coterie.server.config import Settings, server_config
 from coterie.server.ids import Ids
+from coterie.server.telling import Telling
 
 if TYPE_CHECKING:
     from coterie.server.apis import Handler
@@ -87,6 +88,8 @@ class Cluster:
         Sees each call before its handler; it says whether the handler is to be called.
     log
         Takes a line for a person.
+    tell
+        Does so for what peers cause: a kind, and a line; each kind now and then.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class Cluster:
         self._mechanisms: dict[Listener, Any] = {}
         self._told: set[tuple[int, type[Exception]]] = set()
         self.log = log or _tell
+        self.tell = Telling(self.log, self.waits)
 
     @property
     def now_ms(self) -> int:

@@ -193,12 +193,20 @@ class Connection:
             return None
         (size,) = _LENGTH.unpack_from(self._buffer, self._position)
         if not 0 < size <= self._max_frame():
-            self.close()
+            head = bytes(self._buffer[self._position : start])
+            what = f"a frame of {size} bytes, where 1 to {self._max_frame()} are read"
+            self._drop(("size", None), what + _looks_like(head))
             return None
         if len(self._buffer) < start + size:
             return None
         self._position = start + size
         return bytes(memoryview(self._buffer)[start : self._position])
+
+    def _drop(self, kind: tuple[str, int | None], what: str, *, later: bool = False) -> None:
+        """Close without an answer, as a broker does, and say why in the log."""
+        line = f"{self.client_host}: {what}; the connection closes without an answer"
+        self.cluster.tell(kind, line)
+        return self.close_later() if later else self.close()
 
     def _max_frame(self) -> int:
         authentication = self.authentication
@@ -210,25 +218,31 @@ class Connection:
         if authentication is not None and authentication.bare:
             return self._take_token(authentication, frame)
         if len(frame) < _HEAD.size:
-            return self.close()
+            return self._drop(("parse", None), "a frame that is too short for a header")
         key, version = _HEAD.unpack_from(frame)
-        if authentication is not None and not authentication.admits(key):
-            return self.close_later() if authentication.delayed else self.close()
         row = SERVED.get(key)
+        name = f"API {key}" if row is None else row.name
+        if authentication is not None and not authentication.admits(key):
+            when = "before its peer authenticated"
+            if authentication.principal is not None:
+                when = "of a peer that has to authenticate again, by its first mechanism"
+            what = f"{name} {version} {when}"
+            return self._drop(("admits", _few(key)), what, later=authentication.delayed)
         handler = handler_of(key)
         if row is None or handler is None:
-            return self.close()
+            return self._drop(("api", _few(key)), f"{name}, which is not served")
         if not row.first <= version <= row.last:
             if key != API_VERSIONS:
-                return self.close()
+                what = f"{name} {version}, which is served from {row.first} to {row.last}"
+                return self._drop(("version", key), what)
             if authentication is None or not authentication.misplaced(key):
                 return self._tell_range(frame, version)
             self._tell_range(frame, version, Error.ILLEGAL_SASL_STATE)
             return self.close_later()
         try:
             request = wire.decode_request(frame, fill=True, rows=row.often)
-        except wire.WireError:
-            return self.close()
+        except wire.WireError as unread:
+            return self._drop(("parse", key), f"{name} {version} does not parse: {unread}")
         self.call = call = Call(self, request, frame)
         if authentication is not None and authentication.misplaced(key):
             call.refuse(Error.ILLEGAL_SASL_STATE)
@@ -245,7 +259,8 @@ class Connection:
         outcome = authentication.token(frame)
         if not isinstance(outcome, Refused):
             return self.send(outcome)
-        return self.close_later() if outcome.delayed else self.close()
+        what = "a token of SASL that is refused; after SaslHandshake 0 that has no answer"
+        return self._drop(("token", None), what, later=outcome.delayed)
 
     def _tell_range(
         self, frame: bytes, version: int, error: Error = Error.UNSUPPORTED_VERSION
@@ -259,10 +274,23 @@ class Connection:
             wire.decode_request(frame[:2] + like + frame[4:])
         except wire.WireError as unread:
             if unread.stage == "header":
-                return self.close()
+                what = f"ApiVersions {version} does not parse: {unread}"
+                return self._drop(("parse", API_VERSIONS), what)
         (correlation_id,) = _LENGTH.unpack_from(frame, _HEAD.size)
         row = SERVED[API_VERSIONS]
         keys = [{"apiKey": row.key, "minVersion": row.first, "maxVersion": row.last}]
         told = keys if error is Error.UNSUPPORTED_VERSION else []
         body = {"errorCode": error, "apiKeys": told}
         return self.send(wire.encode_response(API_VERSIONS, 0, body, correlation_id=correlation_id))
+
+
+def _few(key: int) -> int:
+    """Return one of few keys: what kinds of lines there are is not for a peer to choose."""
+    return key if key in SERVED else -1
+
+
+def _looks_like(head: bytes) -> str:
+    """Say what the first bytes of a peer are that speaks something else."""
+    if head[:2] == b"\x16\x03":
+        return " (TLS, as it seems, where none is expected)"
+    return " (HTTP, as it seems)" if head in (b"GET ", b"POST", b"HEAD", b"PUT ") else ""

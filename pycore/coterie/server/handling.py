@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from coterie import wire
 from coterie.errors import CoterieError
-from coterie.server.apis import refusal
+from coterie.server.apis import SERVED, refusal
+from coterie.server.telling import quoted
+from coterie.values import Error
 
 if TYPE_CHECKING:
     from coterie.server.cluster import Cluster, Node
@@ -96,13 +98,28 @@ class Call:
         if body is not None:
             self.answer(body)
         elif error:
-            self.close()
+            name = Error(error).name
+            self.drop(f"wants no acks and failed with {name}")
         else:
             self.no_answer()
 
     def no_answer(self) -> None:
         """Let the connection go on without an answer."""
         self._end().go_on()
+
+    def drop(self, why: str) -> None:
+        """Close the connection without an answer, as a broker does, and say why in the log."""
+        self._tell("closed", f"{why}; its connection closes without an answer")
+        self.close()
+
+    def leave_silent(self, why: str) -> None:
+        """Never answer, as a broker does, and say why in the log; the connection stays."""
+        self._tell("silent", f"{why}: as by a broker it is never answered")
+
+    def _tell(self, kind: str, what: str) -> None:
+        host, name = self.connection.client_host, SERVED[self.api_key].name
+        who = f"{host}: {name} {self.api_version} of client {quoted(self.client_id)}"
+        self.cluster.tell((kind, self.api_key), f"{who} {what}")
 
     def close(self) -> None:
         """Close the connection without an answer."""

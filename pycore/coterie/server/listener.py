@@ -110,7 +110,8 @@ class Peers:
         """Whether there is room for one more."""
         if len(self.all) < self._most:
             return True
-        self.cluster.log("a connection was closed at once: max.connections is reached")
+        what = "a connection was closed at once: max.connections is reached"
+        self.cluster.tell("max.connections", what)
         return False
 
     def _look_later(self) -> None:

@@ -108,6 +108,8 @@ def offset_fetch(call: Call) -> None:
             (group_id, None if topics is None else [(name, some) for name, _, some in topics])
             for group_id, _, _, topics in groups
         ]
+        if not asked:
+            return call.leave_silent("names no group")
     found: list[Row] = []
 
     def answered(error: int, told: Any) -> None:

@@ -17,6 +17,7 @@ from coterie.server.data.batches import (
 from coterie.server.data.checks import Refused
 from coterie.server.data.partition import PartitionLog
 from coterie.server.handling import Call
+from coterie.server.telling import quoted
 from coterie.values import Error
 
 __all__ = ["produce"]
@@ -56,7 +57,7 @@ def produce(call: Call) -> None:
         (name, number, records) for name, _, partitions in topics for number, records in partitions
     ]
     if any(records is None for _, _, records in entries):
-        return None  # a broker forgets such a request: the connection stays silent
+        return call.leave_silent("brings null in the place of records")
     try:
         producers = set(_transactional(entries))
     except Corrupt as error:
@@ -73,15 +74,24 @@ def produce(call: Call) -> None:
         failed = failed or answer.error != Error.NONE
         answers.setdefault(name, []).append(answer)
     if acks == 0:
-        return call.close() if failed else call.no_answer()
+        return call.drop(_why(answers)) if failed else call.no_answer()
     return call.answer(([(name, None, found) for name, found in answers.items()], 0, None))
+
+
+def _why(answers: dict[str, list[Answer]]) -> str:
+    """Say which partition failed first, and how."""
+    name, found = next(
+        (name, each) for name, of in answers.items() for each in of if each.error != Error.NONE
+    )
+    where = f"partition {found.number} of {quoted(name)}"
+    return f"wants no acks and failed with {Error(found.error).name} in {where}"
 
 
 def _refuse(call: Call, error: Error, message: str | None = None) -> None:
     """Refuse the request as a whole."""
     answer = refusal(call.api_key, call.api_version, call.body, error)
     if answer is None:
-        return call.close()
+        return call.refuse(error)
     for topic in answer["responses"]:
         for each in topic["partitionResponses"]:
             each["errorMessage"] = message
