@@ -154,6 +154,24 @@ def test_a_connection_too_many_is_closed_at_once():
         assert sockets.ask(first, "ApiVersions", 0, {})["errorCode"] == 0
 
 
+def test_a_listener_has_a_limit_of_its_own_and_room_again_when_a_peer_is_gone():
+    limit = {"listener.name.plaintext.max.connections": 1}
+    listen = ("127.0.0.1:0", "sasl_plaintext://127.0.0.1:0", "sasl_plaintext://127.0.0.1:0")
+    with Broker(limit, listen=listen, sasl_users={"u": "p"}) as broker:
+        others = [sockets.connect(broker, number) for number in (1, 2)]
+        for other in others:  # its peers are not counted
+            assert sockets.ask(other, "ApiVersions", 0, {})["errorCode"] == 0
+        first = sockets.connect(broker)
+        assert sockets.ask(first, "ApiVersions", 0, {})["errorCode"] == 0
+        sockets.connect(broker).closed(HANG_S)
+        broker.kill(1)  # both are counted out, the one that was never counted too
+        first.closed(HANG_S)
+        broker.start(1)
+        first = sockets.connect(broker)
+        assert sockets.ask(first, "ApiVersions", 0, {})["errorCode"] == 0
+        sockets.connect(broker).closed(HANG_S)
+
+
 def test_a_peer_that_never_reads_is_held_and_the_others_are_not(broker):
     silent, other = sockets.connect(broker), sockets.connect(broker)
     silent.s.setblocking(False)

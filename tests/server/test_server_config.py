@@ -31,7 +31,9 @@ def test_a_setting_of_a_mechanism_is_kept_under_its_name():
     "text",
     ["num.partitons=3", "num.partitions=x", "num.partitions=0", "max.connections=-1",
      "auto.create.topics.enable=1", "log.cleaner.min.cleanable.ratio=2", "num.partitions",
-     "group.max.size=many", "listener.name.x.num.partitions=3", "a.b=3", "=3", ""],
+     "group.max.size=many", "listener.name.x.num.partitions=3", "a.b=3", "=3", "",
+     "listener.name.x.max.connections=3", "listener.name.x.connections.max.reauth.ms=3",
+     "listener.name.ssl.plain.max.connections=3"],
 )  # fmt: skip
 def test_a_setting_that_is_not_served_or_cannot_be_is_refused(text):
     with pytest.raises(ConfigError):

@@ -14,6 +14,7 @@ from coterie.arguments import boolean, within
 from coterie.coordinator.config import DEFAULTS as OF_COORDINATOR
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import ArgumentError, ConfigError, shown
+from coterie.server.options import PROTOCOLS
 
 __all__ = ["DEFAULTS", "Settings", "read_setting", "server_config"]
 
@@ -41,7 +42,8 @@ _NUMBERS: dict[str, tuple[int, int, int]] = {
 _FLAGS = {"auto.create.topics.enable": True}
 _RATIOS = {"log.cleaner.min.cleanable.ratio": 0.5}
 _WHOLE, _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}"), re.compile(r"[+-]?[0-9]{0,9}\.[0-9]{1,20}")
-_PREFIXED = {"connections.max.reauth.ms", "max.connections"}
+_OF_MECHANISM = "connections.max.reauth.ms"
+_PREFIXED = {_OF_MECHANISM, "max.connections"}
 _PREFIX = re.compile(r"listener\.name\.([^.]+)\.(?:(plain|scram-sha-256|scram-sha-512)\.)?(.+)")
 
 DEFAULTS: Mapping[str, Any] = {
@@ -98,12 +100,21 @@ def server_config(given: Mapping[str, Any] | None) -> Settings:
         elif name in DEFAULTS:
             own[name] = _checked(name, name, value)
         elif prefixed is not None and prefixed[3] in _PREFIXED:
+            _refuse_no_effect(name, *prefixed.groups())
             own[name.lower()] = _checked(name, prefixed[3], value)
         else:
             raise ConfigError(f"{shown(name)} is no setting that is served{_like(name)}")
     known = {**DEFAULTS, **own}
     known.update(coordinator_config({"coterie.cleanup": "periodic", **of_coordinator}))
     return Settings(known)
+
+
+def _refuse_no_effect(told: str, listener: str, mechanism: str | None, name: str) -> None:
+    """Refuse what Kafka would pass over in silence."""
+    if listener.lower() not in PROTOCOLS:
+        raise ConfigError(f"{shown(told)}: a listener is one of {', '.join(PROTOCOLS)}")
+    if mechanism is not None and name != _OF_MECHANISM:
+        raise ConfigError(f"{shown(told)}: {name} is of a listener, not of a mechanism")
 
 
 def _checked(told: str, name: str, value: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import time
+from collections import Counter
 from typing import Any, cast
 
 from coterie.server.cluster import Cluster, Listener, Node
@@ -101,18 +102,30 @@ class Peers:
     def __init__(self, cluster: Cluster, heart: Heart) -> None:
         self.cluster, self.heart = cluster, heart
         self.all: dict[Peer, None] = {}
-        self._most: int = cluster.config["max.connections"]
+        self._of_listener: Counter[str] = Counter()  # by its name
         self._idle_ms: int = cluster.config["connections.max.idle.ms"]
         if self._idle_ms >= 0:
             self._look_later()
 
-    def accepts(self) -> bool:
-        """Whether there is room for one more."""
-        if len(self.all) < self._most:
+    def accepts(self, peer: Peer, name: str) -> bool:
+        """Count one more of a listener, by its name, if there is room for it."""
+        config, limit = self.cluster.config, "max.connections"
+        own = f"listener.name.{name}.{limit}"
+        if len(self.all) >= config[limit]:
+            self.cluster.tell(limit, f"a connection was closed at once: {limit} is reached")
+        elif self._of_listener[name] >= config.get(own, len(self.all) + 1):
+            self.cluster.tell(limit, f"a connection was closed at once: {own} is reached")
+        else:
+            self.all[peer] = None
+            self._of_listener[name] += 1
             return True
-        what = "a connection was closed at once: max.connections is reached"
-        self.cluster.tell("max.connections", what)
         return False
+
+    def leaves(self, peer: Peer, name: str) -> None:
+        """Count one less, if it was counted."""
+        if peer in self.all:
+            del self.all[peer]
+            self._of_listener[name] -= 1
 
     def _look_later(self) -> None:
         every_ms = max(self._idle_ms // _ROUNDS, 1)
@@ -155,10 +168,8 @@ class Peer(asyncio.Protocol):
 
             ended = self.transport.get_extra_info("ssl_object")
             self.connection.tls_principal = peer_principal(ended)
-        if not self._peers.accepts():
+        if not self._peers.accepts(self, self._listener.name):
             self.transport.abort()
-            return
-        self._peers.all[self] = None
 
     def data_received(self, data: bytes) -> None:
         """Hand on what came, at its time."""
@@ -211,7 +222,7 @@ class Peer(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """End; what waits for an answer goes on, and is answered nowhere."""
-        self._peers.all.pop(self, None)
+        self._peers.leaves(self, self._listener.name)
         self.connection.lost()
 
 
