@@ -205,6 +205,8 @@ def test_a_peer_that_never_reads_is_held_and_the_others_are_not(broker):
         ({"topics": {"a/b": 1}}, "a/b"),
         ({"topics": {"a": 0}}, "a must be"),
         ({"topics": "orders"}, "orders"),
+        ({"topics": {"__consumer_offsets": 3}}, "offsets.topic.num.partitions"),
+        ({"topics": {"__transaction_state": 1}}, "transaction.state.log.num.partitions"),
         ({"seed": "x"}, "seed"),
         ({"tls": 5}, "tls"),
         ({"colour": 5}, "colour"),
@@ -213,6 +215,12 @@ def test_a_peer_that_never_reads_is_held_and_the_others_are_not(broker):
 def test_what_cannot_be_is_refused_in_a_line(how, told):
     with pytest.raises((ArgumentError, CoterieError), match=told):
         Broker(**how)
+
+
+def test_a_topic_of_the_brokers_own_that_is_named_has_the_partitions_of_its_setting():
+    with Broker({"offsets.topic.num.partitions": 7}, topics=["__consumer_offsets"]) as broker:
+        told = sockets.ask(sockets.connect(broker), "Metadata", 9, {"topics": None})
+        assert [len(topic["partitions"]) for topic in told["topics"]] == [7]
 
 
 def test_what_needs_a_running_broker_says_so():

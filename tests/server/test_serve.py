@@ -108,6 +108,7 @@ def test_an_address_that_is_taken_ends_it_with_a_line():
         (["--topic", "a b"], "a b"),
         (["--topic", "a:0"], "PARTITIONS"),
         (["--topic", "a:x"], "NAME[:PARTITIONS]"),
+        (["--topic", "__consumer_offsets:3"], "offsets.topic.num.partitions says"),
         (["--set", "num.partitons=3"], "num.partitions"),
         (["--set", "num.partitions=many"], "num.partitions"),
         (["--set", "num.partitions"], "KEY=VALUE"),

@@ -141,6 +141,7 @@ def _serve(given: dict[str, Any]) -> None:
 def options_of(given: dict[str, Any]) -> Options:
     """Return what the options ask for; ArgumentError where they do not go together."""
     from coterie.server.config import read_setting, server_config
+    from coterie.server.data.topics import refuse_other_counts
     from coterie.server.options import (
         Options,
         place_of,
@@ -154,7 +155,8 @@ def options_of(given: dict[str, Any]) -> Options:
     if given["brokers"] != 1:
         raise ArgumentError("--brokers: several brokers are not served yet; leave it out")
     config = dict(map(read_setting, given["settings"]))
-    server_config(config)
+    topics = dict(map(topic_of, given["topics"]))
+    refuse_other_counts(topics, server_config(config))
     places = tuple(map(place_of, given["listens"] or ("127.0.0.1:9092",)))
     certified = given["tls_client_ca"] is not None
     for place in places:
@@ -171,7 +173,7 @@ def options_of(given: dict[str, Any]) -> Options:
         config=config,
         places=places,
         advertised=advertised,
-        topics=dict(map(topic_of, given["topics"])),
+        topics=topics,
         virtual=given["clock"] == "virtual",
         seed=given["seed"],
         users=_users(given["sasl_users"], places),

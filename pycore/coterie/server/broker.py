@@ -14,6 +14,7 @@ from coterie.arguments import called, file_path, span, walked, whole, within
 from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.config import server_config
+from coterie.server.data.topics import refuse_other_counts
 from coterie.server.faults import Fault
 from coterie.server.options import (
     Options,
@@ -108,12 +109,14 @@ class Broker:
             raise ArgumentError(f"clock must be 'wall' or 'virtual', not {shown(clock)}")
         if seed is not None:
             seed = whole(seed, "seed")
-        server_config(config)
+        settings = server_config(config)
+        made = _topics_of(topics)
+        refuse_other_counts(made, settings)
         places, context = _places_of(listen, tls)
         self._options = Options(
             config=dict(config or {}),
             places=places,
-            topics=_topics_of(topics),
+            topics=made,
             virtual=clock == "virtual",
             seed=seed,
             users=_users_of(sasl_users, places),

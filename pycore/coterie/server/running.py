@@ -13,6 +13,7 @@ from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError
 from coterie.server.accepting import Acceptor
 from coterie.server.cluster import Cluster, Listener, Node
+from coterie.server.data.topics import INTERNAL
 from coterie.server.faults import Fault, Watch
 from coterie.server.listener import Heart, Peer, Peers, epoch_ms
 from coterie.server.options import Options, Place
@@ -62,7 +63,10 @@ class Running:
         self._heart = Heart(self._loop, cluster, virtual=self.options.virtual)
         self._peers = Peers(cluster, self._heart)
         for name, count in self.options.topics.items():
-            cluster.topics.create(name, count or cluster.config["num.partitions"])
+            if name in INTERNAL:
+                cluster.topics.internal(name)
+            else:
+                cluster.topics.create(name, count or cluster.config["num.partitions"])
         _ = cluster.groups  # its clean-up begins now
         await self._listen(self.options.places)
         self._heart.arm()

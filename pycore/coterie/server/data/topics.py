@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from coterie.errors import ArgumentError
 from coterie.server.data.fetch_sessions import FetchSessions
 from coterie.server.data.partition import PartitionLog
 from coterie.server.data.settings import LogSettings
@@ -15,10 +16,13 @@ from coterie.server.data.topic_configs import TOPIC_CONFIGS, log_settings
 if TYPE_CHECKING:
     from coterie.server.cluster import Cluster
 
-__all__ = ["INTERNAL", "NO_ID", "Topic", "Topics", "name_refusal"]
+__all__ = ["INTERNAL", "NO_ID", "Topic", "Topics", "name_refusal", "refuse_other_counts"]
 
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # a topic that has none, or is not known
-INTERNAL = ("__consumer_offsets", "__transaction_state")
+INTERNAL = {  # topics of the server's own -> the setting that says how many partitions they have
+    "__consumer_offsets": "offsets.topic.num.partitions",
+    "__transaction_state": "transaction.state.log.num.partitions",
+}
 _LONGEST = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]*")
 _RETENTION_CHECK_MS = 300000
@@ -42,6 +46,20 @@ def name_refusal(name: str) -> str | None:
             "ASCII alphanumerics, '.', '_' and '-'"
         )
     return None
+
+
+def refuse_other_counts(topics: Mapping[str, int | None], settings: Mapping[str, Any]) -> None:
+    """Refuse a topic of the server's own with other partitions than its setting says.
+
+    Groups and transactional ids go to partitions by the setting: where one is missing, they
+    could not be written.
+    """
+    for name, setting in INTERNAL.items():
+        count = topics.get(name)
+        if count is not None and count != settings[setting]:
+            raise ArgumentError(
+                f"{name} has {settings[setting]} partitions, not {count}: {setting} says how many"
+            )
 
 
 class Topic:
@@ -144,7 +162,7 @@ class Topics:
                 "compression.type": "producer",
                 "segment.bytes": str(config["offsets.topic.segment.bytes"]),
             }
-            return self.create(name, config["offsets.topic.num.partitions"], configs)
+            return self.create(name, config[INTERNAL[name]], configs)
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
@@ -152,7 +170,7 @@ class Topics:
             "segment.bytes": "104857600",
             "unclean.leader.election.enable": "false",
         }
-        return self.create(name, config["transaction.state.log.num.partitions"], configs)
+        return self.create(name, config[INTERNAL[name]], configs)
 
     def grow(self, name: str, count: int) -> None:
         """Add partitions, up to so many."""
