@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ended_in_order", "expired", "select_protocol", "session_expirations"]
 
 NO_EXPIRY = -1
+EXACT = 2**53  # up to here each int64 is a float64
 NONE = -1  # of winners: none; of an array: its last element, which is None
 
 
@@ -30,20 +31,53 @@ def expired(
     """Tell which offsets have expired: :func:`coterie.expired`; a null expiry is none.
 
     ``now_ms`` and ``retention_ms`` may change from row to row, but cost least where they do not.
+    No other column may have a null.
     """
     import numpy as np
     import pandas as pd
 
-    commits = commit_ms.to_numpy("int64")
-    explicit = expire_ms.to_numpy()
-    if explicit.dtype != np.int64:
-        explicit = expire_ms.fillna(NO_EXPIRY).to_numpy("int64")
-    now, retention = now_ms.to_numpy("int64"), retention_ms.to_numpy("int64")
+    given = {"commit_ms": commit_ms, "now_ms": now_ms, "retention_ms": retention_ms}
+    commits, now, retention = (_whole(name, column) for name, column in given.items())
+    explicit = _expiries(expire_ms, now)
     out = np.empty(len(commits), dtype=bool)
     for rows in _runs(now, retention):
         at = rows.start
         out[rows] = coterie.expired(commits[rows], explicit[rows], int(now[at]), int(retention[at]))
     return pd.Series(out, index=commit_ms.index)
+
+
+def _whole(name: str, column: pd.Series) -> np.ndarray[Any, Any]:
+    """Return a column as int64."""
+    if column.dtype != "int64" and column.hasnans:
+        raise ArgumentError(f"{name} must not be null")
+    whole: np.ndarray[Any, Any] = column.to_numpy("int64")
+    return whole
+
+
+def _expiries(expire_ms: pd.Series, now: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return expiries as int64, ``NO_EXPIRY`` for null.
+
+    A null makes floats of a batch before it comes here, and a float beyond ``EXACT`` is a rounded
+    number. It is still beyond, so the answer holds for every ``now`` that is not.
+    """
+    import numpy as np
+
+    floats: np.ndarray[Any, Any] = expire_ms.to_numpy()
+    if floats.dtype == np.int64:
+        return floats
+    if floats.dtype.kind != "f":
+        return _whole("expire_ms", expire_ms.fillna(NO_EXPIRY))
+    rounded = np.abs(floats) >= EXACT
+    if rounded.any():
+        unsure = rounded & ((now >= EXACT) | (now <= -EXACT))
+        if unsure.any():
+            raise ArgumentError(
+                f"now_ms {now[unsure][0]} and an expiry are both beyond 2**53, where a null in the"
+                " same batch has rounded the expiry; give coalesce(expire_ms, -1)"
+            )
+        # No float is the greatest int64; the next one is beyond it, and would wrap.
+        floats = np.clip(floats, -EXACT, EXACT)
+    return np.where(np.isnan(floats), NO_EXPIRY, floats).astype(np.int64)
 
 
 def _runs(*columns: np.ndarray[Any, Any]) -> Iterator[slice]:

@@ -10,6 +10,7 @@ session_expirations(events)                                   # member, heartbea
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -38,8 +39,25 @@ def _select_protocol(protocols: pd.Series) -> pd.Series:
     return frames.select_protocol(protocols)
 
 
-expired = pandas_udf(_expired, BooleanType())
+_expired_udf = pandas_udf(_expired, BooleanType())
 select_protocol = pandas_udf(_select_protocol, StringType())
+
+
+@wraps(_expired_udf, assigned=())  # it stays what ``spark.udf.register`` takes
+def expired(
+    commit_ms: Column | str,
+    expire_ms: Column | str,
+    now_ms: Column | str,
+    retention_ms: Column | str,
+) -> Column:
+    """Tell which offsets have expired: :func:`coterie.expired`, a pandas UDF.
+
+    All columns are of whole milliseconds; only ``expire_ms`` may be null: none of its own. To
+    Python a null would come with the whole batch as floats, so it goes there as -1.
+    """
+    explicit = f.coalesce(expire_ms, f.lit(frames.NO_EXPIRY).cast("long"))
+    gone: Column = _expired_udf(commit_ms, explicit, now_ms, retention_ms)
+    return gone
 
 
 def expired_column(

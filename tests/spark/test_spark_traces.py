@@ -27,6 +27,29 @@ def test_traces_run_on_spark_as_in_one_process(spark, tmp_path):
     assert bad.line is None
 
 
+def test_an_expiry_beside_a_null_is_exact(spark):
+    """The greatest int64 is "never", and no float64."""
+    from pyspark.sql.functions import col, lit
+
+    import coterie_spark
+    from coterie_spark.udfs import expired, expired_column
+
+    never = 2**63 - 1
+    offsets = [(0, None), (1, never), (2, never - 1), (3, 2**53 + 1), (4, 2**53)]
+    frame = spark.createDataFrame(offsets, "c long, e long").coalesce(1)
+    for now, gone in [(2**53, [0, 4]), (never - 1, [0, 2, 3, 4]), (never, [0, 1, 2, 3, 4])]:
+        for told in (
+            expired("c", "e", lit(now), lit(10)),
+            expired("c", col("e"), now_ms=lit(now), retention_ms=lit(10)),
+            expired_column("c", "e", now, 10),
+        ):
+            assert sorted(row.c for row in frame.where(told).collect()) == gone
+    coterie_spark.register(spark)
+    frame.createOrReplaceTempView("udf_never")
+    rows = spark.sql("SELECT c FROM udf_never WHERE expired(c, e, 100L, 10L)").collect()
+    assert [row.c for row in rows] == [0]
+
+
 def test_udfs_compute_what_the_library_computes(spark):
     from pyspark.sql.functions import lit
 

@@ -5,14 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import coterie
+from coterie.errors import ArgumentError
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("coterie_spark.frames")
 from coterie_spark import frames  # noqa: E402
 
+NEVER = 2**63 - 1
 MS = st.integers(-9, 9)
-OFFSETS = st.lists(st.tuples(MS, st.none() | MS, MS, MS), max_size=12)
+EXPIRY = MS | st.integers(-(2**63), NEVER) | st.sampled_from([NEVER, NEVER - 512, 2**53, 2**53 + 1])
+OFFSETS = st.lists(st.tuples(MS, st.none() | EXPIRY, MS, MS), max_size=12)
 NAMES = st.lists(st.sampled_from(["a", "b", "c", None]), max_size=3)
 BEATS = st.lists(st.tuples(st.sampled_from(["m", "n", None]), MS, st.integers(-2, 6)), max_size=12)
 
@@ -21,14 +24,31 @@ def is_expired(commit, expire, now, retention):
     return now - commit >= retention if expire in (None, -1) else now >= expire
 
 
-@given(OFFSETS)
-def test_offsets_expire_row_by_row_whatever_changes(rows):
-    columns = list(zip(*rows, strict=True)) if rows else [()] * 4
-    series = [pd.Series(column, dtype=kind) for column, kind in zip(columns, KINDS, strict=True)]
+@given(OFFSETS, st.booleans())
+def test_offsets_expire_row_by_row_whatever_changes(rows, ext):
+    columns = zip(*rows, strict=True) if rows else [()] * 4
+    commit, expire, now, retention = (pa.array(column, pa.int64()) for column in columns)
+    as_spark_asks = {"types_mapper": {pa.int64(): pd.Int64Dtype()}.get} if ext else {}
+    series = [column.to_pandas(**as_spark_asks) for column in (commit, expire, now, retention)]
     assert frames.expired(*series).tolist() == [is_expired(*row) for row in rows]
 
 
-KINDS = ("int64", "float64", "int64", "int64")  # as Spark hands them over: nulls make floats
+@pytest.mark.parametrize("expire", [NEVER, -(2**53) - 1])
+def test_an_expiry_that_a_null_has_rounded_is_no_answer_where_it_could_be_wrong(expire):
+    near = [expire - (expire > 0)] * 2
+    columns = ([0, 0], [None, expire], near, [1, 1])
+    series = [pa.array(column, pa.int64()).to_pandas() for column in columns]
+    with pytest.raises(ArgumentError, match=r"beyond 2\*\*53.*coalesce\(expire_ms, -1\)"):
+        frames.expired(*series)
+
+
+@pytest.mark.parametrize("name", ["commit_ms", "now_ms", "retention_ms"])
+def test_a_null_that_means_nothing_is_named(name):
+    columns = {"commit_ms": 0, "expire_ms": 0, "now_ms": 0, "retention_ms": 0}
+    series = {key: pd.Series([value, value]) for key, value in columns.items()}
+    series[name] = pa.array([0, None], pa.int64()).to_pandas()
+    with pytest.raises(ArgumentError, match=f"{name} must not be null"):
+        frames.expired(**series)
 
 
 def chosen(members):
