@@ -42,6 +42,24 @@ def without_time(said):
     return [line.partition(";")[0] for line in said.splitlines()]
 
 
+@pytest.mark.parametrize(
+    ("master", "says"),
+    [
+        ("nonsense", "Spark did not start: Master must either be yarn or start with spark, "),
+        ("yarn", "Spark did not start: When running with master 'yarn' either HADOOP_CONF_DIR or "),
+        ("local[x]", "Could not parse Master URL: 'local[x]'"),
+    ],
+)
+def test_a_master_that_spark_does_not_take_is_said_in_its_words(
+    tmp_path, monkeypatch, master, says
+):
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    asked = ("replay", golden_data.log("corrupt/fine"), "--out", tmp_path / "out", *SPARK)
+    fails(*asked, "--master", master, says=says, run=coterie_process)
+    assert folder_of(tmp_path) == []
+
+
 def test_both_engines_write_the_same_document(tmp_path):
     log = golden_data.log("transactions")
     common = ("replay", log, "--format", "json", "--history")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -50,6 +51,8 @@ SAYS_NOTHING = (  # of a JVM that does not start
     "Error: Could not create the Java Virtual Machine.",
     "Error: A fatal exception has occurred. Program will exit.",
 )
+IN_TRACE = re.compile(r"\s+at [\w.$]+[/(]|\s+\.\.\. \d+ more$|\s+at .*\([^()]*\)$")
+EXCEPTION = re.compile(r'^(Exception in thread "[^"]*" |Caused by: )(?:[\w$]+\.)+[\w$]+: ')
 # The JVM of a command only hands on what workers fold: to optimize its code takes more CPU time,
 # beside the workers, than it saves.
 BRIEF = "-XX:TieredStopAtLevel=1"
@@ -261,7 +264,8 @@ def heard_afterwards() -> Iterator[None]:
 def spark_says_nothing() -> Iterator[None]:
     """Let the JVM that is started here have no terminal: it warns of what nobody can change.
 
-    If it does not start, what it said is the reason, and the last line is kept.
+    If it does not start, what it said is the reason; of that the last line is kept, or what a
+    trace of Java's is about.
     """
     sys.stderr.flush()
     kept = os.dup(2)
@@ -273,14 +277,20 @@ def spark_says_nothing() -> Iterator[None]:
             raise
         except Exception as error:
             said.seek(0)
-            lines = said.read().decode(errors="replace").splitlines()
+            lines = told_by_jvm(said.read().decode(errors="replace"))
             is_java = hasattr(error, "java_exception")  # else there is no JVM, or one that died
-            lines = [line.strip() for line in lines if line.strip() not in SAYS_NOTHING] or lines
-            why = reason(error) if is_java or not lines else lines[-1].strip()
+            why = reason(error) if is_java or not lines else lines[-1]
             raise CoterieError(f"Spark did not start: {why}") from error
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+
+
+def told_by_jvm(said: str) -> list[str]:
+    """Return the lines that say something: no places of a trace, of exceptions their messages."""
+    lines = [line.strip() for line in said.splitlines() if not IN_TRACE.match(line)]
+    lines = [line for line in lines if line and line not in SAYS_NOTHING] or lines
+    return [EXCEPTION.sub("", line) for line in lines]
 
 
 @contextmanager
