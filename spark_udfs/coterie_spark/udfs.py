@@ -9,17 +9,19 @@ session_expirations(events)                                   # member, heartbea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.functions import pandas_udf, udtf  # type: ignore[attr-defined]
-from pyspark.sql.types import BooleanType, StringType
+from pyspark.sql.types import BooleanType, DataType, StringType
 
 from coterie_spark import frames
+from coterie_spark.bulk.shipping import on_worker, shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -29,18 +31,17 @@ __all__ = ["expired", "expired_column", "register", "select_protocol", "session_
 SESSIONS_DDL = "member string, ended_ms long"
 
 
-def _expired(
-    commit_ms: pd.Series, expire_ms: pd.Series, now_ms: pd.Series, retention_ms: pd.Series
-) -> pd.Series:
-    return frames.expired(commit_ms, expire_ms, now_ms, retention_ms)
+def _udf_of_series(work: Callable[..., pd.Series], kind: DataType) -> Any:
+    """Make a pandas UDF that says so where a worker lacks coterie or has another version."""
+    run: Any = on_worker(work)
+    run.__name__ = work.__name__
+    run.__signature__ = signature(work)
+    run.__annotations__ = dict.fromkeys([*run.__signature__.parameters, "return"], pd.Series)
+    return pandas_udf(run, kind)
 
 
-def _select_protocol(protocols: pd.Series) -> pd.Series:
-    return frames.select_protocol(protocols)
-
-
-_expired_udf = pandas_udf(_expired, BooleanType())
-select_protocol = pandas_udf(_select_protocol, StringType())
+_expired_udf = _udf_of_series(frames.expired, BooleanType())
+select_protocol = _udf_of_series(frames.select_protocol, StringType())
 
 
 @wraps(_expired_udf, assigned=())  # it stays what ``spark.udf.register`` takes
@@ -90,29 +91,35 @@ def session_expirations(events: DataFrame) -> DataFrame:
     columns = {"member": "string", "heartbeat_ms": "long", "timeout_ms": "long"}
     rows = events.select(*(f.col(name).cast(kind) for name, kind in columns.items()))
     in_order = rows.repartition("member").sortWithinPartitions("member", "heartbeat_ms")
-    return in_order.mapInArrow(frames.ended_in_order, SESSIONS_DDL)
+    return in_order.mapInArrow(shipped(frames.ended_in_order), SESSIONS_DDL)
 
 
-class SessionExpirations:
-    """The table function of SQL: heartbeats of one member, in order of time."""
+def table_function() -> type:
+    """Make the table function of SQL: heartbeats of one member, in order of time.
 
-    def __init__(self) -> None:
-        self.member: str | None = None
-        self.deadline_ms: int | None = None
-        self.came_ms = 0
+    It travels as it stands here, and needs no coterie on a worker.
+    """
 
-    def eval(self, row: Row) -> Iterator[tuple[str | None, int]]:
-        """Take a heartbeat; yield the session that it comes too late for."""
-        came_ms = row["heartbeat_ms"]
-        if self.deadline_ms is not None and self.came_ms < came_ms >= self.deadline_ms:
-            yield self.member, self.deadline_ms
-        self.member, self.came_ms = row["member"], came_ms
-        self.deadline_ms = came_ms + row["timeout_ms"]
+    class SessionExpirations:
+        def __init__(self) -> None:
+            self.member: str | None = None
+            self.deadline_ms: int | None = None
+            self.came_ms = 0
 
-    def terminate(self) -> Iterator[tuple[str | None, int]]:
-        """Yield the last session."""
-        if self.deadline_ms is not None:
-            yield self.member, self.deadline_ms
+        def eval(self, row: Row) -> Iterator[tuple[str | None, int]]:
+            """Take a heartbeat; yield the session that it comes too late for."""
+            came_ms = row["heartbeat_ms"]
+            if self.deadline_ms is not None and self.came_ms < came_ms >= self.deadline_ms:
+                yield self.member, self.deadline_ms
+            self.member, self.came_ms = row["member"], came_ms
+            self.deadline_ms = came_ms + row["timeout_ms"]
+
+        def terminate(self) -> Iterator[tuple[str | None, int]]:
+            """Yield the last session."""
+            if self.deadline_ms is not None:
+                yield self.member, self.deadline_ms
+
+    return SessionExpirations
 
 
 def register(spark: SparkSession) -> None:
@@ -123,5 +130,5 @@ def register(spark: SparkSession) -> None:
     """
     spark.udf.register("expired", expired)
     spark.udf.register("select_protocol", select_protocol)
-    table: Any = udtf(SessionExpirations, returnType=SESSIONS_DDL)
+    table: Any = udtf(table_function(), returnType=SESSIONS_DDL)
     spark.udtf.register("session_expirations", table)

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import golden_data
 from coterie import CoterieError
 from coterie.state import portable
 from coterie_spark.bulk.shipping import shipped, unfit_line, unfit_workers_told
@@ -48,6 +49,63 @@ def test_a_worker_without_coterie_says_where_and_what_to_install():
     assert f"{socket.gethostname()} ({sys.executable})" in line
     assert f"install coterie[spark]=={release} there" in line
     assert unfit_line(f"long\n{line}\nlonger") == line.partition(": ")[2]
+
+
+def the_udfs():
+    from coterie_spark import udfs
+
+    return {name: getattr(udfs, name).func for name in ("expired", "select_protocol")}
+
+
+def the_reader():
+    from coterie_spark.source.data_source import ConsumerOffsetsSource
+
+    source = ConsumerOffsetsSource({"path": str(golden_data.log(CASE))})
+    return source.reader(source.schema())
+
+
+def called(name):
+    """A function of a worker that calls what is offered, as Spark does there."""
+    if name == "data source":
+        reader = the_reader()
+        pieces = reader.partitions()
+        return lambda _: [sum(rows.num_rows for rows in reader.read(piece)) for piece in pieces]
+    udf, count = the_udfs()[name], {"expired": 4, "select_protocol": 1}[name]
+    return lambda _: udf(*[__import__("pandas").Series([], dtype="int64")] * count).tolist()
+
+
+CASE = "transactions"
+OFFERED = ["expired", "select_protocol", "data source"]
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_what_spark_calls_itself_says_what_a_worker_lacks(name, monkeypatch):
+    pytest.importorskip("pandas")
+    done = of_a_worker(called(name), "coterie", "coterie_spark")
+    assert "install coterie[spark]==" in unfit_line(done.stderr.decode())
+    done = of_a_worker(called(name))
+    assert done.stderr == b""
+    rows = sum(map(int, done.stdout.split()))
+    assert rows == (len(list(golden_data.records(CASE))) if name == "data source" else 0)
+    work = called(name)
+    monkeypatch.setattr(portable, "version", lambda: "9.9/7")
+    with pytest.raises(RuntimeError, match=r"it has 9\.9/7, the driver "):
+        work([])
+
+
+def test_the_table_function_needs_no_coterie_on_a_worker():
+    from coterie_spark.udfs import table_function
+
+    function, beats = table_function(), [("m", 0, 10), ("m", 30, 10)]
+
+    def run(_):
+        one, names = function(), ("member", "heartbeat_ms", "timeout_ms")
+        for beat in beats:
+            yield from one.eval(dict(zip(names, beat, strict=True)))
+        yield from one.terminate()
+
+    done = of_a_worker(run, "coterie", "coterie_spark")
+    assert (done.stdout, done.stderr) == (b"('m', 10) ('m', 40)\n", b"")
 
 
 def test_a_worker_of_another_version_is_noticed_before_anything_is_read(monkeypatch):

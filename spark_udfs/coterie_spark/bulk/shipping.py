@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from coterie.errors import CoterieError
 from coterie.state import portable
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from coterie_spark.bulk.scanning import Batches, Worker
 
+T = TypeVar("T")
 UNFIT = "coterie cannot run on worker "
-
 
 TASKS = 10_000  # at most, of rows that are dealt one to each
 
@@ -39,15 +39,15 @@ def a_row_a_task(spark: SparkSession, rows: Sequence[tuple[Any, ...]], columns: 
     return frame.repartition(tasks, "task").drop("task")
 
 
-def shipped(work: Worker) -> Worker:
-    """Return work that can be sent to a worker, whatever is installed there."""
+def on_worker(work: Callable[..., T]) -> Callable[..., T]:
+    """Return a function that can be sent to a worker, whatever is installed there."""
     from pyspark import cloudpickle
 
-    dumps: Callable[[Worker], bytes] = cloudpickle.dumps
+    dumps: Callable[[object], bytes] = cloudpickle.dumps
     body = dumps(work)
     wanted, unfit = portable.version(), UNFIT
 
-    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+    def run(*args: Any) -> T:
         import pickle
         import platform
         import sys
@@ -61,10 +61,22 @@ def shipped(work: Worker) -> Worker:
             raise RuntimeError(f"{where}{missing}; {todo}") from None
         if version() != wanted:
             raise RuntimeError(f"{where}it has {version()}, the driver {wanted}; {todo}")
+        told: T = pickle.loads(body)(*args)
+        return told
+
+    return run
+
+
+def shipped(work: Worker) -> Worker:
+    """Return work over batches that can be sent to a worker, as ``on_worker`` does."""
+    looked = on_worker(work)
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        found = looked(batches)
         from coterie_spark.bulk.memory import give_back
 
         try:
-            yield from pickle.loads(body)(batches)
+            yield from found
         finally:
             give_back()
 

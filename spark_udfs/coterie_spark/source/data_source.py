@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from pyspark.sql.types import StructField, StructType
 from coterie.errors import CoterieError
 from coterie.log.folders import Segment, cut_points, find_segments, read_segment
 from coterie_spark.bulk.plan import SPARK_PIECE_BYTES
+from coterie_spark.bulk.shipping import on_worker
 from coterie_spark.source.decoded import NAMES, arrow_schema, record_batches
 
 if TYPE_CHECKING:
@@ -74,9 +76,10 @@ class ConsumerOffsetsSource(DataSource):
         options = {name: self.options[name] for name in OPTIONS if self.options.get(name)}
         for field in schema.fields:
             options = field.metadata.get(FORMAT, {}) | options
-        return ConsumerOffsetsReader(
+        reader = ConsumerOffsetsReader(
             paths_of(options), tuple(schema.names), partitions_of(options), options.get("group")
         )
+        return sent(reader)
 
 
 def paths_of(options: Mapping[str, str]) -> list[str]:
@@ -142,6 +145,32 @@ class ConsumerOffsetsReader(DataSourceReader):
             if self.group is not None:
                 batch = batch.filter(pc.equal(batch.column("group_id"), self.group))
             yield batch.select(list(self.names))
+
+
+def sent(reader: DataSourceReader) -> DataSourceReader:
+    """Return a reader that can be sent to a worker, whatever is installed there.
+
+    Spark reads the reader and its pieces on the worker before it calls them, so neither may name
+    a class of coterie's.
+    """
+    body, read_there = pickle.dumps(reader), on_worker(read_piece)
+
+    class Sent(DataSourceReader):
+        def partitions(self) -> Sequence[InputPartition]:
+            import pickle
+
+            return [InputPartition(pickle.dumps(p)) for p in pickle.loads(body).partitions()]
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            return read_there(body, partition.value)
+
+    return Sent()
+
+
+def read_piece(reader: bytes, piece: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one piece, of a reader and a piece as bytes."""
+    found: Iterator[pa.RecordBatch] = pickle.loads(reader).read(pickle.loads(piece))
+    return found
 
 
 def ranges_of(segment: Segment) -> list[SegmentRange]:
