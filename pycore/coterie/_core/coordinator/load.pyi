@@ -2,6 +2,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from coterie._core.coordinator.group import GroupMetadata
+from coterie._core.fold.fold import PartitionFold
 
 def load(log: Iterable[tuple[Any, ...]], now_ms: int) -> dict[str, GroupMetadata]:
     """Return the groups of a log, by id.
@@ -15,4 +16,34 @@ def load(log: Iterable[tuple[Any, ...]], now_ms: int) -> dict[str, GroupMetadata
     ------
     CorruptData
         A record that stops Kafka's load.
+    """
+
+def fold_log(log: Iterable[tuple[Any, ...]]) -> PartitionFold:
+    """Return the fold of a log: all that any part of a coordinator reads its groups from.
+
+    Parameters
+    ----------
+    log
+        As :func:`load` takes it.
+
+    Raises
+    ------
+    CorruptData
+        A record that stops Kafka's load.
+    """
+
+def groups_of(fold: PartitionFold, now_ms: int) -> dict[str, GroupMetadata]:
+    """Return the classic groups of a fold, by id: members, offsets, undecided transactions.
+
+    Parameters
+    ----------
+    fold
+        From :func:`fold_log`.
+    now_ms
+        Since when a group of which the log has offsets alone is Empty, in ms.
+
+    Raises
+    ------
+    CorruptData
+        A group's value that stops Kafka's load.
     """

@@ -134,14 +134,18 @@ cdef class Admin(Part):
     cdef int delete_partitions(self, tuple keys) except -1:
         cdef GroupMetadata group
         for group_id in sorted(self.runtime.groups):
-            group = <GroupMetadata>self.runtime.groups[group_id]
+            group = self.rebalances.find(group_id)
+            if group is None:
+                continue
             self.bury(group, group.offsets.drop(keys))
         return 0
 
     cdef int clean_up(self) except -1:
         cdef GroupMetadata group
         for group_id in sorted(self.runtime.groups):
-            group = <GroupMetadata>self.runtime.groups[group_id]
+            group = self.rebalances.find(group_id)
+            if group is None:
+                continue
             self.bury(group, self.expired_of(group))
         return 0
 
@@ -178,7 +182,7 @@ cdef class Admin(Part):
         cdef int error = self.runtime.partitions.refusal(group_id, True)
         if error != NONE:
             return self.runtime.respond(id, DESCRIBE_GROUP, error, None)
-        group = self.runtime.groups.get(group_id)
+        cdef GroupMetadata group = self.rebalances.find(group_id)
         return self.runtime.respond(
             id, DESCRIBE_GROUP, NONE,
             GroupSummary("Dead", "", "", ()) if group is None else group.summary())
@@ -189,7 +193,9 @@ cdef class Admin(Part):
         cdef GroupMetadata group
         cdef int error = NONE
         for group_id in sorted(self.runtime.groups):
-            group = <GroupMetadata>self.runtime.groups[group_id]
+            group = self.rebalances.find(group_id)
+            if group is None:
+                continue
             if not wanted or STATE_NAMES[group.state].lower() in wanted:
                 found.append((group_id, group.protocol_type or "", STATE_NAMES[group.state]))
         if self.runtime.partitions.is_loading(-1):

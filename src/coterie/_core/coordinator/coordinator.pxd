@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 from coterie._core.coordinator.admin cimport Admin
 from coterie._core.coordinator.effects cimport Effects
 from coterie._core.coordinator.election cimport Election
+from coterie._core.coordinator.handover cimport Handover
 from coterie._core.coordinator.members cimport Members
 from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.rebalance cimport Rebalances
@@ -16,6 +17,7 @@ cdef class Coordinator:
     cdef Members members
     cdef Offsets offsets
     cdef Admin admin
+    cdef Handover handover
     cdef Election election
     cdef int users                 # see `begin_change`
     cdef readonly int64_t taken    # requests that took place; those that were refused did not

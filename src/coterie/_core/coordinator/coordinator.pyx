@@ -15,6 +15,7 @@ from coterie._core.coordinator.admin cimport Admin
 from coterie._core.coordinator.effects cimport RESPONSE, Effect, Effects
 from coterie._core.coordinator.election cimport Election
 from coterie._core.coordinator.group cimport GroupMetadata
+from coterie._core.coordinator.handover cimport Handover
 from coterie._core.coordinator.members cimport Members
 from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.rebalance cimport Rebalances
@@ -52,7 +53,8 @@ cdef class Coordinator:
         self.members = Members(self.runtime, self.rebalances, settings, member_ids)
         self.offsets = Offsets(self.runtime, self.rebalances, settings)
         self.admin = Admin(self.runtime, self.rebalances, settings)
-        self.election = Election(self.runtime, self.rebalances, self.members, self.offsets)
+        self.handover = Handover(self.runtime, self.rebalances, self.members, self.offsets)
+        self.election = Election(self.runtime)
 
     @property
     def now_ms(self):
@@ -280,11 +282,11 @@ cdef class Coordinator:
 
     def group(self, str group_id not None):
         """See ``coordinator.pyi``."""
-        return self.runtime.groups.get(group_id)
+        return self.rebalances.find(group_id)
 
     def all_groups(self):
         """See ``coordinator.pyi``."""
-        return list(self.runtime.groups.values())
+        return [group for group in self.runtime.groups.values() if isinstance(group, GroupMetadata)]
 
     def take_effects(self):
         """See ``coordinator.pyi``."""

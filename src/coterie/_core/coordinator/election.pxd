@@ -1,16 +1,10 @@
 """Resigning, loading: the C face."""
 from libc.stdint cimport int32_t
 
-from coterie._core.coordinator.members cimport Members
-from coterie._core.coordinator.offsets cimport Offsets
-from coterie._core.coordinator.rebalance cimport Rebalances
 from coterie._core.coordinator.runtime cimport Runtime
 
 cdef class Election:
     cdef Runtime runtime
-    cdef Rebalances rebalances
-    cdef Members members
-    cdef Offsets offsets
     cdef str load_error
 
     cdef int resign(self, int32_t partition) except -1

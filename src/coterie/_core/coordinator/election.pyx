@@ -1,23 +1,17 @@
 """Partitions of the offsets topic given up, and loaded again after an election.
 
+What becomes of their groups is for the parts that have them: each is told (`Part.resigned`), and
+each reads its own from the folded log (`read_log`, `loaded`).
 Source: GroupCoordinator.scala (onElection, onResignation), GroupMetadataManager.scala; rules:
 coordinator.md, section 16.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from coterie._core.coordinator.effects cimport BY_SIZE
-from coterie._core.coordinator.group cimport GroupMetadata
-from coterie._core.coordinator.member cimport MemberMetadata
-from coterie._core.coordinator.members cimport Members
-from coterie._core.coordinator.offsets cimport Offsets
-from coterie._core.coordinator.partitions cimport (
-    LOADING, OWNED, RESIGNED, Partitions, partition_of)
-from coterie._core.coordinator.rebalance cimport Rebalances
-from coterie._core.coordinator.roster cimport next_member
-from coterie._core.coordinator.runtime cimport Runtime
+from coterie._core.coordinator.partitions cimport LOADING, OWNED, RESIGNED, Partitions
+from coterie._core.coordinator.runtime cimport Part, Runtime
 
-from coterie._core.coordinator.load import Wanted, load, rows_of_partitions
+from coterie._core.coordinator.load import Wanted, fold_log, rows_of_partitions
 from coterie.errors import CorruptData, CoterieError
 
 
@@ -52,14 +46,10 @@ cdef int ask_failover(part, int op, int64_t id, str group_id, int32_t generation
 
 @cython.final
 cdef class Election:
-    """Which partitions are this coordinator's, and what becomes of their groups."""
+    """Which partitions are this coordinator's; its parts hear of each change."""
 
-    def __cinit__(self, Runtime runtime not None, Rebalances rebalances not None,
-                  Members members not None, Offsets offsets not None):
+    def __cinit__(self, Runtime runtime not None):
         self.runtime = runtime
-        self.rebalances = rebalances
-        self.members = members
-        self.offsets = offsets
         runtime.decided_by("resign", self, ask_resign)
         runtime.decided_by("begin_load", self, ask_begin_load)
         runtime.decided_by("finish_load", self, ask_finish_load)
@@ -76,42 +66,30 @@ cdef class Election:
         return self.load_log(partition)
 
     cdef int resign(self, int32_t partition) except -1:
-        cdef int32_t count = self.runtime.partitions.count
-        for group_id in sorted(self.runtime.groups):
-            if partition < 0 or partition_of(group_id, count) == partition:
-                self.rebalances.unload(self.runtime.groups[group_id])
-        self.offsets.resigned(partition)
+        for part in self.runtime.parts:
+            (<Part?>part).resigned(partition)
         self.runtime.partitions.change(partition, OWNED, RESIGNED)
         self.runtime.partitions.change(partition, LOADING, RESIGNED)
         return 0
 
     cdef int load_log(self, int32_t partition) except -1:
         """Read the log; the partitions are owned afterwards, even if the load failed."""
-        cdef GroupMetadata group
-        cdef MemberMetadata member
-        cdef Py_ssize_t place
         cdef Partitions partitions = self.runtime.partitions
+        cdef list parts = self.runtime.parts, found = []
         rows, wanted = self.runtime.sink.read(), None
         if partition >= 0 or partitions.exceptions:
             wanted = Wanted(partitions.count, partition, partitions.others == LOADING,
                             dict(partitions.exceptions))
             rows = rows_of_partitions(rows, wanted)
         self.load_error = None
-        loaded = {}
         try:
-            loaded = load(rows, self.runtime.wheel.clock_ms)
+            fold = fold_log(rows)
+            found = [(<Part?>part).read_log(fold) for part in parts]
+            fold = None                    # as much again as the groups
         except CorruptData as error:
             self.load_error = str(error)
         partitions.change(partition, LOADING, OWNED)
-        if wanted is not None:
-            loaded = {group_id: group for group_id, group in loaded.items() if wanted(group_id)}
-        for value in loaded.values():
-            group = <GroupMetadata?>value
-            self.rebalances.take_over(group)
-            self.offsets.loaded(group)
-            if group.members.count > self.members.max_size:
-                self.rebalances.prepare_rebalance(group, BY_SIZE, None)
-            place = 0
-            while (member := next_member(&group.members, &place)) is not None:
-                self.rebalances.touch(group, member, member.session_timeout_ms)
+        if self.load_error is None:
+            for part, its in zip(parts, found):
+                (<Part?>part).loaded(its, wanted)
         return 0

@@ -52,6 +52,11 @@ cdef MemberMetadata read_member(fields, str protocol_type, str protocol_name):
 
 def load(log, int64_t now_ms):
     """See ``load.pyi``."""
+    return groups_of(fold_log(log), now_ms)
+
+
+def fold_log(log):
+    """See ``load.pyi``."""
     fold = PartitionFold(on_fault="load")
     for base_offset, producer_id, _, transactional, control, records in log:
         rows = [(base_offset + i, -1, key, value) for i, (key, value) in enumerate(records)]
@@ -60,7 +65,7 @@ def load(log, int64_t now_ms):
         if fold.failed:
             fault = fold.faults[len(fold.faults) - 1]
             raise CorruptData(f"{fault.detail}, in the batch at {base_offset}", kind=fault.kind)
-    return _assemble(fold, now_ms)
+    return fold
 
 
 @cython.final
@@ -121,8 +126,8 @@ cdef GroupMetadata group_of(dict groups, str group_id, int64_t now_ms):
     return <GroupMetadata?>found
 
 
-cdef dict _assemble(fold, int64_t now_ms):
-    """Groups with members, offsets and what transactions left undecided, from the folded log."""
+def groups_of(fold, int64_t now_ms):
+    """See ``load.pyi``."""
     cdef dict groups = {}
     cdef Py_ssize_t start = 0, end
     for name, metadata in fold.groups.items():

@@ -24,6 +24,8 @@ from coterie._core.coordinator.runtime cimport (
 from coterie._core.coordinator.sink cimport Batch
 from coterie._core.structures.timers cimport TimerWheel
 
+from coterie.errors import CoterieError
+
 cdef enum Timer:
     SESSION_TIMER                  # of a MemberMetadata
     PENDING_TIMER                  # of a PendingId
@@ -57,14 +59,14 @@ cdef class Rebalances(Part):
         return self.sync_due(<GroupMetadata?>owner)
 
     cdef GroupMetadata find(self, str group_id):
-        """The group, or None."""
+        """The group, or None; one of another protocol is none of these."""
         if group_id is self.last_id:
             return self.last
         found = self.runtime.groups.get(group_id)
-        if found is None:
+        if not isinstance(found, GroupMetadata):
             return None
         self.last_id = group_id
-        self.last = <GroupMetadata?>found
+        self.last = <GroupMetadata>found
         return self.last
 
     cdef GroupMetadata create_group(self, str group_id):
@@ -76,6 +78,9 @@ cdef class Rebalances(Part):
         """Let a group be known from now on, with its members."""
         cdef MemberMetadata member
         cdef Py_ssize_t place = 0
+        held = self.runtime.groups.get(group.group_id)
+        if held is not None and not isinstance(held, GroupMetadata):
+            raise CoterieError(f"{group.group_id!r} is a group of another protocol")
         group.slot = self.runtime.new_slot(group)
         group.ties_as_kafka = self.ties_as_kafka
         self.runtime.groups[group.group_id] = group

@@ -39,6 +39,9 @@ cdef class Part:
 
     cdef int join_runtime(self, Runtime runtime, int kinds) except -1
     cdef int fired(self, int kind, object owner) except -1
+    cdef int resigned(self, int32_t partition) except -1
+    cdef object read_log(self, object fold)
+    cdef int loaded(self, object found, object wanted) except -1
 
 cdef class AppendOp:
     cdef Runtime runtime           # whose append it is
@@ -56,7 +59,8 @@ cdef class Runtime:
     cdef readonly Partitions partitions
     cdef readonly Sink sink        # where records go, and where a load finds them
     cdef readonly bint deferred
-    cdef dict groups               # group id -> what the part that has it keeps
+    cdef dict groups               # group id -> what the part that has it keeps: of any type
+    cdef list parts                # that have joined
     cdef list handlers             # by kind of timer: the part that hears of it
     cdef Decider deciders[MOST_OPERATIONS]     # by the number of the operation
     cdef list deciding             # the parts of them

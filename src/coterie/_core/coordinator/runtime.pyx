@@ -48,7 +48,7 @@ cdef Request new_request(int64_t id, int op):
 
 
 cdef class Part:
-    """A part of a coordinator that has timers."""
+    """A part of a coordinator that has timers, or hears of elections."""
 
     cdef int join_runtime(self, Runtime runtime, int kinds) except -1:
         """Take so many kinds of timers, numbered from `first_kind`."""
@@ -57,11 +57,24 @@ cdef class Part:
         if self.first_kind + kinds > 1 << KIND_BITS:
             raise CoterieError(f"a runtime has {1 << KIND_BITS} kinds of timers at most")
         runtime.handlers.extend([self] * kinds)
+        runtime.parts.append(self)
         return 0
 
     cdef int fired(self, int kind, object owner) except -1:
         """A timer of one of its kinds, counted from 0, is due."""
         raise NotImplementedError
+
+    cdef int resigned(self, int32_t partition) except -1:
+        """A partition of the offsets topic is given up, with its groups; -1: all are."""
+        return 0
+
+    cdef object read_log(self, object fold):
+        """Its groups of a log that was folded; CorruptData ends the load, and changes nothing."""
+        return None
+
+    cdef int loaded(self, object found, object wanted) except -1:
+        """What `read_log` found is in force, of the group ids that are `wanted` (None: of all)."""
+        return 0
 
 
 @cython.freelist(16)
@@ -131,6 +144,7 @@ cdef class Runtime:
         self.deferred = deferred
         self.groups = {}
         self.handlers = []
+        self.parts = []
         self.deciding = []
         self.decided_by("advance", self, ask_advance)
         self.decided_by("fail_append", self, ask_fail_append)
