@@ -175,9 +175,9 @@ def test_chunks_of_a_table_have_their_own_metadata(monkeypatch):
 
 
 def test_names_are_read_anew_where_other_bytes_lie_where_a_piece_lay():
-    """A reader may fill one buffer again and again."""
+    """A reader may fill one buffer again and again, with keys that end alike."""
     fold = PartitionFold(history=True)
-    groups = [b"first", b"other", b"third"]
+    groups = [b"first-of-groups", b"other-of-groups", b"third-of-groups"]
     pieces = [write.batch(n, [write.commit(n, group=name)]) for n, name in enumerate(groups)]
     buffer = bytearray(pieces[0])
     for piece in pieces:
