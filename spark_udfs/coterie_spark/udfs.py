@@ -25,6 +25,7 @@ from coterie_spark.bulk.shipping import on_worker, shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
+    from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 __all__ = ["expired", "expired_column", "register", "select_protocol", "session_expirations"]
 
@@ -97,10 +98,23 @@ def session_expirations(events: DataFrame) -> DataFrame:
 def table_function() -> type:
     """Make the table function of SQL: heartbeats of one member, in order of time.
 
-    It travels as it stands here, and needs no coterie on a worker.
+    It asks Spark itself for them so: a call that left out how to part or order them would lose
+    sessions. It travels as it stands here, and needs no coterie on a worker.
     """
 
     class SessionExpirations:
+        @staticmethod
+        def analyze(row: AnalyzeArgument) -> AnalyzeResult:
+            """Have each member's heartbeats come together, in order of time."""
+            from pyspark.sql.types import StructType
+            from pyspark.sql.udtf import AnalyzeResult, OrderingColumn, PartitioningColumn
+
+            return AnalyzeResult(
+                StructType().add("member", "string").add("ended_ms", "long"),
+                partitionBy=[PartitioningColumn("member")],
+                orderBy=[OrderingColumn("heartbeat_ms")],
+            )
+
         def __init__(self) -> None:
             self.member: str | None = None
             self.deadline_ms: int | None = None
@@ -126,9 +140,10 @@ def register(spark: SparkSession) -> None:
     """Make ``expired``, ``select_protocol`` and ``session_expirations`` known to SQL.
 
     The last one is a table function, a call of Python's for each row: ``SELECT * FROM
-    session_expirations(TABLE(events) PARTITION BY member ORDER BY heartbeat_ms)``.
+    session_expirations(TABLE(events))``. It parts and orders the rows itself; Spark refuses a call
+    that says PARTITION BY, too.
     """
     spark.udf.register("expired", expired)
     spark.udf.register("select_protocol", select_protocol)
-    table: Any = udtf(table_function(), returnType=SESSIONS_DDL)
+    table: Any = udtf(table_function())
     spark.udtf.register("session_expirations", table)

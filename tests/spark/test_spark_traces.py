@@ -80,6 +80,24 @@ def test_udfs_compute_what_the_library_computes(spark):
     events.createOrReplaceTempView("udf_events")
     gone = spark.sql("SELECT expired(c, e, 100L, 10L) AS x FROM udf_offsets").collect()
     assert [row.x for row in gone] == [True, True, False]
-    asked = "TABLE(udf_events) PARTITION BY member ORDER BY heartbeat_ms"
-    told = spark.sql(f"SELECT * FROM session_expirations({asked}) ORDER BY ended_ms").collect()
-    assert told == ended
+    told = spark.sql("SELECT * FROM session_expirations(TABLE(udf_events)) ORDER BY ended_ms")
+    assert told.collect() == ended
+
+
+def test_the_table_function_loses_no_session_however_rows_lie(spark):
+    """Heartbeats of few members, mixed, back in time and in several tasks; one for each session."""
+    import coterie_spark
+    from coterie_spark.udfs import session_expirations
+
+    coterie_spark.register(spark)
+    beats = [("one", at, 10) for at in (20, 0, 5, 30, 12)]
+    beats += [(member, at, 4) for at in (50, 40, 43) for member in ("two", None)]
+    ddl = "member string, heartbeat_ms long, timeout_ms long"
+    expected = [("one", 30), ("one", 40), (None, 47), (None, 54), ("two", 47), ("two", 54)]
+    for rows in (beats[:5], beats):
+        frame = spark.createDataFrame(rows, ddl).repartition(3)
+        frame.createOrReplaceTempView("udf_beats")
+        told = spark.sql("SELECT * FROM session_expirations(TABLE(udf_beats))").collect()
+        here = [row for row in expected if row[0] in {beat[0] for beat in rows}]
+        assert sorted(map(repr, map(tuple, told))) == sorted(map(repr, here))
+        assert sorted(map(repr, session_expirations(frame).collect())) == sorted(map(repr, told))

@@ -1,0 +1,30 @@
+"""What a type checker says of the tables of a replay. No session is started."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("mypy")
+pytest.importorskip("pyspark")
+
+USE = """\
+import coterie_spark
+from pyspark.sql import SparkSession
+
+def rows(spark: SparkSession) -> int:
+    tables = coterie_spark.replay(spark, ["log"])
+    return tables.{name}.count()
+"""
+
+
+@pytest.mark.parametrize("name", ["offsets", "nonsense"])
+def test_a_table_that_is_none_is_an_error_to_mypy(tmp_path, name):
+    source = tmp_path / "use.py"
+    source.write_text(USE.format(name=name))
+    cache = ("--cache-dir", tmp_path / "cache", "--follow-untyped-imports")
+    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", *cache, source]
+    told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    wrong = [line for line in told.stdout.splitlines() if line.startswith("use.py:")]
+    says = 'use.py:6: error: "Replay" has no attribute "nonsense"  [attr-defined]'
+    assert wrong == ([says] if name == "nonsense" else []), told
