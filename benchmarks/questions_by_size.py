@@ -21,7 +21,9 @@ from pathlib import Path
 
 from make_steady_log import BEGIN_MS, write
 
-QUESTIONS = ("undo", "lag", "expire", "metrics", "growth", "audit", "explain")
+QUESTIONS = ("undo", "lag", "expire", "metrics", "growth", "audit", "explain", "report")
+LOCAL = ("report",)
+FORMATS = {"metrics": "prometheus", "report": "html"}
 GROUPS, PARTITIONS = 2000, 50
 LOOK_EVERY_S = 0.1
 
@@ -46,9 +48,11 @@ def asked(question: str, log: Path, given: argparse.Namespace) -> str:
     """Put a question and return its row of the table."""
     home, engine, limit_mb = given.dir, given.engine, given.limit_mb
     out = home / f"{question}.out"
-    form = ["--format", "prometheus" if question == "metrics" else "csv"]
-    options = [question, str(log), *form, "--engine", engine, *options_of(question, home)]
+    form = ["--format", FORMATS.get(question, "csv")]
+    options = [question, str(log), *form, *options_of(question, home)]
     options += ["--out", str(out), "--overwrite"]
+    if question not in LOCAL:
+        options += ["--engine", engine]
     if engine == "spark":
         memory = f"spark.executor.pyspark.memory={limit_mb}m"
         options += ["--master", f"local[{given.cores}]", "--conf", memory]
@@ -131,6 +135,8 @@ def main() -> None:
         print("| question | lines | CPU | wall | peak resident, with the mapped segment |")
         print("| --- | --- | --- | --- | --- |", flush=True)
         for question in given.questions:
+            if question in LOCAL and given.engine != "local":
+                continue
             row = asked(question, log, given)
             print(row, flush=True)
 

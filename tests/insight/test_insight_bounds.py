@@ -21,6 +21,12 @@ def facts_of(folder, *segments):
     return facts
 
 
+def commits_of(folder, *segments):
+    """Commits of such a partition as columns."""
+    commits, _ = reading.read_records(facts_of(folder, *segments).segments)
+    return commits.only_commits()
+
+
 def open_commit(base_offset, time, **fields):
     return batch(base_offset, [commit(time, **fields)], producer_id=5, transactional=True)
 
@@ -31,7 +37,7 @@ def open_commit(base_offset, time, **fields):
 def test_metadata_of_the_second_segment_is_that_of_its_records(tmp_path):
     first = each(0, commit(1, metadata=b"one"), commit(2, metadata=b"two"))
     second = each(2, commit(3, metadata=b"three"), commit(4, metadata=b""))
-    commits = facts_of(tmp_path, (0, first), (2, second)).commits
+    commits = commits_of(tmp_path, (0, first), (2, second))
     assert [commits.metadata_of(row) for row in range(4)] == [b"one", b"two", b"three", b""]
     assert commits.metadata_size.tolist() == [3, 3, 5, 0]
 
@@ -39,7 +45,7 @@ def test_metadata_of_the_second_segment_is_that_of_its_records(tmp_path):
 def test_places_are_those_in_the_segment_also_behind_its_first_piece(tmp_path, monkeypatch):
     batches = each(0, *(commit(time) for time in range(5)))
     monkeypatch.setattr(reading, "COLUMNS_PIECE_BYTES", len(batches[0]) + 1)
-    commits = facts_of(tmp_path, (0, batches)).commits
+    commits = commits_of(tmp_path, (0, batches))
     assert commits.position.tolist() == [len(batches[0]) * at for at in range(5)]
 
 
@@ -51,7 +57,7 @@ def test_a_partition_below_0_is_a_key_like_any_other(tmp_path):
         commit(3, partition=-1),
         commit(4, partition=-1, topic=b"u"),
     )
-    commits = facts_of(tmp_path, (0, batches)).commits
+    commits = commits_of(tmp_path, (0, batches))
     held = by_key(commits, commits.log_offset)
     assert sorted(run.tolist() for run in held.runs()) == [[0, 2], [1], [3]]
 

@@ -113,9 +113,10 @@ def outcomes_by_hand(case):
 def test_outcomes_are_those_that_kafkas_decode_tells(case):
     expected = outcomes_by_hand(case)
     found = {}
-    for facts in read_facts([log(case)]):
-        places = [(facts.number, offset) for offset in facts.commits.log_offset.tolist()]
-        outcomes = [OUTCOMES[number] for number in facts.commits.outcome]
+    for number, segments in log_of(case).items():
+        commits = read_records(segments)[0].only_commits()
+        places = [(number, offset) for offset in commits.log_offset.tolist()]
+        outcomes = [OUTCOMES[number] for number in commits.outcome]
         found |= dict(zip(places, outcomes, strict=True))
     assert found == expected
     if case == "transactions":
@@ -170,15 +171,19 @@ def test_a_marker_of_one_producer_decides_nothing_of_another(tmp_path):
         batch(6, [(9, key, None)]),
     ]
     (folder / f"{0:020}.log").write_bytes(b"".join(parts))
-    (facts,) = read_facts([tmp_path])
-    outcomes = [OUTCOMES[number] for number in facts.commits.outcome]
+    (segments,) = find_segments([tmp_path]).partitions().values()
+    commits = read_records(segments)[0].only_commits()
+    outcomes = [OUTCOMES[number] for number in commits.outcome]
     assert outcomes == ["pending", "committed", "aborted", "committed"]
-    assert facts.commits.tombstone.tolist() == [False, False, False, True]
+    assert commits.tombstone.tolist() == [False, False, False, True]
 
 
 def test_the_log_of_a_million_records_is_read_as_it_is():
     rows = 0
     for facts in read_facts([wide()]):
-        rows += len(facts.records)
-        assert np.all(np.diff(facts.records.log_offset) > 0)
+        last = -1
+        for piece in facts.pieces():
+            rows += len(piece)
+            assert np.all(np.diff(piece.log_offset, prepend=last) > 0)
+            last = piece.log_offset[-1]
     assert rows == 1_182_263  # golden/logs/README.md

@@ -9,7 +9,7 @@ import pytest
 
 from coterie.insight.facts import Life, read_facts
 from coterie.log.consumer_protocol import assignment
-from coterie.report import gather, ownership, sections, spans
+from coterie.report import charts, gather, ownership, sections, spans
 from coterie.report.ownership import Bar
 from coterie.report.sections import Basis
 from log_writer import batch, commit, commit_key, each, group_key, group_value, marker
@@ -154,15 +154,19 @@ def test_counts_go_on_in_a_longer_span_as_the_times_spread():
     assert counts.as_data() == {"span_ms": 500, "at": [0, 1000, 1500], "count": [3, 2, 1]}
 
 
-def test_a_line_has_all_its_values_or_the_last_of_each_span():
-    times, values = (np.array(column) for column in ([0, 40, 60, 110, 190], [1, 2, 3, 4, 5]))
-    assert spans.line_of(times, values, 100, points=5) == {
-        "at": [0, 40, 60, 110, 190],
-        "value": [1, 2, 3, 4, 5],
-        "sampled": False,
-    }
-    assert spans.line_of(times, values, 100, points=4) == {
-        "at": [60, 190],
-        "value": [3, 5],
-        "sampled": True,
-    }
+@pytest.mark.parametrize(("points", "at"), [(5, [0, 40, 60, 110, 190]), (4, [60, 190])])
+def test_a_line_has_all_its_values_or_the_last_of_each_span(tmp_path, monkeypatch, points, at):
+    monkeypatch.setattr(charts, "POINTS", points)
+    times = [0, 40, 60, 110, 190]
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *map(commit, times, times)))]))
+    (line,) = detail["lines"]["lines"]
+    assert (line["at"], line["value"], line["sampled"]) == (at, at, points == 4)
+
+
+def test_the_greatest_time_has_its_span_too(tmp_path):
+    last = 2**63 - 1
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, commit(0), commit(last)))]))
+    rate = detail["rate"]
+    assert rate["count"] == [1, 1]
+    assert (rate["at"][0], last - rate["at"][1] < rate["span_ms"]) == (0, True)
+    assert last // rate["span_ms"] < 240

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pages import Elements, Page, report
 
 import coterie as package
 from commandline import coterie, coterie_ok, coterie_process, fails, folder_of
+from coterie.pages import shell
 from golden_data import log
 from log_writer import batch, commit_key, commit_value, group_key, group_value
 
@@ -156,3 +158,13 @@ def test_a_log_without_records_gives_a_page(tmp_path):
     page = report(tmp_path, tmp_path)
     assert page.overview == {}
     assert page.data["log"]["from_ms"] is None
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_data_that_are_written_a_little_at_a_time_are_whole(count, monkeypatch):
+    monkeypatch.setattr(shell, "AT_ONCE", 2)
+    data = {"first": "</script>", "rows": [[HOSTILE[0], n] for n in range(count)], "last": {}}
+    text = "".join(shell.embedded(data))
+    assert json.loads(text) == data
+    assert "<" not in text
+    assert json.loads("".join(shell.embedded({}))) == {}

@@ -106,7 +106,8 @@ class Ask:
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield one row a finding, by group as Java sorts them, kind, and place in the log."""
     found: list[Row] = []
-    for findings in kept(facts, tallies, ask).values():
+    findings = kept(facts, tallies, ask).get(FINDINGS)
+    if findings is not None:
         found += findings.rows()
     if any(wanted(ask, kind) for kind in OF_GROUPS):
         found += group_findings(facts, ask)

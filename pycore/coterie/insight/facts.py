@@ -1,8 +1,8 @@
 """What a partition of the topic says, read as it is asked for: what every question begins with.
 
-``fold`` is its last state, ``records`` and ``commits`` its log as columns, ``lives`` the metadata
-records of each group with who its members were. A question that wants the columns alone never
-folds, and the other way round.
+``fold`` is its last state, ``pieces`` its log as columns, ``lives`` the metadata records of each
+group with who its members were. Nothing here holds the columns of a whole partition. A question
+that wants the columns alone never folds, and the other way round.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.codec.text import decode_utf8
-from coterie.insight.commits import Commits, joined
+from coterie.insight.commits import Commits
 from coterie.insight.grouplog import GroupLog
 from coterie.insight.reading import Reader, ReadSegment
 from coterie.log.folders import Log, Segment, find_segments, read_segment
@@ -122,6 +122,11 @@ class PartitionFacts:
         Tell only what was so or happened since then. All is read: what was before decides.
     parts : Parts or None
         What was found in parts of the log already; None: it is read here.
+
+    Attributes
+    ----------
+    seen : dict or None
+        What tallies of several questions keep, by name, if the log went by once for all of them.
     """
 
     def __init__(
@@ -141,6 +146,7 @@ class PartitionFacts:
         self.bytes_of = read
         self.since_ms = since_ms
         self.parts = parts
+        self.seen: dict[str, Any] | None = None
         self.others: dict[View, PartitionFacts] = {}
 
     @property
@@ -198,20 +204,9 @@ class PartitionFacts:
     def pieces(self) -> Iterator[Commits]:
         """Yield every record as columns, a piece of the log at a time.
 
-        Without those of no group where groups are named. Each call reads the log anew, unless
-        all of it is in memory already.
+        Without those of no group where groups are named. Each call reads the log anew.
         """
-        return iter([self.records]) if "records" in self.__dict__ else self.log.pieces()
-
-    @cached_property
-    def records(self) -> Commits:
-        """Every record at once, about 130 bytes each: not for a question."""
-        return joined(list(self.log.pieces()))
-
-    @cached_property
-    def commits(self) -> Commits:
-        """The commits and tombstones of offsets as columns."""
-        return self.records.only_commits()
+        return self.log.pieces()
 
     @cached_property
     def group_ids(self) -> list[str]:

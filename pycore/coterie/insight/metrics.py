@@ -21,7 +21,7 @@ from coterie.insight.endoffsets import EndOffsets
 from coterie.insight.facts import PartitionFacts, View
 from coterie.insight.keys import Key, Keys, Table
 from coterie.insight.rebalances import rebalances
-from coterie.insight.tallies import Tally, feed, kept
+from coterie.insight.tallies import Tally, kept
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import java_order, key_order
 
@@ -185,13 +185,6 @@ class CommitCounts:
         """Return the count and the time (None: the last one gives none) of each key."""
         count, ms = self.found["count"].tolist(), self.found["ms"].tolist()
         return {key: (count[at], None if ms[at] < 0 else ms[at]) for at, key in self.keys.items()}
-
-
-def commits_by_key(facts: PartitionFacts) -> dict[Key, tuple[int, int | None]]:
-    """Return what :class:`CommitCounts` finds in a partition."""
-    counts = CommitCounts(facts.begins_ms)
-    feed(facts.pieces(), [counts])
-    return counts.by_key()
 
 
 def head_of(group: Row, counted: list[Row]) -> Row:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.insight.commits import KIND, Array, Commits
-from coterie.insight.facts import PartitionFacts
+from coterie.insight.commits import KIND, Commits
 
 
 class BatchesTell:
@@ -26,14 +25,6 @@ class BatchesTell:
     def absorb(self, later: BatchesTell) -> None:
         """Go on with what follows; see ``tallies``."""
         self.tell = self.tell and later.tell
-
-
-def batches_tell(facts: PartitionFacts) -> bool:
-    """Return what :class:`BatchesTell` says of a partition; ``facts`` are of all groups."""
-    seen = BatchesTell()
-    for records in facts.pieces():
-        seen.take(records)
-    return seen.tell
 
 
 def _batches_tell(records: Commits) -> bool:
@@ -54,8 +45,3 @@ def _batches_tell(records: Commits) -> bool:
     order = np.lexsort((places, batch[rows]))
     again = (np.diff(places[order]) == 0) & (np.diff(batch[rows][order]) == 0)
     return not again.any()
-
-
-def requests_in(commits: Commits, rows: Array) -> int:
-    """Return how many batches these commits stand in; they are in log order."""
-    return int(np.count_nonzero(np.diff(commits.batch[rows], prepend=-1)))

@@ -14,11 +14,15 @@ from coterie.insight.commits import Commits
 from coterie.insight.facts import PartitionFacts, View
 
 
-class Tally(Protocol):
+class Taker(Protocol):
     """Takes the pieces of a log, or of a part of it, in order."""
 
     def take(self, records: Commits, /) -> None:
         """Take the next piece."""
+
+
+class Tally(Taker, Protocol):
+    """Takes the pieces of a part of a log, and then what another took of the next part."""
 
     def absorb(self, later: Any, /) -> None:
         """Go on with what another of the same kind kept of the pieces that follow on these.
@@ -37,13 +41,20 @@ def kept(facts: PartitionFacts, make: Maker, ask: Any) -> dict[str, Any]:
     """Return a question's tallies, by name, once all pieces of the partition are through."""
     if facts.parts is not None:
         return facts.parts.tallies
-    made = make(facts, ask)
+    return keep(facts, make(facts, ask)) if facts.seen is None else facts.seen
+
+
+def keep(facts: PartitionFacts, made: Mapping[str, tuple[View, Taker]]) -> dict[str, Any]:
+    """Have the log go by, once for all of these tallies, and return them by name.
+
+    As ``PartitionFacts.seen`` they answer all questions that they are of.
+    """
     for view in dict.fromkeys(view for view, _ in made.values()):
         feed(facts.of(view).pieces(), [tally for its, tally in made.values() if its == view])
     return {name: tally for name, (_, tally) in made.items()}
 
 
-def feed(pieces: Iterable[Commits], tallies: Iterable[Tally]) -> None:
+def feed(pieces: Iterable[Commits], tallies: Iterable[Taker]) -> None:
     """Have tallies take pieces."""
     tallies = list(tallies)
     for records in pieces:

@@ -19,6 +19,7 @@ import coterie
 from coterie.extras import missing_module
 
 SHARED = ("dom", "table", "charts", "frame")  # scripts of every page, before its own
+AT_ONCE = 50  # elements of a list of data
 # What would end a block of data, or a line of a script, is written as its number.
 ESCAPES = str.maketrans(
     {char: f"\\u{ord(char):04x}" for char in ("<", ">", "&", "\N{LINE SEPARATOR}", "\u2029")}
@@ -80,7 +81,7 @@ def render(page: Page) -> Iterator[str]:
         style=Markup(shared_asset("page.css")),
         hashes=" ".join(map(source_hash, scripts)),
         scripts=[Markup(script) for script in scripts],
-        data=Markup(embedded(page.data)),
+        data=map(Markup, embedded(page.data)),
     )
 
 
@@ -103,6 +104,21 @@ def source_hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def embedded(data: Mapping[str, Any]) -> str:
-    """Return data as JSON that can stand in a script element."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(ESCAPES)
+def embedded(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield data as JSON that can stand in a script element, a little of each list at a time."""
+    yield "{"
+    for number, (name, value) in enumerate(data.items()):
+        yield f"{',' if number else ''}{as_json(name)}:"
+        if isinstance(value, list):
+            yield "["
+            for at in range(0, len(value), AT_ONCE):
+                yield ("," if at else "") + as_json(value[at : at + AT_ONCE])[1:-1]
+            yield "]"
+        else:
+            yield as_json(value)
+    yield "}"
+
+
+def as_json(value: Any) -> str:
+    """Return JSON in which nothing can end a script element."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(ESCAPES)

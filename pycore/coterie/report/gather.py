@@ -1,6 +1,7 @@
 """A log's groups as the data of a page: a row each for the overview, and a group's own parts.
 
-Memory holds one partition's facts, and of each group what its page shows, compressed.
+The log of a partition goes by once for all that is asked of it, and again for the charts. Memory
+holds what questions keep, and of each group what its page shows, compressed.
 """
 
 from __future__ import annotations
@@ -8,26 +9,29 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from coterie.insight.commits import COMMITTED, Array, Commits, is_before
 from coterie.insight.epochs import learn_names
-from coterie.insight.facts import Life, PartitionFacts
-from coterie.insight.keys import by_key
-from coterie.insight.metrics import commits_by_key, head_of
+from coterie.insight.facts import Life, PartitionFacts, View
+from coterie.insight.keys import Key
+from coterie.insight.metrics import CommitCounts, head_of
 from coterie.insight.rebalances import rebalances
-from coterie.insight.requests import batches_tell, requests_in
+from coterie.insight.requests import BatchesTell
+from coterie.insight.tallies import Taker, feed, keep
 from coterie.ordering import java_order, place_order
 from coterie.report import ownership
-from coterie.report.sections import SECTIONS, Basis, exact, tables_of
-from coterie.report.spans import Counts, line_of, span_of
+from coterie.report.charts import Census, Charts, Plan, some_at_once
+from coterie.report.sections import SECTIONS, Basis, exact, tables_of, tallies_of
+from coterie.report.spans import Counts, span_of
 
 LINES = 40  # partitions in the chart of offsets: those with most commits
 PARTITIONS = 1_000  # in the table of offsets
+CENSUS, COUNTS, REQUESTS = "report.census", "report.counts", "report.requests"
+UNDRAWN = 1  # zlib's level for what waits for its charts
 GONE = "Gone"
 OVERVIEW = (
     *("group", "state", "type", "protocol", "members", "partitions", "commits", "requests"),
@@ -91,24 +95,22 @@ def gather(parts: Iterable[PartitionFacts], basis: Basis) -> Gathered:
 
 def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
     """Add a partition's groups."""
-    records = facts.records
+    tables, maker = read(facts, basis)
+    census = maker.census
     whole.partitions += 1
-    whole.records += len(records)
+    whole.records += census.records
     whole.faults += len(facts.fold.faults)
-    times = records.timestamp[records.timestamp >= 0]
-    if len(times):
-        whole.from_ms = least(whole.from_ms, int(times.min()))
-        whole.until_ms = -least(negated(whole.until_ms), -int(times.max()))
+    if census.until_ms >= 0:
+        whole.from_ms = least(whole.from_ms, census.from_ms)
+        whole.until_ms = -least(negated(whole.until_ms), -census.until_ms)
     if facts.trusted_from_ms is not None:
         whole.compacted.append((facts.number, facts.trusted_from_ms))
     whole.found.update(facts.group_ids)
-    commits = facts.commits
-    counting = ~commits.tombstone & (commits.outcome == COMMITTED)
-    whole.commits.add(time_of(commits)[counting])
-    tables = tables_of(facts, basis)
-    maker = GroupParts(facts, counting, int(times.max()) if len(times) else 0)
+    whole.commits.merge(census.commits)
+    plans: dict[str, Plan] = {}
+    undrawn: dict[str, bytes] = {}
     for group in facts.group_ids:
-        detail = maker.of(group) | {"tables": tables.get(group, {})}
+        detail = maker.of(group) | {"tables": tables.pop(group, {})}
         counted = maker.rebalances(group)
         when = [row["timestamp"] for row in counted if row["timestamp"] is not None]
         whole.rebalances.add(np.array(when, np.int64))
@@ -117,7 +119,30 @@ def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
         numbers = [whole.topics.setdefault(topic, len(whole.topics)) for topic in topics]
         shown = [head.get(name) for name in OVERVIEW[:-1]] + [numbers]
         whole.overview.append(shown + overview_of(detail["tables"]))
-        whole.details.append(packed(detail))
+        plans[group] = maker.plan(group, detail["extent"])
+        undrawn[group] = zlib.compress(as_json(detail), UNDRAWN)
+    for some in some_at_once(plans):
+        charts = Charts(census, some)
+        feed(facts.pieces(), [charts])
+        for group in some:
+            detail = json.loads(zlib.decompress(undrawn.pop(group)))
+            detail |= {"rate": charts.rate(group), "lines": maker.lines(group, charts)}
+            whole.details.append(packed(detail))
+
+
+def read(facts: PartitionFacts, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupParts]:
+    """Have a partition's log go by, once for all; return its tables, and what makes the rest."""
+    every = facts.whole() if facts.group_ids else facts
+    mine: dict[str, tuple[View, Taker]] = {
+        CENSUS: (facts.view, Census(facts.begins_ms)),
+        COUNTS: (facts.view, CommitCounts(facts.begins_ms)),
+        REQUESTS: (every.view, BatchesTell()),
+    }
+    facts.seen = keep(facts, {**tallies_of(facts, basis), **mine})
+    census, counts, requests = (facts.seen[name] for name in mine)
+    tables = tables_of(facts, basis)
+    facts.seen = None
+    return tables, GroupParts(facts, census, counts.by_key(), requests.tell)
 
 
 def overview_of(tables: Row) -> list[Any]:
@@ -139,28 +164,14 @@ def negated(number: int | None) -> int | None:
     return None if number is None else -number
 
 
+def as_json(detail: Row) -> bytes:
+    """Return a group's parts as JSON."""
+    return json.dumps(detail, ensure_ascii=False, separators=(",", ":")).encode()
+
+
 def packed(detail: Row) -> str:
     """Return a group's parts as the page unpacks them."""
-    text = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
-    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
-
-
-def time_of(commits: Commits) -> Array:
-    """Return each commit's time, ms: the record's, where it has none the one in its value."""
-    return np.where(commits.timestamp >= 0, commits.timestamp, commits.commit_timestamp)
-
-
-def commits_by_group(commits: Commits) -> dict[str, Array]:
-    """Return the rows of each group's commits, in log order."""
-    order = np.argsort(commits.group, kind="stable")
-    numbers, starts = np.unique(commits.group[order], return_index=True)
-    parts = np.split(order, starts[1:]) if len(numbers) else []
-    return {commits.groups[number]: part for number, part in zip(numbers, parts, strict=True)}
-
-
-def since(facts: PartitionFacts, rows: Array, at_ms: int | None) -> Array:
-    """Return commits (their rows) from a time on, and those without one; None: all."""
-    return rows[~is_before(facts.commits.timestamp[rows], at_ms)]
+    return base64.b64encode(zlib.compress(as_json(detail), 6)).decode()
 
 
 class GroupParts:
@@ -170,30 +181,36 @@ class GroupParts:
     ----------
     facts
         The partition.
-    counting
-        Which of its commits count; bool.
-    until_ms
-        Its newest record's time.
+    census
+        Of its commits.
+    counted
+        By key, of ``metrics.CommitCounts``.
+    tell_requests
+        Whether batches tell how many requests there were.
     """
 
-    def __init__(self, facts: PartitionFacts, counting: Array, until_ms: int) -> None:
+    def __init__(
+        self,
+        facts: PartitionFacts,
+        census: Census,
+        counted: Mapping[Key, tuple[int, int | None]],
+        tell_requests: bool,
+    ) -> None:
         self.facts = facts
-        self.until_ms = until_ms
-        self.counting = counting
-        self.times = time_of(facts.commits)
-        self.rows = commits_by_group(facts.commits)
+        self.until_ms = max(census.until_ms, 0)
+        self.census = census
+        self.numbers = census.numbers()
+        self.drawable = census.lines()
         self.counted: dict[str, dict[tuple[str, int], tuple[int, int | None]]] = {}
-        for (group, topic, partition), told in commits_by_key(facts).items():
+        for (group, topic, partition), told in counted.items():
             self.counted.setdefault(group, {})[topic, partition] = told
         self.newer = facts.newer_records.by_group()
-        self.tell_requests = batches_tell(facts.whole())
+        self.tell_requests = tell_requests
         self.topic_names = topic_names(facts)
 
     def of(self, group: str) -> Row:
-        """Return a group's ``head``, ``offsets``, ``timeline``, ``rate`` and ``lines``."""
+        """Return a group's parts; ``rate`` and ``lines``, which ``lines`` makes, are to come."""
         row, life = self.facts.group_rows.get(group), self.facts.lives.get(group)
-        every = self.rows.get(group, np.empty(0, np.int64))
-        rows = every[self.counting[every] & (self.times[every] >= 0)]
         offsets = self.offsets(group, row)
         head: Row = {"state": GONE, "members": 0} if row is None else self.head(row)
         latest = [line[4] for line in offsets["rows"] if line[4] is not None]
@@ -202,31 +219,37 @@ class GroupParts:
             "offsets_partition": self.facts.number,
             "partitions": offsets["count"],
             "commits": sum(count for count, _ in self.counted.get(group, {}).values()),
-            "requests": self.requests(every),
+            "requests": self.requests(group),
             "trusted_from_ms": self.facts.trusted_from_ms,
             "last_commit": max(latest, default=None),
         }
         timeline = self.timeline(group, row, life)
         ends = [ms for bar in timeline["bars"] for ms in bar[1:3]]
-        times = self.times[rows]
-        ends += [int(times.min()), int(times.max())] if len(rows) else []
-        start, end = min(ends, default=0), max(ends, default=0)
-        span_ms = span_of(start, end)
-        rate = Counts()
-        rate.add(times)
+        first_ms, last_ms = self.extent(group)
+        ends += [first_ms, last_ms] if first_ms <= last_ms else []
         return {
             "head": head,
-            "extent": [start, end],
+            "extent": [min(ends, default=0), max(ends, default=0)],
             "offsets": offsets,
             "timeline": timeline,
-            "rate": rate.as_data(span_ms),
-            "lines": self.lines(rows, span_ms),
+            "rate": None,
+            "lines": None,
         }
 
-    def requests(self, rows: Array) -> int | None:
+    def extent(self, group: str) -> tuple[int, int]:
+        """Return when a group committed first and last, ms; it never did where first is later."""
+        held, number = self.census.groups, self.numbers[group]
+        return int(held["first_ms"][number]), int(held["last_ms"][number])
+
+    def plan(self, group: str, extent: Sequence[int]) -> Plan:
+        """Return what to draw of a group, over spans that fit all that is shown of it."""
+        lines = sorted(self.drawable.get(group, ()), key=lambda line: -line[-1])[:LINES]
+        return Plan(self.numbers[group], *self.extent(group), span_of(*extent), lines)
+
+    def requests(self, group: str) -> int | None:
         """Return how many requests committed what counts; None: the batches do not tell."""
-        told = since(self.facts, rows[self.counting[rows]], self.facts.begins_ms)
-        return requests_in(self.facts.commits, told) if self.tell_requests else None
+        told = int(self.census.groups["requests"][self.numbers[group]])
+        return told if self.tell_requests else None
 
     def rebalances(self, group: str) -> list[Row]:
         """Return the records of a group that count as rebalances."""
@@ -270,21 +293,18 @@ class GroupParts:
             clients |= ownership.newer_clients(self.newer[group])
         return ownership.timeline(bars, clients, left_out)
 
-    def lines(self, rows: Array, span_ms: int) -> Row:
+    def lines(self, group: str, charts: Charts) -> Row:
         """Return committed offsets over time, a line a partition, those with most commits."""
-        commits = self.facts.commits
-        runs = by_key(commits, rows).runs()
-        runs.sort(key=lambda run: -len(run))
-        drawn = []
-        for run in runs[:LINES]:
-            order = run[np.argsort(self.times[run], kind="stable")]
-            line = line_of(self.times[order], commits.offset[order], span_ms)
-            line["value"] = [exact(offset) for offset in line["value"]]
-            topic = commits.topics[commits.topic[run[0]]]
-            named = {"topic": topic, "partition": int(commits.partition[run[0]])}
-            drawn.append(named | line | {"commits": len(run)})
+        plan = charts.plans[group]
+        drawn: list[Row] = []
+        for line in plan.lines:
+            _, topic, partition, commits = line
+            shown = charts.line(group, line)
+            shown["value"] = [exact(offset) for offset in shown["value"]]
+            drawn.append({"topic": topic, "partition": partition} | shown | {"commits": commits})
         drawn.sort(key=lambda line: place_order((line["topic"], line["partition"])))
-        return {"span_ms": span_ms, "lines": drawn, "left_out": len(runs) - len(drawn)}
+        left_out = len(self.drawable.get(group, ())) - len(drawn)
+        return {"span_ms": plan.span_ms, "lines": drawn, "left_out": left_out}
 
 
 def topic_names(facts: PartitionFacts) -> dict[str, str]:

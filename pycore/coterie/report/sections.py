@@ -13,7 +13,9 @@ from typing import Any
 from coterie.insight import audit, expire, explain
 from coterie.insight.asking import find_question
 from coterie.insight.brokerlog import Told
-from coterie.insight.facts import PartitionFacts
+from coterie.insight.facts import PartitionFacts, View
+from coterie.insight.parts import maker_of
+from coterie.insight.tallies import Tally
 from coterie.insight.words import cause_of, summed, waited
 
 EXACT = 1 << 53  # JavaScript's numbers are doubles
@@ -180,27 +182,49 @@ def exact(value: Any) -> Any:
     return str(value) if isinstance(value, int) and abs(value) > EXACT else value
 
 
+def questions(basis: Basis) -> dict[str, Any]:
+    """Return the name of each question that sections put, once, with what it is asked."""
+    return {section.question: section.ask(basis) for section in SECTIONS}
+
+
+def tallies_of(facts: PartitionFacts, basis: Basis) -> dict[str, tuple[View, Tally]]:
+    """Return what all questions of a page keep while the log goes by."""
+    found: dict[str, tuple[View, Tally]] = {}
+    for name, ask in questions(basis).items():
+        make = maker_of(find_question(name))
+        assert make is not None  # no question holds the records
+        made = make(facts, ask)
+        assert not made.keys() & found.keys()  # they are found by these names
+        found.update(made)
+    return found
+
+
 def tables_of(facts: PartitionFacts, basis: Basis) -> dict[str, dict[str, Row]]:
     """Return group -> section -> its rows as lists, and how many there were.
 
     A question that several sections share is put once.
     """
-    answers: dict[str, list[Row]] = {}
     found: dict[str, dict[str, Row]] = {}
-    for section in SECTIONS:
-        if section.question not in answers:
-            question = find_question(section.question)
-            answers[section.question] = list(question.rows(facts, section.ask(basis)))
+    for name, ask in questions(basis).items():
         by_group: dict[str, list[Row]] = {}
-        for row in filter(section.keep, answers[section.question]):
+        for row in find_question(name).rows(facts, ask):
             by_group.setdefault(row["group_id"], []).append(row)
         for group, rows in by_group.items():
-            shown = [shown_row(section, row) for row in rows[-ROWS:]]
-            table: Row = {"rows": shown, "count": len(rows)}
-            if section.column is not None:
-                table["overview"] = section.column.of(rows)
-            found.setdefault(group, {})[section.name] = table
+            tables = found.setdefault(group, {})
+            for section in SECTIONS:
+                kept = list(filter(section.keep, rows)) if section.question == name else []
+                if kept:
+                    tables[section.name] = table_of(section, kept)
     return found
+
+
+def table_of(section: Section, rows: list[Row]) -> Row:
+    """Return what a section shows of a group's rows."""
+    shown = [shown_row(section, row) for row in rows[-ROWS:]]
+    table: Row = {"rows": shown, "count": len(rows)}
+    if section.column is not None:
+        table["overview"] = section.column.of(rows)
+    return table
 
 
 def shown_row(section: Section, row: Row) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What happened over time, in so many points: counts by span, and the last value of each span.
+"""What happened over time, in so many points: spans, and counts by span.
 
 A span is one of ``LADDER``, begins at a multiple of itself since 1970, and is the shortest that
 gives no more points than asked for. Each is a multiple of the one before, so counts by a shorter
@@ -17,7 +17,8 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 LADDER = (
     *(100, 500, SECOND, 5 * SECOND, 10 * SECOND, 30 * SECOND),
     *(MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY),
-    *(70 * DAY, 700 * DAY, 7_000 * DAY, 70_000 * DAY),
+    *(70 * DAY, 700 * DAY, 7_000 * DAY, 70_000 * DAY, 700_000 * DAY, 7_000_000 * DAY),
+    *(70_000_000 * DAY, 700_000_000 * DAY),  # of which 240 are more than any int64
 )
 POINTS = 240
 
@@ -55,6 +56,18 @@ class Counts:
         for number, count in zip(*map(np.ndarray.tolist, _counted(numbers)), strict=True):
             self.counts[number] = self.counts.get(number, 0) + count
 
+    def merge(self, other: Counts) -> None:
+        """Add what another counted, of as many points."""
+        if not other.counts:
+            return
+        spans = self.span_ms, other.span_ms
+        starts = [number * one.span_ms for one in (self, other) for number in one._ends()]
+        span_ms = max(*spans, span_of(min(starts), max(starts), self.points))
+        for one in (self, other):
+            one._widen(span_ms)
+        for number, count in other.counts.items():
+            self.counts[number] = self.counts.get(number, 0) + count
+
     def _ends(self) -> list[int]:
         return [min(self.counts), max(self.counts)] if self.counts else []
 
@@ -82,20 +95,3 @@ class Counts:
 def _counted(numbers: Array) -> tuple[Array, Array]:
     found, counts = np.unique(numbers, return_counts=True)
     return found, counts
-
-
-def line_of(times_ms: Array, values: Array, span_ms: int, points: int = POINTS) -> dict[str, Any]:
-    """Return values over time, in log order: all of them, or the last of each span if too many.
-
-    ``sampled`` says which; ``at`` is the value's own time (ms), not the span's.
-    """
-    sampled = len(times_ms) > points
-    rows = last_of_span(times_ms // span_ms) if sampled else np.arange(len(times_ms))
-    return {"at": times_ms[rows].tolist(), "value": values[rows].tolist(), "sampled": sampled}
-
-
-def last_of_span(numbers: Array) -> Array:
-    """Return the rows that stand last of their span, spans in rising order."""
-    _, first_from_end = np.unique(numbers[::-1], return_index=True)
-    rows: Array = len(numbers) - 1 - first_from_end
-    return rows

@@ -1,0 +1,246 @@
+"""Commits and offsets over time as a page draws them, taken from a log a piece at a time.
+
+The log goes by twice. :class:`Census` counts, and finds from when to when each group committed: so
+the spans are known. :class:`Charts` then fills a cell for each point that is drawn. Where the cells
+of all groups are more than ``CELLS_AT_ONCE``, the groups are taken some at a time, and the log goes
+by once more for each. So memory grows with keys, never with commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coterie.insight.commits import COMMITTED, KIND, Array, Commits, is_before
+from coterie.insight.committed import first_of_batches
+from coterie.insight.keys import Keys, Table, sorted_by
+from coterie.report.spans import POINTS, Counts
+
+CELLS_AT_ONCE = 1 << 23  # of 16 bytes each
+NEVER = np.iinfo(np.int64).max
+Line = tuple[int, str, int, int]  # number of the key, topic, partition, commits with a time
+
+
+def time_of(commits: Commits) -> Array:
+    """Return each commit's time, ms: the record's, where it has none the one in its value."""
+    return np.where(commits.timestamp >= 0, commits.timestamp, commits.commit_timestamp)
+
+
+def drawn_of(commits: Commits) -> Array:
+    """Return which rows are commits that count; bool."""
+    counting: Array = (commits.kind == KIND["offset"]) & (commits.outcome == COMMITTED)
+    return counting
+
+
+class Census:
+    """What charts have to know of a partition beforehand.
+
+    Parameters
+    ----------
+    begins_ms
+        Requests are counted from then on; None: all.
+
+    Attributes
+    ----------
+    records : int
+        Of all kinds.
+    from_ms, until_ms : int
+        Of the records that have a time; where none has, from is after until.
+    commits : Counts
+        Of all groups, over time.
+    """
+
+    def __init__(self, begins_ms: int | None) -> None:
+        self.begins_ms = begins_ms
+        self.records = 0
+        self.from_ms, self.until_ms = int(NEVER), -1
+        self.commits = Counts()
+        self.names: list[str] = []
+        self.groups = Table(
+            first_ms=(np.int64, NEVER), last_ms=(np.int64, -1), requests=(np.int64, 0)
+        )
+        self.keys = Keys()
+        self.points = Table(count=(np.int64, 0))
+
+    def take(self, records: Commits) -> None:
+        """Count the next piece."""
+        self.records += len(records)
+        known = records.timestamp[records.timestamp >= 0]
+        self.from_ms = min(self.from_ms, int(known.min(initial=NEVER)))
+        self.until_ms = max(self.until_ms, int(known.max(initial=-1)))
+        self.names = records.groups
+        self.groups.fit(len(self.names))
+        counting, times = drawn_of(records), time_of(records)
+        told = counting & ~is_before(records.timestamp, self.begins_ms)
+        first = first_of_batches(records, told, records.group)
+        self.groups.add("requests", records.group[told][first])
+        rows = np.flatnonzero(counting & (times >= 0))
+        self.commits.add(times[rows])
+        np.minimum.at(self.groups["first_ms"], records.group[rows], times[rows])
+        np.maximum.at(self.groups["last_ms"], records.group[rows], times[rows])
+        keys = self.keys.of(records, rows)
+        self.points.fit(len(self.keys))
+        self.points.add("count", keys)
+
+    def numbers(self) -> dict[str, int]:
+        """Return the number of each group."""
+        return {name: number for number, name in enumerate(self.names)}
+
+    def lines(self) -> dict[str, list[Line]]:
+        """Return what can be drawn of each group, in the order of its topics' first sight."""
+        counts = self.points["count"].tolist()
+        found: dict[str, list[Line]] = {}
+        for at, (group, topic, partition) in self.keys.items():
+            found.setdefault(group, []).append((at, topic, partition, counts[at]))
+        return found
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is drawn of a group: from when to when it committed (ms), spans, the lines.
+
+    ``number``: of the group in its census; ``first_ms`` is after ``last_ms`` without commits.
+    """
+
+    number: int
+    first_ms: int
+    last_ms: int
+    span_ms: int
+    lines: Sequence[Line]
+
+    @property
+    def spans(self) -> int:
+        """How many spans there are from the first commit to the last."""
+        return max(self.last_ms // self.span_ms - self.first_ms // self.span_ms + 1, 0)
+
+    def cells_of(self, line: Line) -> int:
+        """Return how many points a line can have."""
+        return self.spans if is_sampled(line) else line[-1]
+
+    @property
+    def cells(self) -> int:
+        """How many points there can be in all."""
+        return self.spans + sum(map(self.cells_of, self.lines))
+
+
+def is_sampled(line: Line) -> bool:
+    """Whether a line has too many commits to show each."""
+    return line[-1] > POINTS
+
+
+def some_at_once(plans: Mapping[str, Plan]) -> Iterator[dict[str, Plan]]:
+    """Yield the groups in order, so many at once as there is room for, at least one."""
+    some: dict[str, Plan] = {}
+    cells = 0
+    for group, plan in plans.items():
+        if some and cells + plan.cells > CELLS_AT_ONCE:
+            yield some
+            some, cells = {}, 0
+        some[group] = plan
+        cells += plan.cells
+    if some:
+        yield some
+
+
+class Charts:
+    """The commit rate and the offsets of some groups, filled as the pieces of a log come.
+
+    A line of few commits has a cell for each, in order of the log; a sampled one, and a rate, a
+    cell for each span.
+
+    Parameters
+    ----------
+    census
+        Of the same pieces.
+    plans
+        Of each group that is drawn.
+    """
+
+    def __init__(self, census: Census, plans: Mapping[str, Plan]) -> None:
+        self.plans = plans
+        self.keys = census.keys
+        self.of_groups = Table(
+            **dict.fromkeys(("span_ms", "first", "cell"), (np.int64, 0)), drawn=(np.bool_, False)
+        )
+        self.of_groups.fit(len(census.names))
+        self.of_keys = Table(cell=(np.int64, -1), taken=(np.int64, 0), sampled=(np.bool_, False))
+        self.of_keys.fit(len(self.keys))
+        counts = points = 0
+        for plan in plans.values():
+            told = (plan.span_ms, plan.first_ms // plan.span_ms, counts, True)
+            for name, value in zip(self.of_groups.columns, told, strict=True):
+                self.of_groups[name][plan.number] = value
+            counts += plan.spans
+            for line in plan.lines:
+                self.of_keys["cell"][line[0]] = points
+                self.of_keys["sampled"][line[0]] = is_sampled(line)
+                points += plan.cells_of(line)
+        self.count = np.zeros(counts, np.int64)
+        self.at = np.full(points, -1, np.int64)
+        self.value = np.zeros(points, np.int64)
+
+    def take(self, records: Commits) -> None:
+        """Draw the next piece."""
+        times = time_of(records)
+        rows = np.flatnonzero(drawn_of(records) & (times >= 0))
+        rows = rows[self.of_groups["drawn"][records.group[rows]]]
+        group = records.group[rows]
+        span = times[rows] // self.of_groups["span_ms"][group] - self.of_groups["first"][group]
+        np.add.at(self.count, self.of_groups["cell"][group] + span, 1)
+        keys = self.keys.of(records, rows)
+        drawn, sampled = self.of_keys["cell"][keys] >= 0, self.of_keys["sampled"][keys]
+        every = drawn & ~sampled
+        self._draw_each(records, times, keys[every], rows[every])
+        some = drawn & sampled
+        cells = self.of_keys["cell"][keys[some]] + span[some]
+        self._draw_last(records, times, cells, rows[some])
+
+    def _draw_each(self, records: Commits, times: Array, keys: Array, rows: Array) -> None:
+        """Give each commit the next cell of its key."""
+        held = sorted_by(keys, rows)
+        start = np.flatnonzero(held.first)
+        counts = np.diff(start, append=len(held.order))
+        nth = np.arange(len(held.order)) - np.repeat(start, counts)
+        cells = self.of_keys["cell"][held.keys] + self.of_keys["taken"][held.keys] + nth
+        self.of_keys["taken"][held.keys[start]] += counts
+        self.at[cells] = times[held.order]
+        self.value[cells] = records.offset[held.order]
+
+    def _draw_last(self, records: Commits, times: Array, cells: Array, rows: Array) -> None:
+        """Leave in each cell its latest commit; of those of one time the last in the log."""
+        order = np.argsort(times[rows], kind="stable")
+        order = order[times[rows[order]] >= self.at[cells[order]]]
+        # Of several writes to one place numpy keeps the last one.
+        self.at[cells[order]] = times[rows[order]]
+        self.value[cells[order]] = records.offset[rows[order]]
+
+    def rate(self, group: str) -> dict[str, Any]:
+        """Return a group's commits over time, as ``Counts.as_data``."""
+        plan = self.plans[group]
+        first = int(self.of_groups["cell"][plan.number])
+        counts = self.count[first : first + plan.spans]
+        there = np.flatnonzero(counts)
+        return {
+            "span_ms": plan.span_ms,
+            "at": ((there + plan.first_ms // plan.span_ms) * plan.span_ms).tolist(),
+            "count": counts[there].tolist(),
+        }
+
+    def line(self, group: str, line: Line) -> dict[str, Any]:
+        """Return offsets by time: all of them, or the last of each span if they are too many.
+
+        ``sampled`` says which; ``at`` is the commit's own time (ms), not the span's.
+        """
+        first = int(self.of_keys["cell"][line[0]])
+        cells = slice(first, first + self.plans[group].cells_of(line))
+        at, value = self.at[cells], self.value[cells]
+        order = np.argsort(at, kind="stable")
+        order = order[at[order] >= 0]
+        return {
+            "at": at[order].tolist(),
+            "value": value[order].tolist(),
+            "sampled": is_sampled(line),
+        }
