@@ -153,25 +153,6 @@ def test_partitions_are_added_and_never_taken_away(server, peer):
     assert names(peer) == {"a": 4}
 
 
-OWN = [("__consumer_offsets", "offsets.topic.num.partitions", 4),
-       ("__transaction_state", "transaction.state.log.num.partitions", 50)]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "setting", "count"), OWN)
-def test_a_topic_of_the_servers_own_has_as_many_partitions_as_its_setting_says(
-    peer, name, setting, count
-):
-    said = f"{name} has {count} partition(s), as {setting} says."
-    for other in (-1, count - 1, count + 1):  # -1: num.partitions, which is another
-        assert error(make(peer, {"name": name, "numPartitions": other})[0]) == (37, said)
-    assert names(peer) == {}
-    assert error(make(peer, {"name": name, "numPartitions": count})[0]) == (0, None)
-    grown = {"name": name, "count": count + 1, "assignments": None}
-    body = {"topics": [grown], "timeoutMs": 1000, "validateOnly": False}
-    assert error(ask(peer, "CreatePartitions", 3, body)["results"][0]) == (37, said)
-    assert names(peer) == {name: count}
-
-
 def configs(peer, name, **how):
     resource = {"resourceType": 2, "resourceName": name, "configurationKeys": None}
     body = {"resources": [resource], "includeSynonyms": True, **how}

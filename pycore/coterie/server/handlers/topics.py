@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coterie.server.data.topic_configs import InvalidConfig, check_configs
-from coterie.server.data.topics import INTERNAL, NO_ID, Topic, name_refusal
+from coterie.server.data.topics import NO_ID, Topic, name_refusal
 from coterie.server.handlers.configs import of_topic
 from coterie.server.handlers.wrong import Wrong
 from coterie.server.handling import Call
@@ -62,7 +62,6 @@ def _create(call: Call, each: Body) -> Body:
         raise Wrong(Error.INVALID_TOPIC_EXCEPTION, message)
     configs = _configs(each["configs"])
     count = _count(call, each)
-    _keep_setting(call, name, count)
     if call.body["validateOnly"]:
         topic = Topic(name, call.cluster.ids.uuid(), configs)
     else:
@@ -136,16 +135,6 @@ def _count(call: Call, each: Body) -> int:
     if count > _TOO_MANY:
         raise Wrong(Error.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     return call.cluster.config["num.partitions"] if count == -1 else count
-
-
-def _keep_setting(call: Call, name: str, count: int) -> None:
-    """Refuse that a topic of the server's own has other partitions than groups and ids go by."""
-    setting = INTERNAL.get(name)
-    if setting is not None and count != call.cluster.config[setting]:
-        raise Wrong(
-            Error.INVALID_PARTITIONS,
-            f"{name} has {call.cluster.config[setting]} partition(s), as {setting} says.",
-        )
 
 
 def _assigned(call: Call, assignments: list[Body]) -> int:
@@ -271,7 +260,6 @@ def _grow(call: Call, each: Body) -> None:
             Error.INVALID_PARTITIONS,
             f"The topic {name} currently has {now} partition(s); {count} would not be an increase.",
         )
-    _keep_setting(call, name, count)
     if each["assignments"] is not None:
         if len(each["assignments"]) != count - now:
             raise Wrong(
