@@ -1,0 +1,34 @@
+"""The testing page's example for a real broker, against one: Kafka does what the page says."""
+
+import subprocess
+import sys
+
+import pytest
+from kafka_broker import running_broker
+
+from doc_pages import blocks
+from patience import HANG_S
+
+pytestmark = pytest.mark.slow
+ADDRESS = '"127.0.0.1:9092"'
+
+
+def the_same_test():
+    """The example, with what it takes from the one above it."""
+    above, real = (code for code in blocks("testing.md", "python") if "from kafka import" in code)
+    shared = above[above.index("class Told") : above.index("config =")]
+    head, marked, rest = real.partition("# Told and until: as above\n")
+    assert marked
+    assert ADDRESS in head
+    return f"from kafka import ConsumerRebalanceListener\n{head}{shared}{rest}"
+
+
+def test_the_example_for_a_real_broker_sees_what_the_one_without_does(tmp_path):
+    pytest.importorskip("kafka")
+    with running_broker(tmp_path) as broker:
+        code = the_same_test().replace(ADDRESS, repr(broker.address))
+        said = subprocess.run(  # it stops its own process for a while
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S,
+            check=False,
+        )  # fmt: skip
+    assert said.returncode == 0, said.stderr
