@@ -10,6 +10,7 @@ from commandline import coterie_ok
 from coterie.designs import COSTS, DESIGNS
 from coterie.designs.consumer08.config import KNOWN
 from coterie.designs.scenario import MOMENTS, OPS
+from coterie.designs.simple08.checks import NEEDS
 
 PAGE = (Path(__file__).parents[2] / "docs/designs.md").read_text(encoding="utf-8")
 CONSOLE = re.findall(r"^```console\n(.*?)^```", PAGE, re.M | re.S)
@@ -49,6 +50,13 @@ def test_the_tables_have_every_op_once():
     assert sorted(op for row in named for op in row) == sorted(OPS)
     assert all(f"`{design}`" in section("What each op means") for design in DESIGNS)
     assert all(f"`{moment}`" in section("What each op means") for moment in MOMENTS)
+
+
+def test_the_table_of_requests_has_each_with_its_fields():
+    told = section("SimpleConsumer: a program without a group")
+    cells = [line.split("|") for line in told.splitlines() if line.startswith("| `")]
+    fields = {row[1].strip(" `"): re.findall(r"`(\w+)`", row[2]) for row in cells}
+    assert fields == {api: [*needs] for api, needs in NEEDS.items() if api != "znodes"}
 
 
 def test_every_cost_has_its_formula():

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from coterie import ArgumentError, CoterieError, designs
-from coterie.designs import ScenarioError, Times, compare, read_scenario, run
+from coterie.designs import ScenarioError, Times, compare, read_scenario, run, simple08
 from coterie.errors import shown
 from hostile import ARRAYS, PLAIN, Walk, check, walk_object
 
@@ -46,12 +46,6 @@ def test_what_a_name_of_the_designs_does_not_take_it_refuses_with_an_error_of_ou
     check(walk)
 
 
-def test_a_comparison_is_asked_with_whatever_there_is():
-    walk = Walk(GOOD, VALUES)
-    walk_object(walk, lambda: compare(SCENARIO), (CoterieError,))
-    check(walk)
-
-
 def places(value, path=()):
     """Yield the way to each value of a scenario."""
     yield path
@@ -70,6 +64,91 @@ def put(scenario, path, value):
         held = held[key]
     held[last] = value
     return scenario
+
+
+SIMPLE = {
+    "format": "coterie-simple08",
+    "config": {"brokers": [0], "topics": {"t": [[0]]}},
+    "steps": [
+        {"step": 1, "event": "started", "brokers": [0]},
+        {"step": 2, "event": "produce", "topic": "t", "partition": 0, "count": 3, "codec": "none"},
+        {"step": 3, "request": {"api": "metadata", "broker": 0, "topics": ["t"]}},
+        {"step": 4, "request": {"api": "consumer_metadata", "broker": 0, "group": "g"}},
+    ],
+}
+
+
+def a_cluster():
+    cluster = simple08.Cluster({"t": [[0]]}, [0])
+    cluster.start([0])
+    cluster.produce("t", 0, 3)
+    return cluster
+
+
+GOOD_SIMPLE = {
+    "scenario": SIMPLE, "cluster": lambda: a_cluster(), "broker": 0, "topic": "t", "partition": 0,
+    "number": 0, "count": 1, "topics": {"t": [[0]]}, "brokers": [0], "seeds": [0],
+    "api": "metadata",
+}  # fmt: skip
+CALLED_SIMPLE = [  # an error takes anything
+    name
+    for name in simple08.__all__
+    if callable(getattr(simple08, name)) and name not in ("Gone", "NoLeader")
+]
+
+
+@pytest.mark.parametrize("name", CALLED_SIMPLE)
+def test_what_a_name_of_the_simple_consumer_does_not_take_it_refuses(name):
+    walk = Walk(GOOD_SIMPLE, VALUES)
+    walk.call(name, getattr(simple08, name), (CoterieError,))
+    check(walk)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        a_cluster,
+        lambda: simple08.SimpleConsumer(a_cluster(), 0),
+        lambda: simple08.SimpleReader(a_cluster(), "t", 0, seeds=[0]),
+    ],
+)
+def test_brokers_and_clients_are_asked_with_whatever_there_is(make):
+    walk = Walk(GOOD_SIMPLE, VALUES)
+    walk_object(walk, make, (CoterieError,))
+    check(walk, {"ask"})  # needs fields: those below
+
+
+REQUESTS = {
+    "metadata": {"topics": ["t"]},
+    "offsets": {"topic": "t", "partition": 0, "time": -1, "max_offsets": 1},
+    "fetch": {"topic": "t", "partition": 0, "offset": 0, "fetch_size": 99},
+}
+
+
+@pytest.mark.parametrize(("api", "field"), [(a, f) for a, one in REQUESTS.items() for f in one])
+def test_a_field_of_a_request_that_does_not_fit_is_refused(api, field):
+    walk = Walk(GOOD_SIMPLE, VALUES)
+    consumer = simple08.SimpleConsumer(a_cluster(), 0)
+    assert consumer.ask(api, **REQUESTS[api])
+    for value in VALUES:
+        fields = REQUESTS[api] | {field: value()}
+        walk.run("ask", (CoterieError,), lambda f=fields: consumer.ask(api, **f))
+    check(walk)
+
+
+@pytest.mark.parametrize("path", [path for path in places(SIMPLE) if path], ids=str)
+def test_what_a_scenario_of_the_simple_consumer_does_not_take_is_refused(path):
+    walk = Walk(GOOD_SIMPLE, VALUES)
+    for value in VALUES:
+        scenario = put(copy.deepcopy(SIMPLE), path, value())
+        walk.run("run", (CoterieError,), lambda s=scenario: simple08.run(s))
+    check(walk)
+
+
+def test_a_comparison_is_asked_with_whatever_there_is():
+    walk = Walk(GOOD, VALUES)
+    walk_object(walk, lambda: compare(SCENARIO), (CoterieError,))
+    check(walk)
 
 
 @pytest.mark.parametrize("path", [path for path in places(SCENARIO) if path], ids=str)

@@ -7,7 +7,7 @@ import pytest
 
 from coterie.designs import ScenarioError, run, simple08
 from coterie.designs.simple08.reader import NoLeader
-from coterie.errors import ArgumentError
+from coterie.errors import ArgumentError, CoterieError
 from golden_data import SHARED
 
 FILES = sorted((SHARED / "golden" / "simple08").glob("*.json"))
@@ -215,9 +215,20 @@ def test_what_runs_scenarios_of_groups_says_what_plays_this_kind():
         (scenario({"event": "explode", "broker": 0}), "step 1: event 'explode' is not known"),
         (scenario(kill(7)), r"step 1: broker 7 is not one of \[0, 1, 2\]"),
         (scenario({"api": "join", "broker": 0}), "step 1: api 'join' is not known"),
-        (scenario({"api": "fetch", "broker": 0}), "step 1: fetch: topic must be a text, not None"),
+        (
+            scenario({"api": "fetch", "broker": 0}),
+            "step 1: fetch: topic must be a string, not None",
+        ),
         (scenario(topics={"t": [[0, 0]]}), "topic t: replicas must be different ids"),
         (scenario(topics={"t": [[9]]}), "topic t: replicas must be different ids"),
+        (scenario(topics={"t": [[]]}), "config: topic t: a partition has no replicas"),
+        (scenario(topics={"t": [0]}), "config: topic t: replicas must be a list, not 0"),
+        (scenario(topics={"a\nb": [[0]]}), r"config: a topic must be the name of a topic, not 'a"),
+        (scenario(brokers=[0, 0]), "config: brokers must be different ids, not"),
+        (scenario(produce(1, "zip")), "step 1: codec must be one of none, gzip, snappy, lz4"),
+        (scenario(produce(10**9)), "step 1: count must be from 0 to 1000000, not"),
+        (scenario({**produce(1), "topic": "z"}), "step 1: nothing to produce to: topic 'z'"),
+        ([], r"scenario must be an object, not \[\]"),
         (scenario(produce(-1)), "step 1: produce needs a topic, a partition and a count"),
         ({"steps": []}, "config must be an object, not None"),
     ],
@@ -226,3 +237,67 @@ def test_a_bad_step_is_named_in_one_line(bad, said):
     with pytest.raises(ArgumentError, match=said) as told:
         simple08.run(bad)
     assert "\n" not in str(told.value)
+
+
+def three():
+    cluster = simple08.Cluster({"t": [[0, 1]]}, [0, 1, 2])
+    cluster.start([0, 1, 2])
+    return cluster
+
+
+FETCH = {"topic": "t", "partition": 0, "offset": 0, "fetch_size": 9}
+ASKED = [
+    ("zzz", {}, "api 'zzz' is not known: metadata, offsets, fetch"),
+    ("offset_fetch", {}, "api 'offset_fetch' is not known: metadata, offsets, fetch"),
+    ("metadata", {}, "metadata: topics must be a list, not None"),
+    ("metadata", {"topics": "t"}, "metadata: topics must be a list, not 't'"),
+    ("fetch", {}, "fetch: topic must be a string, not None"),
+    ("fetch", FETCH | {"offset": "0"}, "fetch: offset must be an integer, not '0'"),
+    ("fetch", FETCH | {"topic": 5}, "fetch: topic must be a string, not 5"),
+    ("fetch", FETCH | {"max": 1}, "fetch: there is no field 'max'"),
+]
+
+
+@pytest.mark.parametrize(("api", "fields", "said"), ASKED, ids=[said for *_, said in ASKED])
+def test_a_request_that_is_none_is_said_in_one_line(api, fields, said):
+    with pytest.raises(ArgumentError) as refused:
+        simple08.SimpleConsumer(three(), 0).ask(api, **fields)
+    assert str(refused.value) == said
+
+
+def test_a_dead_broker_is_an_error_of_ours_that_names_it():
+    cluster = three()
+    cluster.kill(1)
+    with pytest.raises(CoterieError) as gone:
+        simple08.SimpleConsumer(cluster, 1).ask("metadata", topics=[])
+    assert type(gone.value) is simple08.Gone
+    assert str(gone.value) == "broker 1 is dead: it takes no connection"
+
+
+MADE = {
+    "a replica that is no broker": (
+        lambda: simple08.Cluster({"a": [[5]]}, [0]),
+        "topic a: replicas must be different ids of [0], not [5]",
+    ),
+    "a replica twice": (
+        lambda: simple08.Cluster({"a": [[0, 0]]}, [0]),
+        "topic a: replicas must be different ids of [0], not [0, 0]",
+    ),
+    "no replica": (lambda: simple08.Cluster({"a": [[]]}, [0]), "topic a: a partition has no"),
+    "a broker below 0": (lambda: simple08.Cluster({}, [-1]), "brokers must be from 0 to "),
+    "kill": (lambda: three().kill(77), "broker 77 is not one of [0, 1, 2]"),
+    "start": (lambda: three().start([0, 77]), "brokers must be different ids of [0, 1, 2], not"),
+    "consumer": (lambda: simple08.SimpleConsumer(three(), 3), "broker 3 is not one of [0, 1, 2]"),
+    "cluster": (lambda: simple08.SimpleConsumer([], 3), "cluster must be a Cluster, not []"),
+    "seeds": (
+        lambda: simple08.SimpleReader(three(), "t", 0, seeds=[4]),
+        "seeds must be different ids of [0, 1, 2], not [4]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "said"), MADE.values(), ids=MADE)
+def test_a_cluster_checks_its_brokers_and_replicas_and_who_is_named_later(call, said):
+    with pytest.raises(ArgumentError) as refused:
+        call()
+    assert str(refused.value).startswith(said)

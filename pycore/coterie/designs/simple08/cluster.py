@@ -11,8 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from coterie.arguments import called, string, text, whole, within
+from coterie.designs.simple08.checks import broker_id, broker_ids, replica_lists
+from coterie.errors import ArgumentError, shown
+
 MESSAGE_BYTES = 36  # of a message of the scenarios: 26 of its header, 10 of its value
 SET_BYTES = 84  # of a compressed set, about: the scenarios leave its size out
+MOST_AT_ONCE = 10**6  # messages: each is an entry of its own in memory
 CODECS = ("none", "gzip", "snappy", "lz4")
 
 
@@ -78,32 +83,45 @@ class Cluster:
         Topic to the replica list of each of its partitions.
     brokers
         Those that the cluster has; the first to start is the controller.
+
+    Raises
+    ------
+    ArgumentError
+        Broker ids that are no numbers from 0, or are there twice; a topic's name that none can
+        have; a partition whose replicas are not different brokers of the cluster, or are none.
     """
 
+    @called
     def __init__(self, topics: Mapping[str, Sequence[Sequence[int]]], brokers: Sequence[int]):
-        self.brokers = tuple(brokers)
+        self.brokers = broker_ids(brokers, "brokers")
+        lists = replica_lists(topics, self.brokers)
         self.alive: set[int] = set()
         self.registered: set[int] = set()  # alive as the others see it: by session
         self.controller: int | None = None
         self.controller_epoch = 0
-        self.topics = {topic: self._new(topic, lists) for topic, lists in topics.items()}
+        self.topics = {topic: self._new(topic, each) for topic, each in lists.items()}
 
     @property
     def partitions(self) -> list[Partition]:
         """Partitions of all topics."""
         return [partition for topic in self.topics.values() for partition in topic]
 
+    @called
     def partition(self, topic: str, number: int) -> Partition | None:
         """Return a partition, None if there is none."""
-        of_topic = self.topics.get(topic, [])
+        of_topic, number = self.topics.get(text(topic, "topic"), []), whole(number, "partition")
         return of_topic[number] if 0 <= number < len(of_topic) else None
 
-    def leads(self, broker: int, partition: Partition) -> bool:
-        """Whether a broker takes itself for the leader: nobody told it otherwise."""
-        return partition.state.leader == broker and broker in self.alive
-
+    @called
     def start(self, brokers: Sequence[int]) -> None:
-        """Start brokers and wait until they have caught up and are in sync again."""
+        """Start brokers and wait until they have caught up and are in sync again.
+
+        Raises
+        ------
+        ArgumentError
+            A broker that the cluster does not have, or one twice.
+        """
+        brokers = broker_ids(brokers, "brokers", self.brokers)
         self.settle()
         first = not self.controller_epoch
         self.alive.update(brokers)
@@ -116,9 +134,16 @@ class Cluster:
             self._elect(partition)
             self._catch_up(partition)
 
+    @called
     def kill(self, broker: int) -> None:
-        """Take a broker away; nobody knows yet."""
-        self.alive.discard(broker)
+        """Take a broker away; nobody knows yet.
+
+        Raises
+        ------
+        ArgumentError
+            The cluster has no such broker.
+        """
+        self.alive.discard(broker_id(broker, self.brokers))
 
     def settle(self) -> None:
         """Let time pass until sessions have ended, and who is left has acted on it."""
@@ -162,9 +187,19 @@ class Cluster:
         for partition in self.partitions:
             self._elect(partition)
 
+    @called
     def produce(self, topic: str, number: int, count: int, codec: str = "none") -> bool:
-        """Append messages, one entry each or one compressed set; False if nobody leads."""
+        """Append messages, one entry each or one compressed set; False if nobody leads.
+
+        Raises
+        ------
+        ArgumentError
+            Less than none or more than a million at once, or an unknown codec.
+        """
         partition = self.partition(topic, number)
+        count, codec = within(count, "count", 0, MOST_AT_ONCE), string(codec, "codec")
+        if codec not in CODECS:
+            raise ArgumentError(f"codec must be one of {', '.join(CODECS)}, not {shown(codec)}")
         if partition is None or partition.state.leader not in self.alive:
             return False
         base = partition.end(partition.state.leader)

@@ -9,14 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from coterie.arguments import called, integer, whole
+from coterie.designs.simple08.checks import broker_id, broker_ids, request_fields, topic_name
 from coterie.designs.simple08.cluster import Cluster
 from coterie.designs.simple08.requests import ANSWERS, EARLIEST, LATEST, Fields, Gone
-from coterie.errors import CoterieError
+from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.values import Error
 
 __all__ = ["NoLeader", "SimpleConsumer", "SimpleReader"]
 
 FETCH_BYTES = 64 * 1024
+
+
+def _cluster(value: Any) -> Cluster:
+    if not isinstance(value, Cluster):
+        raise ArgumentError(f"cluster must be a Cluster, not {shown(value)}")
+    return value
 
 
 class NoLeader(CoterieError):
@@ -32,22 +40,42 @@ class SimpleConsumer:
         The simulated brokers.
     broker
         The id of the one that it is connected to.
+
+    Raises
+    ------
+    ArgumentError
+        The cluster has no such broker.
     """
 
+    @called
     def __init__(self, cluster: Cluster, broker: int):
-        self.cluster, self.broker = cluster, broker
+        self.cluster = _cluster(cluster)
+        self.broker = broker_id(broker, self.cluster.brokers)
 
+    @called
     def ask(self, api: str, **request: Any) -> Fields:
         """Send a request (``metadata``, ``offsets`` or ``fetch``) and return the response.
 
+        Parameters
+        ----------
+        api : str
+            The kind of request.
+        request
+            Its fields, all of them: the table in ``docs/designs.md``.
+
         Raises
         ------
+        ArgumentError
+            There is no such request, or a field is missing, unknown or of a wrong type.
         Gone
             The broker is dead: the second connection failed, too.
         """
+        fields = request_fields(api, request, ANSWERS)
+        if unknown := [name for name in request if name not in fields]:
+            raise ArgumentError(f"{api}: there is no field {shown(unknown[0])}")
         if self.broker not in self.cluster.alive:
-            raise Gone
-        return ANSWERS[api](self.cluster, self.broker, request)
+            raise Gone(f"broker {self.broker} is dead: it takes no connection")
+        return ANSWERS[api](self.cluster, self.broker, fields)
 
 
 class SimpleReader:
@@ -74,8 +102,14 @@ class SimpleReader:
         Those that it knows of: they are asked for the leader besides the seeds.
     requests : int
         How many it has sent, failed ones too.
+
+    Raises
+    ------
+    ArgumentError
+        A topic's name that none can have, or a seed that the cluster does not have.
     """
 
+    @called
     def __init__(
         self,
         cluster: Cluster,
@@ -85,8 +119,10 @@ class SimpleReader:
         seeds: Sequence[int],
         offset: int = EARLIEST,
     ):
-        self.cluster, self.topic, self.partition = cluster, topic, partition
-        self.seeds, self.offset = list(seeds), offset
+        self.cluster = _cluster(cluster)
+        self.topic, self.partition = topic_name(topic, "topic"), integer(partition, "partition")
+        self.seeds = list(broker_ids(seeds, "seeds", cluster.brokers))
+        self.offset = whole(offset, "offset")
         self.leader: int | None = None
         self.replicas: list[int] = []
         self.requests = 0

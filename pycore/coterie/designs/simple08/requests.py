@@ -12,6 +12,7 @@ from typing import Any
 
 from coterie._core.codec.checksum import partition_for
 from coterie.designs.simple08.cluster import Cluster, LogEntry, Partition
+from coterie.errors import CoterieError
 from coterie.values import Error
 
 LONGEST_METADATA = 4096  # offset.metadata.max.bytes
@@ -23,7 +24,7 @@ Request = Mapping[str, Any]
 TEXT_OF_LENGTH = re.compile(r"(\d+) characters")  # how a scenario writes a long text
 
 
-class Gone(Exception):
+class Gone(CoterieError):
     """The broker's socket is closed, and one attempt to connect again failed."""
 
 
@@ -64,7 +65,8 @@ def _leader_error(cluster: Cluster, broker: int, request: Request) -> tuple[Part
     partition = cluster.partition(request["topic"], request["partition"])
     if partition is None or broker not in partition.replicas:
         return None, int(Error.UNKNOWN_TOPIC_OR_PARTITION)
-    if not cluster.leads(broker, partition):
+    # by the state node: a leader that has died is not asked, so who leads knows that it does
+    if partition.state.leader != broker or broker not in cluster.alive:
         return None, int(Error.NOT_LEADER_OR_FOLLOWER)
     return partition, 0
 

@@ -10,27 +10,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from coterie.designs.simple08.cluster import CODECS, Cluster
+from coterie.designs.simple08.checks import NEEDS, request_fields
+from coterie.designs.simple08.cluster import Cluster
 from coterie.designs.simple08.requests import ANSWERS, Fields, Offsets
 from coterie.errors import ArgumentError, shown
 
 __all__ = ["run"]
 
 CLOSED = {"exception": "java.nio.channels.ClosedChannelException"}
-NUMBERS = {"partition", "offset", "fetch_size", "time", "max_offsets", "version"}
 PLACE = ("partition", "count")
 SPEAKS_OF = {  # words of a step by which it tells what nodes it reads
     "states": re.compile(r"\b(?:states?|leaders?|isr|in-sync|elect\w*|epochs?)\b", re.I),
     "offsets": re.compile(r"\b(?:offsets?|commit\w*|version 0)\b", re.I),
-}
-NEEDS: dict[str, tuple[str, ...]] = {  # what a request must have besides `api` and `broker`
-    "metadata": ("topics",),
-    "offsets": ("topic", "partition", "time", "max_offsets"),
-    "fetch": ("topic", "partition", "offset", "fetch_size"),
-    "consumer_metadata": ("group",),
-    "offset_commit": ("version", "group", "topic", "partition", "offset", "metadata"),
-    "offset_fetch": ("version", "group", "topic", "partition"),
-    "znodes": (),
 }
 
 
@@ -55,18 +46,13 @@ class Player:
     """The state of a scenario that is being played."""
 
     def __init__(self, scenario: Mapping[str, Any]):
-        config = _mapping(scenario.get("config"), "config")
-        brokers = _ids(config.get("brokers"), "config: brokers")
-        topics = _mapping(config.get("topics"), "config: topics")
-        for topic, lists in topics.items():
-            for replicas in _list(lists, f"config: topic {topic}"):
-                given = _ids(replicas, f"config: topic {topic}")
-                if not given or len({*given}) < len(given) or not {*given} <= {*brokers}:
-                    raise ArgumentError(
-                        f"config: topic {topic}: replicas must be different ids of"
-                        f" {shown(brokers)}, not {shown(given)}"
-                    )
-        self.cluster = Cluster(topics, brokers)
+        config = _mapping(_mapping(scenario, "scenario").get("config"), "config")
+        topics: Any = config.get("topics")
+        brokers: Any = config.get("brokers")
+        try:
+            self.cluster = Cluster(topics, brokers)
+        except ArgumentError as error:
+            raise ArgumentError(f"config: {error}") from None
         self.offsets = Offsets()
         self.asked: list[Mapping[str, Any]] = []  # requests to brokers so far
         self.steps = _list(scenario.get("steps"), "steps")
@@ -74,7 +60,7 @@ class Player:
     def play(self, given: Any, place: str) -> Fields:
         """Play one step; ``place`` names it in a complaint."""
         step = _mapping(given, place)
-        place = f"step {step['step']}" if isinstance(step.get("step"), int) else place
+        place = f"step {shown(step['step'])}" if isinstance(step.get("step"), int) else place
         kept = {name: value for name, value in step.items() if name != "response"}
         if "request" in step:
             request = _mapping(step["request"], f"{place}: request")
@@ -84,6 +70,8 @@ class Player:
 
     def event(self, step: Mapping[str, Any], place: str) -> None:
         name = step.get("event")
+        if not isinstance(name, str):
+            raise ArgumentError(f"{place}: event {shown(name)} is not known")
         if name in ("started", "start"):
             self.cluster.start([self._broker(one, place) for one in _brokers_of(step, place)])
         elif name in ("kill", "killed", "stop", "stopped"):
@@ -91,7 +79,7 @@ class Player:
                 self.cluster.kill(self._broker(one, place))
         elif name == "produce":
             self._produce(step, place)
-        elif isinstance(name, str) and not step.keys() - {"step", "event", "doc"}:
+        elif not step.keys() - {"step", "event", "doc"}:
             self.cluster.settle()
         else:
             raise ArgumentError(f"{place}: event {shown(name)} is not known")
@@ -101,17 +89,22 @@ class Player:
         number, count = (step[name] if _is_int(step.get(name)) else -1 for name in PLACE)
         if not isinstance(topic, str) or number < 0 or count < 0:
             raise ArgumentError(f"{place}: produce needs a topic, a partition and a count")
-        if self.cluster.partition(topic, number) is None or codec not in CODECS:
-            raise ArgumentError(f"{place}: nothing to produce to: {topic}-{number}, codec {codec}")
-        self.cluster.produce(topic, number, count, codec)
+        try:
+            found = self.cluster.partition(topic, number)
+            self.cluster.produce(topic, number, count, codec)
+        except ArgumentError as error:
+            raise ArgumentError(f"{place}: {error}") from None
+        if found is None:
+            what = f"topic {shown(topic)}, partition {shown(number)}"
+            raise ArgumentError(f"{place}: nothing to produce to: {what}")
 
     def answer(self, request: Mapping[str, Any], doc: str, place: str) -> Fields:
         """Return the response to a request, or the exception that its sender gets."""
-        api = request.get("api")
-        if not isinstance(api, str) or api not in NEEDS:
-            raise ArgumentError(f"{place}: api {shown(api)} is not known: {', '.join(NEEDS)}")
-        for name in NEEDS[api]:
-            _check_field(name, request.get(name), f"{place}: {api}")
+        api: Any = request.get("api")
+        try:
+            request = {**request, **request_fields(api, request, NEEDS)}
+        except ArgumentError as error:
+            raise ArgumentError(f"{place}: {error}") from None
         if api == "znodes":
             return self._nodes(doc)
         self.asked.append(request)
@@ -129,7 +122,7 @@ class Player:
     def _asked(self, request: Mapping[str, Any], place: str) -> int | None:
         """Find the broker that a request goes to; no scenario says which one coordinates."""
         named = request.get("broker")
-        if named not in ("coordinator", "not the coordinator"):
+        if not isinstance(named, str) or named not in ("coordinator", "not the coordinator"):
             return self._broker(named, place)
         found = self.offsets.coordinator(self.cluster, request["group"])
         if named == "coordinator":
@@ -188,17 +181,6 @@ def _brokers_of(step: Mapping[str, Any], place: str) -> Sequence[Any]:
     return _list(step.get("brokers"), f"{place}: brokers")
 
 
-def _check_field(name: str, value: Any, place: str) -> None:
-    if name in NUMBERS:
-        fine, want = _is_int(value), "an integer"
-    elif name == "topics":
-        fine, want = isinstance(value, list) and all(isinstance(v, str) for v in value), "a list"
-    else:
-        fine, want = isinstance(value, str), "a text"
-    if not fine:
-        raise ArgumentError(f"{place}: {name} must be {want}, not {shown(value)}")
-
-
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -213,10 +195,3 @@ def _list(value: Any, place: str) -> list[Any]:
     if not isinstance(value, list):
         raise ArgumentError(f"{place} must be a list, not {shown(value)}")
     return value
-
-
-def _ids(value: Any, place: str) -> list[int]:
-    found = _list(value, place)
-    if not all(_is_int(one) for one in found):
-        raise ArgumentError(f"{place} must be broker ids, not {shown(value)}")
-    return found
