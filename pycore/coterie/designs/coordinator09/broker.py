@@ -187,8 +187,12 @@ class Broker:
             self._at("told", group.name)
             return
         self._answer(sender, number, m.HeartbeatResponse(Code.NONE))
+        self.shown(group, request.consumer_id)
+
+    def shown(self, group: Group, consumer_id: str) -> None:
+        """Take note of a heartbeat or a commit of the present generation."""
         if group.state is State.REBALANCING:
-            group.to_show.discard(request.consumer_id)
+            group.to_show.discard(consumer_id)
             self._ready_if_all_have_shown(group)
 
     def _join(self, group: Group, sender: Any, number: int, request: m.JoinGroupRequest) -> None:

@@ -282,12 +282,14 @@ class Cluster:
         if consumer.cut or consumer.coordinator is None:
             return False
         self.costs.requests += 1
-        group = self.brokers[consumer.coordinator].groups.get(consumer.group_id)
-        return (
-            group is not None
-            and consumer.id in group.members
-            and group.generation_id == consumer.generation_id
-        )
+        broker = self.brokers[consumer.coordinator]
+        group = broker.groups.get(consumer.group_id)
+        if group is None or consumer.id not in group.members:
+            return False
+        if group.generation_id != consumer.generation_id:
+            return False
+        broker.guarded(broker.life, broker.shown, group, consumer.id)
+        return True
 
     def _count_places(self, group_id: str, topic: str) -> None:
         """Count the owners of a topic's partitions from now on: somebody subscribes to it."""
