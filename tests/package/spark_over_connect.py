@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
 import coterie_spark
+from coterie.insight.endoffsets import read_end_offsets
 
 NOW_MS = 1795237385000
 ROWS = ("key", "value", "offsets_partition as partition", "log_offset as offset", "timestamp")
@@ -41,6 +42,10 @@ def asked(spark, folder, log):
         keep(folder, name, getattr(coterie_spark, name)(spark, log))
     keep(folder, "expire", coterie_spark.expire(spark, log, now_ms=NOW_MS))
     keep(folder, "undo", coterie_spark.undo(spark, log, at=NOW_MS))
+    ends = read_end_offsets(folder / "ends")
+    keep(folder, "lag", coterie_spark.lag(spark, log, ends=ends, at=NOW_MS, log_until_ms=NOW_MS))
+    rows = coterie_spark.run_designs(spark, ["join-and-close"], ["today"])
+    keep(folder, "designs", rows.selectExpr("scenario", "design", "to_json(costs) as costs"))
 
 
 def read(spark, folder, log):
@@ -51,24 +56,43 @@ def read(spark, folder, log):
     tables = coterie_spark.replay_frame(frame.selectExpr(*ROWS))
     keep(folder, "frame-offsets", tables["offsets"])
     tables.unpersist()
+    spark.sql(f"CREATE TABLE records USING consumer_offsets OPTIONS (path '{log}')")
+    rows = spark.sql("SELECT offsets_partition, log_offset, key, value FROM records")
+    keep(folder, "created", rows)
+    spark.sql("DROP TABLE records")
 
 
 def computed(spark, folder):
     """Run the UDFs."""
-    from coterie_spark.udfs import expired, select_protocol, session_expirations
+    from coterie_spark.udfs import (
+        expired,
+        expired_column,
+        select_protocol,
+        session_expirations,
+    )
 
     offsets = spark.createDataFrame([(0, None), (0, 50), (95, None)], "c long, e long")
     keep(folder, "expired", offsets.select("c", expired("c", "e", lit(100), lit(10)).alias("x")))
+    gone = expired_column("c", "e", 100, 10).alias("x")
+    keep(folder, "expired_column", offsets.select("c", gone))
     groups = spark.createDataFrame([([["b", "a"], ["a", "b"]],)], "p array<array<string>>")
     keep(folder, "select_protocol", groups.select(select_protocol("p").alias("x")))
     ddl = "member string, heartbeat_ms long, timeout_ms long"
     events = spark.createDataFrame([("m", 0, 10), ("m", 30, 10), ("n", 5, 10)], ddl)
     keep(folder, "session_expirations", session_expirations(events))
+    for name, frame in (("offsets", offsets), ("protocols", groups), ("events", events)):
+        frame.createOrReplaceTempView(name)
+    gone = spark.sql("SELECT c, expired(c, e, 100L, 10L) AS x FROM offsets")
+    keep(folder, "expired-sql", gone)
+    keep(folder, "select_protocol-sql", spark.sql("SELECT select_protocol(p) AS x FROM protocols"))
+    told = spark.sql("SELECT * FROM session_expirations(TABLE(events))")
+    keep(folder, "session_expirations-sql", told)
 
 
 def main(folder, log, traces):
     """Leave all answers."""
     conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    conf["spark.sql.warehouse.dir"] = str(folder / "warehouse")
     spark = SparkSession.builder.remote("local[2]").config(map=conf).getOrCreate()
     replayed(spark, folder, log)
     asked(spark, folder, log)

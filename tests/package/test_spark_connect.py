@@ -10,7 +10,10 @@ import pytest
 
 import golden_data
 from coterie import ScanOptions, run_trace
+from coterie.designs import compare
+from coterie.designs.shipped import path_of
 from coterie.insight.asking import fields_of, find_question, rows_of
+from coterie.insight.endoffsets import read_end_offsets
 from coterie.insight.facts import read_facts
 from coterie.insight.fields import arrow_schema, arrow_table
 from coterie.replay.engine import Silent
@@ -36,6 +39,7 @@ QUESTIONS = {
     "metrics": {},
     "undo": {"at_ms": NOW_MS},
 }
+ENDS = "t-a:0:1000000\nt-c:11:5\n"
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +49,7 @@ def told(tmp_path_factory):
     traces = folder / "traces"
     traces.mkdir()
     (traces / f"{TRACE}.trace.jsonl").symlink_to(TRACES / f"scenarios/{TRACE}.trace.jsonl")
+    (folder / "ends").write_text(ENDS)
     script = Path(__file__).with_name("spark_over_connect.py")
     done = subprocess.run(
         [sys.executable, script, folder, LOG, traces],
@@ -76,19 +81,30 @@ def test_a_replay_gives_the_tables_of_one_process_though_the_log_is_gone(told, n
     assert expected or name == "faults"
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", [*QUESTIONS, "lag"])
 def test_a_question_gives_the_rows_of_one_process(told, name):
     question = find_question(name)
-    ask = question.Ask(**QUESTIONS[name])
+    of_lag = {"ends": read_end_offsets(told / "ends"), "at_ms": NOW_MS, "log_until_ms": NOW_MS}
+    ask = question.Ask(**QUESTIONS.get(name, of_lag))
     rows = [row for facts in read_facts([LOG]) for row in rows_of(facts, question, ask)]
     schema = spark_schema(arrow_schema(fields_of(question)))
     assert found(told, name) == in_order(to_spark(arrow_table(fields_of(question), rows), schema))
     assert rows
 
 
-def test_the_data_source_gives_the_records(told):
+def test_designs_run_as_in_one_process(told):
+    with pa.memory_map(str(told / "designs.arrow")) as file:
+        (row,) = pa.ipc.open_file(file).read_all().to_pylist()
+    scenario = json.loads(path_of("join-and-close").read_text(encoding="utf-8"))
+    costs = compare(scenario, ["today"], timeline=False).runs["today"].costs
+    assert (row["scenario"], row["design"]) == ("join-and-close", "today")
+    assert json.loads(row["costs"]) == costs
+
+
+@pytest.mark.parametrize("name", ["source", "created"])
+def test_the_data_source_gives_the_records(told, name):
     expected = [(record["partition"], record["offset"]) for record in golden_data.records(CASE)]
-    with pa.memory_map(str(told / "source.arrow")) as file:
+    with pa.memory_map(str(told / f"{name}.arrow")) as file:
         rows = pa.ipc.open_file(file).read_all().select(["offsets_partition", "log_offset"])
         assert sorted(tuple(row.values()) for row in rows.to_pylist()) == sorted(expected)
     assert expected
@@ -107,13 +123,14 @@ def test_rows_of_a_frame_are_replayed(told):
     assert expected
 
 
-def test_the_udfs_compute_what_the_library_computes(told):
-    assert found(told, "expired") == sorted(
-        map(repr, [{"c": 0, "x": True}, {"c": 0, "x": True}, {"c": 95, "x": False}])
-    )
-    assert found(told, "select_protocol") == [repr({"x": "b"})]
+@pytest.mark.parametrize("by", ["", "-sql"])
+def test_the_udfs_compute_what_the_library_computes(told, by):
+    gone = [{"c": 0, "x": True}, {"c": 0, "x": True}, {"c": 95, "x": False}]
+    for name in (f"expired{by}", "expired_column"):
+        assert found(told, name) == sorted(map(repr, gone))
+    assert found(told, f"select_protocol{by}") == [repr({"x": "b"})]
     ended = [("m", 10), ("m", 40), ("n", 15)]
-    assert found(told, "session_expirations") == [
+    assert found(told, f"session_expirations{by}") == [
         repr({"member": member, "ended_ms": at}) for member, at in ended
     ]
 
