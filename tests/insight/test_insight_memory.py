@@ -1,0 +1,64 @@
+"""Memory of a question is that of keys and findings: eight times the records take no more."""
+
+import gc
+import tracemalloc
+
+import pytest
+
+from coterie.insight import reading, visible
+from coterie.insight.asking import find_question, rows_of
+from coterie.insight.endoffsets import EndOffsets, Sample
+from coterie.insight.facts import read_facts
+from log_writer import batch, commit
+
+KEYS, ROUNDS, SEGMENTS = 10, 400, 4
+LEAST = 4  # bytes of a record that is kept; segments and pieces, which are small here, have some
+ENDS = EndOffsets(False, {("t", 0): (Sample(None, 10**6),)})
+QUESTIONS = {
+    "audit": {},
+    "expire": {"now_ms": 10**9},
+    "explain": {},
+    "growth": {},
+    "lag": {"ends": ENDS},
+    "metrics": {},
+    "undo": {"at_ms": 10**9},
+}
+
+
+def log_of(folder, segments):
+    """A partition in which each of few keys goes on by one in each round."""
+    folder = folder / f"{segments}" / "__consumer_offsets-0"
+    folder.mkdir(parents=True)
+    for segment in range(segments):
+        rounds = range(segment * ROUNDS, (segment + 1) * ROUNDS)
+        records = (
+            batch(at * KEYS, [commit(at * 1000, at, partition=key) for key in range(KEYS)])
+            for at in rounds
+        )
+        (folder / f"{rounds.start * KEYS:020}.log").write_bytes(b"".join(records))
+    return folder
+
+
+def peak(folder, name):
+    """The most bytes that a question held, above what was there."""
+    question = find_question(name)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for facts in read_facts([folder]):
+            rows = list(rows_of(facts, question, question.Ask(**QUESTIONS[name])))
+            assert rows or name == "audit"
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_eight_times_the_records_hold_no_more_memory(monkeypatch, tmp_path, name):
+    monkeypatch.setattr(reading, "COLUMNS_PIECE_BYTES", 32_768)
+    monkeypatch.setattr(visible, "AT_ONCE", 500)  # events of ``lag`` that wait to be sifted
+    few, many = log_of(tmp_path, SEGMENTS), log_of(tmp_path, 8 * SEGMENTS)
+    peak(few, name)  # fills caches
+    early, late = peak(few, name), peak(many, name)
+    added = 7 * SEGMENTS * ROUNDS * KEYS
+    assert late - early < LEAST * added, (early, late)
