@@ -97,6 +97,7 @@ class Course:
     """What was logged around a death at a point, where a group of some size had settled."""
 
     def __init__(self, point, what, consumers, topics):
+        self.what = what
         self.cluster = cluster = settled(consumers, topics)
         begin, self.before = len(cluster.logged), generation(cluster)
         cluster.dies = deaths = Deaths(POINTS[point])
@@ -168,8 +169,18 @@ def path_5(course):
     assert bool(again) == bool(others)
     if others:
         told = {*course.told(course.after[: again[0]])}
-        assert told == {f"{one}-1" for one in others & course.old} or "new" in others
-        assert not told & {f"{one}-1" for one in answered}
+        without = {f"{one}-1" for one in others & course.old}
+        if course.what == "consumer joins":  # its own join, or theirs, whichever comes first
+            assert told <= without
+        else:
+            assert told == without
+        for name in course.old:  # who was answered is told as well: it has to rejoin
+            rejoins = next(
+                at
+                for at, one in enumerate(course.after)
+                if (one.who, one.what) == (name, "Part of a group") and [one.detail] != written
+            )
+            assert f"{name}-1" in course.told(course.after[:rejoins])
 
 
 PATHS = {1: path_1, 2: path_2, 3: path_3, 4: path_4, 5: path_5}
