@@ -241,6 +241,36 @@ def test_a_death_at_any_boundary_and_a_second_in_catch_up_end_in_one_assignment(
     assert met == {*BOUNDARIES}
 
 
+def two_deaths(what, consumers, topics, first, second):
+    """Kill at the first number of a boundary, then the next coordinator; where both died."""
+    cluster = settled(consumers, topics)
+    cluster.dies = deaths = Deaths(first, second)
+    trigger(cluster, what)
+    settle(cluster)
+    settle(cluster)
+    check(cluster)
+    return [boundary for _, boundary in deaths.died_at]
+
+
+@pytest.mark.parametrize(("consumers", "topics"), [(1, 1), (2, 1), (3, 2)])
+def test_the_next_coordinator_dies_too_at_any_boundary_and_it_ends_in_one_assignment(
+    consumers, topics
+):
+    """Every third boundary of the next one, beginning at another for each of the first one."""
+    met = set()
+    for what in TRIGGERS:
+        for first in itertools.count(1):
+            died = []
+            for second in itertools.count(1 + first % 3, 3):
+                died = two_deaths(what, consumers, topics, first, second)
+                met.update(died[1:])
+                if len(died) < 2:
+                    break
+            if not died:
+                break
+    assert met == {*BOUNDARIES}
+
+
 @pytest.mark.parametrize(
     ("brokers", "consumers", "topics"), [*itertools.product((1, 2), (1, 2, 3), (1, 2))]
 )
