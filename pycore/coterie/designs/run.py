@@ -69,7 +69,8 @@ def run(
         ``zookeeper-0.8``: consumers that each rebalance on their own over ZooKeeper;
         ``coordinator-0.9``: one broker assigns a group's partitions; ``today``.
     times : Times, optional
-        The small times that a scenario does not say.
+        The small times that a scenario does not say, of ``zookeeper-0.8`` alone: the other designs
+        have small times of their own, which are fixed.
     timeline : bool
         Whether to keep the timeline: it is long where many consumers join.
 
