@@ -36,6 +36,18 @@ WRONG = [
     ([{"op": "wait"}], "events[0]: wait needs 'ms'"),
     ([{"op": "wait", "ms": 1, "place": "x"}], "events[0]: wait has no field 'place'"),
     ([{"op": "close", "consumer": "c"}], "events[0].consumer: no consumer 'c' was started"),
+    *(
+        (
+            [TOPIC, START, {"op": gone, "consumer": "c"}, {"op": then, "consumer": "c"}],
+            "events[3].consumer: 'c' does not run any more",
+        )
+        for gone in ("close", "crash")
+        for then in ("close", "crash", "zk_cut", "zk_hold")
+    ),
+    (
+        [TOPIC, START, {"op": "coordinator_stop", "group": "other"}],
+        "events[2].group: no consumer is of group 'other'",
+    ),
     ([TOPIC, START, START], "events[2]: consumer 'c' runs already"),
     (
         [{**START, "whitelist": "t"}],
@@ -117,6 +129,14 @@ def test_a_scenario_that_is_read_can_be_run():
     assert isinstance(read, Scenario)
     assert run(read).points == run(read).points
     assert len(run(read).points) == 1
+
+
+def test_who_started_again_or_is_closing_yet_can_be_cut_and_a_group_may_come_later():
+    close = {"op": "close", "consumer": "c"}
+    cut = {"op": "zk_cut", "consumer": "c"}
+    later = {"op": "coordinator_stop", "group": "other"}, {**START, "as": "d", "group": "other"}
+    for events in ((close, START, cut, close), ({**close, "async": True}, cut), later):
+        assert len(read_scenario(scenario(TOPIC, START, *events)).ops) == 2 + len(events)
 
 
 def test_the_command_says_one_line_for_each_wrong_file_and_runs_the_others(tmp_path):

@@ -284,11 +284,13 @@ def read_scenario(value: Any, *, name: str = "") -> Scenario:
     if not isinstance(events, Sequence) or isinstance(events, str):
         raise ScenarioError(f"events: {shown(events)} is not a list")
     checked = _Checked(config)
+    ops = tuple(checked.op(event, f"events[{i}]") for i, event in enumerate(events))
+    checked.groups_fit()
     return Scenario(
         name=CHECKS["text"](value.get("name", name), "name"),
         doc=CHECKS["text"](value.get("doc", ""), "doc"),
         config=config,
-        ops=tuple(checked.op(event, f"events[{i}]") for i, event in enumerate(events)),
+        ops=ops,
     )
 
 
@@ -351,6 +353,9 @@ class _Checked:
         self._now = 0
         self._names: set[str] = set()
         self._live: set[str] = set()
+        self._gone: set[str] = set()
+        self._groups: set[str] = set()
+        self._stops: list[CoordinatorStop] = []
         self._topics: dict[str, int] = {}
         self._fits: dict[type[Op], Callable[[Any], None]] = {
             CreateTopic: self._create_topic,
@@ -398,11 +403,21 @@ class _Checked:
             fits(op)
         return op
 
+    def groups_fit(self) -> None:
+        """Check that somebody is of each group whose coordinator stops: now or later."""
+        for op in self._stops:
+            if op.group not in self._groups:
+                raise ScenarioError(f"{op.place}.group: no consumer is of group {op.group!r}")
+
     def _started(self, op: OfConsumer) -> None:
         if op.consumer not in self._names:
             raise ScenarioError(f"{op.place}.consumer: no consumer {op.consumer!r} was started")
+        if isinstance(op, Close | Crash | ZkCut | ZkHold) and op.consumer in self._gone:
+            raise ScenarioError(f"{op.place}.consumer: {op.consumer!r} does not run any more")
         if isinstance(op, Close | Crash):
             self._live.discard(op.consumer)
+            if not (isinstance(op, Close) and op.async_):  # else it is closing yet
+                self._gone.add(op.consumer)
 
     def _start(self, op: Start) -> None:
         ways = [one for one in (op.subscription, op.whitelist, op.blacklist) if one is not None]
@@ -421,6 +436,8 @@ class _Checked:
         _settings_fit(self._config.consumer, op.config, place=f"{op.place}.config")
         self._names.add(op.name)
         self._live.add(op.name)
+        self._gone.discard(op.name)
+        self._groups.add(op.group)
 
     def _create_topic(self, op: CreateTopic) -> None:
         if op.topic in self._topics:
@@ -464,3 +481,4 @@ class _Checked:
     def _moment(self, op: CoordinatorStop) -> None:
         if op.moment and op.moment not in MOMENTS:
             raise ScenarioError(f"{op.place}.moment: {op.moment!r} is none of {', '.join(MOMENTS)}")
+        self._stops.append(op)
