@@ -130,6 +130,8 @@ def groups_of(fold, int64_t now_ms):
     """See ``load.pyi``."""
     cdef dict groups = {}
     cdef Py_ssize_t start = 0, end
+    if not isinstance(fold, PartitionFold):
+        raise TypeError(f"fold must be a PartitionFold, not {type(fold).__name__}")
     for name, metadata in fold.groups.items():
         if metadata.last.value is not None:
             group_id = decode_utf8(name)
