@@ -77,8 +77,13 @@ class Keys:
         """Return the number of each row's key; the rows are commits or their tombstones."""
         self._name(commits.groups, commits.topics)
         names = (commits.group[rows].astype(np.int64) << 32) | commits.topic[rows]
-        different, pair = np.unique(names, return_inverse=True)
+        # The commits of a request stand together: only the first of each run is looked up.
+        first = np.ones(len(names), dtype=np.bool_)
+        first[1:] = names[1:] != names[:-1]
+        heads = np.flatnonzero(first)
+        different, pair = np.unique(names[heads], return_inverse=True)
         pairs = [self.pairs.setdefault(name, len(self.pairs)) for name in different.tolist()]
+        pair = np.repeat(pair, np.diff(heads, append=len(names)))
         # An int32 partition may be negative; its 32 bits tell it as well.
         low = commits.partition[rows].astype(np.uint32)
         codes = (np.array(pairs, np.int64)[pair] << 32) | low

@@ -168,11 +168,12 @@ class CommitCounts:
     def take(self, commits: Commits) -> None:
         """Count the next piece."""
         counts = (commits.kind == KIND["offset"]) & (commits.outcome == COMMITTED)
-        held = self.keys.held(commits, np.flatnonzero(counts))
+        rows = np.flatnonzero(counts)
+        keys = self.keys.of(commits, rows)
         self.found.fit(len(self.keys))
-        told = held.keys[~is_before(commits.timestamp[held.order], self.begins_ms)]
-        self.found.add("count", told)
-        self.found["ms"][held.keys[held.last]] = commits.commit_timestamp[held.last_rows()]
+        self.found.add("count", keys[~is_before(commits.timestamp[rows], self.begins_ms)])
+        # Of several writes to one place numpy keeps the last one.
+        self.found["ms"][keys] = commits.commit_timestamp[rows]
 
     def absorb(self, later: CommitCounts) -> None:
         """Go on with what follows; see ``tallies``."""

@@ -17,9 +17,10 @@ import numpy as np
 from coterie.insight.commits import COMMITTED, KIND, Array, Commits, is_before
 from coterie.insight.committed import first_of_batches
 from coterie.insight.keys import Keys, Table, sorted_by
+from coterie.report.sections import EXACT, exact
 from coterie.report.spans import POINTS, Counts
 
-CELLS_AT_ONCE = 1 << 23  # of 16 bytes each
+CELLS_AT_ONCE = 1 << 24  # of 16 bytes each
 NEVER = np.iinfo(np.int64).max
 Line = tuple[int, str, int, int]  # number of the key, topic, partition, commits with a time
 
@@ -232,7 +233,8 @@ class Charts:
     def line(self, group: str, line: Line) -> dict[str, Any]:
         """Return offsets by time: all of them, or the last of each span if they are too many.
 
-        ``sampled`` says which; ``at`` is the commit's own time (ms), not the span's.
+        ``sampled`` says which; ``at`` is the commit's own time (ms), not the span's. Values are
+        ``exact``.
         """
         first = int(self.of_keys["cell"][line[0]])
         cells = slice(first, first + self.plans[group].cells_of(line))
@@ -241,6 +243,13 @@ class Charts:
         order = order[at[order] >= 0]
         return {
             "at": at[order].tolist(),
-            "value": value[order].tolist(),
+            "value": exact_list(value[order]),
             "sampled": is_sampled(line),
         }
+
+
+def exact_list(values: Array) -> list[Any]:
+    """Return integers as the page gets them: few lines have any that a double cannot hold."""
+    held: list[Any] = values.tolist()
+    beyond = (values > EXACT) | (values < -EXACT)
+    return list(map(exact, held)) if beyond.any() else held

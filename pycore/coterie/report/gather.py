@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from coterie.insight.epochs import learn_names
+from coterie.insight.explain import REQUESTS
 from coterie.insight.facts import Life, PartitionFacts, View
 from coterie.insight.keys import Key
 from coterie.insight.metrics import CommitCounts, head_of
 from coterie.insight.rebalances import rebalances
-from coterie.insight.requests import BatchesTell
 from coterie.insight.tallies import Taker, feed, keep
 from coterie.ordering import java_order, place_order
 from coterie.report import ownership
@@ -30,7 +30,7 @@ from coterie.report.spans import Counts, span_of
 
 LINES = 40  # partitions in the chart of offsets: those with most commits
 PARTITIONS = 1_000  # in the table of offsets
-CENSUS, COUNTS, REQUESTS = "report.census", "report.counts", "report.requests"
+CENSUS, COUNTS = "report.census", "report.counts"
 UNDRAWN = 1  # zlib's level for what waits for its charts
 GONE = "Gone"
 OVERVIEW = (
@@ -132,14 +132,12 @@ def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
 
 def read(facts: PartitionFacts, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupParts]:
     """Have a partition's log go by, once for all; return its tables, and what makes the rest."""
-    every = facts.whole() if facts.group_ids else facts
     mine: dict[str, tuple[View, Taker]] = {
         CENSUS: (facts.view, Census(facts.begins_ms)),
         COUNTS: (facts.view, CommitCounts(facts.begins_ms)),
-        REQUESTS: (every.view, BatchesTell()),
     }
     facts.seen = keep(facts, {**tallies_of(facts, basis), **mine})
-    census, counts, requests = (facts.seen[name] for name in mine)
+    census, counts, requests = (facts.seen[name] for name in (*mine, REQUESTS))
     tables = tables_of(facts, basis)
     facts.seen = None
     return tables, GroupParts(facts, census, counts.by_key(), requests.tell)
@@ -299,9 +297,8 @@ class GroupParts:
         drawn: list[Row] = []
         for line in plan.lines:
             _, topic, partition, commits = line
-            shown = charts.line(group, line)
-            shown["value"] = [exact(offset) for offset in shown["value"]]
-            drawn.append({"topic": topic, "partition": partition} | shown | {"commits": commits})
+            named = {"topic": topic, "partition": partition}
+            drawn.append(named | charts.line(group, line) | {"commits": commits})
         drawn.sort(key=lambda line: place_order((line["topic"], line["partition"])))
         left_out = len(self.drawable.get(group, ())) - len(drawn)
         return {"span_ms": plan.span_ms, "lines": drawn, "left_out": left_out}
