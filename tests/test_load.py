@@ -7,7 +7,7 @@ import pytest
 import log_writer
 from coterie import Batch, GroupCoordinator, scan
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.load import load
+from coterie._core.coordinator.load import fold_log, groups_of
 from coterie.coordinator.batches import read_log
 from coterie.coordinator.config import coordinator_config
 from coterie.messages import encode_key, encode_value
@@ -138,7 +138,8 @@ def test_a_member_id_that_comes_twice_is_one_member_to_a_load_and_to_a_replay():
     data |= {"currentStateTimestamp": 3, "members": members}
     key = encode_key({"version": 2, "data": {"group": "g"}})
     value = encode_value(2, {"version": 3, "data": data})
-    (loaded,) = load([(0, -1, -1, False, False, [(key, value)])], 0).values()
+    fold = fold_log([(0, -1, -1, False, False, [(key, value)])])
+    (loaded,) = groups_of(fold, 0).values()
     (row,) = scan(log_writer.batch(0, [(1000, key, value)]), partition=0).groups()
     assert loaded.leader_id == row["leader"] == "b"
     found = {m.member_id: m.client_id for m in loaded.all_members}

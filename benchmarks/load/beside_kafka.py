@@ -10,6 +10,7 @@ second of the server's CPU.
 
 import argparse
 import statistics
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -27,7 +28,7 @@ def made_topics(broker):
 
     main = "org.apache.kafka.tools.TopicCommand"
     given = ["--bootstrap-server", broker.address, "--create", "--topic", "load"]
-    loads.subprocess.run(kafka_broker.java(main, *given, "--partitions", 10), check=True)
+    subprocess.run(kafka_broker.java(main, *given, "--partitions", 10), check=True)
     reset = ["--group", "first", "--topic", "load", "--reset-offsets", "--to-earliest"]
     broker.groups_tool(*reset, "--execute")
 

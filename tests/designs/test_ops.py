@@ -1,6 +1,7 @@
 """What an op does is what docs/designs.md says of it, under every design that it says it of."""
 
 import pytest
+from scenes08 import produce, settle, start, topic
 
 from coterie.designs import DESIGNS, coordinator09, run, today
 from coterie.designs.scenario import MOMENTS
@@ -8,22 +9,9 @@ from coterie.designs.scenario import MOMENTS
 COORDINATED = ("coordinator-0.9", "today")
 
 
-def start(at, name, topic="t", **more):
-    return {"at": at, "op": "start", "consumer": name, "subscription": {topic: 1}, **more}
-
-
 def scenario(*events, brokers=(0, 1, 2), **config):
-    events = [*events, {"at": 400_000, "op": "settle", "point": 1}]
+    events = [{"at": 0, **one} for one in events] + [settle(400_000)]
     return {"config": {"brokers": list(brokers), **config}, "events": events}
-
-
-def topic(name, *replicas):
-    return {
-        "at": 0,
-        "op": "create_topic",
-        "topic": name,
-        "replicas": [list(one) for one in replicas],
-    }
 
 
 @pytest.fixture
@@ -49,12 +37,13 @@ def stop(group, moment):
 @pytest.mark.parametrize("design", COORDINATED)
 def test_a_stop_waits_for_a_rebalance_of_its_own_group(stopped, design, moment):
     """Only gy has one before 300,000."""
+    in_x, in_y = ({"group": f"g{name}", "subscription": {name: 1}} for name in "xy")
     ran = run(
         scenario(
             *(topic("x", [0]), topic("y", [0])),
-            *(start(1000, "x1", "x", group="gx"), start(1000, "y1", "y", group="gy")),
-            *(stop("gx", moment), start(200_000, "y2", "y", group="gy")),
-            start(300_000, "x2", "x", group="gx"),
+            *(start("x1", 1000, **in_x), start("y1", 1000, **in_y)),
+            *(stop("gx", moment), start("y2", 200_000, **in_y)),
+            start("x2", 300_000, **in_x),
         ),
         design,
     )
@@ -67,8 +56,8 @@ def test_a_stop_waits_for_a_rebalance_of_its_own_group(stopped, design, moment):
 def test_stops_of_one_group_each_take_a_rebalance(stopped, design):
     """Its next one, and the one after that."""
     stops = [stop("group1", MOMENTS[3])] * 2
-    later = start(200_000, "b"), start(300_000, "c")
-    run(scenario(topic("t", [0]), start(1000, "a"), *stops, *later), design)
+    later = start("b", 200_000), start("c", 300_000)
+    run(scenario(topic("t", [0]), start("a", 1000), *stops, *later), design)
     first, second = stopped
     assert 200_000 <= first < second
 
@@ -76,7 +65,7 @@ def test_stops_of_one_group_each_take_a_rebalance(stopped, design):
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_topic_is_deleted_only_where_brokers_delete_topics(design):
     delete = {"at": 100_000, "op": "delete_topic", "topic": "t"}
-    given = topic("t", [0]), start(1000, "a")
+    given = topic("t", [0]), start("a", 1000)
     never = run(scenario(*given), design)
     kept = run(scenario(*given, delete), design)
     gone = run(scenario(*given, delete, broker={"delete.topic.enable": "true"}), design)
@@ -89,15 +78,17 @@ def test_a_topic_is_deleted_only_where_brokers_delete_topics(design):
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_messages_to_a_partition_whose_replicas_are_down_are_refused_and_counted(design):
-    def produce(at, partition):
-        return {"at": at, "op": "produce", "topic": "t", "partition": partition, "count": 5}
-
     stopped = {"at": 100_000, "op": "broker_stop", "broker": 2}
     back = {"at": 200_000, "op": "broker_start", "broker": 2}
     ran = run(
         scenario(
-            *(topic("t", [2], [2, 1]), start(1000, "a"), produce(50_000, 0), stopped),
-            *(produce(150_000, 0), produce(150_000, 1), back, produce(300_000, 0)),
+            *(topic("t", [2], [2, 1]), start("a", 1000), produce(0, 5, at=50_000), stopped),
+            *(
+                produce(0, 5, at=150_000),
+                produce(1, 5, at=150_000),
+                back,
+                produce(0, 5, at=300_000),
+            ),
         ),
         design,
     )

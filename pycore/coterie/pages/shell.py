@@ -121,4 +121,9 @@ def embedded(data: Mapping[str, Any]) -> Iterator[str]:
 
 def as_json(value: Any) -> str:
     """Return JSON in which nothing can end a script element."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(ESCAPES)
+    return compact_json(value).translate(ESCAPES)
+
+
+def compact_json(value: Any) -> str:
+    """Return JSON without blanks."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -23,6 +23,7 @@ from coterie.insight.metrics import CommitCounts, head_of
 from coterie.insight.rebalances import rebalances
 from coterie.insight.tallies import Taker, feed, keep
 from coterie.ordering import java_order, place_order
+from coterie.pages.shell import compact_json
 from coterie.report import ownership
 from coterie.report.charts import Census, Charts, Plan, some_at_once
 from coterie.report.sections import SECTIONS, Basis, exact, tables_of, tallies_of
@@ -120,7 +121,7 @@ def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
         shown = [head.get(name) for name in OVERVIEW[:-1]] + [numbers]
         whole.overview.append(shown + overview_of(detail["tables"]))
         plans[group] = maker.plan(group, detail["extent"])
-        undrawn[group] = zlib.compress(as_json(detail), UNDRAWN)
+        undrawn[group] = zlib.compress(compact_json(detail).encode(), UNDRAWN)
     for some in some_at_once(plans):
         charts = Charts(census, some)
         feed(facts.pieces(), [charts])
@@ -162,14 +163,9 @@ def negated(number: int | None) -> int | None:
     return None if number is None else -number
 
 
-def as_json(detail: Row) -> bytes:
-    """Return a group's parts as JSON."""
-    return json.dumps(detail, ensure_ascii=False, separators=(",", ":")).encode()
-
-
 def packed(detail: Row) -> str:
     """Return a group's parts as the page unpacks them."""
-    return base64.b64encode(zlib.compress(as_json(detail), 6)).decode()
+    return base64.b64encode(zlib.compress(compact_json(detail).encode(), 6)).decode()
 
 
 class GroupParts:

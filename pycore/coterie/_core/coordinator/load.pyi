@@ -4,27 +4,13 @@ from typing import Any
 from coterie._core.coordinator.group import GroupMetadata
 from coterie._core.fold.fold import PartitionFold
 
-def load(log: Iterable[tuple[Any, ...]], now_ms: int) -> dict[str, GroupMetadata]:
-    """Return the groups of a log, by id.
-
-    Parameters
-    ----------
-    log
-        (base offset, producer id, epoch, transactional, control, ((key, value), ...)) in order.
-
-    Raises
-    ------
-    CorruptData
-        A record that stops Kafka's load.
-    """
-
 def fold_log(log: Iterable[tuple[Any, ...]]) -> PartitionFold:
     """Return the fold of a log: all that any part of a coordinator reads its groups from.
 
     Parameters
     ----------
     log
-        As :func:`load` takes it.
+        (base offset, producer id, epoch, transactional, control, ((key, value), ...)) in order.
 
     Raises
     ------

@@ -133,19 +133,13 @@ cdef class Admin(Part):
 
     cdef int delete_partitions(self, tuple keys) except -1:
         cdef GroupMetadata group
-        for group_id in sorted(self.runtime.groups):
-            group = self.rebalances.find(group_id)
-            if group is None:
-                continue
+        for group in self.rebalances.groups():
             self.bury(group, group.offsets.drop(keys))
         return 0
 
     cdef int clean_up(self) except -1:
         cdef GroupMetadata group
-        for group_id in sorted(self.runtime.groups):
-            group = self.rebalances.find(group_id)
-            if group is None:
-                continue
+        for group in self.rebalances.groups():
             self.bury(group, self.expired_of(group))
         return 0
 
@@ -192,12 +186,9 @@ cdef class Admin(Part):
         cdef list found = []
         cdef GroupMetadata group
         cdef int error = NONE
-        for group_id in sorted(self.runtime.groups):
-            group = self.rebalances.find(group_id)
-            if group is None:
-                continue
+        for group in self.rebalances.groups():
             if not wanted or STATE_NAMES[group.state].lower() in wanted:
-                found.append((group_id, group.protocol_type or "", STATE_NAMES[group.state]))
+                found.append((group.group_id, group.protocol_type or "", STATE_NAMES[group.state]))
         if self.runtime.partitions.is_loading(-1):
             error = COORDINATOR_LOAD_IN_PROGRESS
         return self.runtime.respond(id, LIST_GROUPS, error, tuple(found))

@@ -33,11 +33,9 @@ cdef class Handover(Part):
     cdef int resigned(self, int32_t partition) except -1:
         cdef int32_t count = self.runtime.partitions.count
         cdef GroupMetadata group
-        for group_id in sorted(self.runtime.groups):
-            if partition < 0 or partition_of(group_id, count) == partition:
-                group = self.rebalances.find(group_id)
-                if group is not None:
-                    self.rebalances.unload(group)
+        for group in self.rebalances.groups():
+            if partition < 0 or partition_of(group.group_id, count) == partition:
+                self.rebalances.unload(group)
         return self.offsets.resigned(partition)
 
     cdef object read_log(self, object fold):

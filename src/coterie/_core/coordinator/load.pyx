@@ -50,11 +50,6 @@ cdef MemberMetadata read_member(fields, str protocol_type, str protocol_name):
     return member
 
 
-def load(log, int64_t now_ms):
-    """See ``load.pyi``."""
-    return groups_of(fold_log(log), now_ms)
-
-
 def fold_log(log):
     """See ``load.pyi``."""
     fold = PartitionFold(on_fault="load")

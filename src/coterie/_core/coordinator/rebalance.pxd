@@ -16,6 +16,7 @@ cdef class Rebalances(Part):
     cdef readonly int64_t sync_evictions
 
     cdef GroupMetadata find(self, str group_id)
+    cdef list groups(self)
     cdef GroupMetadata create_group(self, str group_id)
     cdef int take_over(self, GroupMetadata group) except -1
     cdef int drop_group(self, GroupMetadata group) except -1

@@ -69,6 +69,11 @@ cdef class Rebalances(Part):
         self.last = <GroupMetadata>found
         return self.last
 
+    cdef list groups(self):
+        """All groups, by id; those of another protocol are none of these."""
+        return [group for _, group in sorted(self.runtime.groups.items())
+                if isinstance(group, GroupMetadata)]
+
     cdef GroupMetadata create_group(self, str group_id):
         cdef GroupMetadata group = new_group(group_id, self.runtime.wheel.clock_ms)
         self.take_over(group)

@@ -7,9 +7,10 @@ Source: ``OffsetCommitRequest.json``, ``OffsetCommitResponse.json``, ``KafkaApis
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 
 from coterie._core.codec.cursor cimport (
-    NEGATIVE, OK, Cursor, Status, read_i32, read_i64, read_string16, read_uvarint, store)
+    NEGATIVE, OK, Cursor, Status, read_i32, read_i64, read_uvarint, store)
 from coterie._core.coordinator.coordinator cimport Coordinator
 from coterie._core.serving.texts cimport Text, read_text, text_of
+from coterie._core.serving.who cimport Who, read_who
 from coterie._core.wire.decode cimport skip_tags
 from coterie._core.wire.encode cimport (
     Writing, put_i16, put_i32, put_uvarint, reserve, write_text)
@@ -26,67 +27,42 @@ cdef enum:
     LAST = 9
     PAIR = 2                   # of a partition's key and its error
 
-cdef struct Head:
-    int32_t correlation_id
-    int32_t generation_id
-    Text group
-    Text member
-    Text instance
-
-
 cdef bint answer_commit(Coordinator coordinator, dict topics, Writing* w, int version,
                         Cursor* cur) except -1:
     """Ask the coordinator and write what it says; false: nothing was done, others are to look.
 
     `topics`: those that exist, by name.
     """
-    cdef Head head
+    cdef Who who
     cdef str group_id, member_id, instance = None
     cdef list rows = []
     cdef tuple told
-    if not FIRST <= version <= LAST or read_head(cur, version, &head) != OK:
+    if not FIRST <= version <= LAST or read_head(cur, version, &who) != OK:
         return False
     try:
-        group_id = text_of(&head.group)
-        member_id = text_of(&head.member)
-        if head.instance.size >= 0:
-            instance = text_of(&head.instance)
+        group_id = text_of(&who.group)
+        member_id = text_of(&who.member)
+        if who.instance.size >= 0:
+            instance = text_of(&who.instance)
         if not read_topics(cur, version, topics, rows):
             return False
     except UnicodeDecodeError:
         return False
     try:
-        told = coordinator.commit(group_id, head.generation_id, member_id, instance, tuple(rows))
+        told = coordinator.commit(group_id, who.generation_id, member_id, instance, tuple(rows))
     except ArgumentError:                  # metadata that no record holds; nothing has changed
         return False
-    write_answer(w, version, head.correlation_id, told)
+    write_answer(w, version, who.correlation_id, told)
     return True
 
 
-cdef Status read_head(Cursor* cur, int version, Head* head) noexcept nogil:
+cdef Status read_head(Cursor* cur, int version, Who* who) noexcept nogil:
     """All that stands before the topics."""
-    cdef bint flexible = version >= FLEXIBLE
     cdef int64_t kept_ms = -1
-    cdef Text client
-    cdef Status status = read_i32(cur, &head.correlation_id)
-    if status == OK:
-        status = read_string16(cur, &client.at, &client.size)
-    if status == OK and flexible:
-        status = skip_tags(cur)
-    if status == OK:
-        status = read_text(cur, flexible, &head.group)
-    if status == OK:
-        status = read_i32(cur, &head.generation_id)
-    if status == OK:
-        status = read_text(cur, flexible, &head.member)
-    head.instance.size = -1
-    if status == OK and version >= WITH_INSTANCE:
-        status = read_text(cur, flexible, &head.instance)
+    cdef Status status = read_who(cur, version >= FLEXIBLE, version >= WITH_INSTANCE, who)
     if status == OK and version <= LAST_RETENTION:
         status = read_i64(cur, &kept_ms)
-    if status == OK and (head.group.size < 0 or head.member.size < 0 or kept_ms != -1):
-        status = NEGATIVE
-    return status
+    return NEGATIVE if status == OK and kept_ms != -1 else status
 
 
 cdef inline Status read_count(Cursor* cur, bint flexible, int32_t* count) noexcept nogil:

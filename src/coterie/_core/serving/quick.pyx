@@ -4,11 +4,11 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, uint8_t
 
 from coterie._core.checks cimport dict_of, within
-from coterie._core.codec.cursor cimport (
-    NEGATIVE, OK, Cursor, Status, load_i16, load_i32, read_i32, read_string16)
+from coterie._core.codec.cursor cimport OK, Cursor, Status, load_i16, load_i32
 from coterie._core.coordinator.coordinator cimport Coordinator
 from coterie._core.serving.commits cimport OFFSET_COMMIT, answer_commit
-from coterie._core.serving.texts cimport Text, read_text, text_of
+from coterie._core.serving.texts cimport text_of
+from coterie._core.serving.who cimport Who, read_who
 from coterie._core.wire.decode cimport skip_tags
 from coterie._core.wire.encode cimport Writing, begin, end, put_i16, put_i32, reserve
 
@@ -16,17 +16,10 @@ from coterie.errors import ArgumentError, shown
 
 cdef enum:
     HEARTBEAT = 12
+    WITH_INSTANCE = 3          # the first version with an instance id
     FLEXIBLE = 4               # the first version with tagged fields, and the last one
 
 LAST_VERSION = FLEXIBLE
-
-
-cdef struct Beat:
-    int32_t correlation_id
-    int32_t generation_id
-    Text group
-    Text member
-    Text instance
 
 
 def answer_quick(Coordinator coordinator not None, topics, data, position, longest):
@@ -77,24 +70,8 @@ cdef tuple answer_all(Coordinator coordinator, dict topics, const uint8_t* data,
         end(&w)
 
 
-cdef Status read_beat(Cursor* cur, int version, Beat* beat) noexcept nogil:
-    cdef Text client
-    cdef Status status = read_i32(cur, &beat.correlation_id)
-    if status == OK:
-        status = read_string16(cur, &client.at, &client.size)
-    if status == OK and version >= FLEXIBLE:
-        status = skip_tags(cur)
-    if status == OK:
-        status = read_text(cur, version >= FLEXIBLE, &beat.group)
-    if status == OK:
-        status = read_i32(cur, &beat.generation_id)
-    if status == OK:
-        status = read_text(cur, version >= FLEXIBLE, &beat.member)
-    if status == OK and (beat.group.size < 0 or beat.member.size < 0):
-        status = NEGATIVE
-    beat.instance.size = -1
-    if status == OK and version >= 3:
-        status = read_text(cur, version >= FLEXIBLE, &beat.instance)
+cdef Status read_beat(Cursor* cur, int version, Who* who) noexcept nogil:
+    cdef Status status = read_who(cur, version >= FLEXIBLE, version >= WITH_INSTANCE, who)
     if status == OK and version >= FLEXIBLE:
         status = skip_tags(cur)
     return status
@@ -102,22 +79,22 @@ cdef Status read_beat(Cursor* cur, int version, Beat* beat) noexcept nogil:
 
 cdef bint answer_beat(Coordinator coordinator, Writing* w, int version, Cursor* cur) except -1:
     """Ask the coordinator and write what it says; false: it is not plainly a heartbeat."""
-    cdef Beat beat
+    cdef Who who
     cdef str group_id, member_id, instance = None
     cdef int code
-    if not 0 <= version <= FLEXIBLE or read_beat(cur, version, &beat) != OK:
+    if not 0 <= version <= FLEXIBLE or read_beat(cur, version, &who) != OK:
         return False
     try:
-        group_id = text_of(&beat.group)
-        member_id = text_of(&beat.member)
-        if beat.instance.size >= 0:
-            instance = text_of(&beat.instance)
+        group_id = text_of(&who.group)
+        member_id = text_of(&who.member)
+        if who.instance.size >= 0:
+            instance = text_of(&who.instance)
     except UnicodeDecodeError:
         return False
-    code = coordinator.beat(group_id, beat.generation_id, member_id, instance)
+    code = coordinator.beat(group_id, who.generation_id, member_id, instance)
     # length, correlation id, (no tags,) throttle time from version 1 on, error(, no tags)
     put_i32(w, 6 if version == 0 else 12 if version >= FLEXIBLE else 10)
-    put_i32(w, beat.correlation_id)
+    put_i32(w, who.correlation_id)
     if version >= FLEXIBLE:
         reserve(w, 1)[0] = 0
     if version >= 1:
