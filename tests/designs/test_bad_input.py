@@ -1,6 +1,7 @@
 """What ``coterie designs`` cannot do is said in one line with its place; nothing is left over."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -116,3 +117,10 @@ def test_a_folder_without_scenarios_is_one_line(tmp_path):
     assert (told.returncode, len(told.stderr.splitlines())) == (1, 1)
     assert "none: holds no file that ends in .json" in told.stderr
     assert folder_of(tmp_path) == ["none"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc: no folder takes nothing")
+def test_a_folder_that_cannot_be_made_is_said_as_that_not_as_a_scenario(tmp_path):
+    told = coterie("designs", "run", "herd", "--out", "/proc/nowhere", cwd=tmp_path)
+    said = "coterie: /proc/nowhere/herd.actual.json: No such file or directory\n0 run, 1 failed\n"
+    assert (told.returncode, told.stderr) == (1, said)

@@ -42,11 +42,16 @@ def read_json(path: Path) -> Any:
 
     Raises
     ------
-    OSError, ValueError, RecursionError
+    OSError, ValueError, RecursionError, CoterieError
         It cannot be read; :func:`told` says it in one line.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if path.suffix:
+            raise
+        what = "no such file, and no scenario of that name: see coterie designs list"
+        raise CoterieError(what) from None
     except UnicodeDecodeError as error:
         raise ValueError(f"not text: {error}") from None
     except json.JSONDecodeError as error:
@@ -57,6 +62,4 @@ def told(error: Exception) -> str:
     """Return what is wrong with a scenario's file, in one line."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
-    if isinstance(error, FileNotFoundError) and not Path(str(error.filename)).suffix:
-        return "no such file, and no scenario of that name: see coterie designs list"
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
