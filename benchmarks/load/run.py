@@ -50,7 +50,7 @@ def running(command):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             for line in process.stdout:
-                if line.startswith(("ready", "listening\n")):
+                if line.startswith(("ready", "listening")):
                     break
             yield process.pid
         finally:

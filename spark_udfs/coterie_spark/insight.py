@@ -174,7 +174,9 @@ def question(name: str) -> Frame:
         wanted = [groups] if isinstance(groups, str) else groups
         at_ms, until_ms, ask_type = time_ms(at), time_ms(until), find_question(name).Ask
         known = {field.name for field in fields(ask_type)}
-        if "at_ms" in known:
+        if "at_ms" in known and at_ms is not None:
+            if "at_ms" in parameters:
+                raise CoterieError("at and at_ms say the same; give one of them")
             parameters, at_ms = {**parameters, "at_ms": at_ms}, None
         if at_ms is not None and until_ms is not None:
             raise CoterieError("at and until say the same; give one of them")
