@@ -27,6 +27,19 @@ def test_a_question_gives_the_rows_it_gives_in_this_process(spark, name, case, a
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
 
+def test_a_time_counts_under_the_name_of_the_command_and_that_of_the_question(spark):
+    ends = EndOffsets(False, {("orders", 3): (Sample(None, 9000),)})
+    found = [
+        coterie_spark.lag(spark, log("basic"), groups="grp-reset-cli", ends=ends, **told)
+        .where("topic = 'orders' and partition = 3")
+        .collect()
+        for told in ({}, {"at": RESET_CLI}, {"at_ms": RESET_CLI})
+    ]
+    assert found[0] != found[1] == found[2]
+    with pytest.raises(CoterieError, match="at and at_ms say the same; give one of them"):
+        coterie_spark.lag(spark, log("basic"), ends=ends, at=RESET_CLI, at_ms=RESET_CLI)
+
+
 def test_a_question_is_asked_of_some_groups(spark):
     frame = coterie_spark.undo(spark, [log("basic")], groups="grp-reset-cli", at=RESET_CLI)
     assert {row.group_id for row in frame.select("group_id").collect()} == {"grp-reset-cli"}
