@@ -192,6 +192,17 @@ def test_a_partition_is_cut_evenly(sizes, unit_bytes, expected):
     assert [sum(part.size for part in unit) for unit in units] == expected
 
 
+def test_a_segment_is_cut_where_a_unit_ends_inside_of_it():
+    log = find_segments([golden_data.log("compacted")])
+    segments = max(log.partitions().values(), key=len)
+    units = list(crew.units_of(segments, 40_000))
+    share = sum(segment.size for segment in segments) / len(units)
+    assert max(abs(sum(part.size for part in unit) - share) for unit in units) < 1000
+    by_segment = itertools.groupby((p for unit in units for p in unit), lambda part: part.segment)
+    found = [(segment, sum(part.size for part in parts)) for segment, parts in by_segment]
+    assert found == [(segment, segment.size) for segment in segments]
+
+
 def test_an_interruption_is_heard_while_units_are_scanned(monkeypatch):
     main = threading.main_thread().ident
     before = set(threading.enumerate())

@@ -194,19 +194,27 @@ def units_of(segments: Iterable[Segment], unit_bytes: int) -> Iterator[list[Part
         share = max(1, -(-total // max(1, round(total / unit_bytes))))
         unit: list[Part] = []
         done, end = 0, share
-        for part in itertools.chain.from_iterable(parts_of(one, share) for one in theirs):
-            if unit and done + part.weight / 2 > end:  # the cut is nearer than what follows it
-                yield unit
-                unit = []
-                end = max(end, done // share * share) + share
-            unit.append(part)
-            done += part.weight
+        for segment in theirs:
+            for part in parts_of(segment, share, end - done):
+                if unit and done + part.weight / 2 > end:  # the cut is nearer than what follows it
+                    yield unit
+                    unit = []
+                    end = max(end, done // share * share) + share
+                unit.append(part)
+                done += part.weight
         yield unit
 
 
-def parts_of(segment: Segment, unit_bytes: int) -> Iterator[Part]:
-    """Yield a segment whole, or piece by piece where it is larger than a unit."""
-    if segment.compression is not None or segment.size <= max(unit_bytes, SCAN_PIECE_BYTES):
+def parts_of(segment: Segment, unit_bytes: int, rest_bytes: int) -> Iterator[Part]:
+    """Yield a segment whole, or piece by piece where a unit ends inside of it.
+
+    That is where it is larger than a unit, or than the rest of the one that has begun.
+    """
+    near = SCAN_PIECE_BYTES // 2  # nearer to an end of the segment no piece would be cut off
+    is_larger = segment.size > max(unit_bytes, SCAN_PIECE_BYTES)
+    if segment.compression is not None or not (
+        is_larger or near < rest_bytes < segment.size - near
+    ):
         yield Part(segment)
         return
     try:
