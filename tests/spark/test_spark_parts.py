@@ -29,22 +29,28 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(parted.plan, "TASK_BYTES", 1)
 
 
+@pytest.mark.parametrize("scheme", ["", "file:"])
 @pytest.mark.parametrize(("name", "case", "asked"), QUESTIONS)
-def test_a_question_in_parts_gives_the_rows_it_gives_in_this_process(spark, cut, name, case, asked):
+def test_a_question_in_parts_gives_the_rows_it_gives_in_this_process(
+    spark, cut, name, case, asked, scheme
+):
     question = find_question(name)
     ask = question.Ask(**asked)
     rows = [row for facts in read_facts([cut / case]) for row in rows_of(facts, question, ask)]
     schema = spark_schema(arrow_schema(fields_of(question)))
     expected = to_spark(arrow_table(fields_of(question), rows), schema).to_pylist()
     told = {"at" if key == "at_ms" else key: value for key, value in asked.items()}
-    found = getattr(coterie_spark, name)(spark, cut / case, **told).toArrow().to_pylist()
-    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    where = f"{scheme}{cut / case}"
+    found = getattr(coterie_spark, name)(spark, where, **told).toArrow().to_pylist()
+    rows = [repr(row).replace(where, str(cut / case)) for row in found]
+    assert sorted(rows) == sorted(map(repr, expected))
 
 
-def test_large_partitions_are_cut_and_others_are_not(spark, cut, monkeypatch):
+@pytest.mark.parametrize("scheme", ["", "file:"])
+def test_large_partitions_are_cut_and_others_are_not(spark, cut, monkeypatch, scheme):
     from coterie_spark.insight import log_of
 
-    request = Request("undo", find_question("undo").Ask(RESET_CLI), (str(cut / "basic"),))
+    request = Request("undo", find_question("undo").Ask(RESET_CLI), (f"{scheme}{cut / 'basic'}",))
     partitions = log_of(spark, request.log)
     asked = parted.planned(spark, partitions, request)
     assert [part for _, part in asked.dealt] == [

@@ -4,6 +4,7 @@ Four stages, a shuffle between each two: survey (a task a part), join (a task a 
 (a task a part), answer (a task a partition); see ``coterie.insight.parts``. A stage hands on rows
 of at most ``CHUNK_BYTES``, which come in order of their task, part, kind and chunk. What a task
 holds is bounded by keys and findings. What cannot be read travels as a row with ``error`` set.
+Of a log at a URL the bytes of a part come to both of its tasks, which put them into files.
 """
 
 from __future__ import annotations
@@ -22,9 +23,15 @@ from coterie.log.folders import Segment
 from coterie.state.portable import pack, unpack
 from coterie_spark.bulk import plan, scanning
 from coterie_spark.bulk.driver import cores_of, in_task
-from coterie_spark.bulk.hadoop import is_url
 from coterie_spark.bulk.shipping import shipped
-from coterie_spark.bulk.spool import Partitions
+from coterie_spark.bulk.spool import (
+    Partitions,
+    Spool,
+    chunks_of,
+    each_partition,
+    lies_at_urls,
+    spooling,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +41,7 @@ PART_BYTES_MIN = 64 << 20  # below, a task and a merge cost more than they bring
 ROWS_DDL = "task int, number long, kind int, chunk int, error string, body binary"
 ORDER = ("task", "number", "kind", "chunk")
 JOINED, WHOLE = "survey of a part", -1  # the number of what was joined
+SPOOLED = -2  # of a chunk of a segment, whose place in its part is the kind: before all else
 BEGUN, TALLIED = "question to a part", "answer of a part"
 
 Facts = Callable[[], PartitionFacts]
@@ -72,6 +80,11 @@ class Plan(NamedTuple):
         return [number for number, (at, _) in enumerate(self.dealt) if at == place]
 
     @property
+    def parts(self) -> Partitions:
+        """The parts, each as a partition of its own."""
+        return [(self.log[place][0], list(part)) for place, part in self.dealt]
+
+    @property
     def question(self) -> Any:
         """The module that answers."""
         return find_question(self.request.question)
@@ -86,12 +99,9 @@ class Plan(NamedTuple):
 
 def planned(spark: SparkSession, log: Partitions, request: Request) -> Plan | None:
     """Return how a question is asked in parts; None: a task for each partition will do."""
-    segments = [segment for _, theirs in log for segment in theirs]
     if parts.maker_of(find_question(request.question)) is None:
         return None
-    if any(is_url(segment.path) for segment in segments):
-        return None
-    size = sum(segment.size for segment in segments)
+    size = sum(segment.size for _, theirs in log for segment in theirs)
     wanted = size // (plan.TASKS_PER_CORE * cores_of(spark))
     part_bytes = min(max(wanted, PART_BYTES_MIN), plan.TASK_BYTES)
     found = [
@@ -111,22 +121,26 @@ def answered(spark: SparkSession, asked: Plan, answer: Answer, schema: Any) -> D
         return there.sortWithinPartitions(*ORDER)
 
     count, partitions = len(asked.dealt), len(asked.log)
-    numbers = spark.range(0, count, 1, count)
-    found = numbers.mapInArrow(shipped(partial(survey, asked)), ROWS_DDL)
+    found = each_partition(spark, asked.parts, partial(survey, asked), ROWS_DDL)
     begun = dealt(found, partitions).mapInArrow(shipped(partial(join, asked)), ROWS_DDL)
+    if lies_at_urls(asked.log):
+        columns = (f"{SPOOLED}L as number", "segment as kind", "chunk", "string(null) as error")
+        begun = begun.unionAll(chunks_of(spark, asked.parts).selectExpr("task", *columns, "body"))
     kept = dealt(begun, count).mapInArrow(shipped(partial(tally, asked)), ROWS_DDL)
     last = partial(finish, asked, answer)
     return dealt(kept, partitions).mapInArrow(shipped(last), schema)
 
 
-def survey(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
+def survey(
+    asked: Plan, read: scanning.Reader, batches: scanning.Batches
+) -> Iterator[pa.RecordBatch]:
     """Read the parts whose number comes in column ``id`` for the first time."""
     views = parts.views_of(asked.facts(0), asked.question, asked.request.ask)
     for batch in batches:
         for number in batch.column(0).to_pylist():
             place, part = asked.dealt[number]
             try:
-                found = parts.survey(part, views, asked.read)
+                found = parts.survey(part, views, read)
             except CoterieError as error:
                 yield error_row(place, number, error)
             else:
@@ -151,7 +165,27 @@ def join(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
 
 def tally(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
     """Read parts for the second time; what was joined passes through."""
-    for (task, number), rows in groupby(rows_in(batches), key=lambda row: row[:2]):
+    if lies_at_urls(asked.log):
+        with spooling(asked.parts) as spool:
+            yield from tally_by(asked, spool.read, without_chunks(batches, spool))
+    else:
+        yield from tally_by(asked, asked.read, rows_in(batches))
+
+
+def without_chunks(batches: scanning.Batches, spool: Spool) -> Iterator[Row]:
+    """Yield the rows of batches, and put chunks of segments into files."""
+    for row in rows_in(batches):
+        if row.number == SPOOLED:
+            spool.put(row.task, row.kind, row.chunk, row.body or b"")
+        else:
+            yield row
+
+
+def tally_by(
+    asked: Plan, read: scanning.Reader, rows_there: Iterable[Row]
+) -> Iterator[pa.RecordBatch]:
+    """As :func:`tally`, with what reads a segment."""
+    for (task, number), rows in groupby(rows_there, key=lambda row: row[:2]):
         place, part = asked.dealt[task]
         if number == WHOLE:
             for row in rows:
@@ -159,7 +193,7 @@ def tally(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
             continue
         try:
             begun = unpack(BEGUN, joined_body(rows))
-            kept = parts.tally(part, begun, asked.read)
+            kept = parts.tally(part, begun, read)
             yield from body_rows(place, number, 0, pack(TALLIED, kept))
         except CoterieError as error:
             yield error_row(place, number, error)

@@ -1,9 +1,9 @@
 """Questions about logs that only Hadoop's file systems reach.
 
-The segments of a partition come to one worker. A question goes over them in order, and may do so
-more than once: so the worker puts them into files of its own first, which are mapped, not held in
-memory, and removed at the end. The bytes travel in chunks; the JVM alone holds a whole segment, of
-less than 2 GiB.
+The segments of a partition, or of a part of a large one, come to one worker. A question goes over
+them in order, and may do so more than once: so the worker puts them into files of its own first,
+which are mapped, not held in memory, and removed at the end. The bytes travel in chunks; the JVM
+alone holds a whole segment, of less than 2 GiB.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from coterie_spark.bulk.shipping import shipped
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from typing_extensions import Buffer
 
 CHUNKS_DDL = "task int, segment int, chunk int, body binary"
 
@@ -33,32 +35,38 @@ Work = Callable[[scanning.Reader, scanning.Batches], Iterator["pa.RecordBatch"]]
 def each_partition(spark: SparkSession, log: Partitions, work: Work, schema: Any) -> DataFrame:
     """Return what ``work`` gives of rows with a column ``id``: a row a partition, a task each.
 
-    It is handed what reads a segment, wherever the log lies.
+    It is handed what reads a segment, wherever the log lies. A part of a partition is as good.
     """
-    if not any(is_url(segment.path) for _, segments in log for segment in segments):
-        numbers = spark.range(0, len(log), 1, len(log))
-        return numbers.mapInArrow(shipped(partial(work, scanning.reader())), schema)
-    return chunks_of(spark, log).mapInArrow(shipped(partial(spooled, log, work)), schema)
-
-
-def chunks_of(spark: SparkSession, log: Partitions) -> DataFrame:
-    """Return the bytes of segments as rows of ``CHUNKS_DDL``, those of a partition in one task."""
     from pyspark.sql import functions as f
 
+    if not lies_at_urls(log):
+        numbers = spark.range(0, len(log), 1, len(log))
+        return numbers.mapInArrow(shipped(partial(work, scanning.reader())), schema)
     # A row for each partition: one without a byte is asked, too.
     rows = spark.range(0, len(log), 1, 1).selectExpr(
         "int(id) as task", "-1 as segment", "0 as chunk", "cast(null as binary) as body"
     )
+    dealt = rows.unionAll(chunks_of(spark, log))
+    there = dealt.repartition(len(log), in_task(f.col("task"), len(log)))
+    return there.mapInArrow(shipped(partial(spooled, log, work)), schema)
+
+
+def lies_at_urls(log: Partitions) -> bool:
+    """Whether only Hadoop's file systems reach a log."""
+    return any(is_url(segment.path) for _, segments in log for segment in segments)
+
+
+def chunks_of(spark: SparkSession, log: Partitions) -> DataFrame:
+    """Return the bytes of segments as rows of ``CHUNKS_DDL``, wherever they were read."""
     places = {
         segment.path: (task, number)
         for task, (_, segments) in enumerate(log)
         for number, segment in enumerate(segments)
         if segment.size
     }
-    if places:
-        chunks = files_of(spark, places).mapInArrow(shipped(chunk_worker(places)), CHUNKS_DDL)
-        rows = rows.unionAll(chunks)
-    return rows.repartition(len(log), in_task(f.col("task"), len(log)))
+    if not places:
+        return spark.createDataFrame([], CHUNKS_DDL)
+    return files_of(spark, places).mapInArrow(shipped(chunk_worker(places)), CHUNKS_DDL)
 
 
 def chunk_worker(places: dict[str, tuple[int, int]]) -> scanning.Worker:
@@ -79,12 +87,47 @@ def chunk_worker(places: dict[str, tuple[int, int]]) -> scanning.Worker:
     return work
 
 
+class Spool:
+    """Files of a worker with the segments of some partitions of ``log``, in a folder."""
+
+    def __init__(self, log: Partitions, folder: str) -> None:
+        self.folder = folder
+        self._log = log
+        self._files: dict[str, str] = {}  # by the path of the segment
+
+    def put(self, task: int, segment: int, chunk: int, body: Buffer) -> None:
+        """Write a chunk at its place: they come in any order."""
+        file = os.path.join(self.folder, f"{task}-{segment}")
+        self._files[self._log[task][1][segment].path] = file
+        with open(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as out:
+            out.seek(chunk * scanning.CHUNK_BYTES)
+            out.write(body)
+
+    def read(self, segment: Segment) -> memoryview:
+        """Return a segment's bytes, decompressed; a big one is mapped."""
+        if not segment.size:
+            return scanning.no_bytes(segment)
+        file = self._files[segment.path]
+        if segment.compression is None:
+            size = os.stat(file).st_size
+            return memoryview(read_segment(Segment(file, None, None, size, None)))
+        with open(file, "rb") as packed:
+            return memoryview(inflate(packed.read(), segment))
+
+
+@contextmanager
+def spooling(log: Partitions) -> Iterator[Spool]:
+    """Give a worker files for segments, as long as it works."""
+    with tempfile.TemporaryDirectory(prefix="coterie-", dir=home()) as folder:
+        yield Spool(log, folder)
+
+
 def spooled(log: Partitions, work: Work, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
     """Put the chunks that come into files, and do the work with what reads those."""
     import pyarrow as pa
 
     tasks: set[int] = set()
-    with tempfile.TemporaryDirectory(prefix="coterie-", dir=home()) as folder:
+    with spooling(log) as spool:
         for batch in batches:
             *places, bodies = batch.columns
             for task, segment, chunk, body in zip(
@@ -92,14 +135,8 @@ def spooled(log: Partitions, work: Work, batches: scanning.Batches) -> Iterator[
             ):
                 tasks.add(task)
                 if body.is_valid:
-                    write_at(spool_file(folder, task, segment), chunk, body.as_buffer())
-        files = {
-            segment.path: spool_file(folder, task, number)
-            for task in tasks
-            for number, segment in enumerate(log[task][1])
-            if segment.size
-        }
-        yield from work(partial(read_spooled, files), [pa.record_batch({"id": sorted(tasks)})])
+                    spool.put(task, segment, chunk, body.as_buffer())
+        yield from work(spool.read, [pa.record_batch({"id": sorted(tasks)})])
 
 
 def home() -> str | None:
@@ -107,27 +144,3 @@ def home() -> str | None:
     from pyspark import SparkFiles, TaskContext
 
     return None if TaskContext.get() is None else SparkFiles.getRootDirectory()
-
-
-def spool_file(folder: str, task: int, segment: int) -> str:
-    """Return where a segment is put."""
-    return os.path.join(folder, f"{task}-{segment}")
-
-
-def write_at(file: str, chunk: int, body: pa.Buffer) -> None:
-    """Write a chunk at its place: they come in any order."""
-    with open(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as out:
-        out.seek(chunk * scanning.CHUNK_BYTES)
-        out.write(body)
-
-
-def read_spooled(files: dict[str, str], segment: Segment) -> memoryview:
-    """Return a segment's bytes, decompressed; a big one is mapped."""
-    if segment.path not in files:
-        return scanning.no_bytes(segment)
-    file = files[segment.path]
-    if segment.compression is None:
-        size = os.stat(file).st_size
-        return memoryview(read_segment(Segment(file, None, None, size, None)))
-    with open(file, "rb") as packed:
-        return memoryview(inflate(packed.read(), segment))
