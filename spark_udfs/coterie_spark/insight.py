@@ -23,7 +23,7 @@ from coterie.insight.fields import arrow_schema, arrow_table
 from coterie.log.folders import Listing, Log
 from coterie.replay.engine import Progress
 from coterie.state.portable import pack, unpack
-from coterie_spark.bulk import parted, scanning
+from coterie_spark.bulk import lines, parted, scanning
 from coterie_spark.bulk.arrow import spark_schema, to_spark
 from coterie_spark.bulk.spool import Partitions, each_partition
 
@@ -58,7 +58,7 @@ def answer(request: Request, progress: Progress) -> Iterator[Part]:
         progress.total(size)
         progress.stage("reading")
         frame = over(spark, log, request, part_batches, scanning.STATE_DDL)
-        with bounded_batches(spark, 1):
+        with bounded_batches(spark, lines.ROWS_PER_BATCH):
             found = JobProgress(spark, size, progress).of(frame.collect)
     yield from parts_of(found)
 

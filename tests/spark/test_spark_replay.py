@@ -218,7 +218,7 @@ def test_partitions_are_merged_in_tasks_of_their_own(spark, tmp_path, numbers, m
 
 
 def test_a_url_is_no_pattern(spark, tmp_path):
-    folder = tmp_path / "copy [1] {a,b} of*"
+    folder = tmp_path / "copy [1] {a,b} of* 5%20é+"
     folder.mkdir()
     (source,) = golden_data.log("corrupt/fine").glob("__consumer_offsets-*")
     (folder / source.name).symlink_to(source)

@@ -1,37 +1,54 @@
-"""Segments that come to a worker as chunks, in any order, are read as they lie in the log."""
+"""Segments that come to a worker as lines or in chunks are read as they lie in the log."""
 
 import gzip
-from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coterie.errors import LogError
 from coterie.log.folders import Segment
-from coterie_spark.bulk import scanning, spool
+from coterie_spark.bulk import lines, scanning, spool
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-PLAIN, PACKED = bytes(range(11)), gzip.compress(b"packed")
+MARK = b"\xef\xbb\xbf"
+PLAIN, PACKED = b"\n\x00abc\n\ndef", gzip.compress(b"packed")
+PATH, OTHER = "s3a://b/0/a.log", "s3a://b/7/c.log.gz"
 LOG = [
-    (0, [Segment("s3a://b/0/a.log", 0, 0, 11, None), Segment("s3a://b/0/b.log", 0, 5, 0, None)]),
+    (0, [Segment(PATH, 0, 0, len(PLAIN), None), Segment("s3a://b/0/b.log", 0, 5, 0, None)]),
     (3, []),
-    (7, [Segment("s3a://b/7/c.log.gz", 7, 0, len(PACKED), "gz")]),
+    (7, [Segment(OTHER, 7, 0, len(PACKED), "gz")]),
 ]
-PLACES = {"s3a://b/0/a.log": (0, 0), "s3a://b/7/c.log.gz": (2, 0)}
+PLACES = {PATH: (0, 0), OTHER: (2, 0)}
+
+
+def as_spark_reads(data, path=PATH, cuts=()):
+    """Rows of the lines of a file, whose splits end where Spark's do: behind a whole line."""
+    body = data.removeprefix(MARK)
+    found = body.removesuffix(b"\n").split(b"\n") if body else []
+    starts = [max((cut for cut in (0, *cuts) if cut <= at), default=0) for at in range(len(found))]
+    columns = {"body": found, "path": [path] * len(found), "start": starts}
+    kinds = (pa.binary(), pa.string(), pa.int64())
+    return pa.record_batch(columns, schema=pa.schema(list(zip(columns, kinds, strict=True))))
 
 
 @pytest.fixture
 def chunks(monkeypatch):
-    """The rows that bring both segments, from the last to the first, and one a partition."""
+    """The rows that bring both segments, and one a partition."""
     monkeypatch.setattr(scanning, "CHUNK_BYTES", 4)
-    columns = {"path": list(PLACES), "content": [PLAIN, PACKED]}
-    made = list(spool.chunk_worker(PLACES)([pa.record_batch(columns)]))
-    assert max(batch.nbytes for batch in made) < 30
-    kinds = made[0].schema
-    every = [scanning.rows_of(kinds, (task, -1, 0, None)) for task in range(3)]
-    return [*reversed(made), *every]
+    monkeypatch.setattr(lines, "CHUNK_BYTES", 2)
+    plain = as_spark_reads(PLAIN, cuts=(1, 3))
+    by_one = [plain.slice(row, 1) for row in range(plain.num_rows)]
+    made = list(spool.line_worker(PLACES)(by_one))
+    assert len(made) > 2
+    packed = pa.record_batch({"path": [OTHER], "content": [PACKED]})
+    made += spool.content_worker(PLACES)([packed])
+    every = [scanning.rows_of(spool.chunk_schema(), (n, -1, 0, 0, None)) for n in range(3)]
+    rows = pa.Table.from_batches([*reversed(made), *every])
+    return rows.sort_by([(name, "ascending") for name in spool.ORDER]).to_batches(1)
 
 
 @pytest.fixture
@@ -54,14 +71,22 @@ def test_each_segment_is_read_whole_as_often_as_it_is_asked_for_and_gone_afterwa
     assert list(kept.iterdir()) == []
 
 
-def test_what_fails_leaves_no_file_and_names_the_segment(chunks, kept):
+@pytest.mark.parametrize(
+    ("segment", "is_lost", "said"),
+    [
+        # The second chunk that is packed is the time of packing alone.
+        (LOG[2][1][0], {"task": 2, "chunk": 3}, r"s3a://b/7/c\.log\.gz: not a whole \.gz file"),
+        (LOG[0][1][0], {"task": 0, "start": 1}, r"s3a://b/0/a\.log: 5 bytes came, where 10 were"),
+    ],
+)
+def test_what_fails_leaves_no_file_and_names_the_segment(chunks, kept, segment, is_lost, said):
     def work(read, batches):
-        yield read(LOG[2][1][0])
+        yield read(segment)
 
-    # The fourth chunk has packed bytes: the second one is the time of packing alone.
-    cut = [batch for batch in chunks if batch.to_pylist()[0]["chunk"] != 3]
-    with pytest.raises(LogError, match=r"s3a://b/7/c\.log\.gz: not a whole \.gz file"):
-        list(spool.spooled(LOG, work, cut))
+    came = [batch for batch in chunks if not is_lost.items() <= batch.to_pylist()[0].items()]
+    assert len(came) < len(chunks)
+    with pytest.raises(LogError, match=said):
+        list(spool.spooled(LOG, work, came))
     assert list(kept.iterdir()) == []
 
 
@@ -70,7 +95,61 @@ def test_a_partition_without_a_byte_is_asked_too(kept):
         for batch in batches:
             yield from batch.column(0).to_pylist()
 
-    schema = pa.schema([(name, pa.int32()) for name in ("task", "segment", "chunk")])
-    schema = schema.append(pa.field("body", pa.binary()))
-    empty = scanning.rows_of(schema, (1, -1, 0, None))
-    assert list(spool.spooled(LOG, partial(work), [empty])) == [1]
+    empty = scanning.rows_of(spool.chunk_schema(), (1, -1, 0, 0, None))
+    assert list(spool.spooled(LOG, work, [empty])) == [1]
+
+
+def odd_bytes():
+    """Few bytes, many of them line ends; some begin as a text does that says its byte order."""
+    few = st.lists(st.sampled_from([b"\n", b"\r", b"a", b"\x00", b"\xff", MARK]), max_size=12)
+    return st.tuples(st.sampled_from([b"", MARK]), few.map(b"".join)).map(b"".join)
+
+
+@given(odd_bytes().filter(bool), st.integers(1, 8))
+def test_lines_are_the_bytes_of_their_file(data, most):
+    assert_same(data, [as_spark_reads(data)], most)
+
+
+def assert_same(data, batches, most=None):
+    runs = list(lines.runs_of(batches, most))
+    assert {run.path for run in runs} <= {PATH}
+    segment = Segment(PATH, 0, 0, len(data), None)
+    assert lines.put_right(segment, b"".join(run.body for run in runs)) == data
+
+
+def test_a_file_that_grew_is_read_as_far_as_it_was_listed():
+    segment = Segment(PATH, 0, 0, 5, None)
+    assert lines.put_right(segment, b"ab\ncd\nef\n") == b"ab\ncd"
+
+
+def test_spark_reads_any_bytes_as_lines(spark, tmp_path):
+    """Its text source hands them on as they are, in splits of a few bytes as in one."""
+    texts = [
+        b"\n",
+        b"\n\n",
+        b"\r\n\xff\x00",
+        MARK,
+        MARK + b"\n",
+        b"a\nb" * 50,
+        bytes(range(256)) * 3,
+    ]
+    for number, data in enumerate(texts):
+        (tmp_path / f"{number}.log").write_bytes(data)
+    paths = [f"file:{tmp_path}/{number}.log" for number in range(len(texts))]
+    sizes = {path: len(data) for path, data in zip(paths, texts, strict=True)}
+    segments = [Segment(path, 0, 0, size, None) for path, size in sizes.items()]
+    with lines.whole_files(spark, segments):
+        whole = lines.lines_of(spark, paths).toArrow().to_batches()
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "16")
+    try:
+        split = lines.lines_of(spark, paths).toArrow().to_batches()
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    for batches in (whole, split):
+        found = {path: [] for path in paths}
+        for run in sorted(lines.runs_of(batches), key=lambda run: run.start):
+            found[run.path].append(run.body)
+        came = [lines.put_right(one, b"".join(found[one.path])) for one in segments]
+        assert came == texts
+    assert len({run.start for run in lines.runs_of(split)}) > 2
+    assert {run.start for run in lines.runs_of(whole)} == {0}

@@ -26,7 +26,7 @@ from coterie.state.partial import ScanOptions
 from coterie.state.portable import unpack
 from coterie.state.schemas import SCHEMAS
 from coterie.times import parse_time
-from coterie_spark.bulk import here, merging, plan, scanning
+from coterie_spark.bulk import here, lines, merging, plan, scanning
 from coterie_spark.bulk.arrow import spark_schema
 from coterie_spark.bulk.hadoop import find_hadoop_segments, is_url, scan_by_hadoop
 from coterie_spark.bulk.shipping import shipped, unfit_workers_told
@@ -149,8 +149,8 @@ def replay(
     paths
         Folders that hold ``__consumer_offsets-N`` folders, such folders, or segment files. Plain
         paths are read by the workers themselves. URLs (``s3a://``, ``hdfs://``, ``file:``) are
-        listed by the driver's Hadoop file system and read by Spark's ``binaryFile``: each
-        segment is then one piece, of less than 2 GiB.
+        listed by the driver's Hadoop file system and read by Spark: each segment is then
+        one piece.
     at
         State as of this time: epoch ms, ISO 8601 with zone, or a datetime with zone.
     history : bool
@@ -225,15 +225,17 @@ def run(
     count = min(len(partitions), plan.TASKS_PER_CORE * cores)
     if is_url(listing.segments[0].path):
         states = scan_by_hadoop(spark, listing.segments, options)
-    else:
-        cuts = cut_on_workers(spark, listing.segments, cores)
-        # The commits of a unit are held until all of it is scanned.
-        most = plan.SPARK_PIECE_BYTES if options.history else plan.TASK_BYTES
-        tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores, most)
-        numbers = spark.range(0, len(tasks), 1, len(tasks))
-        work = scanning.scan_worker(tasks, options, scanning.reader())
-        states = numbers.mapInArrow(shipped(work), scanning.STATE_DDL)
-        count = min(count, len(tasks))
+        products = merge(states, count, place_in(partitions), form)
+        with lines.whole_files(spark, listing.segments):
+            return run_merge(spark, products, listing.passed_over, lines.ROWS_PER_BATCH)
+    cuts = cut_on_workers(spark, listing.segments, cores)
+    # The commits of a unit are held until all of it is scanned.
+    most = plan.SPARK_PIECE_BYTES if options.history else plan.TASK_BYTES
+    tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores, most)
+    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    work = scanning.scan_worker(tasks, options, scanning.reader())
+    states = numbers.mapInArrow(shipped(work), scanning.STATE_DDL)
+    count = min(count, len(tasks))
     return run_merge(spark, merge(states, count, place_in(partitions), form), listing.passed_over)
 
 

@@ -1,14 +1,15 @@
-"""Logs that only Hadoop's file systems reach: listed by the driver, read by ``binaryFile``.
+"""Logs that only Hadoop's file systems reach: listed by the driver, read by Spark.
 
 Object stores and HDFS (``s3a://``, ``hdfs://``, ``file:``). The bytes of a segment go through the
-JVM to the worker, so each segment is one piece of less than 2 GiB. A folder that begins with
+JVM to the worker, as lines (``bulk.lines``): each segment is one piece. A folder that begins with
 ``_`` is hidden to Spark's own listing, so files are named one by one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError, LogError
@@ -25,13 +26,15 @@ from coterie.log.folders import (
     inflate,
     listing_of,
 )
+from coterie.replay.crew import resting_collector
 from coterie.state.partial import PartialState, ScanOptions
-from coterie_spark.bulk import plan, scanning
+from coterie_spark.bulk import lines, plan, scanning
 from coterie_spark.bulk.shipping import shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from typing_extensions import Buffer
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 GLOB = re.compile(r"[\\{}\[\]*?]")  # what Spark would take for a pattern
@@ -132,27 +135,56 @@ def _segment(path: str, size: int) -> Segment:
 def scan_by_hadoop(
     spark: SparkSession, segments: tuple[Segment, ...], options: ScanOptions
 ) -> DataFrame:
-    """Scan segments whose bytes Spark reads: one state a segment, as rows of ``STATE_DDL``."""
+    """Scan segments whose bytes Spark reads: one state a segment, as rows of ``STATE_DDL``.
+
+    It has to run within ``lines.whole_files``.
+    """
     pieces = plan.pieces_of(segments, {})
     full = {piece.segment.path: piece for piece in pieces if piece.segment.size}
-    states = []
-    if full:
-        states.append(
-            files_of(spark, full).mapInArrow(
-                shipped(content_worker(full, options)), scanning.STATE_DDL
-            )
+    states = [
+        files.mapInArrow(shipped(worker(full, options)), scanning.STATE_DDL)
+        for files, worker in (
+            (plain_files(spark, segments), line_worker),
+            (packed_files(spark, segments), content_worker),
         )
+        if files is not None
+    ]
     empty = [[piece] for piece in pieces if not piece.segment.size]
     if empty:  # Spark plans no read of a file without bytes
         work = scanning.scan_worker([empty], options, scanning.no_bytes)
         states.append(spark.range(0, 1, 1, 1).mapInArrow(shipped(work), scanning.STATE_DDL))
-    return states[0] if len(states) == 1 else states[0].unionAll(states[1])
+    return reduce(lambda some, more: some.unionAll(more), states)
 
 
-def files_of(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
-    """Return files that are not empty as rows of ``path`` and ``content``."""
-    given = [GLOB.sub(r"\\\g<0>", path) for path in paths]
-    return spark.read.format("binaryFile").load(given).select("path", "content")
+def plain_files(spark: SparkSession, segments: Iterable[Segment]) -> DataFrame | None:
+    """Return segments as ``lines.lines_of``; None: there are none."""
+    paths = [one.path for one in segments if one.size and one.compression is None]
+    return lines.lines_of(spark, map(escaped, paths)) if paths else None
+
+
+def packed_files(spark: SparkSession, segments: Iterable[Segment]) -> DataFrame | None:
+    """Return segments compressed as files as rows of ``path`` and ``content``; None: none are."""
+    paths = [one.path for one in segments if one.size and one.compression is not None]
+    if not paths:
+        return None
+    files = spark.read.format("binaryFile").load([*map(escaped, paths)])
+    return files.select("path", "content")
+
+
+def escaped(path: str) -> str:
+    """Return a path that Spark does not take for a pattern."""
+    return GLOB.sub(r"\\\g<0>", path)
+
+
+def line_worker(pieces: dict[str, plan.Piece], options: ScanOptions) -> scanning.Worker:
+    """Return what scans segments that come as lines."""
+
+    def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
+        for path, body in lines.files_in(batches):
+            piece = pieces[path]
+            yield from state_of(piece, options, partial(lines.put_right, piece.segment, body))
+
+    return work
 
 
 def content_worker(pieces: dict[str, plan.Piece], options: ScanOptions) -> scanning.Worker:
@@ -162,13 +194,22 @@ def content_worker(pieces: dict[str, plan.Piece], options: ScanOptions) -> scann
         for batch in batches:
             for path, content in zip(batch.column(0), batch.column(1), strict=True):
                 piece = pieces[path.as_py()]
-                where = piece.segment.partition, piece.number
-                try:
-                    data = memoryview(inflate(content.as_py(), piece.segment))
-                    state = PartialState(options)
-                    state.fold(where[0]).scan(data, file=piece.segment.path)
-                    yield from scanning.state_batches(*where, state)
-                except CoterieError as error:
-                    yield scanning.error_batch(*where, error)
+                yield from state_of(
+                    piece, options, partial(inflate, content.as_py(), piece.segment)
+                )
 
     return work
+
+
+def state_of(
+    piece: plan.Piece, options: ScanOptions, data: Callable[[], Buffer]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the state of a segment's bytes, or why they cannot be read."""
+    where = piece.segment.partition, piece.number
+    try:
+        state = PartialState(options)
+        with resting_collector():
+            state.fold(where[0]).scan(memoryview(data()), file=piece.segment.path)
+        yield from scanning.state_batches(*where, state)
+    except CoterieError as error:
+        yield scanning.error_batch(*where, error)

@@ -41,7 +41,7 @@ PART_BYTES_MIN = 64 << 20  # below, a task and a merge cost more than they bring
 ROWS_DDL = "task int, number long, kind int, chunk int, error string, body binary"
 ORDER = ("task", "number", "kind", "chunk")
 JOINED, WHOLE = "survey of a part", -1  # the number of what was joined
-SPOOLED = -2  # of a chunk of a segment, whose place in its part is the kind: before all else
+SPOOLED = -1 << 62  # behind it where a chunk's split begins; its segment's place is its kind
 BEGUN, TALLIED = "question to a part", "answer of a part"
 
 Facts = Callable[[], PartitionFacts]
@@ -124,8 +124,9 @@ def answered(spark: SparkSession, asked: Plan, answer: Answer, schema: Any) -> D
     found = each_partition(spark, asked.parts, partial(survey, asked), ROWS_DDL)
     begun = dealt(found, partitions).mapInArrow(shipped(partial(join, asked)), ROWS_DDL)
     if lies_at_urls(asked.log):
-        columns = (f"{SPOOLED}L as number", "segment as kind", "chunk", "string(null) as error")
-        begun = begun.unionAll(chunks_of(spark, asked.parts).selectExpr("task", *columns, "body"))
+        columns = ["task", f"start + {SPOOLED}L as number", "segment as kind", "chunk"]
+        columns += ["string(null) as error", "body"]
+        begun = begun.unionAll(chunks_of(spark, asked.parts).selectExpr(*columns))
     kept = dealt(begun, count).mapInArrow(shipped(partial(tally, asked)), ROWS_DDL)
     last = partial(finish, asked, answer)
     return dealt(kept, partitions).mapInArrow(shipped(last), schema)
@@ -175,8 +176,8 @@ def tally(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
 def without_chunks(batches: scanning.Batches, spool: Spool) -> Iterator[Row]:
     """Yield the rows of batches, and put chunks of segments into files."""
     for row in rows_in(batches):
-        if row.number == SPOOLED:
-            spool.put(row.task, row.kind, row.chunk, row.body or b"")
+        if row.number < WHOLE:  # it comes before all else
+            spool.put(row.task, row.kind, row.body or b"")
         else:
             yield row
 

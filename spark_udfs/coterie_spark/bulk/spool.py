@@ -2,8 +2,8 @@
 
 The segments of a partition, or of a part of a large one, come to one worker. A question goes over
 them in order, and may do so more than once: so the worker puts them into files of its own first,
-which are mapped, not held in memory, and removed at the end. The bytes travel in chunks; the JVM
-alone holds a whole segment, of less than 2 GiB.
+which are mapped, not held in memory, and removed at the end. The bytes travel in chunks, each
+behind the one before it in its file.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from coterie.log.folders import Segment, inflate, read_segment
-from coterie_spark.bulk import scanning
+from coterie_spark.bulk import lines, scanning
 from coterie_spark.bulk.driver import in_task
-from coterie_spark.bulk.hadoop import files_of, is_url
+from coterie_spark.bulk.hadoop import is_url, packed_files, plain_files
 from coterie_spark.bulk.shipping import shipped
 
 if TYPE_CHECKING:
@@ -26,9 +27,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import Buffer
 
-CHUNKS_DDL = "task int, segment int, chunk int, body binary"
+CHUNKS_DDL = "task int, segment int, start long, chunk int, body binary"
+ORDER = ("task", "segment", "start", "chunk")
 
 Partitions = list[tuple[int | None, list[Segment]]]
+Places = dict[str, tuple[int, int]]
+"""Task and place in it of each segment, by its path."""
+
 Work = Callable[[scanning.Reader, scanning.Batches], Iterator["pa.RecordBatch"]]
 
 
@@ -44,11 +49,13 @@ def each_partition(spark: SparkSession, log: Partitions, work: Work, schema: Any
         return numbers.mapInArrow(shipped(partial(work, scanning.reader())), schema)
     # A row for each partition: one without a byte is asked, too.
     rows = spark.range(0, len(log), 1, 1).selectExpr(
-        "int(id) as task", "-1 as segment", "0 as chunk", "cast(null as binary) as body"
+        "int(id) as task", "-1 as segment", "0L as start", "0 as chunk", "binary(null) as body"
     )
     dealt = rows.unionAll(chunks_of(spark, log))
     there = dealt.repartition(len(log), in_task(f.col("task"), len(log)))
-    return there.mapInArrow(shipped(partial(spooled, log, work)), schema)
+    return there.sortWithinPartitions(*ORDER).mapInArrow(
+        shipped(partial(spooled, log, work)), schema
+    )
 
 
 def lies_at_urls(log: Partitions) -> bool:
@@ -64,27 +71,51 @@ def chunks_of(spark: SparkSession, log: Partitions) -> DataFrame:
         for number, segment in enumerate(segments)
         if segment.size
     }
-    if not places:
-        return spark.createDataFrame([], CHUNKS_DDL)
-    return files_of(spark, places).mapInArrow(shipped(chunk_worker(places)), CHUNKS_DDL)
+    segments = [segment for _, theirs in log for segment in theirs]
+    chunks = [
+        files.mapInArrow(shipped(worker(places)), CHUNKS_DDL)
+        for files, worker in (
+            (plain_files(spark, segments), line_worker),
+            (packed_files(spark, segments), content_worker),
+        )
+        if files is not None
+    ]
+    nothing = spark.createDataFrame([], CHUNKS_DDL)
+    return reduce(lambda some, more: some.unionAll(more), chunks, nothing)
 
 
-def chunk_worker(places: dict[str, tuple[int, int]]) -> scanning.Worker:
+def line_worker(places: Places) -> scanning.Worker:
+    """Return what makes chunks of segments that come as lines."""
+
+    def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
+        for (path, start), runs in groupby(lines.runs_of(batches), key=lambda run: run[:2]):
+            for chunk, run in enumerate(runs):
+                yield scanning.rows_of(chunk_schema(), (*places[path], start, chunk, run.body))
+
+    return work
+
+
+def content_worker(places: Places) -> scanning.Worker:
     """Return what cuts segments, columns ``path`` and ``content``, into chunks."""
 
     def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        kinds = {"task": pa.int32(), "segment": pa.int32(), "chunk": pa.int32()}
-        schema = pa.schema({**kinds, "body": pa.binary()})
         for batch in batches:
             for path, content in zip(batch.column(0), batch.column(1), strict=True):
                 body = memoryview(content.as_buffer())
                 for chunk, start in enumerate(range(0, len(body), scanning.CHUNK_BYTES)):
                     part = body[start : start + scanning.CHUNK_BYTES]
-                    yield scanning.rows_of(schema, (*places[path.as_py()], chunk, part))
+                    row = *places[path.as_py()], 0, chunk, part
+                    yield scanning.rows_of(chunk_schema(), row)
 
     return work
+
+
+def chunk_schema() -> pa.Schema:
+    """Return the Arrow schema of ``CHUNKS_DDL``."""
+    import pyarrow as pa
+
+    kinds = (pa.int32(), pa.int32(), pa.int64(), pa.int32(), pa.binary())
+    return pa.schema(list(zip((*ORDER, "body"), kinds, strict=True)))
 
 
 class Spool:
@@ -95,12 +126,12 @@ class Spool:
         self._log = log
         self._files: dict[str, str] = {}  # by the path of the segment
 
-    def put(self, task: int, segment: int, chunk: int, body: Buffer) -> None:
-        """Write a chunk at its place: they come in any order."""
-        file = os.path.join(self.folder, f"{task}-{segment}")
-        self._files[self._log[task][1][segment].path] = file
-        with open(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as out:
-            out.seek(chunk * scanning.CHUNK_BYTES)
+    def put(self, task: int, segment: int, body: Buffer) -> None:
+        """Write the next chunk of a segment."""
+        path = self._log[task][1][segment].path
+        file = self._files.setdefault(path, os.path.join(self.folder, f"{task}-{segment}"))
+        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
+        with open(os.open(file, flags, 0o600), "ab") as out:
             out.write(body)
 
     def read(self, segment: Segment) -> memoryview:
@@ -109,10 +140,22 @@ class Spool:
             return scanning.no_bytes(segment)
         file = self._files[segment.path]
         if segment.compression is None:
-            size = os.stat(file).st_size
-            return memoryview(read_segment(Segment(file, None, None, size, None)))
+            put_right(segment, file)
+            return memoryview(read_segment(Segment(file, None, None, segment.size, None)))
         with open(file, "rb") as packed:
             return memoryview(inflate(packed.read(), segment))
+
+
+def put_right(segment: Segment, file: str) -> None:
+    """Have a file the bytes of its segment: they came as lines."""
+    size = os.stat(file).st_size
+    if size > segment.size:
+        os.truncate(file, segment.size)
+    elif size < segment.size:
+        with open(file, "r+b") as out:
+            body = lines.put_right(segment, out.read())
+            out.seek(0)
+            out.write(body)
 
 
 @contextmanager
@@ -130,12 +173,12 @@ def spooled(log: Partitions, work: Work, batches: scanning.Batches) -> Iterator[
     with spooling(log) as spool:
         for batch in batches:
             *places, bodies = batch.columns
-            for task, segment, chunk, body in zip(
+            for task, segment, _, _, body in zip(
                 *(column.to_pylist() for column in places), bodies, strict=True
             ):
                 tasks.add(task)
                 if body.is_valid:
-                    spool.put(task, segment, chunk, body.as_buffer())
+                    spool.put(task, segment, body.as_buffer())
         yield from work(spool.read, [pa.record_batch({"id": sorted(tasks)})])
 
 
