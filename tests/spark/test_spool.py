@@ -32,7 +32,7 @@ def as_spark_reads(data, path=PATH, cuts=()):
     starts = [max((cut for cut in (0, *cuts) if cut <= at), default=0) for at in range(len(found))]
     columns = {"body": found, "path": [path] * len(found), "start": starts}
     kinds = (pa.binary(), pa.string(), pa.int64())
-    return pa.record_batch(columns, schema=pa.schema(list(zip(columns, kinds, strict=True))))
+    return pa.RecordBatch.from_pydict(columns, schema=pa.schema(list(zip(columns, kinds, strict=True))))
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def chunks(monkeypatch):
     by_one = [plain.slice(row, 1) for row in range(plain.num_rows)]
     made = list(spool.line_worker(PLACES)(by_one))
     assert len(made) > 2
-    packed = pa.record_batch({"path": [OTHER], "content": [PACKED]})
+    packed = pa.RecordBatch.from_pydict({"path": [OTHER], "content": [PACKED]})
     made += spool.content_worker(PLACES)([packed])
     every = [scanning.rows_of(spool.chunk_schema(), (n, -1, 0, 0, None)) for n in range(3)]
     rows = pa.Table.from_batches([*reversed(made), *every])

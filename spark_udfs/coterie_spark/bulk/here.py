@@ -46,6 +46,6 @@ def products_of(listing: Listing, options: ScanOptions, form: str) -> Iterator[p
 
     pieces = plan.pieces_of(listing.segments, {})  # in order: by partition, then by place
     tasks = plan.deal(pieces, 1)
-    numbers = pa.record_batch({"id": pa.array(range(len(tasks)), pa.int64())})
+    numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(len(tasks)), pa.int64())})
     states = scanning.scan_worker(tasks, options, scanning.reader())([numbers])
     yield from merging.merge_worker(form)(states)

@@ -179,7 +179,8 @@ def spooled(log: Partitions, work: Work, batches: scanning.Batches) -> Iterator[
                 tasks.add(task)
                 if body.is_valid:
                     spool.put(task, segment, body.as_buffer())
-        yield from work(spool.read, [pa.record_batch({"id": sorted(tasks)})])
+        numbers = pa.RecordBatch.from_pydict({"id": sorted(tasks)})
+        yield from work(spool.read, [numbers])
 
 
 def home() -> str | None:
