@@ -204,6 +204,9 @@ def test_single_settings_are_changed_and_have_their_effect(server, peer):
     assert (log.settings.compacted, log.settings.deleted) == (True, True)
     assert change(peer, ("cleanup.policy", SUBTRACT, "delete")) == (0, None)
     assert (log.settings.compacted, log.settings.deleted) == (True, False)
+    assert change(peer, ("cleanup.policy", SUBTRACT, "compact")) == (0, None)  # ValidList: empty
+    assert (log.settings.compacted, log.settings.deleted) == (False, False)
+    assert configs(peer, "a")["cleanup.policy"]["value"] == ""
     before = dict(server.cluster.topics.get("a").configs)
     assert change(peer, ("retention.ms", APPEND, "7")) == (
         40, "Can't APPEND to key retention.ms because its type is not LIST.",

@@ -124,7 +124,9 @@ def read_config(name: str, text: str) -> Any:
         return text.lower() == "true"
     if row.type in _TYPES:
         return _number(row, text)
-    words = [word.strip() for word in text.split(",")] if row.type == LIST and text else [text]
+    words = [text]
+    if row.type == LIST:  # an empty one has no words: nothing to check
+        words = [word.strip() for word in text.split(",")] if text else []
     for word in words if row.words else ():
         if word not in row.words:
             raise _wrong(row, word, f"String must be one of: {', '.join(row.words)}")
