@@ -65,6 +65,16 @@ def write_partition(segments: list[Segment], folder: Path, size_bytes: int) -> i
     return written
 
 
+def write(source: Path, out: Path, size_bytes: int, most: int | None = None) -> int:
+    """Write copies of a log's partitions, the first ``most`` of them; return how many bytes."""
+    partitions = find_segments([source]).partitions()
+    chosen = dict(itertools.islice(partitions.items(), most))
+    return sum(
+        write_partition(segments, out / f"__consumer_offsets-{number}", size_bytes // len(chosen))
+        for number, segments in chosen.items()
+    )
+
+
 def main() -> None:
     """Write the log."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -75,12 +85,8 @@ def main() -> None:
     asked = parser.parse_args()
     if not asked.log.exists():
         sys.exit(f"{asked.log}: no such folder; --from names a log to repeat")
-    partitions = find_segments([asked.log]).partitions()
-    total = 0
-    for number, segments in partitions.items():
-        folder = asked.out / f"__consumer_offsets-{number}"
-        total += write_partition(segments, folder, int(asked.gb * 1e9 / len(partitions)))
-    print(f"{asked.out}: {total / 1e9:.2f} GB in {len(partitions)} partitions")
+    total = write(asked.log, asked.out, int(asked.gb * 1e9))
+    print(f"{asked.out}: {total / 1e9:.2f} GB")
 
 
 if __name__ == "__main__":

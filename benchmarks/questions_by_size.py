@@ -5,7 +5,8 @@
 Logs of ``make_steady_log.py`` are made in DIR unless they are there. Each question is a process
 whose memory (its data: what no file stands behind) is limited; on Spark it is that of each
 Python worker, by ``spark.executor.pyspark.memory``, and the table tells of those: the CPU time of
-all, the peak of the largest. Prints a table as it goes.
+all, the peak of the largest. Prints a table as it goes. ``test_questions_bench.py`` measures by
+the same functions; this chooses sizes, engine and limit.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from make_steady_log import BEGIN_MS, write
 
@@ -44,18 +46,30 @@ def limited(limit_mb: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit_mb << 20, limit_mb << 20))
 
 
-def asked(question: str, log: Path, given: argparse.Namespace) -> str:
-    """Put a question and return its row of the table."""
-    home, engine, limit_mb = given.dir, given.engine, given.limit_mb
-    out = home / f"{question}.out"
+class Cost(NamedTuple):
+    """What an answer took: lines of it, seconds, megabytes of resident memory at the peak.
+
+    On Spark the CPU time is that of all Python workers, the peak that of the largest.
+    """
+
+    lines: int
+    cpu_s: float
+    wall_s: float
+    peak_mb: int
+
+
+def ask(
+    question: str, log: Path, out: Path, engine: str = "local", limit_mb: int = 1000, cores: int = 1
+) -> Cost:
+    """Put a question in a process of its own, its answer into ``out``; return what it took."""
     form = ["--format", FORMATS.get(question, "csv")]
-    options = [question, str(log), *form, *options_of(question, home)]
+    options = [question, str(log), *form, *options_of(question, out.parent)]
     options += ["--out", str(out), "--overwrite"]
     if question not in LOCAL:
         options += ["--engine", engine]
     if engine == "spark":
         memory = f"spark.executor.pyspark.memory={limit_mb}m"
-        options += ["--master", f"local[{given.cores}]", "--conf", memory]
+        options += ["--master", f"local[{cores}]", "--conf", memory]
     command = [str(Path(sys.executable).parent / "coterie"), *options]
     began = time.monotonic()
     limit = (lambda: limited(limit_mb)) if engine == "local" else None
@@ -63,22 +77,34 @@ def asked(question: str, log: Path, given: argparse.Namespace) -> str:
         process = subprocess.Popen(command, stderr=said, preexec_fn=limit)
         workers = Workers(process.pid)
         while True:
-            pid, status, used = os.wait4(process.pid, os.WNOHANG)
+            pid, status, used = os.wait4(process.pid, os.WNOHANG if engine == "spark" else 0)
             if pid:
                 break
             workers.look()
             time.sleep(LOOK_EVERY_S)
+        wall = time.monotonic() - began
+        process.returncode = os.waitstatus_to_exitcode(status)  # it was waited for behind its back
         said.seek(0)
         lines = said.read().decode().strip().splitlines()
-    wall = time.monotonic() - began
-    if os.waitstatus_to_exitcode(status) > 1:
-        return f"| {question} | failed: {lines[-1]} |"
+    if process.returncode not in (0, 1):  # 1: what was asked for was found
+        raise RuntimeError(f"{question}: {lines[-1] if lines else process.returncode}")
     with out.open("rb") as file:
         rows = sum(1 for _ in file)
     cpu, peak = used.ru_utime + used.ru_stime, used.ru_maxrss >> 10
     if engine == "spark":
         cpu, peak = sum(workers.cpu.values()), max(workers.peak.values(), default=0) >> 10
-    return f"| {question} | {rows:,} | {cpu:.0f} s | {wall:.0f} s | {peak} MB |"
+    return Cost(rows, cpu, wall, peak)
+
+
+def row_of(question: str, log: Path, given: argparse.Namespace) -> str:
+    """Put a question and return its row of the table."""
+    out = given.dir / f"{question}.out"
+    try:
+        cost = ask(question, log, out, given.engine, given.limit_mb, given.cores)
+    except RuntimeError as failure:
+        return f"| {question} | failed: {failure} |"
+    told = f"{cost.cpu_s:.0f} s | {cost.wall_s:.0f} s | {cost.peak_mb} MB"
+    return f"| {question} | {cost.lines:,} | {told} |"
 
 
 class Workers:
@@ -137,7 +163,7 @@ def main() -> None:
         for question in given.questions:
             if question in LOCAL and given.engine != "local":
                 continue
-            row = asked(question, log, given)
+            row = row_of(question, log, given)
             print(row, flush=True)
 
 

@@ -2,7 +2,8 @@
 
     python benchmarks/report.py [benchmarks/results] [benchmarks/README.md]
 
-Reads ``*.json`` of pytest-benchmark; writes the part of the README between its two marks, and
+Reads ``*.json`` of pytest-benchmark; writes the part of the README between its two marks (the
+tables of single subjects are those of ``report_tables.py``), and
 ``results/*.svg`` where matplotlib is there. A ratio is the peer's median by coterie's, same run.
 """
 
@@ -12,7 +13,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-TIMES = "\N{MULTIPLICATION SIGN}"
+from report_tables import QUESTION, TIMES, tables
+
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 
 
@@ -23,7 +25,7 @@ class Row(NamedTuple):
     count: int
     version: str
     unit: str
-    start_s: float | None  # to start a session, which no call holds
+    info: dict  # what else the benchmark noted
 
 
 class Line(NamedTuple):
@@ -37,6 +39,7 @@ class Line(NamedTuple):
     ours: str = "coterie"
 
 
+OF_1_GB = 13_004_893  # records: at 1 MB a job's start and end are most of the time
 ASKED = [
     Line("re-arming a timer, in order, bulk", "rearm", 1_000_000, "kafka", 30),
     Line("re-arming a timer, all over, bulk", "rearm, shuffled", 1_000_000, "kafka", 30),
@@ -54,8 +57,8 @@ ASKED = [
     Line("fold of the wide log", "fold", 1_182_263, "kafka", 12),
     Line("decoding it to columns", "decode", 1_182_263, "kafka", 80),
     Line("decoding it to columns", "decode", 1_182_263, "kafka-python", 200),
-    Line("the fold on Spark, 1 core", "fold on Spark, 1 core", 0, "identity mapInArrow", 1),
-    Line("the fold on Spark, 2 cores", "fold on Spark, 2 cores", 0, "identity mapInArrow", 1),
+    Line("the fold on Spark, 1 core", "fold on Spark, 1 core", OF_1_GB, "identity mapInArrow", 1),
+    Line("the fold on Spark, 2 cores", "fold on Spark, 2 cores", OF_1_GB, "identity mapInArrow", 1),
 ]
 
 STARTS = {"python": None, "click": None}  # what is started -> CPU seconds asked
@@ -72,12 +75,13 @@ def read(folder):
             info = bench["extra_info"]
             key = info["work"], info["size"], info["peer"]
             count = info.get("count", info["size"])
-            seconds, start = bench["stats"]["median"], info.get("start_s")
-            rows[key] = Row(seconds, count, info["version"], info["unit"], start)
+            seconds = bench["stats"]["median"]
+            rows[key] = Row(seconds, count, info["version"], info["unit"], info)
             timer = bench["options"]["timer"]
-            if "Replayed" not in timer and timer != "children_s":
-                clocks.add(timer)
-        machine, clock = document["machine_info"], ", ".join(sorted(clocks)) or "CPU time"
+            if "Replayed" not in timer:
+                clocks.add("CPU time" if timer == "children_s" else timer)
+        # What a process says of itself stands alone only where it went by the clock.
+        machine, clock = document["machine_info"], ", ".join(sorted(clocks)) or "perf_counter"
         cpu = machine["cpu"]
         name, cores = cpu.get("brand_raw", machine["machine"]), cpu.get("count", "?")
         where = f"{name}, {cores} cores, Python {machine['python_version']}; clock: {clock}"
@@ -135,32 +139,6 @@ def everything(rows):
         yield f"| {work} | {size:,} | {name} | {call} | {each:.3g} ns a {row.unit} | {ratio} |"
 
 
-def starts(rows):
-    """What is left out of the figures on Spark; only the first session starts a JVM, too."""
-    for (work, _, peer), row in sorted(rows.items()):
-        if peer == "coterie" and row.start_s:
-            yield f'Start of the session, apart, before "{work}": {row.start_s:.1f} s.'
-
-
-def plot_spark(pyplot, works, folder):
-    """Records a second against cores, a line a peer."""
-    rates = defaultdict(list)
-    for work, lines in works.items():
-        cores = int(work.split(", ")[1].split()[0])
-        for peer, ((size, seconds),) in lines.items():
-            rates[peer].append((cores, size / seconds))
-    figure, axes = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
-    for peer, points in rates.items():
-        axes.plot(*zip(*sorted(points), strict=True), marker="o", label=peer)
-    axes.set(title="the fold on Spark", xlabel="cores", ylabel="records/s", ylim=(0, None))
-    axes.set_xticks(sorted({cores for points in rates.values() for cores, _ in points}))
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    figure.savefig(folder / "fold-on-spark.svg", metadata={"Date": None})
-    pyplot.close(figure)
-    return "fold-on-spark.svg"
-
-
 def plot(rows, folder):
     """One picture a work that has two sizes or more: time against size, a line a peer."""
     try:
@@ -176,11 +154,8 @@ def plot(rows, folder):
     for (work, size, peer), row in sorted(rows.items()):
         units[work] = f"{row.unit}s"
         works[work][peer].append((size, row.seconds / row.count * size))
-    spark = {work: lines for work, lines in works.items() if "on Spark" in work}
-    if spark:
-        names.append(plot_spark(pyplot, spark, folder))
     for work, lines in works.items():
-        if max(len(points) for points in lines.values()) < 2:
+        if work.startswith(QUESTION) or max(len(points) for points in lines.values()) < 2:
             continue
         figure, axes = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
         for peer, points in lines.items():
@@ -192,6 +167,9 @@ def plot(rows, folder):
         names.append(f"{work.replace(', ', '-').replace(' ', '-')}.svg")
         figure.savefig(folder / names[-1], metadata={"Date": None})
         pyplot.close(figure)
+    for path in folder.glob("*.svg"):  # of what is no longer measured in two sizes
+        if path.name not in names:
+            path.unlink()
     return names
 
 
@@ -215,9 +193,7 @@ def main(folder="benchmarks/results", readme="benchmarks/README.md"):
         "",
         *processes(rows),
         "",
-        *starts(rows),
-        "The first of them starts the JVM as well.",
-        "",
+        *tables(rows),
         *(f"![{name[:-4]}]({folder.name}/{name})" for name in plot(rows, folder)),
         "",
         "<details><summary>Every measurement</summary>",

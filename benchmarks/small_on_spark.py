@@ -1,15 +1,17 @@
 """A small log on Spark beside an empty session that counts a range and ends, run in turn.
 
-    python benchmarks/small_on_spark.py [--rounds 5] [--master local[2]] [--log DIR]
+    python benchmarks/small_on_spark.py [--rounds 5] [--master local[2]] [--log DIR] [--json]
 
 Each is a process of its own, from its start to its end: the wall clock, and the CPU time of the
-process with its JVM. On a busy machine the CPU time says more. Prints a table of medians.
+process with its JVM. On a busy machine the CPU time says more. Prints a table of medians; with
+``--json`` each round's seconds by the clock and of CPU, for ``test_small_bench.py``.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import json
 import os
 import resource
 import statistics
@@ -43,23 +45,33 @@ def once(command: list[str]) -> tuple[float, float]:
     return wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def in_turn(rounds: int, master: str, log: Path) -> dict[str, list[tuple[float, float]]]:
+    """Run both in turn; return what ``once`` says of each round."""
+    empty = [sys.executable, "-c", EMPTY.format(master=master)]
+    found: dict[str, list[tuple[float, float]]] = {"an empty session that counts": [], "replay": []}
+    with tempfile.TemporaryDirectory() as home:
+        for number in range(rounds):
+            out = f"{home}/{number}"
+            replay = [sys.executable, "-m", "coterie", "replay", str(log), "--out", out]
+            commands = empty, [*replay, "--engine", "spark", "--master", master]
+            for name, command in zip(found, commands, strict=True):
+                found[name].append(once(command))
+    return found
+
+
 def main() -> None:
-    """Run both in turn."""
+    """Run both in turn and tell of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--log", type=Path, default=LOG)
+    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    empty = [sys.executable, "-c", EMPTY.format(master=given.master)]
-    found: dict[str, list[tuple[float, float]]] = {"an empty session that counts": [], "replay": []}
-    with tempfile.TemporaryDirectory() as home:
-        for number in range(given.rounds):
-            out = f"{home}/{number}"
-            replay = [sys.executable, "-m", "coterie", "replay", str(given.log), "--out", out]
-            commands = empty, [*replay, "--engine", "spark", "--master", given.master]
-            for name, command in zip(found, commands, strict=True):
-                found[name].append(once(command))
+    found = in_turn(given.rounds, given.master, given.log)
+    if given.json:
+        print(json.dumps(found))
+        return
     print("| median of", given.rounds, "| wall | CPU |")
     print("| --- | --- | --- |")
     for name, runs in found.items():

@@ -4,13 +4,11 @@ In one partition, and in those of the wide log; from the page cache. Every numbe
 find the same keys, offsets and records.
 """
 
-import itertools
 from contextlib import closing
 
 import pytest
 
 import golden_data
-import make_big_log
 from coterie import PartialState, ScanOptions
 from coterie._core.fold.partial import offset_columns
 from coterie.log.folders import find_segments
@@ -21,17 +19,12 @@ THREADS = sorted({1, 2, cores()})
 
 
 @pytest.fixture(scope="module", params=["one partition", "all partitions"])
-def big(request, tmp_path_factory):
+def big(request, wide_of):
     """Give what is measured and its listing: small where the run only checks."""
-    if request.config.getoption("benchmark_disable"):
+    if request.config.coterie_sizes == "smoke":
         return request.param, find_segments([golden_data.log("default50")])
-    home = tmp_path_factory.mktemp("big")
-    partitions = find_segments([golden_data.wide()]).partitions()
-    chosen = 1 if request.param == "one partition" else len(partitions)
-    for number, segments in itertools.islice(partitions.items(), chosen):
-        folder = home / f"__consumer_offsets-{number}"
-        make_big_log.write_partition(segments, folder, FULL_BYTES // chosen)
-    return request.param, find_segments([home])
+    most = 1 if request.param == "one partition" else None
+    return request.param, find_segments([wide_of(FULL_BYTES, most, alone=True)])
 
 
 def fold(listing, threads):

@@ -9,12 +9,9 @@ from collections import Counter
 
 import pytest
 
-import golden_data
 import growth_trace
 import kafka_peer
-import make_big_log
 from coterie import GroupCoordinator, load_trace
-from coterie.log.folders import find_segments
 from coterie.replay.engine import Silent
 from coterie.replay.local import scan_state
 from coterie.state.partial import ScanOptions
@@ -75,30 +72,6 @@ def test_groups(benchmark, note, sizes, peer, groups, tmp_path):
     note("groups of ten members", peer, len(source) - 1, package=peer, unit="event")
 
 
-@pytest.fixture(scope="module")
-def big_log(tmp_path_factory):
-    """Give a function that makes the wide log of a size, the same again if asked again."""
-    made = {}
-
-    def make(megabytes):
-        if not golden_data.wide().is_dir():
-            pytest.skip("the wide log is not here")
-        if megabytes not in made:
-            for folder in made.values():  # one at a time on the disk
-                for path in folder.rglob("*.log"):
-                    path.unlink()
-            made.clear()
-            made[megabytes] = tmp_path_factory.mktemp("log")
-            partitions = find_segments([golden_data.wide()]).partitions()
-            size = megabytes * 1_000_000 // len(partitions)
-            for number, segments in partitions.items():
-                folder = made[megabytes] / f"__consumer_offsets-{number}"
-                make_big_log.write_partition(segments, folder, size)
-        return made[megabytes]
-
-    return make
-
-
 def fold(folder):
     """Fold a whole log, file after file: (records, keys with an offset)."""
     state = scan_state((str(folder),), ScanOptions(), Silent())
@@ -108,8 +81,8 @@ def fold(folder):
 
 @pytest.mark.parametrize("peer", ["coterie", "kafka"])
 @pytest.mark.benchmark(group="fold of a log of a size")
-def test_log(benchmark, note, sizes, peer, big_log, megabytes):
-    folder = big_log(megabytes)
+def test_log(benchmark, note, sizes, peer, wide_of, megabytes):
+    folder = wide_of(megabytes * 1_000_000, alone=True)
     records, keys = fold(folder)
     rounds = 1 if sizes == "smoke" or megabytes >= MANY_MEGABYTES else 3
     if peer == "kafka":

@@ -1,71 +1,121 @@
-"""The fold on Spark beside Spark doing nothing: an identity ``mapInArrow`` over as many rows.
+"""The fold on Spark by size, beside the local engine and Spark doing nothing: 1 MB to 10 GB.
 
-The rows of key and value are made and cached before, the session and its workers are started and
-warm: what is timed is a whole replay from files to merged state, and a pass over cached rows. How
-long the start took, to the first answer of a worker, is noted beside it.
+Spark doing nothing is an identity ``mapInArrow`` over as many rows of key and value. The session
+is started and has folded a small log before; what its start took, to the first answer of a worker,
+and what that small log took once more, a job's start and end, are noted beside the figures. Each
+way reads files in the page cache and ends with the tables of each partition in memory, and all
+must find the same records, groups and offsets. Workers fold every log, also those that the driver
+would fold as Spark comes; such a log is measured that way, too.
 """
 
+import statistics
 import time
-from pathlib import Path
+from contextlib import closing
 from typing import NamedTuple
 
 import pytest
 
 import golden_data
-import make_big_log
+from coterie import PartialState, ScanOptions
 from coterie.log.folders import find_segments
+from coterie.replay.crew import fold_log, resting_collector
+from coterie.state.tables import fold_tables
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+MEGABYTES = {"smoke": [1], "short": [1, 10, 100, 1000], "full": [1, 10, 100, 1000, 5000, 10_000]}
+MANY_MEGABYTES = 5000  # from here on one round of the identity, which takes half a minute
+BY_DRIVER, DRIVER_MEGABYTES = "coterie, by the driver", 32
+PEERS = ["local engine", "coterie", BY_DRIVER, "identity mapInArrow"]
+SETTING = "spark.coterie.driverBytes"
+CONF = {SETTING: "-1", "spark.driver.memory": "6g"}
+WARM = 3  # folds of the small log, until the JVM has compiled what a job runs
+
 
 class Session(NamedTuple):
-    """A session of so many cores, seconds to start it, and what it works on."""
+    """A session of so many cores; seconds of its start, and of a job's start and end."""
 
+    spark: object
     cores: int
     start_s: float
-    log: Path
-    rows: object
-    count: int
+    ends_s: float
 
 
-FULL_BYTES = 1_000_000_000  # about 12.7 million records
-CONF = {"spark.driver.memory": "6g", "spark.sql.shuffle.partitions": "4"}
+class Answer(NamedTuple):
+    """What a log holds, however it is folded."""
+
+    records: int
+    groups: int
+    offsets: int
+    sum_of_offsets: int
 
 
-@pytest.fixture(scope="module")
-def big(request, tmp_path_factory):
-    """Give a log: small where the run only checks, large where it measures."""
-    if request.config.getoption("benchmark_disable"):
-        return golden_data.log("default50")
-    home = tmp_path_factory.mktemp("big")
-    partitions = find_segments([golden_data.wide()]).partitions()
-    for number, segments in partitions.items():
-        folder = home / f"__consumer_offsets-{number}"
-        make_big_log.write_partition(segments, folder, FULL_BYTES // len(partitions))
-    return home
+def pytest_generate_tests(metafunc):
+    sizes = MEGABYTES[metafunc.config.coterie_sizes]
+    asked = [
+        (m, peer) for m in sizes for peer in PEERS if peer != BY_DRIVER or m < DRIVER_MEGABYTES
+    ]
+    metafunc.parametrize(("megabytes", "peer"), asked)
+
+
+def seconds_of(work):
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["1 core", "2 cores"])
-def on_spark(request, big):
-    """Give the session, its cores and start, the log, and its rows of key and value, cached."""
-    import coterie_spark
+def session(request):
+    """Give a session whose workers have folded."""
     from coterie_spark.session import local_session
 
+    smoke = request.config.coterie_sizes == "smoke"
     began = time.perf_counter()
     spark = local_session(f"local[{request.param}]", conf=CONF)
-    coterie_spark.register(spark)
-    assert identity(spark.range(1000)) == 1000
+    assert identity(spark, 1000) == 1000
     start_s = time.perf_counter() - began
-    source = spark.read.format("consumer_offsets").schema("key binary, value binary")
-    rows = source.load(str(big)).cache()
-    yield Session(request.param, start_s, big, rows, rows.count())
-    rows.unpersist()
+    small = golden_data.log("basic")
+    rounds = [seconds_of(lambda: on_spark(spark, small)) for _ in range(1 if smoke else 2 * WARM)]
+    yield Session(spark, request.param, start_s, statistics.median(rounds[-WARM:]))
     spark.stop()
 
 
-def fold(spark, log):
-    """Replay a log up to its merged state; return how many records that read."""
+@pytest.fixture(scope="module")
+def log_of(request, wide_of):
+    """Give a function from megabytes to a log in the page cache and what it holds."""
+    answers = {}
+
+    def give(megabytes):
+        smoke = request.config.coterie_sizes == "smoke"
+        log = golden_data.log("default50") if smoke else wide_of(megabytes * 1_000_000)
+        if megabytes not in answers:
+            answers[megabytes] = local(log, 1)
+        return log, answers[megabytes]
+
+    return give
+
+
+def local(log, threads):
+    """Fold in this process up to the tables, as Spark's workers do."""
+    import pyarrow.compute as pc
+
+    state, groups, offsets, total = PartialState(ScanOptions()), 0, 0, 0
+    with closing(fold_log(state, find_segments([log]), threads)) as steps:
+        for _ in steps:
+            pass
+    with resting_collector():
+        for number, fold in state.live():
+            tables = fold_tables(number, fold)
+            groups += tables["groups"].num_rows
+            offsets += tables["offsets"].num_rows
+            total += pc.sum(tables["offsets"]["offset"]).as_py() or 0
+    records = sum(piece.records for fold in state.partitions.values() for piece in fold.segments)
+    return Answer(records, groups, offsets, total)
+
+
+def on_spark(spark, log):
+    """Replay up to the tables, in Spark's cache; return the records."""
     import coterie_spark
 
     replayed = coterie_spark.replay(spark, log)
@@ -73,19 +123,49 @@ def fold(spark, log):
     return replayed.summary.records
 
 
-def identity(rows):
-    """Hand every row to a worker and take it back; return how many came."""
-    return rows.mapInArrow(lambda batches: batches, rows.schema).count()
+def answer_on_spark(spark, log):
+    import coterie_spark
+
+    replayed = coterie_spark.replay(spark, log)
+    groups = replayed.groups.count()
+    offsets, total = replayed.offsets.selectExpr("count(*)", "coalesce(sum(offset), 0)").first()
+    replayed.unpersist()
+    return Answer(replayed.summary.records, groups, offsets, total)
 
 
-@pytest.mark.benchmark(group="spark: records")
-@pytest.mark.parametrize("peer", ["coterie", "identity mapInArrow"])
-def test_records_on_spark(benchmark, note, on_spark, peer):
-    cores, start_s, log, rows, count = on_spark
-    spark = rows.sparkSession
-    work = (lambda: fold(spark, log)) if peer == "coterie" else (lambda: identity(rows))
-    found = benchmark.pedantic(work, rounds=3, iterations=1, warmup_rounds=1)
-    assert found == count
+def identity(spark, rows):
+    """Hand rows of a key and a value, as long as those of commits, to workers and take them back.
+
+    Spark makes them as it goes: ten gigabytes of them would not stay in its cache.
+    """
+    columns = ["cast(repeat('k', 36) as binary) key", "cast(repeat('v', 24) as binary) value"]
+    made = spark.range(rows).selectExpr(*columns)
+    return made.mapInArrow(lambda batches: batches, made.schema).count()
+
+
+@pytest.mark.benchmark(
+    group="spark: records", timer=time.perf_counter
+)  # most is in other processes
+def test_records_on_spark(benchmark, note, sizes, session, log_of, megabytes, peer):
+    spark, cores, start_s, ends_s = session
+    log, expected = log_of(megabytes)
+    many = megabytes >= MANY_MEGABYTES and peer == "identity mapInArrow"
+    rounds = 1 if sizes == "smoke" or many else 3
+    measure = benchmark.pedantic
+    if peer == "local engine":
+        assert measure(local, (log, cores), rounds=rounds, warmup_rounds=1) == expected
+    elif peer == "identity mapInArrow":
+        warm = int(rounds > 1)
+        rows = measure(identity, (spark, expected.records), rounds=rounds, warmup_rounds=warm)
+        assert rows == expected.records
+    else:
+        spark.conf.set(SETTING, str(DRIVER_MEGABYTES << 20) if peer == BY_DRIVER else "-1")
+        assert answer_on_spark(spark, log) == expected  # and warm
+        assert measure(on_spark, (spark, log), rounds=rounds) == expected.records
+        spark.conf.set(SETTING, "-1")
+        if peer == "coterie":
+            benchmark.extra_info.update(start_s=start_s, ends_s=ends_s)
+    benchmark.extra_info["megabytes"] = megabytes
+    package = "coterie" if peer == "local engine" else "pyspark"
     name = f"fold on Spark, {cores} core{'s' if cores > 1 else ''}"
-    note(name, peer, count, package="pyspark", unit="record")
-    benchmark.extra_info["start_s"] = start_s
+    note(name, peer, expected.records, package=package, unit="record")

@@ -1,8 +1,11 @@
 """Pandas UDFs beside ones that do nothing over the same columns, and beside Spark's expressions.
 
 The columns are made and cached before, the session and its worker are warm; one core. What comes
-out of each is counted, and must be the same where it says the same.
+out of each is counted, and must be the same where it says the same. Two of the expressions are
+the benchmark's own and say what these rows need: votes without a tie, no two heartbeats at once.
 """
+
+import time
 
 import pytest
 
@@ -13,6 +16,15 @@ NOW_MS = 1_800_000_000_000
 RETENTION_MS = 604_800_000
 OFFSETS, GROUPS = 10_000_000, 1_000_000
 HEARTBEATS, MEMBERS = 10_000_000, 1_000_000
+IDENTITY, EXPRESSION = "identity UDF", "column expression"
+PEERS = ["coterie", IDENTITY, EXPRESSION]
+# Candidates stand in each list, a member votes for the first of its own, most votes win.
+CANDIDATES = "aggregate(protocols, protocols[0], (those, own) -> array_intersect(those, own))"
+VOTES = f"transform(protocols, own -> array_intersect(own, {CANDIDATES})[0])"
+COUNTED = "v -> struct(size(filter(votes, w -> w = v)) as n, v as name)"
+WINNER = f"array_max(transform(array_distinct(votes), {COUNTED})).name"
+# A session ends where the next heartbeat comes too late, or none comes.
+NEXT = "lead(heartbeat_ms) over (partition by member order by heartbeat_ms)"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +39,7 @@ def spark():
 @pytest.fixture(scope="module")
 def scale(request):
     """Give what to divide sizes by: a run that only checks takes few rows."""
-    return 10_000 if request.config.getoption("benchmark_disable") else 1
+    return 10_000 if request.config.coterie_sizes == "smoke" else 1
 
 
 def cached(frame):
@@ -67,8 +79,13 @@ def done(frame):
     frame.write.format("noop").mode("overwrite").save()
 
 
-@pytest.mark.benchmark(group="UDFs: expired")
-@pytest.mark.parametrize("peer", ["coterie", "identity pandas UDF", "column expression"])
+def measure(benchmark, frame):
+    rounds = 3 if benchmark.enabled else 1
+    benchmark.pedantic(done, (frame,), rounds=rounds, warmup_rounds=int(benchmark.enabled))
+
+
+@pytest.mark.benchmark(group="UDFs: expired", timer=time.perf_counter)  # workers do it, and the JVM
+@pytest.mark.parametrize("peer", PEERS)
 def test_expired(benchmark, note, offsets, peer):
     from pyspark.sql.functions import pandas_udf
     from pyspark.sql.types import LongType
@@ -78,50 +95,75 @@ def test_expired(benchmark, note, offsets, peer):
     same = pandas_udf(lambda commit, expire, now, retention: commit, LongType())
     told = {
         "coterie": expired("commit_ms", "expire_ms", "now_ms", "retention_ms"),
-        "identity pandas UDF": same("commit_ms", "expire_ms", "now_ms", "retention_ms"),
-        "column expression": expired_column(
+        IDENTITY: same("commit_ms", "expire_ms", "now_ms", "retention_ms"),
+        EXPRESSION: expired_column(
             "commit_ms", "expire_ms", offsets["now_ms"], offsets["retention_ms"]
         ),
     }
     frame = offsets.select(told[peer].alias("told"))
-    benchmark.pedantic(done, (frame,), rounds=3, warmup_rounds=1)
-    if peer != "identity pandas UDF":
+    measure(benchmark, frame)
+    if peer != IDENTITY:
         expected = offsets.where(
             "coalesce(now_ms >= expire_ms, now_ms - commit_ms >= retention_ms)"
         ).count()
         assert frame.where("told").count() == expected
-    note("expired on Spark", peer, offsets.count(), package="pyspark", unit="row")
+    note("UDF expired", peer, offsets.count(), package="pyspark", unit="row")
 
 
-@pytest.mark.benchmark(group="UDFs: select_protocol")
-@pytest.mark.parametrize("peer", ["coterie", "identity pandas UDF"])
+@pytest.mark.benchmark(group="UDFs: select_protocol", timer=time.perf_counter)
+@pytest.mark.parametrize("peer", PEERS)
 def test_select_protocol(benchmark, note, groups, peer):
     from pyspark.sql.functions import pandas_udf
 
     from coterie_spark.udfs import select_protocol
 
-    same = pandas_udf(lambda protocols: protocols, groups.schema["protocols"].dataType)
-    udf = select_protocol if peer == "coterie" else same
-    frame = groups.select(udf("protocols").alias("told"))
-    benchmark.pedantic(done, (frame,), rounds=3, warmup_rounds=1)
-    if peer == "coterie":
-        assert {row.told for row in frame.distinct().collect()} <= {"sticky", "roundrobin", "range"}
-    note("select_protocol on Spark", peer, groups.count(), package="pyspark", unit="row")
+    if peer == EXPRESSION:
+        frame = groups.selectExpr(f"{VOTES} as votes").selectExpr(f"{WINNER} as told")
+    else:
+        same = pandas_udf(lambda protocols: protocols, groups.schema["protocols"].dataType)
+        udf = select_protocol if peer == "coterie" else same
+        frame = groups.select(udf("protocols").alias("told"))
+    measure(benchmark, frame)
+    count = groups.count()
+    if peer != IDENTITY:
+        found = {row.told: row["count"] for row in frame.groupBy("told").count().collect()}
+        assert found == {"sticky": count // 2, "range": count // 2}
+    note("UDF select_protocol", peer, count, package="pyspark", unit="row")
 
 
-@pytest.mark.benchmark(group="UDFs: session_expirations")
-def test_session_expirations(benchmark, note, spark, scale):
+@pytest.fixture(scope="module")
+def beats(spark, scale):
+    """Heartbeats each 3 s: every member of one session."""
+    members = MEMBERS // scale
+    rows = spark.range(0, HEARTBEATS // scale, 1, 4).selectExpr(
+        f"concat('member-', id % {members}) as member",
+        f"id div {members} * 3000 as heartbeat_ms",
+        "bigint(10000) as timeout_ms",
+    )
+    frame = cached(rows)
+    yield frame
+    frame.unpersist()
+
+
+@pytest.mark.benchmark(group="UDFs: session_expirations", timer=time.perf_counter)
+@pytest.mark.parametrize("peer", PEERS)
+def test_session_expirations(benchmark, note, beats, scale, peer):
     from coterie_spark.udfs import session_expirations
 
+    if peer == "coterie":
+        frame = session_expirations(beats)
+    elif peer == IDENTITY:
+        in_order = beats.repartition("member").sortWithinPartitions("member", "heartbeat_ms")
+        frame = in_order.mapInArrow(lambda batches: batches, beats.schema)
+    else:
+        late = "next is null or next > heartbeat_ms and next >= heartbeat_ms + timeout_ms"
+        frame = beats.selectExpr("*", f"{NEXT} as next").where(late)
+        frame = frame.selectExpr("member", "heartbeat_ms + timeout_ms as ended_ms")
+    rounds = 1  # of ten seconds and more
+    benchmark.pedantic(done, (frame,), rounds=rounds, warmup_rounds=int(benchmark.enabled))
     members = MEMBERS // scale
-    beats = cached(
-        spark.range(0, HEARTBEATS // scale, 1, 4).selectExpr(
-            f"concat('member-', id % {members}) as member",
-            f"id div {members} * 3000 as heartbeat_ms",
-            "bigint(10000) as timeout_ms",
-        )
-    )
-    benchmark.pedantic(done, (session_expirations(beats),), rounds=1, warmup_rounds=1)
-    assert session_expirations(beats).count() == members
-    note("session_expirations on Spark", "coterie", beats.count(), package="pyspark", unit="row")
-    beats.unpersist()
+    if peer != IDENTITY:
+        last_ms = (HEARTBEATS // MEMBERS - 1) * 3000 + 10_000
+        told = frame.selectExpr("count(*)", "count(distinct member)", "sum(ended_ms)").first()
+        assert tuple(told) == (members, members, members * last_ms)
+    note("UDF session_expirations", peer, beats.count(), package="pyspark", unit="row")

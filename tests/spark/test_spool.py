@@ -32,7 +32,8 @@ def as_spark_reads(data, path=PATH, cuts=()):
     starts = [max((cut for cut in (0, *cuts) if cut <= at), default=0) for at in range(len(found))]
     columns = {"body": found, "path": [path] * len(found), "start": starts}
     kinds = (pa.binary(), pa.string(), pa.int64())
-    return pa.RecordBatch.from_pydict(columns, schema=pa.schema(list(zip(columns, kinds, strict=True))))
+    schema = pa.schema(list(zip(columns, kinds, strict=True)))
+    return pa.RecordBatch.from_pydict(columns, schema=schema)
 
 
 @pytest.fixture
