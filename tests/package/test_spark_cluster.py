@@ -1,7 +1,8 @@
 """A replay on a cluster: Spark's own master and two workers, which have the wheel alone.
 
-Executors, drivers and a worker are killed while it runs. Wants the wheel and starts six JVMs, so it
-runs in CI (``CI`` set) or with ``--slow``.
+Executors, workers and drivers are killed while it scans, merges and writes: each at a moment that
+is seen from outside, or the test fails. Wants the wheel and starts many JVMs, so it runs in CI
+(``CI`` set) or with ``--slow``.
 """
 
 import os
@@ -13,6 +14,7 @@ import sysconfig
 import time
 import venv
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,15 @@ TABLES = ("groups", "members", "offsets", "generations", "faults", "commits")
 STARTED = []  # the replays of these tests
 # Daemons and executors live for seconds, as the drivers do: see conftest.py.
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+DEPLOY = "org.apache.spark.deploy"
+# Cut as small as no log of a command is: else one task would scan all of this one, and one merge.
+IN_SIX_TASKS = """
+from coterie.cli import main
+from coterie_spark.bulk import plan
+plan.TASK_BYTES_MIN = 1 << 10
+main()
+"""
+TRIES = 5  # a replay may be over the moment before it is seen
 
 
 @pytest.fixture(scope="module")
@@ -38,17 +49,20 @@ def installed(built, tmp_path_factory):
 class Daemon:
     """A process of Spark's, until it said something; what it says goes into a file."""
 
-    def __init__(self, log, *command):
-        self.log = log
-        spark_class = Path(pyspark.__file__).parent / "bin/spark-class"
-        with open(log, "wb") as said:
+    def __init__(self, home, name, *command):
+        self.home, self.name, self.command = home, name, [str(word) for word in command]
+        self.log = home / f"{name}.log"
+        self.start()
+
+    def start(self):
+        with open(self.log, "wb") as said:
             self.process = subprocess.Popen(
-                [spark_class, *map(str, command)],
+                [Path(pyspark.__file__).parent / "bin/spark-class", *self.command],
                 stdout=said,
                 stderr=said,
                 env=os.environ
                 | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
-                | {"SPARK_DAEMON_JAVA_OPTS": JVM},
+                | {"SPARK_DAEMON_JAVA_OPTS": JVM, "SPARK_LOCAL_DIRS": str(self.home)},
             )
 
     def said(self, pattern):
@@ -63,38 +77,84 @@ class Daemon:
         self.process.wait()
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """A master and two workers of one core each: the master's URL, and the workers."""
-    home = tmp_path_factory.mktemp("daemons")
-    deploy = "org.apache.spark.deploy"
-    where = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-    daemons = [Daemon(home / "master.log", f"{deploy}.master.Master", *where)]
-    try:
-        url = daemons[0].said(r"spark://127\.0\.0\.1:\d+")[0]
-        for name in ("one", "two"):
-            share = ("--cores", "1", "--memory", "1g", "--work-dir", home / name)
-            worker = f"{deploy}.worker.Worker"
-            daemons.append(Daemon(home / f"{name}.log", worker, *where, *share, url))
-        for daemon in daemons[1:]:
-            daemon.said("Successfully registered with master")
-        yield url, daemons[1:]
-    finally:
-        for process in STARTED:  # one that a failed test left
-            process.kill()
-            process.communicate()
-        for daemon in reversed(daemons):
+class Worker(Daemon):
+    """A worker of one core; its applications have their folders in ``place``."""
+
+    def __init__(self, home, name, where, url):
+        self.place = home / name
+        share = ("--cores", "1", "--memory", "1g", "--work-dir", self.place)
+        super().__init__(home, name, f"{DEPLOY}.worker.Worker", *where, *share, url)
+
+    def applications(self):
+        return set(os.listdir(self.place)) if self.place.exists() else set()
+
+    def executor(self, applications):
+        """Return the process of this worker that runs tasks of such an application, if any."""
+        for pid, said in descendants(self.process.pid):
+            words = said.split("\0")
+            if "--app-id" in words and words[words.index("--app-id") + 1] in applications:
+                return pid
+        return None
+
+    def log_of(self, applications):
+        """Return what the executors of such an application have said so far."""
+        found = [log for name in applications for log in self.place.glob(f"{name}/*/stderr")]
+        return "".join(log.read_text(errors="replace") for log in found)
+
+
+class Cluster:
+    """A master and two workers of one core each."""
+
+    def __init__(self, home):
+        where = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        self.daemons = [Daemon(home, "master", f"{DEPLOY}.master.Master", *where)]
+        try:
+            self.url = self.daemons[0].said(r"spark://127\.0\.0\.1:\d+")[0]
+            self.daemons += [Worker(home, name, where, self.url) for name in ("one", "two")]
+            self.make_whole()
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def workers(self):
+        return self.daemons[1:]
+
+    def make_whole(self):
+        """Start the workers again that were killed."""
+        for worker in self.workers:
+            if worker.process.poll() is not None:
+                worker.start()
+        for worker in self.workers:
+            worker.said("Successfully registered with master")
+
+    def applications(self):
+        return {name for worker in self.workers for name in worker.applications()}
+
+    def stop(self):
+        for daemon in reversed(self.daemons):
             daemon.stop()
 
 
-def replaying(installed, folder, *arguments, python="python"):
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    cluster = Cluster(tmp_path_factory.mktemp("daemons"))
+    yield cluster
+    for process in STARTED:  # one that a failed test left
+        process.kill()
+        process.communicate()
+    cluster.stop()
+
+
+def replaying(installed, folder, *arguments, python="python", command=("coterie",)):
     """Start a replay in a folder. Paths are relative: the workers run in folders of their own."""
     environment = {
         **{k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
         "PYSPARK_PYTHON": str(installed / python),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    command = [installed / "coterie", "replay", "log", "--history", "--out", *arguments]
+    command = [installed / command[0], *command[1:], "replay", "log", "--history", "--out"]
+    command += arguments
     if "--master" in arguments:
         command += ["--conf", f"spark.executor.extraJavaOptions={JVM}"]
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -145,33 +205,112 @@ def descendants(pid):
             yield child, said
 
 
-def executors(workers):
-    """The executors that run, by their worker."""
-    found = [(w, one) for w in workers for one in descendants(w.process.pid)]
-    return [(w, pid) for w, (pid, said) in found if "CoarseGrainedExecutorBackend" in said]
+class Replaying:
+    """A replay on the cluster, and what can be seen of it from outside."""
+
+    def __init__(self, installed, cluster, folder):
+        cluster.make_whole()
+        self.cluster, self.folder = cluster, folder
+        self.before = cluster.applications() | set(os.listdir(folder))
+        asked = ("cluster", "--overwrite", "--master", cluster.url)
+        command = ("python", "-c", IN_SIX_TASKS)
+        self.process = replaying(installed, folder, *asked, command=command)
+
+    def applications(self):
+        return self.cluster.applications() - self.before
+
+    def logs(self):
+        """Return the workers, each with what its executor has said."""
+        names = self.applications()
+        return [(worker, worker.log_of(names)) for worker in self.cluster.workers]
+
+    def parts(self):
+        """Return the folder that tables are written into, while it is there."""
+        found = self.folder.glob(".cluster.*.partial/.parts")
+        return next((path for path in found if path.parent.name not in self.before), None)
+
+    def reaches(self, moment):
+        """Return (worker, its executor's process) of a moment, or None if the replay ended."""
+        while self.process.poll() is None:
+            if (worker := moment(self)) and (pid := worker.executor(self.applications())):
+                return worker, pid
+            time.sleep(0.01)
+        return None
 
 
-def tasks_run(folder, workers):
-    """Whether Python works on a task somewhere."""
-    return any(
-        "pyspark" in said and "daemon" in said
-        for worker in workers
-        for _, said in descendants(worker.process.pid)
-    )
+def scan(run):
+    """Return a worker whose Python is there, or is being started, for the first task."""
+    for worker in run.cluster.workers:
+        pid = worker.executor(run.applications())
+        if pid and any("pyspark" in said and "daemon" in said for _, said in descendants(pid)):
+            return worker
+    return None
 
 
-def tables_are_written(folder, workers):
-    """Whether a table is begun."""
-    return any(folder.glob(".cluster.*.partial/.parts/*"))
+def merge(run):
+    """Return a worker that fetches what was scanned: every scan has ended then."""
+    fetched = re.compile(r"ShuffleBlockFetcherIterator: Getting .* non-empty blocks")
+    return next((worker for worker, said in run.logs() if fetched.search(said)), None)
 
 
-def until(moment, process, *seen):
-    while process.poll() is None and not moment(*seen):
-        time.sleep(0.01)
+def write(run):
+    """Return a worker that has begun a table: its files are named after the task's attempt."""
+    for path in run.parts().glob("*") if run.parts() else ():
+        task = f"(TID {path.name.rpartition('-')[2]})"
+        for worker, said in run.logs():
+            if task in said:
+                return worker
+    return None
+
+
+MOMENTS = {  # and whether they still last
+    scan: lambda run: not merge(run),
+    merge: lambda run: not run.parts(),
+    write: lambda run: run.parts() is not None,
+}
+
+
+def struck(start, strike, *moments):
+    """Return a replay that was struck at each of these moments, once one was.
+
+    What is seen after the blow to last still, lasted when the blow fell.
+    """
+    for _ in range(TRIES):
+        run = start()
+        for moment in moments:
+            found = run.reaches(moment)
+            if not found:
+                break
+            strike(run, *found)
+            if not MOMENTS[moment](run):
+                break
+            if moment is not moments[-1]:  # else the third blow would find no worker
+                run.cluster.make_whole()
+        else:
+            return run
+        run.process.communicate()
+    pytest.fail(f"{TRIES} replays were over the {moment.__name__} before they were struck")
+
+
+def kill_executor(run, worker, pid):
+    os.kill(pid, signal.SIGKILL)
+
+
+def kill_worker(run, worker, pid):
+    """As if its machine went: a worker that lives would start an executor in place of a dead."""
+    worker.process.kill()
+    worker.process.wait()
+    with suppress(ProcessLookupError):  # an executor ends without its worker
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_driver(run, worker, pid):
+    run.process.kill()
+    run.process.communicate()
 
 
 def test_a_cluster_with_the_wheel_alone_gives_the_rows_of_one_process(installed, cluster, folder):
-    ended(replaying(installed, folder, "cluster", "--master", cluster[0]))
+    ended(replaying(installed, folder, "cluster", "--master", cluster.url))
     assert_whole(folder)
 
 
@@ -181,7 +320,7 @@ def test_workers_without_coterie_say_what_to_install(installed, cluster, folder)
     venv.create(bare, with_pip=False)
     (site,) = (bare / "lib").glob("python*/site-packages")
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    asked = ("other", "--master", cluster[0])
+    asked = ("other", "--master", cluster.url)
     process = replaying(installed, folder, *asked, python=bare / "bin/python")
     (line,) = ended(process, 1).splitlines()
     assert "coterie cannot run on worker" in line
@@ -192,43 +331,44 @@ def test_workers_without_coterie_say_what_to_install(installed, cluster, folder)
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
+ALL_OR_EACH = [tuple(MOMENTS), *(pytest.param((m,), marks=pytest.mark.slow) for m in MOMENTS)]
+
+
 @ON_LINUX
-@pytest.mark.parametrize("moment", [tasks_run, tables_are_written])
-def test_an_executor_that_is_killed_costs_no_row_and_leaves_nothing(
-    installed, cluster, folder, moment
+@pytest.mark.parametrize(
+    "moments", ALL_OR_EACH, ids=lambda moments: "-".join(moment.__name__ for moment in moments)
+)
+@pytest.mark.parametrize("strike", [kill_executor, kill_worker])
+def test_executors_and_workers_that_are_killed_cost_no_row_and_leave_nothing(
+    installed, cluster, folder, moments, strike
 ):
-    url, workers = cluster
-    asked = ("cluster", "--overwrite", "--master", url)
-    process = replaying(installed, folder, *asked)
-    until(moment, process, folder, workers)
-    (_, pid), *_ = executors(workers)
-    os.kill(pid, signal.SIGKILL)
-    ended(process)
+    """One replay is struck at all moments: a replay for each takes a minute more."""
+    run = struck(partial(Replaying, installed, cluster, folder), strike, *moments)
+    ended(run.process)
     assert_whole(folder)
 
 
 @ON_LINUX
 def test_what_killed_drivers_left_goes_with_the_next_run(installed, cluster, folder):
-    url, workers = cluster
-    asked = ("cluster", "--overwrite", "--master", url)
-    for moment in (tasks_run, tables_are_written):
-        process = replaying(installed, folder, *asked)
-        until(moment, process, folder, workers)
-        process.kill()
-        process.communicate()
+    start = partial(Replaying, installed, cluster, folder)
+    for moment in MOMENTS:
+        run = struck(start, kill_driver, moment)
+        assert run.process.returncode == -signal.SIGKILL
         assert [path for path in folder.iterdir() if path.name.startswith(".cluster.")]
-    ended(replaying(installed, folder, *asked))
+    ended(start().process)
     assert_whole(folder)
 
 
-@ON_LINUX
-def test_a_worker_that_is_killed_costs_no_row_and_leaves_nothing(installed, cluster, folder):
-    """The last test: one worker is left."""
-    url, workers = cluster
-    process = replaying(installed, folder, "cluster", "--overwrite", "--master", url)
-    until(tasks_run, process, folder, workers)
-    ((_, pid),) = executors(workers[:1])
-    os.kill(pid, signal.SIGKILL)
-    workers[0].process.kill()
-    ended(process)
-    assert_whole(folder)
+def test_a_cluster_that_gives_no_executor_is_said_and_a_signal_ends_the_waiting(
+    installed, cluster, folder
+):
+    """No worker has the memory that is asked for; Spark itself would say nothing, and wait."""
+    before = sorted(os.listdir(folder))
+    asked = ("none", "--master", cluster.url, "--conf", "spark.executor.memory=64g")
+    process = replaying(installed, folder, *asked)
+    said = process.stderr.readline()
+    assert said.startswith(f"coterie: waiting for executors: {cluster.url} has given none so far")
+    assert "the memory that --conf spark.executor.memory asks for" in said
+    process.terminate()
+    assert ended(process, 143) == "coterie: told to end; nothing half-done was left\n"
+    assert sorted(os.listdir(folder)) == before
