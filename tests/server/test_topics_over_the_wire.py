@@ -193,6 +193,30 @@ def test_settings_are_told_with_where_they_come_from():
     }  # fmt: skip
 
 
+def test_what_gives_a_default_is_told_only_behind_the_setting_that_it_is_for():
+    # DescribeConfigs of a broker 3.9.1, without and with log.retention.ms=5000.
+    hours, here = ("log.retention.hours", "168", 5), ("log.retention.ms", "5000", 4)
+    names = ["log.retention.ms", "log.retention.hours"]
+    broker = {"resourceType": 4, "resourceName": "1", "configurationKeys": names}
+    topic = {"resourceType": 2, "resourceName": "a", "configurationKeys": ["retention.ms"]}
+    told = []
+    for config in ({"log.retention.ms": 604800000}, {"log.retention.ms": 5000}):
+        peer = Server(config).connect()
+        make(peer, {"name": "a"})
+        body = {"resources": [broker, topic], "includeSynonyms": True}
+        for found in ask(peer, "DescribeConfigs", 4, body)["results"]:
+            told += [
+                (each["name"], each["value"], [tuple(s.values()) for s in each["synonyms"]])
+                for each in found["configs"]
+            ]
+    assert told == [
+        ("log.retention.hours", "168", [hours]), ("log.retention.ms", None, []),
+        ("retention.ms", "604800000", []),
+        ("log.retention.hours", "168", [hours]), ("log.retention.ms", "5000", [here, hours]),
+        ("retention.ms", "5000", [here, hours]),
+    ]  # fmt: skip
+
+
 def test_single_settings_are_changed_and_have_their_effect(server, peer):
     make(peer, {"name": "a"})
     log = server.cluster.topics.partition("a", 0)

@@ -29,7 +29,8 @@ _OF_TOPIC, _STATIC, _DEFAULT = 1, 4, 5  # where a value comes from
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _LIST = 7
 _BOOLEAN, _STRING, _INT, _LONG, _DOUBLE = 1, 2, 3, 5, 6
-# The broker's setting that has a default where several may give one.
+# The broker's setting that has a default where several may give one. It is told behind one that is
+# set, and not alone: ConfigHelper drops all that comes before the setting's own name.
 _GIVES_DEFAULT = {
     "log.retention.ms": ("log.retention.hours", "168"),
 }
@@ -126,9 +127,11 @@ def _row(call: Call, configs: Mapping[str, str], config: TopicConfig) -> Body:
     if config.server is not None:
         if of_server is not None:
             synonyms.append(_synonym(config.server, of_server, _STATIC))
-        if config.server not in _WITHOUT_DEFAULT:
-            name, value = _GIVES_DEFAULT.get(config.server, (config.server, config.default))
-            synonyms.append(_synonym(name, value, _DEFAULT))
+        if config.server in _GIVES_DEFAULT:
+            if of_server is not None:
+                synonyms.append(_synonym(*_GIVES_DEFAULT[config.server], _DEFAULT))
+        elif config.server not in _WITHOUT_DEFAULT:
+            synonyms.append(_synonym(config.server, config.default, _DEFAULT))
     value = configs.get(config.name, config.default if of_server is None else of_server)
     return {
         "name": config.name,
@@ -164,9 +167,12 @@ def _of_broker(call: Call) -> list[Body]:
                 text = rows[row.server]["value"]
             rows[row.server] = _broker_row(row.server, text, default, row.type)
             if row.server in _GIVES_DEFAULT:
-                rows[row.server]["synonyms"][-1:] = [
-                    _synonym(*_GIVES_DEFAULT[row.server], _DEFAULT)
-                ]
+                name, given = _GIVES_DEFAULT[row.server]
+                rows[name] = _broker_row(name, given, given, _INT)
+                if rows[row.server]["configSource"] == _DEFAULT:  # not set: it has no value
+                    rows[row.server].update(value=None, synonyms=[])
+                else:
+                    rows[row.server]["synonyms"][-1:] = rows[name]["synonyms"]
     for name in ("broker.id", "node.id"):
         rows[name] = _broker_row(name, call.node.id, -1, _INT)
     of_topics = {row.server for row in TOPIC_CONFIGS.values()} - {"log.message.format.version"}
