@@ -40,15 +40,16 @@ def ratio(row, other):
 
 
 def share(here, there, less_s=0):
-    """The rate of what was there, of here's; without seconds that are no longer than the rest."""
+    """The rate there, of the rate here; with ``less_s`` left out, unless that is half or more."""
     if not (here and there) or there.seconds <= 2 * less_s:
         return ""
-    return f"{here.seconds / (there.seconds - less_s):.0%}"
+    return f"{here.seconds / (there.seconds - less_s) * 100:.0f} %"
 
 
-def megabytes(row, default=""):
-    size = row.info.get("megabytes", default)
-    return f"{size / 1000:g} GB" if size and size >= 100 else f"{size} MB" if size else ""
+def size_of(row):
+    """The size of a row's log in words; results of before sizes were noted have none."""
+    size = row.info.get("megabytes", 0)
+    return f"{size / 1000:g} GB" if size >= 100 else f"{size} MB" if size else ""
 
 
 def cores(rows):
@@ -76,7 +77,7 @@ def spark(rows):
         here, there = found.get("local engine"), found.get("coterie")
         same, driver = found.get("identity mapInArrow"), found.get("coterie, by the driver")
         ends_s = there.info.get("ends_s") if there else None
-        line = [what.split()[0], megabytes(there or here or same), f"{size:,}", told(here)]
+        line = [what.split()[0], size_of(there or here or same), f"{size:,}", told(here)]
         line += [told(there), share(here, there), share(here, there, ends_s) if ends_s else ""]
         lines.append([*line, told(driver), told(same), ratio(same, there)])
         if there and there.info.get("start_s"):

@@ -59,6 +59,9 @@ class Appends(deque[PendingAppend]):
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def __bool__(self) -> bool:
+        return bool(self._waiting)  # a deque of CPython 3.10 answers by itself, and is empty here
+
     def __iter__(self) -> Iterator[PendingAppend]:
         return iter(self._waiting)
 
