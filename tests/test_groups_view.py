@@ -17,6 +17,7 @@ from commandline import COTERIE, coterie
 from coterie.cli import run
 from coterie.cli.groups import VIEW_NAMES
 from coterie.testing import assignment
+from coterie.views import tabular
 from coterie.views.groups import offset_rows
 from golden_data import LOGS, cases, live, log, records, wide
 
@@ -255,6 +256,11 @@ def test_csv_holds_the_same_rows_as_json():
     assert [line["consumer_id"] for line in lines] == [row["consumer_id"] for row in rows]
     both = next(line for line in lines if line["client_id"] == "java-8")
     assert both["target_assignment"] == "clicks:0,1,2,3;orders:0,1,2,3,4,5"
+
+
+def test_a_cell_of_csv_may_have_any_character():
+    rows = [{"metadata": 'a\0"', "topic": "\0,"}, {"metadata": "\0", "topic": None}]
+    assert tabular.as_csv(rows) == 'metadata,topic\n"a\0""","\0,"\n\0,\n'
 
 
 def test_a_time_shows_the_group_as_it_was():

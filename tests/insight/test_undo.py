@@ -124,7 +124,8 @@ def test_as_parquet_each_field_has_its_type(tmp_path):
 
 def test_as_csv_there_is_one_heading():
     asked = ("--group", "grp-reset-cli", "--at", RESET_CLI, "--format", "csv")
-    lines = list(csv.DictReader(coterie_ok("undo", log("basic"), *asked).stdout.splitlines()))
+    told = coterie_ok("undo", log("basic"), *asked).stdout
+    lines = list(csv.DictReader(told.replace("\0", " ").splitlines()))  # 3.10 reads no NUL
     expected = answer("basic", RESET_CLI, {"grp-reset-cli"})
     assert [line["difference"] for line in lines] == [str(row["difference"]) for row in expected]
     assert list(lines[0]) == [*undo.FIELDS, "trusted_from"]

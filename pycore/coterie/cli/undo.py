@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import sys
 from collections import Counter
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coterie import csvrows
 from coterie.cli import asking
 from coterie.cli.failures import Failed, say
 from coterie.cli.params import TIME, retention_option
@@ -120,7 +120,7 @@ def nothing_planned(options: asking.Options, at_ms: int) -> Failed:
 def reset_lines(rows: Iterable[Row], *, with_group: bool) -> Iterator[str]:
     """Yield the lines of a file for ``--from-file``: no heading, a line a partition."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator=shapes.ROW_END)
+    writer = csvrows.writer(out, shapes.ROW_END)
     for row in rows:
         group = [row["group_id"]] if with_group else []
         writer.writerow([*group, row["topic"], row["partition"], row["offset"]])

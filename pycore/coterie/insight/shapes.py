@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from coterie import csvrows
 from coterie.insight.fields import Fields
 from coterie.times import format_time
 
@@ -39,7 +39,7 @@ def json_lines(rows: Iterable[Row]) -> Iterator[str]:
 def csv_lines(fields: Fields, rows: Iterable[Row]) -> Iterator[str]:
     """Yield CSV under one heading; what is not known is empty, lists and structs are JSON."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator=ROW_END)
+    writer = csvrows.writer(out, ROW_END)
     writer.writerow(fields)
     for row in rows:
         yield taken(out)

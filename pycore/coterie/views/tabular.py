@@ -7,12 +7,12 @@ Sources: ConsumerGroupCommand (3.9.1, 4.1.0), ShareGroupCommand, StreamsGroupCom
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from coterie import csvrows
 from coterie.ordering import java_order
 from coterie.state.assignments import Assignment
 from coterie.views.groups import Row
@@ -206,11 +206,11 @@ def as_csv(rows: Sequence[Row]) -> str:
     """Return CSV under one heading; what is not known, or is no field of a row, is empty."""
     fields = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
-    writer = csv.DictWriter(out, fields, lineterminator="\n")
-    writer.writeheader()
+    writer = csvrows.writer(out, "\n")
+    writer.writerow(fields)
     for row in rows:
-        cells = row.items()
-        writer.writerow({k: assignment_text(v) if isinstance(v, dict) else v for k, v in cells})
+        cells = (row.get(name) for name in fields)
+        writer.writerow([assignment_text(v) if isinstance(v, dict) else v for v in cells])
     return out.getvalue()
 
 
