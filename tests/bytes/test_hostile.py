@@ -17,6 +17,7 @@ from coterie import CoterieError
 from hostile import (
     ARRAYS,
     DEQUE_WRITES,
+    OF_NUMPY_1,
     PLAIN,
     Walk,
     check,
@@ -26,6 +27,7 @@ from hostile import (
 )
 from hostile_makers import GOOD, MAKERS, UNREADY, a_coordinator
 
+pytestmark = OF_NUMPY_1
 MODULES = (coterie, coterie.messages, coterie.testing, coterie.aio, coterie.wire, coterie.values)
 
 

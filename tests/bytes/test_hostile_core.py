@@ -9,6 +9,7 @@ import coterie._core
 from coterie import CoterieError
 from hostile import (
     ARRAYS,
+    OF_NUMPY_1,
     PLAIN,
     Walk,
     check,
@@ -19,6 +20,8 @@ from hostile import (
     walk_spoiled,
 )
 from hostile_makers import CORE_GOOD, CORE_MAKERS, UNREADY, made_bare
+
+pytestmark = OF_NUMPY_1
 
 # Private: Python's own errors for an argument of a wrong type or size, or for an entry that is not
 # there, are good enough.

@@ -12,7 +12,9 @@ from coterie.errors import shown
 from coterie.server import Broker
 from coterie.server.sasl import read_users
 from coterie.server.tls import server_context
-from hostile import ARRAYS, PLAIN, Walk, check
+from hostile import ARRAYS, OF_NUMPY_1, PLAIN, Walk, check
+
+pytestmark = OF_NUMPY_1
 
 VALUES = (*PLAIN, *ARRAYS)
 
