@@ -143,9 +143,8 @@ def identity(spark, rows):
     return made.mapInArrow(lambda batches: batches, made.schema).count()
 
 
-@pytest.mark.benchmark(
-    group="spark: records", timer=time.perf_counter
-)  # most is in other processes
+# By the clock: most is in other processes.
+@pytest.mark.benchmark(group="spark: records", timer=time.perf_counter)
 def test_records_on_spark(benchmark, note, sizes, session, log_of, megabytes, peer):
     spark, cores, start_s, ends_s = session
     log, expected = log_of(megabytes)

@@ -25,7 +25,7 @@ from coterie.replay.engine import Progress
 from coterie.state.portable import pack, unpack
 from coterie_spark.bulk import lines, parted, scanning
 from coterie_spark.bulk.arrow import spark_schema, to_spark
-from coterie_spark.bulk.spool import Partitions, each_partition
+from coterie_spark.bulk.spool import Partitions, each_partition, lies_at_urls
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ def answer(request: Request, progress: Progress) -> Iterator[Part]:
         progress.total(size)
         progress.stage("reading")
         frame = over(spark, log, request, part_batches, scanning.STATE_DDL)
-        with bounded_batches(spark, lines.ROWS_PER_BATCH):
+        with bounded_batches(spark, lines.ROWS_PER_BATCH if lies_at_urls(log) else 1):
             found = JobProgress(spark, size, progress).of(frame.collect)
     yield from parts_of(found)
 

@@ -2,6 +2,7 @@
 
 import gzip
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -40,7 +41,6 @@ def as_spark_reads(data, path=PATH, cuts=()):
 def chunks(monkeypatch):
     """The rows that bring both segments, and one a partition."""
     monkeypatch.setattr(scanning, "CHUNK_BYTES", 4)
-    monkeypatch.setattr(lines, "CHUNK_BYTES", 2)
     plain = as_spark_reads(PLAIN, cuts=(1, 3))
     by_one = [plain.slice(row, 1) for row in range(plain.num_rows)]
     made = list(spool.line_worker(PLACES)(by_one))
@@ -108,12 +108,9 @@ def odd_bytes():
 
 @given(odd_bytes().filter(bool), st.integers(1, 8))
 def test_lines_are_the_bytes_of_their_file(data, most):
-    assert_same(data, [as_spark_reads(data)], most)
-
-
-def assert_same(data, batches, most=None):
-    runs = list(lines.runs_of(batches, most))
-    assert {run.path for run in runs} <= {PATH}
+    with mock.patch.object(scanning, "CHUNK_BYTES", most):
+        runs = list(lines.runs_of([as_spark_reads(data)]))
+    assert all(run.path == PATH and 0 < len(run.body) <= most for run in runs)
     segment = Segment(PATH, 0, 0, len(data), None)
     assert lines.put_right(segment, b"".join(run.body for run in runs)) == data
 

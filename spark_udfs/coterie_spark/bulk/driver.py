@@ -29,6 +29,7 @@ from coterie.times import parse_time
 from coterie_spark.bulk import here, lines, merging, plan, scanning
 from coterie_spark.bulk.arrow import spark_schema
 from coterie_spark.bulk.hadoop import find_hadoop_segments, is_url, scan_by_hadoop
+from coterie_spark.bulk.settings import set_meanwhile
 from coterie_spark.bulk.shipping import shipped, unfit_workers_told
 
 if TYPE_CHECKING:
@@ -383,11 +384,7 @@ def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
     try:
         spark.conf.get(BYTES_PER_BATCH)
     except Exception:  # Spark does not know it; what is raised depends on its version
-        before = spark.conf.get(ROWS_PER_BATCH) or "10000"
-        spark.conf.set(ROWS_PER_BATCH, str(rows))
-        try:
+        with set_meanwhile(spark, {ROWS_PER_BATCH: str(rows)}):
             yield
-        finally:
-            spark.conf.set(ROWS_PER_BATCH, before)
     else:
         yield

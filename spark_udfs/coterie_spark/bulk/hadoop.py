@@ -141,34 +141,42 @@ def scan_by_hadoop(
     """
     pieces = plan.pieces_of(segments, {})
     full = {piece.segment.path: piece for piece in pieces if piece.segment.size}
-    states = [
-        files.mapInArrow(shipped(worker(full, options)), scanning.STATE_DDL)
-        for files, worker in (
-            (plain_files(spark, segments), line_worker),
-            (packed_files(spark, segments), content_worker),
-        )
-        if files is not None
-    ]
+    workers = line_worker(full, options), content_worker(full, options)
+    states = read_by(spark, segments, *workers, scanning.STATE_DDL)
     empty = [[piece] for piece in pieces if not piece.segment.size]
     if empty:  # Spark plans no read of a file without bytes
         work = scanning.scan_worker([empty], options, scanning.no_bytes)
         states.append(spark.range(0, 1, 1, 1).mapInArrow(shipped(work), scanning.STATE_DDL))
-    return reduce(lambda some, more: some.unionAll(more), states)
+    return union_of(states)
 
 
-def plain_files(spark: SparkSession, segments: Iterable[Segment]) -> DataFrame | None:
-    """Return segments as ``lines.lines_of``; None: there are none."""
-    paths = [one.path for one in segments if one.size and one.compression is None]
-    return lines.lines_of(spark, map(escaped, paths)) if paths else None
+def read_by(
+    spark: SparkSession,
+    segments: Iterable[Segment],
+    of_lines: scanning.Worker,
+    of_contents: scanning.Worker,
+    schema: str,
+) -> list[DataFrame]:
+    """Return what workers give of the segments that have bytes.
+
+    Segments come to ``of_lines`` as ``lines.lines_of``, those that are compressed as files to
+    ``of_contents`` as ``path`` and ``content``.
+    """
+    there = [one for one in segments if one.size]
+    plain = [escaped(one.path) for one in there if one.compression is None]
+    packed = [escaped(one.path) for one in there if one.compression is not None]
+    found = []
+    if plain:
+        found.append(lines.lines_of(spark, plain).mapInArrow(shipped(of_lines), schema))
+    if packed:
+        files = spark.read.format("binaryFile").load(packed).select("path", "content")
+        found.append(files.mapInArrow(shipped(of_contents), schema))
+    return found
 
 
-def packed_files(spark: SparkSession, segments: Iterable[Segment]) -> DataFrame | None:
-    """Return segments compressed as files as rows of ``path`` and ``content``; None: none are."""
-    paths = [one.path for one in segments if one.size and one.compression is not None]
-    if not paths:
-        return None
-    files = spark.read.format("binaryFile").load([*map(escaped, paths)])
-    return files.select("path", "content")
+def union_of(frames: Iterable[DataFrame]) -> DataFrame:
+    """Return the rows of all; there is one frame at least."""
+    return reduce(lambda some, more: some.unionAll(more), frames)
 
 
 def escaped(path: str) -> str:
@@ -191,14 +199,19 @@ def content_worker(pieces: dict[str, plan.Piece], options: ScanOptions) -> scann
     """Return what scans segments that come as columns ``path`` and ``content``."""
 
     def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for path, content in zip(batch.column(0), batch.column(1), strict=True):
-                piece = pieces[path.as_py()]
-                yield from state_of(
-                    piece, options, partial(inflate, content.as_py(), piece.segment)
-                )
+        for path, content in contents_in(batches):
+            piece = pieces[path]
+            data = partial(inflate, content.to_pybytes(), piece.segment)
+            yield from state_of(piece, options, data)
 
     return work
+
+
+def contents_in(batches: scanning.Batches) -> Iterator[tuple[str, pa.Buffer]]:
+    """Yield the path and the bytes of files, columns ``path`` and ``content``."""
+    for batch in batches:
+        for path, content in zip(batch.column(0), batch.column(1), strict=True):
+            yield path.as_py(), content.as_buffer()
 
 
 def state_of(

@@ -17,7 +17,8 @@ from urllib.parse import unquote
 
 from coterie.errors import LogError
 from coterie.log.folders import Segment
-from coterie_spark.bulk.scanning import CHUNK_BYTES, Batches
+from coterie_spark.bulk import scanning
+from coterie_spark.bulk.settings import set_meanwhile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +43,7 @@ class Run(NamedTuple):
 def lines_of(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
     """Return the lines of files, as rows of ``body``, ``path`` and ``start`` of their split.
 
-    Those of a split are in order. A path is escaped where Spark would take it for a pattern.
+    Those of a split are in order. In ``paths`` is escaped what Spark would take for a pattern.
     """
     text = spark.read.option("lineSep", "\n").text(list(paths))
     names = ("_metadata.file_path as path", "_metadata.file_block_start as start")
@@ -53,34 +54,25 @@ def lines_of(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
 def whole_files(spark: SparkSession, segments: Iterable[Segment]) -> Iterator[None]:
     """Have each file be one split of a query that runs meanwhile."""
     largest = max((segment.size for segment in segments), default=0) + 1
-    before = {name: spark.conf.get(name) for name in (_SPLIT_BYTES, _OPEN_BYTES)}
-    try:
-        for name in before:  # a split has as many bytes as opening a file counts, or more
-            spark.conf.set(name, str(largest))
+    # A split has as many bytes as opening a file counts, or more.
+    with set_meanwhile(spark, dict.fromkeys((_SPLIT_BYTES, _OPEN_BYTES), str(largest))):
         yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, str(value))
 
 
-def runs_of(batches: Batches, most: int | None = None) -> Iterator[Run]:
-    """Yield the bytes of lines that come, each with its end, in runs of about ``CHUNK_BYTES``."""
-    most = CHUNK_BYTES if most is None else most
-    held: list[bytes] = []
-    size = 0
+def runs_of(batches: scanning.Batches) -> Iterator[Run]:
+    """Yield the bytes of lines that come, each with its end, in runs of ``CHUNK_BYTES`` at most."""
     for (path, start), pieces in groupby(_pieces(batches), key=lambda piece: piece[:2]):
+        held = bytearray()
         for _, _, lines in pieces:
-            held.append(_END.join([*lines, b""]))
-            size += len(held[-1])
-            if size >= most:
-                yield Run(path, start, b"".join(held))
-                held, size = [], 0
+            held += _END.join([*lines, b""])
+            while len(held) >= scanning.CHUNK_BYTES:
+                yield Run(path, start, bytes(held[: scanning.CHUNK_BYTES]))
+                del held[: scanning.CHUNK_BYTES]
         if held:
-            yield Run(path, start, b"".join(held))
-            held, size = [], 0
+            yield Run(path, start, bytes(held))
 
 
-def _pieces(batches: Batches) -> Iterator[tuple[str, int, list[bytes]]]:
+def _pieces(batches: scanning.Batches) -> Iterator[tuple[str, int, list[bytes]]]:
     """Yield neighbouring lines of one split of a batch."""
     import numpy as np
     import pyarrow as pa
@@ -99,7 +91,7 @@ def _pieces(batches: Batches) -> Iterator[tuple[str, int, list[bytes]]]:
             yield name, int(starts[first]), body.slice(first, last - first).to_pylist()
 
 
-def files_in(batches: Batches) -> Iterator[tuple[str, bytes]]:
+def files_in(batches: scanning.Batches) -> Iterator[tuple[str, bytes]]:
     """Yield the path and the lines of files, each of which is one split."""
     for path, runs in groupby(runs_of(batches), key=lambda run: run.path):
         yield path, b"".join(run.body for run in runs)

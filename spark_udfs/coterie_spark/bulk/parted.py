@@ -23,6 +23,7 @@ from coterie.log.folders import Segment
 from coterie.state.portable import pack, unpack
 from coterie_spark.bulk import plan, scanning
 from coterie_spark.bulk.driver import cores_of, in_task
+from coterie_spark.bulk.hadoop import union_of
 from coterie_spark.bulk.shipping import shipped
 from coterie_spark.bulk.spool import (
     Partitions,
@@ -126,7 +127,8 @@ def answered(spark: SparkSession, asked: Plan, answer: Answer, schema: Any) -> D
     if lies_at_urls(asked.log):
         columns = ["task", f"start + {SPOOLED}L as number", "segment as kind", "chunk"]
         columns += ["string(null) as error", "body"]
-        begun = begun.unionAll(chunks_of(spark, asked.parts).selectExpr(*columns))
+        chunks = chunks_of(spark, asked.parts)
+        begun = union_of([begun, *(some.selectExpr(*columns) for some in chunks)])
     kept = dealt(begun, count).mapInArrow(shipped(partial(tally, asked)), ROWS_DDL)
     last = partial(finish, asked, answer)
     return dealt(kept, partitions).mapInArrow(shipped(last), schema)

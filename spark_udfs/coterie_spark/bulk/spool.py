@@ -12,14 +12,14 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial, reduce
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from coterie.log.folders import Segment, inflate, read_segment
 from coterie_spark.bulk import lines, scanning
 from coterie_spark.bulk.driver import in_task
-from coterie_spark.bulk.hadoop import is_url, packed_files, plain_files
+from coterie_spark.bulk.hadoop import contents_in, is_url, read_by, union_of
 from coterie_spark.bulk.shipping import shipped
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def each_partition(spark: SparkSession, log: Partitions, work: Work, schema: Any
     rows = spark.range(0, len(log), 1, 1).selectExpr(
         "int(id) as task", "-1 as segment", "0L as start", "0 as chunk", "binary(null) as body"
     )
-    dealt = rows.unionAll(chunks_of(spark, log))
+    dealt = union_of([rows, *chunks_of(spark, log)])
     there = dealt.repartition(len(log), in_task(f.col("task"), len(log)))
     return there.sortWithinPartitions(*ORDER).mapInArrow(
         shipped(partial(spooled, log, work)), schema
@@ -63,25 +63,16 @@ def lies_at_urls(log: Partitions) -> bool:
     return any(is_url(segment.path) for _, segments in log for segment in segments)
 
 
-def chunks_of(spark: SparkSession, log: Partitions) -> DataFrame:
+def chunks_of(spark: SparkSession, log: Partitions) -> list[DataFrame]:
     """Return the bytes of segments as rows of ``CHUNKS_DDL``, wherever they were read."""
     places = {
         segment.path: (task, number)
         for task, (_, segments) in enumerate(log)
         for number, segment in enumerate(segments)
-        if segment.size
     }
     segments = [segment for _, theirs in log for segment in theirs]
-    chunks = [
-        files.mapInArrow(shipped(worker(places)), CHUNKS_DDL)
-        for files, worker in (
-            (plain_files(spark, segments), line_worker),
-            (packed_files(spark, segments), content_worker),
-        )
-        if files is not None
-    ]
-    nothing = spark.createDataFrame([], CHUNKS_DDL)
-    return reduce(lambda some, more: some.unionAll(more), chunks, nothing)
+    workers = line_worker(places), content_worker(places)
+    return read_by(spark, segments, *workers, CHUNKS_DDL)
 
 
 def line_worker(places: Places) -> scanning.Worker:
@@ -99,13 +90,11 @@ def content_worker(places: Places) -> scanning.Worker:
     """Return what cuts segments, columns ``path`` and ``content``, into chunks."""
 
     def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for path, content in zip(batch.column(0), batch.column(1), strict=True):
-                body = memoryview(content.as_buffer())
-                for chunk, start in enumerate(range(0, len(body), scanning.CHUNK_BYTES)):
-                    part = body[start : start + scanning.CHUNK_BYTES]
-                    row = *places[path.as_py()], 0, chunk, part
-                    yield scanning.rows_of(chunk_schema(), row)
+        for path, content in contents_in(batches):
+            body = memoryview(content)
+            for chunk, start in enumerate(range(0, len(body), scanning.CHUNK_BYTES)):
+                part = body[start : start + scanning.CHUNK_BYTES]
+                yield scanning.rows_of(chunk_schema(), (*places[path], 0, chunk, part))
 
     return work
 
