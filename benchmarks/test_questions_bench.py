@@ -47,7 +47,10 @@ def test_question(benchmark, note, sizes, steady_of, answers, tmp_path, megabyte
     local, costs = answers / f"{question}-{megabytes}", []
     out = local if peer == "coterie" else tmp_path / "answer"
     once = sizes == "smoke" or megabytes >= MANY_MEGABYTES or peer != "coterie"
-    work = lambda: costs.append(ask(question, log, out, PEERS[peer]))  # noqa: E731
+
+    def work():
+        costs.append(ask(question, log, out, PEERS[peer]))
+
     benchmark.pedantic(work, rounds=1 if once else 3)
     if peer != "coterie":
         if not local.exists():
