@@ -76,6 +76,7 @@ def state_kept(cwd):
             # It leaves its sockets to the collector; a process of its own says nothing of that.
             warnings.filterwarnings("ignore", "unclosed <socket", ResourceWarning)
         after.callback(os.chdir, before)
+        after.callback(setattr, sys, "unraisablehook", sys.unraisablehook)  # pytest's own
         for number, handler in handlers.items():
             after.callback(signal.signal, number, handler)
         if cwd is not None:

@@ -32,6 +32,8 @@ CASES = [*golden_data.cases(), *(f"corrupt/{case}" for case in golden_data.corru
 def _small_pieces(monkeypatch):
     """Cut what would be one piece into many."""
     monkeypatch.setattr(crew, "SCAN_PIECE_BYTES", 700)
+    monkeypatch.setattr(crew, "CUT_BYTES", 1)
+    monkeypatch.setattr(crew, "CUT_OFF_BYTES_MIN", 350)
 
 
 def said(state):
@@ -189,6 +191,26 @@ def test_a_partition_is_cut_evenly(sizes, unit_bytes, expected):
     segments = [Segment(f"{n}.log", 7, n, size, None) for n, size in enumerate(sizes)]
     units = list(crew.units_of(segments, unit_bytes))
     assert [part.segment for unit in units for part in unit] == segments
+    assert [sum(part.size for part in unit) for unit in units] == expected
+
+
+@pytest.mark.parametrize(
+    ("partitions", "sizes", "threads", "expected"),
+    [
+        ([7], [1 << 30], 2, [1 << 29] * 2),  # a unit a thread
+        ([7] * 30, [1 << 27] * 30, 2, [15 << 26] * 4),  # or two, where one would be too large
+        ([7], [20 << 20], 8, [20 << 20]),  # none that is too small for what it costs
+        ([1, 2, 3, 4], [1 << 30] * 4, 2, [1 << 30] * 4),
+        ([1, 2], [3 << 30, 1 << 27], 2, [3 << 28] * 4 + [1 << 27]),
+    ],
+)
+def test_units_keep_all_threads_at_work(partitions, sizes, threads, expected, monkeypatch):
+    monkeypatch.undo()  # as large as they are
+    segments = [
+        Segment(f"{n}.log", partition, n, size, None)
+        for n, (partition, size) in enumerate(zip(partitions, sizes, strict=True))
+    ]
+    units = crew.units_of(segments, crew.unit_size(segments, threads))
     assert [sum(part.size for part in unit) for unit in units] == expected
 
 

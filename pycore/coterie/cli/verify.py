@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator
 
@@ -11,15 +10,11 @@ import click
 from coterie._core.fold.fold import Fault
 from coterie.cli.logs import Logs, logs_argument, say_left_alone
 from coterie.cli.progress import TerminalProgress
-from coterie.log.folders import (
-    SCAN_PIECE_BYTES,
-    Listing,
-    Segment,
-    cut_points,
-    read_segment,
-)
+from coterie.log.folders import Listing, Segment, read_segment
 from coterie.replay.engine import Progress
 from coterie.state.partial import ScanOptions
+
+PIECE_BYTES = 32 << 20  # of a segment: the state that each leads to is in memory
 
 
 @click.command("verify")
@@ -53,8 +48,15 @@ def faults(listing: Listing, progress: Progress) -> Iterator[Fault]:
 def segment_faults(segment: Segment) -> Iterator[Fault]:
     """Yield the faults of one segment; the state it leads to is thrown away."""
     data = memoryview(read_segment(segment))
-    cuts = cut_points(data, SCAN_PIECE_BYTES)
-    for start, end in itertools.pairwise(cuts):
+    at, expected = 0, -1
+    while at < len(data):
         fold = ScanOptions().new_fold()
-        fold.scan(data[start:end], file=segment.name, position=start)
+        at += fold.scan(
+            data[at:],
+            file=segment.name,
+            position=at,
+            expected_offset=expected,
+            max_bytes=PIECE_BYTES,
+        )
+        expected = fold.expected_offset
         yield from fold.faults

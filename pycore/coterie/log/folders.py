@@ -33,7 +33,6 @@ OFFSET_NAME = re.compile(r"[0-9]{20}")
 DELETED = ".deleted"
 ASIDE_FILE = (".swap", ".cleaned", DELETED)
 MAP_FROM_BYTES = 64 << 20  # below, one read is as quick as a mapping and holds no file open
-SCAN_PIECE_BYTES = 32 << 20  # of a segment, looked at in one go: its rows are in memory then
 ASK_FOR = f"give a folder of {TOPIC}-N folders, one such folder, or a segment (.log)"
 
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import threading
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from coterie._core.fold.partial import absorb
-from coterie.errors import LogError
-from coterie.log.folders import SCAN_PIECE_BYTES, Listing, Segment, cut_points, read_segment
+from coterie.log.folders import Listing, Segment, cut_points, read_segment
 from coterie.state.partial import PartialState, ScanOptions
 
 if TYPE_CHECKING:
@@ -28,30 +29,63 @@ if TYPE_CHECKING:
 
     from coterie._core.fold.fold import PartitionFold
 
-UNIT_BYTES = 256 << 20  # two segments of Kafka's default size: each state has to be merged
+UNIT_BYTES = 1 << 30  # each unit meets its keys anew, and is merged; progress is told after it
 UNIT_BYTES_MIN = 16 << 20  # below, a thread and a merge cost more than they bring
-UNITS_PER_THREAD = 2  # each unit meets its keys anew, and is merged: 8 % of the time at 4
+UNITS_PER_THREAD = 2  # of several partitions, which are seldom cut, and of different sizes
 AHEAD_PER_THREAD = 2  # units that are scanned and not yet taken, or being scanned
+SCAN_PIECE_BYTES = 128 << 20  # looked at in one go: a segment of Kafka's default size
 HISTORY_PIECE_BYTES = 16 << 20  # a piece's commits are held until it is written, 80 bytes each
+CUT_BYTES = 1 << 20  # so far apart a segment may be cut, at least
+CUT_OFF_BYTES_MIN = 16 << 20  # of a segment: less is not worth that two units share it
 INFLATION = 8  # of a segment compressed as a file, roughly: only balances units
 
 
+class Shared:
+    """A segment that several units share: read and cut once, by the thread that is there first."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._lock = threading.Lock()
+        self._opened: tuple[memoryview, list[int]] | None = None
+
+    def opened(self) -> tuple[memoryview, list[int]]:
+        """Return its bytes, and where they may be cut."""
+        with self._lock:
+            if self._opened is None:
+                data = memoryview(read_segment(self._segment))
+                self._opened = data, cut_points(data, CUT_BYTES)
+        return self._opened
+
+
 class Part(NamedTuple):
-    """Pieces of a segment that lie together; without ``cuts`` the whole of it, not read yet."""
+    """A segment; where it is shared, what lies in it from about ``start`` to about ``stop``.
+
+    "About": at the last place before, where the segment may be cut.
+    """
 
     segment: Segment
-    data: memoryview | None = None
-    cuts: Sequence[int] = ()
+    start: int
+    stop: int
+    shared: Shared | None = None
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
-        return self.cuts[-1] - self.cuts[0] if self.cuts else self.segment.size
+        """Bytes of the file, as it was listed."""
+        return self.stop - self.start
 
-    @property
-    def weight(self) -> int:
-        """Bytes to look at, as far as can be told beforehand."""
-        return self.size * (INFLATION if self.segment.compression else 1)
+    def opened(self, read: Callable[[Segment], Buffer]) -> tuple[memoryview, int, int]:
+        """Return the segment's bytes, and where the part begins and ends in them."""
+        if self.shared is None:
+            data = memoryview(read(self.segment))
+            return data, 0, len(data)
+        data, cuts = self.shared.opened()
+        start, stop = (cuts[bisect_right(cuts, place) - 1] for place in (self.start, self.stop))
+        return data, start, len(data) if self.stop == self.segment.size else stop
+
+
+def whole(segment: Segment) -> Part:
+    """Return all of a segment."""
+    return Part(segment, 0, segment.size)
 
 
 class Step(NamedTuple):
@@ -88,12 +122,11 @@ def fold_log(
     with resting_collector():
         if threads == 1:
             for segment in listing.segments:
-                for _ in scan_part(state.fold(segment.partition), Part(segment)):
+                for _ in scan_part(state.fold(segment.partition), whole(segment)):
                     yield Step(segment.partition, 0)
                 yield Step(segment.partition, segment.size)
         else:
-            spread = listing.size // (UNITS_PER_THREAD * threads)
-            unit_bytes = unit_bytes or min(max(spread, UNIT_BYTES_MIN), UNIT_BYTES)
+            unit_bytes = unit_bytes or unit_size(listing.segments, threads)
             yield from _fold_together(state, units_of(listing.segments, unit_bytes), threads)
 
 
@@ -168,13 +201,21 @@ def scan_part(
     """Let a fold go on with pieces of a segment, and yield after each."""
     if has_ended(fold):
         return
-    data, cuts = part.data, part.cuts
-    if data is None:
-        data = memoryview(read(part.segment))
-        cuts = cut_points(data, SCAN_PIECE_BYTES if fold.history is None else HISTORY_PIECE_BYTES)
-    for start, end in itertools.pairwise(cuts if len(cuts) > 1 else [0, 0]):
-        fold.scan(data[start:end], file=part.segment.name, position=start)
+    data, at, stop = part.opened(read)
+    piece_bytes = SCAN_PIECE_BYTES if fold.history is None else HISTORY_PIECE_BYTES
+    expected = -1
+    while True:
+        at += fold.scan(
+            data[at:stop],
+            file=part.segment.name,
+            position=at,
+            expected_offset=expected,
+            max_bytes=piece_bytes,
+        )
         yield
+        if at >= stop:
+            return
+        expected = fold.expected_offset
 
 
 def has_ended(fold: PartitionFold) -> bool:
@@ -182,45 +223,64 @@ def has_ended(fold: PartitionFold) -> bool:
     return fold.failed or fold.cut or fold.stopped
 
 
+def unit_size(segments: Sequence[Segment], threads: int) -> int:
+    """Return how many bytes a unit should have, so that no thread waits for another at the end.
+
+    A single partition is cut into as many units as there are threads, or a multiple of that.
+    """
+    total = sum(map(weight, segments))
+    alone = len({segment.partition for segment in segments}) == 1
+    at_once = threads if alone else UNITS_PER_THREAD * threads
+    rounds = max(1, -(-total // (at_once * UNIT_BYTES)))
+    return max(-(-total // (at_once * rounds)), UNIT_BYTES_MIN)
+
+
 def units_of(segments: Iterable[Segment], unit_bytes: int) -> Iterator[list[Part]]:
-    """Yield a log's units in their order; a segment is opened only when its turn comes.
+    """Yield a log's units in their order. No segment is opened for it.
 
     Each partition is cut evenly: a short rest is a state to make and to merge, as a long one is,
     and an odd one keeps all threads but one waiting.
     """
     for _, group in itertools.groupby(segments, lambda segment: segment.partition):
         theirs = list(group)
-        total = sum(Part(segment).weight for segment in theirs)
+        total = sum(map(weight, theirs))
         share = max(1, -(-total // max(1, round(total / unit_bytes))))
         unit: list[Part] = []
-        done, end = 0, share
+        done = 0
         for segment in theirs:
-            for part in parts_of(segment, share, end - done):
-                if unit and done + part.weight / 2 > end:  # the cut is nearer than what follows it
+            cuts = cuts_of(segment, share - done % share, share)
+            shared = Shared(segment) if any(0 < cut < segment.size for cut in cuts) else None
+            start = 0
+            for cut in cuts:
+                if cut > start:
+                    unit.append(Part(segment, start, cut, shared))
+                    start = cut
+                if unit:
                     yield unit
                     unit = []
-                    end = max(end, done // share * share) + share
-                unit.append(part)
-                done += part.weight
-        yield unit
+            if start < segment.size or segment.size == 0:
+                unit.append(Part(segment, start, segment.size, shared))
+            done += weight(segment)
+        if unit:
+            yield unit
 
 
-def parts_of(segment: Segment, unit_bytes: int, rest_bytes: int) -> Iterator[Part]:
-    """Yield a segment whole, or piece by piece where a unit ends inside of it.
+def cuts_of(segment: Segment, first: int, share: int) -> list[int]:
+    """Return where units end in a segment: after ``first`` bytes and every ``share`` further.
 
-    That is where it is larger than a unit, or than the rest of the one that has begun.
+    What is compressed as a file is not cut, nor is a short piece cut off: the unit ends at the
+    nearer end of the segment.
     """
-    near = SCAN_PIECE_BYTES // 2  # nearer to an end of the segment no piece would be cut off
-    is_larger = segment.size > max(unit_bytes, SCAN_PIECE_BYTES)
-    if segment.compression is not None or not (
-        is_larger or near < rest_bytes < segment.size - near
-    ):
-        yield Part(segment)
-        return
-    try:
-        data = memoryview(read_segment(segment))
-    except LogError:
-        yield Part(segment)  # said when its turn comes, if it counts then
-        return
-    for piece in itertools.pairwise(cut_points(data, SCAN_PIECE_BYTES)):
-        yield Part(segment, data, piece)
+    size = segment.size
+    cuts = []
+    for place in range(first, weight(segment) + 1, share):
+        if segment.compression is None and CUT_OFF_BYTES_MIN < place < size - CUT_OFF_BYTES_MIN:
+            cuts.append(place)
+        else:
+            cuts.append(0 if place < weight(segment) / 2 else size)
+    return sorted({*cuts})
+
+
+def weight(segment: Segment) -> int:
+    """Return the bytes to look at, as far as can be told beforehand."""
+    return segment.size * (INFLATION if segment.compression else 1)

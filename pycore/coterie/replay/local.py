@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from coterie.log.folders import Log, Segment, find_segments, read_segment
-from coterie.replay.crew import Part, fold_log, scan_part, threads_for
+from coterie.replay.crew import fold_log, scan_part, threads_for, whole
 from coterie.replay.engine import (
     Progress,
     ReplayRequest,
@@ -72,5 +72,5 @@ def scan_segment(
     fold: PartitionFold, segment: Segment, read: Callable[[Segment], Buffer] = read_segment
 ) -> None:
     """Let a fold go on with a segment, in pieces."""
-    for _ in scan_part(fold, Part(segment), read):
+    for _ in scan_part(fold, whole(segment), read):
         pass

@@ -63,6 +63,8 @@ class PartitionFold:
     only: frozenset[bytes] | None
     seq: int
     """Ordinal of the next batch; counts on from piece to piece."""
+    expected_offset: int
+    """What the batch behind what was scanned last should begin with, -1: not known."""
     failed: bool
     """Kafka's loader gives the partition up: nothing of it counts."""
     cut: bool
@@ -96,9 +98,15 @@ class PartitionFold:
     def metadata_bytes(self) -> int:
         """Bytes of memory that the keys' metadata takes, dead and free ones among them."""
     def scan(
-        self, data: Buffer, *, file: str = "", position: int = 0, expected_offset: int = -1
-    ) -> None:
-        """Apply whole batches, which follow on what was scanned before.
+        self,
+        data: Buffer,
+        *,
+        file: str = "",
+        position: int = 0,
+        expected_offset: int = -1,
+        max_bytes: int | None = None,
+    ) -> int:
+        """Apply whole batches, which follow on what was scanned before; return how many bytes.
 
         Parameters
         ----------
@@ -109,4 +117,7 @@ class PartitionFold:
         expected_offset
             What the first batch should begin with, -1: not known. Only tells gaps and the
             plausible base offset of a fault.
+        max_bytes
+            Stop behind the batch with which so many bytes, or more, were taken; None: take all
+            of ``data``. Where the fold has ended all bytes count as taken.
         """

@@ -50,7 +50,7 @@ cdef class PartitionFold:
     cdef Noted* noted                    # its rows, or NULL
     cdef str file                        # of the piece at hand
     cdef int64_t base_position           # of the piece's first byte in the file
-    cdef int64_t expected_offset         # what the next batch should begin with, -1: unknown
+    cdef readonly int64_t expected_offset   # what the next batch should begin with, -1: unknown
     cdef int64_t batch_count, record_count, byte_count
     cdef int64_t first_offset, last_offset, max_timestamp, first_timestamp
     cdef bint gap
@@ -58,17 +58,17 @@ cdef class PartitionFold:
     cdef int users                       # see `begin_change`
 
     cdef Entry* entry_at(self, object index) except NULL
-    cdef int scan_piece(self, const uint8_t[::1] data, str file, int64_t position,
+    cdef int scan_piece(self, const uint8_t[::1] data, int64_t limit, str file, int64_t position,
                         int64_t expected_offset) except -1
-    cdef int run(self, const uint8_t* data, int64_t size) except -1
+    cdef int64_t run(self, const uint8_t* data, int64_t size, int64_t limit) except -1
     cdef int frame_fault(self, int frame, const Batch* batch) except -1
     cdef int fault_at(self, int kind, const Batch* batch, object offset, str detail) except -1
     cdef bint recovery_cuts(self, int frame, const Batch* batch) except -1
     cdef int take_batch(self, const Batch* batch) except -1
     cdef int take_waiting(self) except -1
     cdef int take_later(self) except -1
-    cdef Met run_plain(self, const uint8_t* data, int64_t size, int64_t most, int64_t* at,
-                       Frame* frame, Batch* batch) noexcept nogil
+    cdef Met run_plain(self, const uint8_t* data, int64_t size, int64_t limit, int64_t most,
+                       int64_t* at, Frame* frame, Batch* batch) noexcept nogil
     cdef Met take_plain(self, const Batch* batch) noexcept nogil
     cdef void count_batch(self, const Batch* batch, int64_t first, Py_ssize_t count) noexcept nogil
     cdef void classify_all(self, Py_ssize_t count) noexcept nogil

@@ -105,32 +105,36 @@ cdef class PartitionFold:
         return &self.table.entries[within(index, "the index of a key", 0,
                                           <int64_t>self.table.count - 1)]
 
-    def scan(self, data, *, file="", position=0, expected_offset=-1):
+    def scan(self, data, *, file="", position=0, expected_offset=-1, max_bytes=None):
         """See ``fold.pyi``."""
         cdef const uint8_t[::1] view = buffer_of(data, "data")
         cdef str name = text_of(file, "file")
         cdef int64_t start = within(position, "position", 0, FURTHEST)
         cdef int64_t expected = int64_of(expected_offset, "expected_offset")
+        cdef int64_t limit = view.shape[0]
+        if max_bytes is not None:
+            limit = min(limit, within(max_bytes, "max_bytes", 1, FURTHEST))
         begin_noting(&self.users, self.history)
         try:
-            self.scan_piece(view, name, start, expected)
+            if self.failed or self.cut or self.stopped:
+                return view.shape[0]
+            self.scan_piece(view, limit, name, start, expected)
+            return self.byte_count
         finally:
             end_noting(&self.users, self.history)
 
-    cdef int scan_piece(self, const uint8_t[::1] data, str file, int64_t position,
+    cdef int scan_piece(self, const uint8_t[::1] data, int64_t limit, str file, int64_t position,
                         int64_t expected_offset) except -1:
-        if self.failed or self.cut or self.stopped:
-            return 0
         self.file = file
         self.base_position = position
         self.expected_offset = expected_offset
         self.batch_count = self.record_count = 0
-        self.byte_count = data.shape[0]
+        self.byte_count = data.shape[0]        # if it raises, all of it
         self.first_offset = self.last_offset = self.max_timestamp = self.first_timestamp = -1
         self.gap = False
         try:
             if data.shape[0]:
-                self.run(&data[0], data.shape[0])
+                self.byte_count = self.run(&data[0], data.shape[0], limit)
         finally:
             self.seal()
         self.segments.append(Scanned(
@@ -150,7 +154,9 @@ cdef class PartitionFold:
             names_forget(&self.noted.names)
         return 0
 
-    cdef int run(self, const uint8_t* data, int64_t size) except -1:
+    cdef int64_t run(self, const uint8_t* data, int64_t size, int64_t limit) except -1:
+        """Take batches until one ends at `limit` or behind it; return how many bytes count as
+        looked at: all that are left where nothing of them counts."""
         cdef Batch batch
         cdef Frame frame = FRAME_END
         cdef Met met
@@ -158,11 +164,11 @@ cdef class PartitionFold:
         queue_clear(&self.queue)
         self.later.count = 0
         self.takes_plain = self.only is None and self.until_ms >= -1
-        while at < size and not (self.failed or self.cut or self.stopped):
-            met = self.run_plain(data, size, BATCHES_HELD, &at, &frame, &batch)
+        while at < limit and not (self.failed or self.cut or self.stopped):
+            met = self.run_plain(data, size, limit, BATCHES_HELD, &at, &frame, &batch)
             if met == PLAIN:
                 with nogil:
-                    met = self.run_plain(data, size, size, &at, &frame, &batch)
+                    met = self.run_plain(data, size, limit, size, &at, &frame, &batch)
             if met == NO_MEMORY:
                 raise MemoryError
             self.take_later()
@@ -184,14 +190,15 @@ cdef class PartitionFold:
                 self.take_waiting()
                 self.take_batch(&batch)
             self.seq += 1
-        return self.take_waiting()
+        self.take_waiting()
+        return size if self.failed or self.cut or self.stopped else at
 
-    cdef Met run_plain(self, const uint8_t* data, int64_t size, int64_t most, int64_t* at,
-                       Frame* frame, Batch* batch) noexcept nogil:
+    cdef Met run_plain(self, const uint8_t* data, int64_t size, int64_t limit, int64_t most,
+                       int64_t* at, Frame* frame, Batch* batch) noexcept nogil:
         """Take plain batches, so many at most, and say what came then: one that is framed but not
         taken, or PLAIN, for there may be more."""
         cdef Met met
-        while at[0] < size:
+        while at[0] < limit:
             if most == 0:
                 return PLAIN
             frame[0] = (frame_as_loader(data, size, at[0], batch) if self.on_fault == LOAD
