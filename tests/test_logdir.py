@@ -10,9 +10,14 @@ import golden_data
 from coterie._core.codec.reader import LogReader
 from coterie.errors import LogError
 from coterie.log.folders import cut_points, find_segments, left_alone, read_segment
+from coterie.state.partial import ScanOptions
 
 DATA = b"".join(path.read_bytes() for path in golden_data.segments("transactions"))
-STARTS = [batch.position for batch in LogReader(DATA)]
+BATCHES = list(LogReader(DATA))
+STARTS = [batch.position for batch in BATCHES]
+LAST_OFFSETS = dict(
+    zip([*STARTS[1:], len(DATA)], [batch.last_offset for batch in BATCHES], strict=True)
+)  # by the end of the batch
 
 
 @given(st.integers(1, 2 * len(DATA)))
@@ -47,6 +52,26 @@ def test_what_follows_a_wrong_length_is_one_piece_with_the_batch_before(at, max_
         reader = LogReader(memoryview(data)[start:end], check_crc=False)
         pieces += [start + batch.position for batch in reader]
     assert pieces == found
+
+
+@given(st.integers(1, 2 * len(DATA)))
+def test_a_scan_stops_behind_the_batch_that_reaches_the_bytes_it_was_given(max_bytes):
+    fold, at = ScanOptions().new_fold(), 0
+    while at < len(DATA):
+        taken = fold.scan(DATA[at:], position=at, max_bytes=max_bytes)
+        assert at + taken == min([end for end in STARTS if end >= at + max_bytes] + [len(DATA)])
+        assert fold.segments[-1][1:3] == (at, taken)
+        assert fold.expected_offset == LAST_OFFSETS[at + taken] + 1
+        at += taken
+    assert fold.scan(b"", max_bytes=max_bytes) == 0
+
+
+def test_a_scan_takes_a_byte_at_least_and_all_where_the_fold_has_ended():
+    fold = ScanOptions(on_fault="stop").new_fold()
+    with pytest.raises(ValueError, match="max_bytes"):
+        fold.scan(DATA, max_bytes=0)
+    assert fold.scan(b"\xff" * 40 + DATA, max_bytes=1) == 40 + len(DATA)
+    assert fold.scan(DATA, max_bytes=1) == len(DATA)
 
 
 def test_no_bytes_are_no_piece_and_a_piece_has_a_size():

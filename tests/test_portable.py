@@ -8,6 +8,7 @@ import pytest
 import coterie
 import golden_data
 from coterie import CoterieError, PartialState
+from coterie._core.fold.generations import GroupLog
 from coterie.replay.engine import Silent
 from coterie.replay.local import scan_state
 from coterie.state import portable
@@ -37,6 +38,28 @@ def test_what_is_cut_anywhere_is_refused(data):
         with pytest.raises(CoterieError, match="partial state"):
             PartialState.from_bytes(data[:size])
     assert PartialState.from_bytes(data).groups()
+
+
+def test_generations_that_were_changed_on_their_way_are_refused():
+    logs = coterie.scan(golden_data.segments("basic")[0].read_bytes()).partitions[None].groups
+    first, last, (numbers, texts, changed) = max(
+        (log.__getstate__() for log in logs.values()), key=lambda state: len(state[2][0])
+    )
+    assert GroupLog.__new__(GroupLog).__setstate__((first, last, (numbers, texts, changed))) is None
+    for wrong in (
+        (numbers[:-1], texts, changed),
+        (numbers, texts[:-1], changed),
+        (b"\xff" * len(numbers), texts, changed),
+        (numbers, texts, dict.fromkeys(range(9), [])),
+        (bytearray(numbers), texts, changed),
+        (numbers, texts),
+        (None, texts, changed),
+        (numbers, None, changed),
+        (numbers, texts, None),
+        None,
+    ):
+        with pytest.raises((CoterieError, TypeError, ValueError, AttributeError)):
+            GroupLog.__new__(GroupLog).__setstate__((first, last, wrong))
 
 
 def test_a_plain_pickle_and_another_thing_that_travels_are_refused():

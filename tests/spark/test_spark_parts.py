@@ -26,7 +26,7 @@ def cut(tmp_path_factory):
 def small_parts(monkeypatch):
     """Have a part be a segment."""
     monkeypatch.setattr(parted, "PART_BYTES_MIN", 1)
-    monkeypatch.setattr(parted.plan, "TASK_BYTES", 1)
+    monkeypatch.setattr(parted, "PART_BYTES", 1)
 
 
 @pytest.mark.parametrize("scheme", ["", "file:"])
@@ -57,7 +57,7 @@ def test_large_partitions_are_cut_and_others_are_not(spark, cut, monkeypatch, sc
         (segment,) for _, segments in partitions for segment in segments
     ]
     monkeypatch.setattr(parted, "PART_BYTES_MIN", 1 << 30)
-    monkeypatch.setattr(parted.plan, "TASK_BYTES", 1 << 30)
+    monkeypatch.setattr(parted, "PART_BYTES", 1 << 30)
     assert parted.planned(spark, partitions, request) is None
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+PART_BYTES = 1 << 30  # at a URL a part lies on its worker's disk
 PART_BYTES_MIN = 64 << 20  # below, a task and a merge cost more than they bring
 ROWS_DDL = "task int, number long, kind int, chunk int, error string, body binary"
 ORDER = ("task", "number", "kind", "chunk")
@@ -104,7 +105,7 @@ def planned(spark: SparkSession, log: Partitions, request: Request) -> Plan | No
         return None
     size = sum(segment.size for _, theirs in log for segment in theirs)
     wanted = size // (plan.TASKS_PER_CORE * cores_of(spark))
-    part_bytes = min(max(wanted, PART_BYTES_MIN), plan.TASK_BYTES)
+    part_bytes = min(max(wanted, PART_BYTES_MIN), PART_BYTES)
     found = [
         (place, part)
         for place, (_, theirs) in enumerate(log)

@@ -51,15 +51,15 @@ cdef class PartitionFold:
     cdef str file                        # of the piece at hand
     cdef int64_t base_position           # of the piece's first byte in the file
     cdef readonly int64_t expected_offset   # what the next batch should begin with, -1: unknown
-    cdef int64_t batch_count, record_count, byte_count
+    cdef int64_t batch_count, record_count
     cdef int64_t first_offset, last_offset, max_timestamp, first_timestamp
     cdef bint gap
     cdef bint takes_plain                # no record needs a look beyond the batch's own
     cdef int users                       # see `begin_change`
 
     cdef Entry* entry_at(self, object index) except NULL
-    cdef int scan_piece(self, const uint8_t[::1] data, int64_t limit, str file, int64_t position,
-                        int64_t expected_offset) except -1
+    cdef int64_t scan_piece(self, const uint8_t[::1] data, int64_t limit, str file,
+                            int64_t position, int64_t expected_offset) except -1
     cdef int64_t run(self, const uint8_t* data, int64_t size, int64_t limit) except -1
     cdef int frame_fault(self, int frame, const Batch* batch) except -1
     cdef int fault_at(self, int kind, const Batch* batch, object offset, str detail) except -1

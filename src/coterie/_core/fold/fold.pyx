@@ -111,37 +111,31 @@ cdef class PartitionFold:
         cdef str name = text_of(file, "file")
         cdef int64_t start = within(position, "position", 0, FURTHEST)
         cdef int64_t expected = int64_of(expected_offset, "expected_offset")
-        cdef int64_t limit = view.shape[0]
-        if max_bytes is not None:
-            limit = min(limit, within(max_bytes, "max_bytes", 1, FURTHEST))
+        cdef int64_t limit = within(
+            FURTHEST if max_bytes is None else max_bytes, "max_bytes", 1, FURTHEST)
         begin_noting(&self.users, self.history)
         try:
-            if self.failed or self.cut or self.stopped:
-                return view.shape[0]
-            self.scan_piece(view, limit, name, start, expected)
-            return self.byte_count
+            return self.scan_piece(view, limit, name, start, expected)
         finally:
             end_noting(&self.users, self.history)
 
-    cdef int scan_piece(self, const uint8_t[::1] data, int64_t limit, str file, int64_t position,
-                        int64_t expected_offset) except -1:
-        self.file = file
-        self.base_position = position
-        self.expected_offset = expected_offset
-        self.batch_count = self.record_count = 0
-        self.byte_count = data.shape[0]        # if it raises, all of it
+    cdef int64_t scan_piece(self, const uint8_t[::1] data, int64_t limit, str file,
+                            int64_t position, int64_t expected_offset) except -1:
+        cdef int64_t taken = data.shape[0]
+        if self.failed or self.cut or self.stopped:
+            return taken
+        self.file, self.base_position, self.expected_offset = file, position, expected_offset
+        self.batch_count = self.record_count = self.gap = 0
         self.first_offset = self.last_offset = self.max_timestamp = self.first_timestamp = -1
-        self.gap = False
         try:
-            if data.shape[0]:
-                self.byte_count = self.run(&data[0], data.shape[0], limit)
+            if taken:
+                taken = self.run(&data[0], taken, min(taken, limit))
         finally:
             self.seal()
         self.segments.append(Scanned(
-            file, position, self.byte_count, self.batch_count, self.record_count,
-            self.first_offset, self.last_offset, self.max_timestamp, bool(self.gap),
-            self.first_timestamp))
-        return 0
+            file, position, taken, self.batch_count, self.record_count, self.first_offset,
+            self.last_offset, self.max_timestamp, bool(self.gap), self.first_timestamp))
+        return taken
 
     cdef int seal(self) except -1:
         """Copy what is borrowed from the piece's bytes, which may go now."""
@@ -155,8 +149,7 @@ cdef class PartitionFold:
         return 0
 
     cdef int64_t run(self, const uint8_t* data, int64_t size, int64_t limit) except -1:
-        """Take batches until one ends at `limit` or behind it; return how many bytes count as
-        looked at: all that are left where nothing of them counts."""
+        """Take batches up to `limit`, the last one whole; return the bytes that are done with."""
         cdef Batch batch
         cdef Frame frame = FRAME_END
         cdef Met met

@@ -8,7 +8,8 @@ which nobody came or went costs a walk and no more.
 from collections import namedtuple
 
 cimport cython
-from libc.stdint cimport int32_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp
 
@@ -19,7 +20,7 @@ from coterie._core.fold.commit cimport KEY_GROUP
 
 from coterie._core.codec.fields import GROUP_METADATA, MEMBER
 from coterie._core.codec.text import decode_utf8
-from coterie.errors import CorruptData, shown
+from coterie.errors import CorruptData, CoterieError, shown
 
 MetadataRecord = namedtuple("MetadataRecord", "log_offset timestamp value", module=__name__)
 MetadataRecord.__doc__ = """See ``generations.pyi``."""
@@ -29,10 +30,17 @@ Generation = namedtuple(
     "current_state_timestamp member_count joined left replaced subscription_changed "
     "leader_changed protocol_changed previous_generation since_previous_ms", module=__name__)
 Generation.__doc__ = """See ``generations.pyi``."""
-cdef tuple TEXTS = tuple(Generation._fields.index(name) for name in (
-    "protocol_type", "protocol", "leader"))
-cdef Py_ssize_t JOINED = Generation._fields.index("joined")  # and three lists more, next to it
 cdef object make = tuple.__new__     # what a named tuple's own maker calls: a third of its time
+
+cdef enum:                           # flags of a packed row
+    TOMBSTONE = 1
+    LEADER_CHANGED = 2
+    PROTOCOL_CHANGED = 4
+    NO_TIMESTAMP = 8
+    NO_GENERATION = 16
+    NO_STATE_TIMESTAMP = 32
+    NO_PREVIOUS = 64
+    NO_SINCE = 128
 
 cdef const Versions* VALUES = versions_of(KEY_GROUP)
 cdef int PROTOCOL_TYPE = slot_of(GROUP_METADATA, "protocolType")
@@ -107,11 +115,11 @@ class GroupLog:
         self.changes = []
 
     def __getstate__(self):
-        return (self.first, self.last, columns_of(self.changes))
+        return (self.first, self.last, pack(self.changes))
 
     def __setstate__(self, state):
-        self.first, self.last, columns = state
-        self.changes = rows_of(columns) if columns else []
+        self.first, self.last, packed = state
+        self.changes = unpack(packed)
         self._view = None
 
     def add(self, log_offset, timestamp, bytes value):
@@ -144,39 +152,94 @@ class GroupLog:
                 *self.changes]
 
 
-cdef tuple columns_of(list rows):
-    """Generations as columns, for a pickle: it spends a microsecond on each tuple, list and text.
+cdef packed struct Packed:       # of a generation all but the lists of members; see `pack_row`
+    int64_t log_offset, timestamp, state_timestamp, since_previous_ms
+    int32_t generation, previous_generation, member_count
+    int32_t protocol_type, protocol, leader                  # places in a list of texts
+    uint8_t flags
+
+
+cdef tuple pack(list rows):
+    """Generations as a pickle gets them: it spends a microsecond on each tuple, list and text.
 
     Most texts are repeated, so a text is its place in a list; and in most records nobody came or
     went, so only the other rows' lists are kept, by the row's number.
     """
-    cdef dict words = {}
+    cdef dict places = {}
     cdef dict changed = {}
-    cdef list columns
-    cdef Py_ssize_t i, n
-    if not rows:
-        return ()
-    for i, row in enumerate(rows):
-        if row[JOINED] or row[JOINED + 1] or row[JOINED + 2] or row[JOINED + 3]:
-            changed[i] = row[JOINED:JOINED + 4]
-    columns = list(zip(*rows))
-    for n in TEXTS:
-        columns[n] = [words.setdefault(text, len(words)) for text in columns[n]]
-    del columns[JOINED:JOINED + 4]
-    return columns, list(words), changed
+    cdef Py_ssize_t i, count = len(rows)
+    cdef bytes numbers = PyBytes_FromStringAndSize(NULL, count * <Py_ssize_t>sizeof(Packed))
+    cdef Packed* at = <Packed*>PyBytes_AS_STRING(numbers)
+    for i in range(count):
+        lists = pack_row(rows[i], &at[i], places)
+        if lists is not None:
+            changed[i] = lists
+    return numbers, list(places), changed
 
 
-cdef list rows_of(tuple packed):
-    """The generations of :func:`columns_of`."""
-    cdef list columns, words
+cdef tuple pack_row(object row, Packed* to, dict places):
+    """Fill `to`; return the lists of members, if one of them has any."""
+    if not isinstance(row, tuple):
+        raise TypeError(f"a generation must be a Generation, not {shown(row)}")
+    (log_offset, timestamp, tombstone, protocol_type, generation, protocol, leader,
+     state_timestamp, member_count, joined, left, replaced, subscription_changed, leader_changed,
+     protocol_changed, previous_generation, since_previous_ms) = <tuple>row
+    to.log_offset, to.member_count = log_offset, member_count
+    to.timestamp = 0 if timestamp is None else timestamp
+    to.state_timestamp = 0 if state_timestamp is None else state_timestamp
+    to.since_previous_ms = 0 if since_previous_ms is None else since_previous_ms
+    to.generation = 0 if generation is None else generation
+    to.previous_generation = 0 if previous_generation is None else previous_generation
+    to.protocol_type = places.setdefault(protocol_type, len(places))
+    to.protocol = places.setdefault(protocol, len(places))
+    to.leader = places.setdefault(leader, len(places))
+    to.flags = (
+        (TOMBSTONE if tombstone else 0) | (LEADER_CHANGED if leader_changed else 0)
+        | (PROTOCOL_CHANGED if protocol_changed else 0)
+        | (NO_TIMESTAMP if timestamp is None else 0)
+        | (NO_GENERATION if generation is None else 0)
+        | (NO_STATE_TIMESTAMP if state_timestamp is None else 0)
+        | (NO_PREVIOUS if previous_generation is None else 0)
+        | (NO_SINCE if since_previous_ms is None else 0))
+    if joined or left or replaced or subscription_changed:
+        return joined, left, replaced, subscription_changed
+    return None
+
+
+cdef list unpack(tuple packed):
+    """The generations that `pack` was given. The bytes may have been changed on their way."""
+    cdef bytes numbers
+    cdef list texts
     cdef dict changed
-    cdef Py_ssize_t n
-    columns, words, changed = packed
-    for n in TEXTS:
-        columns[n] = [words[place] for place in columns[n]]
-    members = [changed.get(n) or ([], [], [], []) for n in range(len(columns[0]))]
-    columns[JOINED:JOINED] = zip(*members)
-    return [make(Generation, row) for row in zip(*columns)]
+    numbers, texts, changed = packed
+    cdef const Packed* at = <const Packed*>PyBytes_AS_STRING(numbers)
+    cdef Py_ssize_t i, count = len(numbers) // <Py_ssize_t>sizeof(Packed)
+    cdef list rows = []
+    if count * <Py_ssize_t>sizeof(Packed) != len(numbers):
+        raise CoterieError("generations of a partial state are cut off")
+    for i in range(count):
+        rows.append(unpack_row(&at[i], texts, changed.get(i)))
+    return rows
+
+
+cdef object unpack_row(const Packed* one, list texts, tuple lists):
+    cdef int flags = one.flags
+    if lists is None:
+        lists = ([], [], [], [])
+    return make(Generation, (
+        one.log_offset, None if flags & NO_TIMESTAMP else one.timestamp,
+        (flags & TOMBSTONE) != 0, text_at(texts, one.protocol_type),
+        None if flags & NO_GENERATION else one.generation, text_at(texts, one.protocol),
+        text_at(texts, one.leader), None if flags & NO_STATE_TIMESTAMP else one.state_timestamp,
+        one.member_count, *lists, (flags & LEADER_CHANGED) != 0, (flags & PROTOCOL_CHANGED) != 0,
+        None if flags & NO_PREVIOUS else one.previous_generation,
+        None if flags & NO_SINCE else one.since_previous_ms))
+
+
+cdef object text_at(list texts, int32_t place):
+    if not 0 <= place < len(texts):
+        raise CoterieError("a generation of a partial state names a text that is not there")
+    return texts[place]
 
 
 cdef int note(object log, object log_offset, object timestamp, GroupView view) except -1:
