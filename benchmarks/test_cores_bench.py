@@ -49,7 +49,7 @@ def answer(state):
 @pytest.mark.parametrize("threads", THREADS)
 def test_fold_by_cores(benchmark, note, big, threads):
     what, listing = big
-    state = benchmark.pedantic(fold, (listing, threads), rounds=5, warmup_rounds=1)
+    state = benchmark.pedantic(fold, (listing, threads), rounds=15, warmup_rounds=1)
     found = answer(state)
     assert found == answer(fold(listing, 1))
     peer = "coterie" if threads == 1 else f"coterie, {threads} threads"

@@ -50,7 +50,7 @@ def test_generations_that_were_changed_on_their_way_are_refused():
         (numbers[:-1], texts, changed),
         (numbers, texts[:-1], changed),
         (b"\xff" * len(numbers), texts, changed),
-        (numbers, texts, dict.fromkeys(range(9), [])),
+        (numbers, texts, {key: [] for key in range(9)}),
         (bytearray(numbers), texts, changed),
         (numbers, texts),
         (None, texts, changed),
