@@ -51,6 +51,7 @@ def test_generations_that_were_changed_on_their_way_are_refused():
         (numbers, texts[:-1], changed),
         (b"\xff" * len(numbers), texts, changed),
         (numbers, texts, {key: [] for key in range(9)}),
+        (numbers, texts, {0: ([],)}),
         (bytearray(numbers), texts, changed),
         (numbers, texts),
         (None, texts, changed),

@@ -18,10 +18,13 @@ from coterie._core.codec.reader import batch_boundaries
 from coterie._core.fold.partial import key_at
 from coterie.errors import FaultFound, LogError
 from coterie.log.folders import Segment, find_segments
+from coterie.log.trust import trusted_from
 from coterie.replay import crew
 from coterie.replay.crew import fold_log, threads_for
 from coterie.replay.engine import ReplayRequest, Silent
 from coterie.replay.local import replay
+from coterie.state.document import partition_rows
+from log_writer import batch, commit
 from test_fold_properties import LOGS, MODES, as_bytes, damaged, laid_out, slow, what_it_says
 
 THREADS = (1, 2, 3, 4)
@@ -42,7 +45,7 @@ def said(state):
     ended = {n for n, fold in folds.items() if fold.failed or fold.cut or fold.stopped}
     keys = {n: [key_at(f, i) for i in range(f.key_count)] for n, f in folds.items()}
     orders = [(n, keys[n], list(f.groups)) for n, f in folds.items() if n not in ended]
-    return what_it_says(state), orders
+    return what_it_says(state), orders, list(partition_rows(state))
 
 
 @functools.cache
@@ -184,6 +187,7 @@ def test_no_more_is_scanned_ahead_than_the_window(monkeypatch):
         ([100, 100, 60], 250, [260]),
         ([100, 100, 60], 130, [100, 160]),
         ([10, 300, 10, 10], 100, [10, 300, 20]),
+        ([100, 100, 0, 0], 100, [100, 100]),
         ([0], 100, [0]),
     ],
 )
@@ -212,6 +216,17 @@ def test_units_keep_all_threads_at_work(partitions, sizes, threads, expected, mo
     ]
     units = crew.units_of(segments, crew.unit_size(segments, threads))
     assert [sum(part.size for part in unit) for unit in units] == expected
+
+
+def test_what_follows_a_piece_without_a_batch_is_no_gap_inside_its_segment(tmp_path):
+    data = b"".join(batch(5 + at, [commit(5 + at)]) for at in range(20))
+    flipped = bytes([*data[:40], data[40] ^ 1, *data[41:]])
+    listing = in_files(tmp_path, [(0, f"{5:020d}.log", flipped)])
+    since = {
+        trusted_from(folded(listing, ScanOptions(), threads, 100).partitions[0].segments)
+        for threads in THREADS
+    }
+    assert since == {6}
 
 
 def test_a_segment_is_cut_where_a_unit_ends_inside_of_it():

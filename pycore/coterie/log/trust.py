@@ -39,11 +39,12 @@ def trusted_from(scanned: Iterable[Scanned]) -> int | None:
     if named_base is not None and named_base > full[-1].last_offset + 1:
         # An active segment without a batch: its name says that the one before it lost its end.
         return max(piece.max_timestamp for piece in full)
-    expected, missing, missing_in_active = 0, False, False
+    expected, missing, missing_in_active, inside = 0, False, False, False
     for piece in full:
         if piece.first_offset > expected:
             missing = True
-            missing_in_active |= piece.file == active and piece.position > 0
+            missing_in_active |= inside
+        inside = piece.file == active  # what follows has a batch of the active one before it
         missing |= piece.gap
         missing_in_active |= piece.gap and piece.file == active
         expected = max(expected, piece.last_offset + 1)

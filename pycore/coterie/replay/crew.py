@@ -1,9 +1,9 @@
 """A log folded on several threads: units are scanned ahead, and taken in log order.
 
-A *unit* is a run of neighbouring pieces of one partition. Threads scan units into partial states,
-the caller absorbs those in their order, so that every answer is that of one thread. What is
-scanned ahead is bounded: a window of units. Pays where the core runs without the GIL: for plain
-commits, which nearly all records are.
+A *unit* is a run of neighbouring segments of one partition, or parts of them. Threads scan units
+into partial states, the caller absorbs those in their order, so that every answer is that of one
+thread. What is scanned ahead is bounded: a window of units. Pays where the core runs without the
+GIL: for plain commits, which nearly all records are.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ UNIT_BYTES = 1 << 30  # each unit meets its keys anew, and is merged; progress i
 UNIT_BYTES_MIN = 16 << 20  # below, a thread and a merge cost more than they bring
 UNITS_PER_THREAD = 2  # of several partitions, which are seldom cut, and of different sizes
 AHEAD_PER_THREAD = 2  # units that are scanned and not yet taken, or being scanned
-SCAN_PIECE_BYTES = 128 << 20  # looked at in one go: a segment of Kafka's default size
+SCAN_PIECE_BYTES = 128 << 20  # in one go: a segment of Kafka's default size, 100 MiB, is whole
 HISTORY_PIECE_BYTES = 16 << 20  # a piece's commits are held until it is written, 80 bytes each
-CUT_BYTES = 1 << 20  # so far apart a segment may be cut, at least
+CUT_BYTES = 1 << 20  # so often a shared segment may be cut
 CUT_OFF_BYTES_MIN = 16 << 20  # of a segment: less is not worth that two units share it
 INFLATION = 8  # of a segment compressed as a file, roughly: only balances units
 
 
 class Shared:
-    """A segment that several units share: read and cut once, by the thread that is there first."""
+    """A segment that several units share: kept once a thread has read it and found where to cut."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
         self._lock = threading.Lock()
         self._opened: tuple[memoryview, list[int]] | None = None
 
-    def opened(self) -> tuple[memoryview, list[int]]:
+    def opened(self, read: Callable[[Segment], Buffer]) -> tuple[memoryview, list[int]]:
         """Return its bytes, and where they may be cut."""
         with self._lock:
             if self._opened is None:
-                data = memoryview(read_segment(self._segment))
+                data = memoryview(read(self._segment))
                 self._opened = data, cut_points(data, CUT_BYTES)
         return self._opened
 
@@ -60,7 +60,8 @@ class Shared:
 class Part(NamedTuple):
     """A segment; where it is shared, what lies in it from about ``start`` to about ``stop``.
 
-    "About": at the last place before, where the segment may be cut.
+    "About": each is moved back to the nearest place where the segment may be cut. A part that ends
+    with the segment, as it was listed, goes on to the end of the file.
     """
 
     segment: Segment
@@ -78,7 +79,7 @@ class Part(NamedTuple):
         if self.shared is None:
             data = memoryview(read(self.segment))
             return data, 0, len(data)
-        data, cuts = self.shared.opened()
+        data, cuts = self.shared.opened(read)
         start, stop = (cuts[bisect_right(cuts, place) - 1] for place in (self.start, self.stop))
         return data, start, len(data) if self.stop == self.segment.size else stop
 
@@ -202,6 +203,8 @@ def scan_part(
     if has_ended(fold):
         return
     data, at, stop = part.opened(read)
+    if at == stop > 0:  # nothing lies between two places that were moved back
+        return
     piece_bytes = SCAN_PIECE_BYTES if fold.history is None else HISTORY_PIECE_BYTES
     expected = -1
     while True:
@@ -226,7 +229,8 @@ def has_ended(fold: PartitionFold) -> bool:
 def unit_size(segments: Sequence[Segment], threads: int) -> int:
     """Return how many bytes a unit should have, so that no thread waits for another at the end.
 
-    A single partition is cut into as many units as there are threads, or a multiple of that.
+    A single partition is cut into as many units as there are threads, or a multiple of that, unless
+    they were less than ``UNIT_BYTES_MIN``.
     """
     total = sum(map(weight, segments))
     alone = len({segment.partition for segment in segments}) == 1
@@ -255,7 +259,7 @@ def units_of(segments: Iterable[Segment], unit_bytes: int) -> Iterator[list[Part
                 if cut > start:
                     unit.append(Part(segment, start, cut, shared))
                     start = cut
-                if unit:
+                if unit and done + cut < total:  # empty segments at the end are no unit
                     yield unit
                     unit = []
             if start < segment.size or segment.size == 0:

@@ -18,7 +18,7 @@ from coterie.replay.crew import INFLATION
 SPARK_PIECE_BYTES = 128 << 20  # a segment of Kafka's default size, 100 MiB, stays whole
 SPARK_PIECE_BYTES_MIN = 32 << 20  # below, starting a task costs more than it brings
 TASK_BYTES_MIN = 4 << 20
-TASK_BYTES = 4 << 30  # each task gives states to ship and to merge; a lost one is done again
+TASK_BYTES = 4 << 30  # each task ships a state for each of its partitions; a lost one is done again
 TASKS_PER_CORE = 3  # so that one slow task does not leave the other cores idle
 
 Cut = tuple[int, int, int]

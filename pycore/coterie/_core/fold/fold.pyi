@@ -24,6 +24,7 @@ class Scanned(NamedTuple):
     file: str
     position: int
     bytes: int
+    """That were looked at: where the fold has ended, up to the end of that batch."""
     batches: int
     records: int
     first_offset: int
@@ -64,7 +65,8 @@ class PartitionFold:
     seq: int
     """Ordinal of the next batch; counts on from piece to piece."""
     expected_offset: int
-    """What the batch behind what was scanned last should begin with, -1: not known."""
+    """What the batch behind what was scanned last should begin with, -1: not known. Knows nothing
+    of what was absorbed."""
     failed: bool
     """Kafka's loader gives the partition up: nothing of it counts."""
     cut: bool
@@ -119,5 +121,5 @@ class PartitionFold:
             plausible base offset of a fault.
         max_bytes
             Stop behind the batch with which so many bytes, or more, were taken; None: take all
-            of ``data``. Where the fold has ended all bytes count as taken.
+            of ``data``. Where the fold has ended, all of it counts as taken.
         """

@@ -135,7 +135,7 @@ cdef class PartitionFold:
         self.segments.append(Scanned(
             file, position, taken, self.batch_count, self.record_count, self.first_offset,
             self.last_offset, self.max_timestamp, bool(self.gap), self.first_timestamp))
-        return taken
+        return data.shape[0] if self.failed or self.cut or self.stopped else taken
 
     cdef int seal(self) except -1:
         """Copy what is borrowed from the piece's bytes, which may go now."""
@@ -149,7 +149,7 @@ cdef class PartitionFold:
         return 0
 
     cdef int64_t run(self, const uint8_t* data, int64_t size, int64_t limit) except -1:
-        """Take batches up to `limit`, the last one whole; return the bytes that are done with."""
+        """Take batches up to `limit`, the last one whole, or to the end; return their bytes."""
         cdef Batch batch
         cdef Frame frame = FRAME_END
         cdef Met met
@@ -184,7 +184,7 @@ cdef class PartitionFold:
                 self.take_batch(&batch)
             self.seq += 1
         self.take_waiting()
-        return size if self.failed or self.cut or self.stopped else at
+        return at
 
     cdef Met run_plain(self, const uint8_t* data, int64_t size, int64_t limit, int64_t most,
                        int64_t* at, Frame* frame, Batch* batch) noexcept nogil:
@@ -288,7 +288,7 @@ cdef class PartitionFold:
             last = wrap_add(last, batch.last_offset_delta)
         self.batch_count += 1
         self.record_count += count
-        if self.first_offset < 0:
+        if self.batch_count == 1:
             self.first_offset = first
             self.first_timestamp = batch.max_timestamp
         if 0 <= self.expected_offset < first or (

@@ -212,8 +212,8 @@ cdef list unpack(tuple packed):
     cdef list texts
     cdef dict changed
     numbers, texts, changed = packed
+    cdef Py_ssize_t i, count = len(numbers) // <Py_ssize_t>sizeof(Packed)    # None has no len
     cdef const Packed* at = <const Packed*>PyBytes_AS_STRING(numbers)
-    cdef Py_ssize_t i, count = len(numbers) // <Py_ssize_t>sizeof(Packed)
     cdef list rows = []
     if count * <Py_ssize_t>sizeof(Packed) != len(numbers):
         raise CoterieError("generations of a partial state are cut off")
@@ -226,6 +226,8 @@ cdef object unpack_row(const Packed* one, list texts, tuple lists):
     cdef int flags = one.flags
     if lists is None:
         lists = ([], [], [], [])
+    elif len(lists) != 4:
+        raise CoterieError("a generation of a partial state has not four lists of members")
     return make(Generation, (
         one.log_offset, None if flags & NO_TIMESTAMP else one.timestamp,
         (flags & TOMBSTONE) != 0, text_at(texts, one.protocol_type),
