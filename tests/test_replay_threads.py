@@ -219,9 +219,9 @@ def test_units_keep_all_threads_at_work(partitions, sizes, threads, expected, mo
 
 
 def test_what_follows_a_piece_without_a_batch_is_no_gap_inside_its_segment(tmp_path):
-    data = b"".join(batch(5 + at, [commit(5 + at)]) for at in range(20))
-    flipped = bytes([*data[:40], data[40] ^ 1, *data[41:]])
-    listing = in_files(tmp_path, [(0, f"{5:020d}.log", flipped)])
+    batches = [batch(at, [commit(at)]) for at in range(20)]
+    flipped = [bytes([*data[:40], data[40] ^ 1, *data[41:]]) for data in batches[:6]]
+    listing = in_files(tmp_path, [(0, f"{0:020d}.log", b"".join(flipped + batches[6:]))])
     since = {
         trusted_from(folded(listing, ScanOptions(), threads, 100).partitions[0].segments)
         for threads in THREADS
