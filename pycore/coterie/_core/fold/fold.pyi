@@ -108,7 +108,7 @@ class PartitionFold:
         expected_offset: int = -1,
         max_bytes: int | None = None,
     ) -> int:
-        """Apply whole batches, which follow on what was scanned before; return how many bytes.
+        """Apply whole batches, which follow on what was scanned before; return the bytes taken.
 
         Parameters
         ----------
