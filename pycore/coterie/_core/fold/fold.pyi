@@ -5,6 +5,7 @@ from typing_extensions import Buffer, Self
 
 from coterie._core.fold.generations import GroupLog
 from coterie._core.fold.history import History
+from coterie._core.fold.survey import Survey
 from coterie._core.fold.producers import Producer
 
 class Fault(NamedTuple):
@@ -84,6 +85,10 @@ class PartitionFold:
     """What was scanned, in log order."""
     history: History | None
     """Every commit and marker, in log order."""
+    survey: Survey | None
+    """What a second reading must know, if it was asked for."""
+    number: int
+    """Records of the batches that could be read, so far."""
 
     def __new__(
         cls,
@@ -92,10 +97,13 @@ class PartitionFold:
         at_ms: int | None = None,
         only: Collection[str] | None = None,
         history: bool = False,
+        survey: bool = False,
     ) -> Self: ...
     @property
     def key_count(self) -> int:
         """How many keys (group, topic, partition) were seen."""
+    def names(self) -> tuple[set[bytes], set[bytes]]:
+        """Give the groups that have an offset key or metadata, and the topics of keys, as UTF-8."""
     @property
     def metadata_bytes(self) -> int:
         """Bytes of memory that the keys' metadata takes, dead and free ones among them."""

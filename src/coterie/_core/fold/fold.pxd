@@ -9,6 +9,7 @@ from coterie._core.fold.later cimport Later
 from coterie._core.fold.near cimport Near
 from coterie._core.fold.noted cimport Noted
 from coterie._core.fold.parsed cimport AllParsed, Parsed
+from coterie._core.fold.survey cimport Survey
 from coterie._core.fold.waiting cimport Queue
 
 cdef enum OnFault:
@@ -47,6 +48,8 @@ cdef class PartitionFold:
     cdef readonly list faults            # of Fault
     cdef readonly list segments          # of Scanned
     cdef readonly History history        # or None
+    cdef readonly Survey survey          # or None
+    cdef readonly int64_t number         # records of the batches that could be read, so far
     cdef Noted* noted                    # its rows, or NULL
     cdef str file                        # of the piece at hand
     cdef int64_t base_position           # of the piece's first byte in the file
@@ -86,6 +89,7 @@ cdef class PartitionFold:
     cdef bint note_history(self, const Batch* batch, Record* record,
                            Parsed* parsed) noexcept nogil
     cdef void keep_history(self, History history)
+    cdef int note_open(self, const Batch* batch, Record* record, Parsed* parsed) except -1
     cdef int64_t intern(self, const Commit* commit, uint64_t hash) except -1
     cdef int seal(self) except -1
 

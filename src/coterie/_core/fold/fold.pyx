@@ -21,7 +21,7 @@ from coterie._core.fold.commit cimport Commit, canonical, commit_key, detail_of
 from coterie._core.codec.cursor cimport load_i16, wrap_add
 from coterie._core.fold.generations cimport GroupView, note
 from coterie._core.fold.keytable cimport (
-    Entry, Table, Value, coterie_keyhash, own_all, own_metadata, prefetch_entry, prefetch_slot,
+    Entry, Table, Value, coterie_equal, coterie_keyhash, own_all, own_metadata, prefetch_entry, prefetch_slot,
     remove_plain, set_if_newer, set_plain, table_free, table_init, table_intern)
 from coterie._core.fold.history cimport History, begin_noting, end_noting
 from coterie._core.fold.later cimport MOST_LATER, groups_alone, later_free, later_put
@@ -32,6 +32,7 @@ from coterie._core.fold.parsed cimport (
     FAULTY, GROUP, LEFT_OUT, NEWER, ODD_COMMIT, PLAIN_COMMIT, UNKNOWN, Parsed, classify,
     parsed_free, parsed_reserve)
 from coterie._core.fold.producers cimport unpack_value
+from coterie._core.fold.survey cimport Survey
 from coterie._core.fold.waiting cimport (
     FULL, queue_apply, queue_batch, queue_clear, queue_free, queue_reserve, to_value)
 
@@ -63,7 +64,8 @@ cdef int64_t FURTHEST = <int64_t>1 << 62      # a place in a file, to which a pi
 cdef class PartitionFold:
     """See ``fold.pyi``."""
 
-    def __cinit__(self, *, on_fault="skip", at_ms=None, only=None, bint history=False):
+    def __cinit__(self, *, on_fault="skip", at_ms=None, only=None, bint history=False,
+                  bint survey=False):
         if text_of(on_fault, "on_fault") not in ON_FAULT:
             raise ArgumentError(f"on_fault must be one of {', '.join(ON_FAULT)}, not {on_fault!r}")
         table_init(&self.table)
@@ -77,6 +79,7 @@ cdef class PartitionFold:
         self.producers, self.groups, self.newer, self.unknown = {}, {}, {}, {}
         self.faults, self.segments = [], []
         self.keep_history(History() if history else None)
+        self.survey = Survey() if survey else None
         self.expected_offset = -1
 
     cdef void keep_history(self, History history):
@@ -94,6 +97,24 @@ cdef class PartitionFold:
     def key_count(self):
         """See ``fold.pyi``."""
         return self.table.count
+
+    def names(self):
+        """See ``fold.pyi``."""
+        cdef set groups = set(self.groups), topics = set()
+        cdef uint32_t i
+        cdef const uint8_t* key
+        cdef const uint8_t* before = NULL
+        cdef int32_t size, size_before = -1, group_size
+        for i in range(self.table.count):
+            key = self.table.arena + self.table.entries[i].key_at
+            size = self.table.entries[i].key_size - 4
+            if size == size_before and coterie_equal(key, before, size):
+                continue
+            group_size = key[0] << 8 | key[1]    # as `commit_key` has it
+            groups.add(key[2:2 + group_size])
+            topics.add(key[4 + group_size:size])
+            before, size_before = key, size
+        return groups, topics
 
     @property
     def metadata_bytes(self):
@@ -127,6 +148,8 @@ cdef class PartitionFold:
         self.file, self.base_position, self.expected_offset = file, position, expected_offset
         self.batch_count = self.record_count = self.gap = 0
         self.first_offset = self.last_offset = self.max_timestamp = self.first_timestamp = -1
+        if self.survey is not None:
+            self.survey.begin_piece()
         try:
             if taken:
                 taken = self.run(&data[0], taken, min(taken, limit))
@@ -235,7 +258,7 @@ cdef class PartitionFold:
         cdef int32_t i
         for i in range(self.later.count):
             if self.records.read(&self.later.items[i]) == NO_FAULT:
-                self.apply_all(&self.later.items[i])
+                self.apply_all(&self.later.items[i])   # of no transaction: no number is asked for
         self.later.count = 0
         return 0
 
@@ -288,6 +311,7 @@ cdef class PartitionFold:
             last = wrap_add(last, batch.last_offset_delta)
         self.batch_count += 1
         self.record_count += count
+        self.number += count
         if self.batch_count == 1:
             self.first_offset = first
             self.first_timestamp = batch.max_timestamp
@@ -365,6 +389,8 @@ cdef class PartitionFold:
                          int64_t batch_offset) except -1:
         cdef bytes group, topic
         cdef Commit* commit = &parsed.commit
+        if batch.transactional and self.survey is not None and parsed.kind != FAULTY:
+            self.note_open(batch, record, parsed)
         if parsed.kind == FAULTY:
             return self.fault_at(parsed.fault, batch, record.offset, detail_of(record))
         if parsed.kind == GROUP:
@@ -389,6 +415,20 @@ cdef class PartitionFold:
             return self.apply_pending(batch, parsed, batch_offset)
         if self.apply_plain(parsed, batch_offset) != 0:
             raise MemoryError
+        return 0
+
+    cdef int note_open(self, const Batch* batch, Record* record, Parsed* parsed) except -1:
+        """Tell the survey of a record of a transaction, if its group is asked for."""
+        cdef int32_t size
+        if self.only is not None:
+            if parsed.kind == UNKNOWN or record.key_size < 4:
+                return 0
+            size = load_i16(record.key + 2)
+            if not 0 <= size <= record.key_size - 4 or (
+                    canonical(record.key[4:4 + size]) not in self.only):
+                return 0
+        self.survey.note_open(
+            batch.producer_id, self.number - self.records.count + (record - self.records.items))
         return 0
 
     cdef int64_t intern(self, const Commit* commit, uint64_t hash) except -1:
@@ -429,6 +469,9 @@ cdef class PartitionFold:
             producer.first_committed = kind == MARKER_COMMIT
             producer.before = frozenset(producer.pending)
         producer.pending = {}
+        if self.survey is not None:
+            self.survey.note_end(batch.producer_id, kind, self.number - self.records.count,
+                                 record.timestamp)
         if self.noted != NULL and not note_marker(
                 self.noted, batch.producer_id, kind == MARKER_COMMIT):
             raise MemoryError
@@ -447,6 +490,8 @@ cdef class PartitionFold:
             return self.fault_at(FAULT_VALUE, batch, record.offset, detail_of(record))
         if self.only is not None and group not in self.only:
             return 0
+        if self.survey is not None:
+            self.survey.note_record(group, record, self.base_position + batch.position)
         log = self.groups.get(group)
         if log is None:
             log = self.groups[group] = GroupLog()
@@ -467,6 +512,9 @@ cdef class PartitionFold:
             return self.fault_at(FAULT_KEY, batch, record.offset, str(error))
         if self.only is not None and group.encode("utf-8", "surrogatepass") not in self.only:
             return 0
+        if self.survey is not None:
+            self.survey.note_record(group.encode("utf-8", "surrogatepass"), record,
+                                    self.base_position + batch.position)
         if value is not None:
             try:
                 decode_value(load_i16(record.key), value)

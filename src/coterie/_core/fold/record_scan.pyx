@@ -1,0 +1,578 @@
+"""The records of a partition as columns, each decided. See ``record_scan.pyi``.
+
+Plain batches, nearly all there is, are read without the GIL; a commit's key is a number of the key
+index. What is compressed, old or broken goes through `Records`, as in the fold.
+"""
+cimport cython
+cimport numpy as cnp
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+from coterie._core.checks cimport (
+    begin_change, buffer_of, end_use, int64_of, int64_or_none, texts_of, within)
+from coterie._core.codec.batch cimport (
+    AHEAD, FRAME_BATCH, MARKER_ABORT, MARKER_COMMIT, MIN_RECORD_V2, NO_FAULT, V2_HEADER, Batch,
+    Frame, Record, Records, crc_holds, frame_batch, in_time, read_marker)
+from coterie._core.codec.cursor cimport OK, Cursor, load_i16
+from coterie._core.codec.record cimport any_record, record_v2
+from coterie._core.fold.commit cimport (
+    KEY_GROUP, KEY_OFFSET_MAX, Commit, check_group_value, is_newer_key, read_any_value,
+    read_commit_key, read_commit_value)
+from coterie._core.fold.keyindex cimport (
+    GONE, KEY_FAULTY, NO_MEMORY, NOTHING, THERE, Key, KeyIndex, key_index_free, key_index_init,
+    key_number, name_number)
+from coterie._core.fold.keytable cimport Table, coterie_keyhash, coterie_prefetch
+from coterie._core.fold.one_request cimport (
+    Request, request_again, request_begin, request_free, request_note, request_room)
+
+import numpy as np
+
+from coterie._core.codec.text import decode_utf8
+from coterie._core.fold.columns import KIND_NAMES
+
+cnp.import_array()
+
+cdef enum:                       # of KIND_NAMES
+    OFFSET = 0
+    OFFSET_TOMBSTONE = 1
+    GROUP = 2
+    GROUP_TOMBSTONE = 3
+    NEWER = 4
+    UNKNOWN = 5
+    MARKER = 6
+    FAULTY = 7
+
+cdef enum:                       # outcomes
+    COMMITTED = 0
+    ABORTED = 1
+    PENDING = 2
+
+cdef enum:
+    FAR = 16                     # rows ahead, whose keys are fetched
+    ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
+
+cdef int64_t MAX_MS = 0x7FFFFFFFFFFFFFFF
+cdef str IN_USE = "this scan"
+
+ROW_DTYPES = {
+    "log_offset": np.int64, "timestamp": np.int64, "number": np.int64, "offset": np.int64,
+    "commit_timestamp": np.int64, "decided_by": np.int64, "decided_ms": np.int64,
+    "previous_offset": np.int64, "previous_log_offset": np.int64, "previous_timestamp": np.int64,
+    "previous_row": np.int32, "batch": np.int32, "key": np.int32, "group": np.int32,
+    "metadata_size": np.int32, "key_size": np.int32, "value_size": np.int32, "kind": np.int8,
+    "outcome": np.int8, "previous": np.int8,
+}
+ALWAYS = {"log_offset", "timestamp", "offset", "batch", "key", "group", "kind", "outcome",
+          "previous"}
+BATCH_DTYPE = np.dtype([
+    ("position", np.int64), ("producer_id", np.int64), ("first_row", np.int64),
+    ("first_number", np.int64), ("first_offset", np.int64), ("first_ms", np.int64),
+    ("log_offset", np.int64), ("from_ms", np.int64), ("until_ms", np.int64), ("group", np.int64),
+    ("size", np.int32), ("leader_epoch", np.int32), ("records", np.int32), ("marker", np.int16),
+    ("transactional", np.int8), ("mixed", np.int8)])
+
+KEY_DTYPE = np.dtype([
+    ("group", np.int32), ("topic", np.int32), ("partition", np.int32), ("before", np.int32),
+    ("row", np.int64), ("offset", np.int64), ("log_offset", np.int64), ("timestamp", np.int64)])
+
+cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 96 bytes
+    int64_t position, producer_id, first_row, first_number, first_offset, first_ms
+    int64_t log_offset, from_ms, until_ms, group
+    int32_t size, leader_epoch, records
+    int16_t marker
+    int8_t transactional, mixed
+
+cdef struct Rows:                # the columns of a piece; `count` rows are there
+    int64_t* log_offset
+    int64_t* timestamp
+    int64_t* number
+    int64_t* offset
+    int64_t* commit_timestamp
+    int64_t* decided_by
+    int64_t* decided_ms
+    int64_t* previous_offset
+    int64_t* previous_log_offset
+    int64_t* previous_timestamp
+    int32_t* previous_row
+    int32_t* batch
+    int32_t* key
+    int32_t* group
+    int32_t* metadata_size
+    int32_t* key_size
+    int32_t* value_size
+    int8_t* kind
+    int8_t* outcome
+    int8_t* previous
+    Py_ssize_t count, capacity
+    int64_t before               # rows of the pieces before
+
+
+@cython.final
+cdef class RecordScan:
+    """See ``record_scan.pyi``."""
+    cdef KeyIndex index
+    cdef Request request
+    cdef Rows rows
+    cdef Records scratch
+    cdef dict dtypes, arrays             # of the columns that are asked for
+    cdef BatchRow* batches
+    cdef Py_ssize_t batch_count, batch_capacity
+    cdef list newer                      # the keys of the newer protocols' records of a piece
+    cdef readonly list groups
+    cdef readonly list topics
+    cdef readonly int64_t number         # of the next record
+    cdef int64_t until_ms
+    cdef bint check_crc, wants_requests, failed, piece_transactional
+    cdef int users
+
+    def __cinit__(self, *, groups=None, at_ms=None, number=0, names=((), ()),
+                  columns=None, bint check_crc=True):
+        cdef str name
+        key_index_init(&self.index)
+        self.scratch = Records.__new__(Records)
+        self.until_ms = MAX_MS
+        if int64_or_none(at_ms, "at_ms") is not None:
+            self.until_ms = at_ms
+        self.number = int64_of(number, "number")
+        self.check_crc = check_crc
+        asked = set(ROW_DTYPES | {"mixed": None}) if columns is None else ALWAYS | set(columns)
+        self.dtypes = {name: dtype for name, dtype in ROW_DTYPES.items() if name in asked}
+        self.wants_requests = "mixed" in asked
+        self.groups, self.topics = [], []
+        if groups is not None:
+            for name in sorted(texts_of(groups, "groups")):
+                self.enter(&self.index.groups, name)
+            self.index.wanted = self.index.groups.count
+        for table_names, is_group in zip(names, (True, False), strict=True):
+            for name in table_names:
+                self.enter(&self.index.groups if is_group else &self.index.topics, name)
+
+    def __dealloc__(self):
+        key_index_free(&self.index)
+        request_free(&self.request)
+        free(self.batches)
+
+    cdef int enter(self, Table* names, str name) except -1:
+        cdef bytes raw = name.encode("utf-8", "surrogatepass")
+        cdef const uint8_t* start = raw
+        if name_number(names, start, <int32_t>min(len(raw), 0xFFFF)) < 0:
+            raise MemoryError
+        return 0
+
+    def scan(self, data, *, position=0, max_bytes=None, tail=()):
+        """See ``record_scan.pyi``."""
+        cdef const uint8_t[::1] view = buffer_of(data, "data")
+        cdef int64_t start = within(position, "position", 0, view.shape[0])
+        cdef int64_t size = view.shape[0], limit = size
+        if max_bytes is not None:
+            limit = start + min(within(max_bytes, "max_bytes", 1, MAX_MS), size - start)
+        cdef dict ends = dict(tail)
+        begin_change(&self.users, IN_USE)
+        try:
+            self.begin(limit - start)
+            if size:
+                start = self.run(&view[0], size, limit, start)
+            self.decide(ends)
+            chain(&self.index, &self.rows)
+            return self.finish(), start
+        finally:
+            end_use(&self.users)
+
+    def keys(self, start=0):
+        """See ``record_scan.pyi``."""
+        cdef Py_ssize_t count = self.index.keys.count
+        cdef Py_ssize_t first = within(start, "start", 0, count)
+        begin_change(&self.users, IN_USE)
+        try:
+            found = np.empty(count - first, dtype=KEY_DTYPE)
+            if found.nbytes != (count - first) * <Py_ssize_t>sizeof(Key):
+                raise ValueError("KEY_DTYPE is not that of a Key")
+            if count > first:
+                memcpy(cnp.PyArray_DATA(found), self.index.items + first,
+                       (count - first) * sizeof(Key))
+            return found
+        finally:
+            end_use(&self.users)
+
+    # ---- the rows of a piece -----------------------------------------------------------------
+    cdef int begin(self, int64_t size) except -1:
+        self.arrays = {}
+        self.newer = []
+        self.rows.count = self.rows.capacity = 0
+        self.batch_count = 0
+        self.piece_transactional = False
+        self.grow(size // ROW_GUESS)
+        return 0
+
+    cdef int grow(self, Py_ssize_t rows) except -1:
+        cdef Rows* at = &self.rows
+        rows = (max(rows, 2 * at.capacity, 16) + 7) & ~7       # every column begins aligned
+        # One block for all columns: see columns.pyx.
+        block = np.empty(rows * sum(np.dtype(t).itemsize for t in self.dtypes.values()), np.uint8)
+        start = 0
+        for name, dtype in self.dtypes.items():
+            size = rows * np.dtype(dtype).itemsize
+            grown = block[start:start + size].view(dtype)
+            start += size
+            if at.count:
+                grown[:at.count] = self.arrays[name][:at.count]
+            self.arrays[name] = grown
+        at.log_offset = <int64_t*>self.start_of("log_offset")
+        at.timestamp = <int64_t*>self.start_of("timestamp")
+        at.number = <int64_t*>self.start_of("number")
+        at.offset = <int64_t*>self.start_of("offset")
+        at.commit_timestamp = <int64_t*>self.start_of("commit_timestamp")
+        at.decided_by = <int64_t*>self.start_of("decided_by")
+        at.decided_ms = <int64_t*>self.start_of("decided_ms")
+        at.previous_offset = <int64_t*>self.start_of("previous_offset")
+        at.previous_log_offset = <int64_t*>self.start_of("previous_log_offset")
+        at.previous_timestamp = <int64_t*>self.start_of("previous_timestamp")
+        at.previous_row = <int32_t*>self.start_of("previous_row")
+        at.batch = <int32_t*>self.start_of("batch")
+        at.key = <int32_t*>self.start_of("key")
+        at.group = <int32_t*>self.start_of("group")
+        at.metadata_size = <int32_t*>self.start_of("metadata_size")
+        at.key_size = <int32_t*>self.start_of("key_size")
+        at.value_size = <int32_t*>self.start_of("value_size")
+        at.kind = <int8_t*>self.start_of("kind")
+        at.outcome = <int8_t*>self.start_of("outcome")
+        at.previous = <int8_t*>self.start_of("previous")
+        at.capacity = rows
+        return 0
+
+    cdef void* start_of(self, str name) except? NULL:
+        """Where a column begins; NULL: it is not asked for."""
+        array = self.arrays.get(name)
+        return NULL if array is None else cnp.PyArray_DATA(array)
+
+    cdef int64_t run(self, const uint8_t* data, int64_t size, int64_t limit, int64_t at) except -1:
+        """Read batches up to `limit`, the last one whole; return where the next one begins."""
+        cdef Batch batch
+        cdef bint framed
+        while at < limit:
+            with nogil:
+                framed = self.run_plain(data, size, limit, &at, &batch)
+            if self.failed:
+                raise MemoryError
+            if framed:
+                self.add_batch(&batch)
+        return at
+
+    cdef bint run_plain(self, const uint8_t* data, int64_t size, int64_t limit, int64_t* at,
+                        Batch* batch) noexcept nogil:
+        """Read plain batches; say whether one came that is framed, whole, and not read yet."""
+        cdef Frame frame
+        cdef int32_t count
+        while at[0] < limit:
+            frame = frame_batch(data, size, at[0], batch)
+            at[0] += batch.size
+            if frame != FRAME_BATCH or (self.check_crc and not crc_holds(batch)):
+                continue
+            count = batch.record_count
+            if batch.magic != 2 or batch.codec != 0 or batch.control or not (
+                    0 < count <= batch.size // MIN_RECORD_V2) or (
+                    self.rows.count + count > self.rows.capacity):
+                return True
+            if not self.add_plain(batch):
+                return True
+        return False
+
+    cdef int add_batch(self, const Batch* batch) except -1:
+        """A batch that is not plain, or for which there was no room."""
+        cdef Py_ssize_t i
+        cdef int32_t count = batch.record_count
+        if batch.magic == 2 and batch.codec == 0 and not batch.control and (
+                0 < count <= batch.size // MIN_RECORD_V2):
+            self.reserve(count)
+            if self.add_plain(batch):
+                return 0
+        if self.scratch.read(batch) != NO_FAULT:
+            return 0
+        self.reserve(self.scratch.count)
+        self.begin_batch(batch)
+        for i in range(self.scratch.count):
+            self.add_record(batch, &self.scratch.items[i])
+        self.end_batch(batch)
+        if self.failed:
+            raise MemoryError
+        return 0
+
+    cdef int reserve(self, Py_ssize_t rows) except -1:
+        if self.rows.count + rows > self.rows.capacity:
+            self.grow(self.rows.count + rows)
+        return 0
+
+    cdef bint add_plain(self, const Batch* batch) noexcept nogil:
+        """An uncompressed v2 batch, for which there is room; False: it does not add up, and none
+        of it is taken."""
+        cdef Cursor cur
+        cdef Record record
+        cdef Py_ssize_t rows = self.rows.count
+        cdef int64_t number = self.number
+        cdef int32_t _i
+        self.begin_batch(batch)
+        cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
+        for _i in range(batch.record_count):
+            # What comes some batches on: see columns.pyx. Never a read.
+            coterie_prefetch(cur.at + AHEAD)
+            coterie_prefetch(cur.at + AHEAD + 64)
+            if record_v2(&cur, batch, &record) != OK:
+                break
+            self.add_record(batch, &record)
+        else:
+            if cur.at == cur.end:
+                self.end_batch(batch)
+                return True
+        self.rows.count, self.number = rows, number
+        return False
+
+    cdef inline void begin_batch(self, const Batch* batch) noexcept nogil:
+        cdef BatchRow* row
+        cdef void* grown
+        if self.batch_count == self.batch_capacity:
+            grown = realloc(self.batches, (2 * self.batch_capacity + 64) * sizeof(BatchRow))
+            if grown == NULL:
+                self.failed = True
+                self.batch_count = 0
+                return
+            self.batches = <BatchRow*>grown
+            self.batch_capacity = 2 * self.batch_capacity + 64
+        row = &self.batches[self.batch_count]
+        memset(row, 0, sizeof(BatchRow))
+        row.position, row.producer_id = batch.position, batch.producer_id
+        row.first_row, row.first_number = self.rows.count, self.number
+        row.first_offset = row.first_ms = row.log_offset = row.from_ms = row.until_ms = -1
+        row.group = row.marker = -1
+        row.size, row.leader_epoch = <int32_t>batch.size, batch.leader_epoch
+        row.transactional = batch.transactional
+        if self.wants_requests:
+            request_begin(&self.request)
+
+    cdef inline void end_batch(self, const Batch* batch) noexcept nogil:
+        cdef BatchRow* row = &self.batches[self.batch_count]
+        if batch.transactional or batch.control:
+            self.piece_transactional = True
+        if self.wants_requests and not batch.control:
+            row.mixed = self.request.mixed or (
+                not self.request.rising and self.commits_again(batch))
+        self.batch_count += 1
+
+    cdef bint commits_again(self, const Batch* batch) noexcept nogil:
+        """Whether two commits of a batch are of one partition."""
+        cdef Cursor cur
+        cdef Record record
+        cdef Py_ssize_t i, count = batch.record_count
+        cdef bint plain = batch.magic == 2 and batch.codec == 0
+        if not plain:
+            count = self.scratch.count
+        if not request_room(&self.request, count):
+            self.failed = True
+            return False
+        cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
+        for i in range(count):
+            if not plain:
+                record = self.scratch.items[i]
+            elif any_record(&cur, batch, &record) != OK:    # see `groups_alone` of later.pxd
+                return False
+            if self.commit_comes_again(&record):
+                return True
+        return False
+
+    cdef bint commit_comes_again(self, const Record* record) noexcept nogil:
+        cdef Commit commit
+        if record.key_size < 2 or not 0 <= load_i16(record.key) <= KEY_OFFSET_MAX or (
+                record.value_size < 0 or not in_time(record, self.until_ms)):
+            return False
+        if read_commit_key(record.key, record.key_size, &commit) != OK or (
+                read_any_value(record.value, record.value_size, &commit) != OK):
+            return False
+        return request_again(&self.request, commit.key, commit.key_size)
+
+    cdef inline void add_record(self, const Batch* batch, const Record* record) noexcept nogil:
+        """Take a record, if it is asked for. There is room for its row."""
+        cdef Rows* rows = &self.rows
+        cdef Py_ssize_t n = rows.count
+        cdef BatchRow* row = &self.batches[self.batch_count]
+        cdef Commit commit
+        cdef int16_t version = load_i16(record.key) if record.key_size >= 2 else -1
+        cdef int32_t key = -1, group = -1
+        cdef int kind = MARKER
+        cdef const uint8_t* name = NULL
+        cdef int32_t name_size = 0
+        if self.number == row.first_number:
+            row.first_offset, row.first_ms = record.offset, record.timestamp
+            if batch.control:
+                row.marker = self.marker_of(record)
+        self.number += 1
+        if not in_time(record, self.until_ms):
+            return
+        commit.offset = commit.commit_timestamp = -1
+        commit.metadata_size = 0
+        if not batch.control and record.key_size < 2:
+            return
+        if batch.control:
+            kind = MARKER
+        elif 0 <= version <= KEY_OFFSET_MAX:
+            key = key_number(&self.index, record.key, record.key_size, &group)
+            if key == KEY_FAULTY or (record.value_size >= 0 and read_commit_value(
+                    record.value, record.value_size, &commit) != OK):
+                return
+            kind = OFFSET if record.value_size >= 0 else OFFSET_TOMBSTONE
+            name, name_size = record.key + 4, load_i16(record.key + 2)
+        else:
+            kind = self.kind_of(record, version, &name, &name_size)
+            if kind == FAULTY:
+                return
+            if name != NULL:
+                group = name_number(&self.index.groups, name, name_size)
+                key = NO_MEMORY if group == NO_MEMORY else -1
+        if key == NO_MEMORY:
+            self.failed = True
+            return
+        self.note_batch(row, record, kind, name, name_size)
+        if self.index.wanted >= 0 and not 0 <= group < self.index.wanted:
+            return
+        if kind == NEWER:
+            self.note_newer(record)
+        rows.log_offset[n], rows.timestamp[n] = record.offset, record.timestamp
+        rows.offset[n], rows.batch[n] = commit.offset, <int32_t>self.batch_count
+        rows.key[n], rows.group[n], rows.kind[n] = key, group, kind
+        if rows.number != NULL:
+            rows.number[n] = self.number - 1
+        if rows.commit_timestamp != NULL:
+            rows.commit_timestamp[n] = commit.commit_timestamp
+        if rows.metadata_size != NULL:
+            rows.metadata_size[n] = commit.metadata_size
+        if rows.key_size != NULL:
+            rows.key_size[n], rows.value_size[n] = record.key_size, record.value_size
+        rows.count = n + 1
+
+    cdef inline void note_batch(self, BatchRow* row, const Record* record, int kind,
+                                const uint8_t* name, int32_t name_size) noexcept nogil:
+        """What a batch tells, whatever groups are asked for."""
+        if row.records == 0:
+            row.log_offset, row.from_ms = record.offset, record.timestamp
+            if name != NULL:
+                row.group = <int64_t>(coterie_keyhash(name, name_size) >> 1)
+        row.until_ms = record.timestamp
+        row.records += 1
+        if self.wants_requests:
+            if kind == NEWER:
+                row.mixed = self.request.mixed = True
+            request_note(&self.request, record, kind == OFFSET, name, name_size)
+
+    cdef int marker_of(self, const Record* record) noexcept nogil:
+        cdef int marker = -1
+        read_marker(record, &marker)
+        return marker if marker >= 0 else -1
+
+    cdef int kind_of(self, const Record* record, int16_t version, const uint8_t** name,
+                     int32_t* size) noexcept nogil:
+        """What a record is that is no commit, and its group's name."""
+        if version != KEY_GROUP and not is_newer_key(version):
+            return UNKNOWN
+        size[0] = load_i16(record.key + 2) if record.key_size >= 4 else -1
+        if size[0] < 0 or size[0] > record.key_size - 4:
+            return FAULTY
+        name[0] = record.key + 4
+        if version > KEY_GROUP:
+            return NEWER
+        if record.value_size < 0:
+            return GROUP_TOMBSTONE
+        return GROUP if check_group_value(record.value, record.value_size) == OK else FAULTY
+
+    cdef void note_newer(self, const Record* record) noexcept with gil:
+        self.newer.append(record.key[:record.key_size])
+
+    # ---- what became of them -----------------------------------------------------------------
+    cdef int decide(self, dict ends) except -1:
+        """Decide each row: a producer's next marker does, in the piece or behind it (`ends`)."""
+        cdef Rows* rows = &self.rows
+        cdef Py_ssize_t b, i, stop = rows.count
+        cdef BatchRow* batch
+        cdef int64_t decided_by, decided_ms
+        cdef int outcome
+        if rows.count:
+            memset(rows.outcome, COMMITTED, rows.count)
+        if not self.piece_transactional:         # each decides itself: see `finish`
+            return 0
+        if rows.count and rows.decided_by != NULL:
+            memcpy(rows.decided_by, rows.number, rows.count * sizeof(int64_t))
+            memcpy(rows.decided_ms, rows.timestamp, rows.count * sizeof(int64_t))
+        for b in range(self.batch_count - 1, -1, -1):
+            batch = &self.batches[b]
+            if (batch.marker == MARKER_ABORT or batch.marker == MARKER_COMMIT) and (
+                    batch.first_ms <= self.until_ms or batch.first_ms == -1):
+                ends[batch.producer_id] = batch.marker, batch.first_number, batch.first_ms
+            if batch.transactional:
+                end = ends.get(batch.producer_id)
+                outcome, decided_by, decided_ms = PENDING, 0, 0
+                if end is not None:
+                    marker, decided_by, decided_ms = end
+                    outcome = COMMITTED if marker == MARKER_COMMIT else ABORTED
+                for i in range(batch.first_row, stop):
+                    rows.outcome[i] = outcome
+                    if outcome != PENDING and rows.decided_by != NULL:
+                        rows.decided_by[i], rows.decided_ms[i] = decided_by, decided_ms
+            stop = batch.first_row
+        return 0
+
+    cdef dict finish(self):
+        cdef Py_ssize_t n = self.rows.count
+        out = {name: array[:n] for name, array in self.arrays.items()}
+        if not self.piece_transactional and "decided_by" in out:
+            out["decided_by"], out["decided_ms"] = out["number"], out["timestamp"]
+        self.arrays = {}
+        self.rows.capacity = 0
+        extend_names(self.groups, &self.index.groups)
+        extend_names(self.topics, &self.index.topics)
+        out["newer_keys"] = self.newer
+        out["batches"] = np.empty(self.batch_count, dtype=BATCH_DTYPE)
+        if out["batches"].nbytes != self.batch_count * <Py_ssize_t>sizeof(BatchRow):
+            raise ValueError("BATCH_DTYPE is not that of a BatchRow")
+        if self.batch_count:
+            memcpy(cnp.PyArray_DATA(out["batches"]), self.batches,
+                   self.batch_count * sizeof(BatchRow))
+        return out
+
+
+cdef void chain(KeyIndex* index, Rows* rows) noexcept nogil:
+    """Say of each row that counts what its key's record before was, which it replaced."""
+    cdef Py_ssize_t i
+    cdef int64_t row
+    cdef Key none                # of rows that do not count, and what a key begins as
+    cdef Key* key
+    memset(&none, 0xFF, sizeof(Key))
+    none.before = NOTHING
+    for i in range(rows.count):
+        if i + FAR < rows.count and rows.key[i + FAR] >= 0:
+            coterie_prefetch(&index.items[rows.key[i + FAR]])
+        key = &none
+        if rows.kind[i] <= OFFSET_TOMBSTONE and rows.outcome[i] == COMMITTED:
+            key = &index.items[rows.key[i]]
+        rows.previous[i] = key.before
+        if rows.previous_offset != NULL:
+            rows.previous_offset[i] = key.offset
+        if rows.previous_log_offset != NULL:
+            rows.previous_log_offset[i] = key.log_offset
+        if rows.previous_timestamp != NULL:
+            rows.previous_timestamp[i] = key.timestamp
+        if rows.previous_row != NULL:
+            row = key.row - rows.before
+            rows.previous_row[i] = <int32_t>row if row >= 0 else -1
+        if key == &none:
+            continue
+        key.before = THERE if rows.kind[i] == OFFSET else GONE
+        key.row, key.offset, key.log_offset = rows.before + i, rows.offset[i], rows.log_offset[i]
+        key.timestamp = rows.timestamp[i]
+    rows.before += rows.count
+
+
+cdef int extend_names(list names, const Table* table) except -1:
+    cdef uint32_t i
+    cdef const uint8_t* start
+    for i in range(len(names), table.count):
+        start = table.arena + table.entries[i].key_at
+        names.append(decode_utf8(start[:table.entries[i].key_size]))
+    return 0
