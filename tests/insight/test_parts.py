@@ -38,7 +38,7 @@ from segment_cutter import in_small_segments
 WHAT = "test"
 LEADER_EPOCH_AT = 12  # of a batch; its checksum leaves it out
 LIMITS = (
-    (reading, "COLUMNS_PIECE_BYTES", 1),
+    (reading, "PIECE_BYTES", 1),
     (visible, "AT_ONCE", 1),
     (outages, "STEADY", 2),
     (outages, "HEADS", 3),
@@ -56,7 +56,6 @@ def loaded(at_ms):
 def asks(at_ms, later_ms, ends):
     return [
         (undo, undo.Ask(at_ms)),
-        (expire, expire.Ask(later_ms, 60_000)),
         (audit, audit.Ask(no_progress=2, metadata_bytes=0)),
         (growth, growth.Ask(interval_ms=400)),
         (growth, growth.Ask(every_ms=1000)),
@@ -77,9 +76,9 @@ def surveyed(part, views):
     """What a part's survey is once it came: bytes of records of groups come on their own."""
     found = parts.survey(part, views)
     came = sent(found)
-    for view, (reader, _) in found.items():
+    for view, reader in found.items():
         for chunk in reader.group_log.chunks():
-            came[view][0].group_log.spool.append(chunk)
+            came[view].group_log.spool.append(chunk)
     return came
 
 
@@ -231,7 +230,8 @@ def test_a_request_of_several_offsets_is_told_whole_at_a_seam(requests, data):
 def test_a_real_log_in_parts_gives_the_answers_of_the_log_as_one(case, tmp_path):
     small = find_segments([in_small_segments(log(case), tmp_path, 7)]).partitions()
     for number, segments in find_segments([log(case)]).partitions().items():
-        newest_ms = PartitionFacts(0, segments).log.newest_ms
+        scanned = PartitionFacts(0, segments).fold.segments
+        newest_ms = max((piece.max_timestamp for piece in scanned), default=-1)
         if newest_ms < 0:
             continue
         cut = small[number]

@@ -31,7 +31,7 @@ from golden_data import log
 from log_writer import batch, commit, each, marker
 
 AT_ONCE = (
-    (reading, "COLUMNS_PIECE_BYTES"),
+    (reading, "PIECE_BYTES"),
     (visible, "AT_ONCE"),
     (growth, "PAIRS_AT_ONCE"),
     (grouplog, "HELD_BYTES"),
@@ -54,7 +54,6 @@ def asks(at_ms, later_ms, ends):
     live = Live({"a": {"state": "Stable", "members": [], "offsets": []}}, 1)
     return [
         (undo, undo.Ask(at_ms)),
-        (expire, expire.Ask(later_ms, 60_000)),
         (audit, audit.Ask(no_progress=2, metadata_bytes=0, live=live)),
         (growth, growth.Ask(interval_ms=400)),
         (growth, growth.Ask(every_ms=1000)),
@@ -140,7 +139,7 @@ def test_a_real_log_in_pieces_gives_the_answers_of_the_log_as_one(
     for segments in listing.partitions().values():
         no_more_than_this_at_once(1 << 30)
         ((end,),) = [
-            [facts.log.newest_ms] for facts in [PartitionFacts(0, segments)] if facts.segments
+            [max(piece.max_timestamp for piece in facts.fold.segments)] for facts in [PartitionFacts(0, segments)] if facts.segments
         ]
         asked = asks(end - 10_000, end, ends_at([end - 20_000, end]))
         expected = answers(segments, asked, {})

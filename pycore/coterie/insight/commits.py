@@ -6,91 +6,67 @@ Rows are a piece of the log at a time (``coterie.insight.reading``): no question
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from coterie._core.fold.columns import BATCH_DTYPE, KIND_NAMES
+from coterie._core.fold.columns import KIND_NAMES
 from coterie._core.fold.history import OUTCOMES
+from coterie._core.fold.record_scan import RecordScan
 
 KIND = {name: number for number, name in enumerate(KIND_NAMES)}
 COMMITTED, ABORTED, PENDING = range(len(OUTCOMES))
+NO_RECORD, TOMBSTONE, COMMIT = range(3)  # of ``previous``
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Commits:
-    """Rows of records in log order; row i of every array is one record.
+    """Rows of records in log order; row i of every column is one record.
+
+    The columns are attributes: those that ``RecordScan.scan`` gives and were asked for.
 
     Attributes
     ----------
-    groups, topics, files : list of str
-        The names that ``group``, ``topic`` and ``file`` count: of all pieces so far.
-    kind : int8
-        Of ``coterie._core.fold.columns.KIND_NAMES``; see ``KIND``. Commits are ``offset`` and
-        ``offset_tombstone``.
-    group, topic, partition : int32
-        Name numbers, -1: none.
-    offset, leader_epoch : int64, int32
-        What was committed; -1 where there is none.
-    log_offset : int64
-        The record's place in the partition of the topic.
-    timestamp, commit_timestamp, expire_timestamp : int64
-        ms, -1: none. The first is the record's own, the others stand in a commit's value.
-    producer_id : int64
-        Of a transaction; -1: a record outside of any.
-    outcome : int8
-        Of ``coterie._core.fold.history.OUTCOMES``: the producer's next marker decides; what is
-        outside of any transaction counts at once.
-    number : int64
-        The record's number in the partition, over all pieces; it rises, with gaps.
-    decided_by, decided_ms : int64
-        The number of the record that made a row count (the marker; else its own) and the time at
-        which it did (ms; -1: it has none). Of what is pending, the row's own.
-    key_size, value_size : int32
-        Bytes; -1: null.
-    metadata, metadata_end : uint8, int64
-        Metadata end to end, and where each row's ends.
-    batch : int32
-        Row of ``batches`` (``BATCH_DTYPE``, ``position`` the byte in the segment, decompressed),
-        ``batch_file`` (int32) and ``batch_first`` (int64: offset of the first record present, as
-        ``appended_batch_offset``, -1: none). All batches are there, whatever rows are left out.
+    scan : RecordScan
+        Numbers the keys of commits, and the names: the same over all pieces.
+    columns : dict of str to array
+        By name.
+    files : list of str
+        The names of all files so far; ``file_number`` is the place of the piece's own.
+    batches : structured array
+        All batches of the piece, whatever rows are left out; ``batch`` numbers its rows.
     newer_keys : list of bytes
-        Of the records of the newer protocols, in order: of the whole piece, as read.
+        Of the records of the newer protocols, in order.
     """
 
-    groups: list[str]
-    topics: list[str]
+    scan: RecordScan
+    columns: dict[str, Array]
     files: list[str]
-    kind: Array
-    group: Array
-    topic: Array
-    partition: Array
-    offset: Array
-    leader_epoch: Array
-    log_offset: Array
-    timestamp: Array
-    commit_timestamp: Array
-    expire_timestamp: Array
-    producer_id: Array
-    outcome: Array
-    number: Array
-    decided_by: Array
-    decided_ms: Array
-    key_size: Array
-    value_size: Array
-    metadata: Array
-    metadata_end: Array
-    batch: Array
+    file_number: int
     batches: Array
-    batch_file: Array
-    batch_first: Array
     newer_keys: list[bytes]
 
+    def __getattr__(self, name: str) -> Array:
+        try:
+            return self.columns[name]
+        except KeyError:
+            raise AttributeError(f"the column {name} was not asked for") from None
+
     def __len__(self) -> int:
-        return len(self.kind)
+        return len(self.columns["kind"])
+
+    @property
+    def groups(self) -> list[str]:
+        """The names that ``group`` numbers."""
+        return self.scan.groups
+
+    @property
+    def topics(self) -> list[str]:
+        """The names that ``topic`` numbers."""
+        return self.scan.topics
 
     @cached_property
     def tombstone(self) -> Array:
@@ -105,6 +81,29 @@ class Commits:
         return counts
 
     @cached_property
+    def topic(self) -> Array:
+        """Number of a commit's topic, -1: none; int32."""
+        return self._of_key("topic")
+
+    @cached_property
+    def partition(self) -> Array:
+        """A commit's partition of its topic, -1: none; int32."""
+        return self._of_key("partition")
+
+    def _of_key(self, name: str) -> Array:
+        entries = self.scan.keys()[name]
+        found: Array = np.append(entries, np.int32(-1))[self.key]
+        return found
+
+    @cached_property
+    def producer_id(self) -> Array:
+        """Of a transaction; -1: a record outside of any; int64."""
+        batches = self.batches
+        inside = np.where(batches["transactional"] != 0, batches["producer_id"], -1)
+        found: Array = inside[self.batch]
+        return found
+
+    @cached_property
     def position(self) -> Array:
         """Byte of a row's batch in its segment, int64: with ``file``, the evidence."""
         places: Array = self.batches["position"][self.batch]
@@ -113,47 +112,25 @@ class Commits:
     @cached_property
     def file(self) -> Array:
         """Number of a row's file in ``files``, int32."""
-        numbers: Array = self.batch_file[self.batch]
-        return numbers
-
-    @cached_property
-    def metadata_size(self) -> Array:
-        """Bytes of a row's metadata, int64."""
-        sizes: Array = np.diff(self.metadata_end, prepend=0)
-        return sizes
-
-    def metadata_of(self, row: int) -> bytes:
-        """Return the metadata of a row."""
-        start = int(self.metadata_end[row - 1]) if row else 0
-        return self.metadata[start : int(self.metadata_end[row])].tobytes()
+        return np.full(len(self), self.file_number, np.int32)
 
     def select(self, keep: Array) -> Commits:
         """Return the rows where ``keep`` (bool) is true, still in log order."""
-        sizes = self.metadata_size
-        changed: dict[str, Any] = {name: getattr(self, name)[keep] for name in ROW_COLUMNS}
-        changed["metadata"] = self.metadata[np.repeat(keep, sizes)]
-        changed["metadata_end"] = np.cumsum(sizes[keep])
-        same = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in changed}
-        return Commits(**same, **changed)
+        if keep.all():
+            return self
+        columns = {name: column[keep] for name, column in self.columns.items()}
+        columns.pop("previous_row", None)  # it numbers the rows of the whole piece
+        return replace(self, columns=columns)
 
     def alone(self) -> Commits:
         """Return the same rows without the batches that have none of them."""
         used, batch = np.unique(self.batch, return_inverse=True)
-        batches = {name: getattr(self, name)[used] for name in BATCH_COLUMNS}
-        return replace(self, batch=batch.astype(np.int32), **batches)
+        columns = self.columns | {"batch": batch.astype(np.int32)}
+        return replace(self, columns=columns, batches=self.batches[used])
 
     def only_commits(self) -> Commits:
         """Return the commits and their tombstones alone."""
         return self.select(self.kind <= KIND["offset_tombstone"])
-
-
-ROW_COLUMNS = (
-    *("kind", "group", "topic", "partition", "offset", "leader_epoch", "log_offset"),
-    *("timestamp", "commit_timestamp", "expire_timestamp", "producer_id", "outcome"),
-    *("number", "decided_by", "decided_ms", "key_size", "value_size", "batch"),
-)
-METADATA = ("metadata", "metadata_end")
-BATCH_COLUMNS = ("batches", "batch_file", "batch_first")
 
 
 def in_time(timestamps: Array, at_ms: int) -> Array:
@@ -168,24 +145,3 @@ def is_before(timestamps: Array, since_ms: int | None) -> Array:
         return np.zeros(len(timestamps), dtype=np.bool_)
     early: Array = (timestamps >= 0) & (timestamps < since_ms)
     return early
-
-
-def joined(parts: Sequence[Commits]) -> Commits:
-    """Return neighbouring pieces of a partition as one."""
-    names: dict[str, Any] = {
-        name: getattr(parts[-1], name) if parts else [] for name in ("groups", "topics", "files")
-    }
-    dtypes: dict[str, Any] = dict.fromkeys(ROW_COLUMNS, np.int64)
-    dtypes |= {"metadata": np.uint8, "batches": BATCH_DTYPE, "batch_file": np.int32}
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        if parts
-        else np.empty(0, dtypes.get(name, np.int64))
-        for name in (*ROW_COLUMNS, *METADATA, *BATCH_COLUMNS)
-    }
-    for name, of_one in (("batch", "batches"), ("metadata_end", "metadata")):
-        sizes = [len(getattr(part, of_one)) for part in parts]
-        counts = [len(part) for part in parts]
-        columns[name] = columns[name] + np.repeat(np.cumsum([0, *sizes])[:-1], counts)
-    newer_keys = [key for part in parts for key in part.newer_keys]
-    return Commits(**names, **columns, newer_keys=newer_keys)

@@ -185,6 +185,7 @@ class Removals:
         """Go on with what follows; see ``tallies``."""
         keys = self.keys.absorb(later.keys)
         self.last.fit(len(self.keys))
+        later.last.fit(len(keys))
         self.last.put(later.last, keys, ("gone", *self.TOMBSTONE))
         committed = np.flatnonzero(later.last["committed"])
         for name in (*self.COMMIT, "committed"):

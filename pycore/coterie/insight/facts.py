@@ -80,13 +80,6 @@ class View(NamedTuple):
     at_ms: int | None
 
 
-class Survey(NamedTuple):
-    """What a first reading of some segments found: the log, and its last state."""
-
-    log: Reader
-    fold: PartitionFold
-
-
 @dataclass
 class Parts:
     """What was found in parts of a partition's log, put together (``coterie.insight.parts``).
@@ -99,7 +92,7 @@ class Parts:
         What the question's tallies keep of all pieces, by name.
     """
 
-    surveys: Mapping[View, Survey]
+    surveys: Mapping[View, Reader]
     tallies: dict[str, Any]
 
 
@@ -183,10 +176,12 @@ class PartitionFacts:
     @cached_property
     def fold(self) -> PartitionFold:
         """The last state of each key, and the generations of each group."""
-        return self.fold_at(self.at_ms)
+        return self.log.fold
 
     def fold_at(self, at_ms: int | None) -> PartitionFold:
         """Fold the partition as of another time (None: all of it). Read anew at each call."""
+        if at_ms == self.at_ms:
+            return self.fold
         if self.parts is not None:
             return self.parts.surveys[View(self.groups, at_ms)].fold
         fold = ScanOptions(at_ms=at_ms, groups=self.groups).new_fold()
@@ -196,17 +191,17 @@ class PartitionFacts:
 
     @cached_property
     def log(self) -> Reader:
-        """The log as columns, to be read in pieces; what goes beyond a piece is known."""
+        """The log, read once: its last state, and what reading it in pieces must know."""
         if self.parts is not None:
-            return self.parts.surveys[self.view].log
+            return self.parts.surveys[self.view]
         return Reader(self.segments, self.groups, self.at_ms, self.bytes_of)
 
-    def pieces(self) -> Iterator[Commits]:
-        """Yield every record as columns, a piece of the log at a time.
+    def pieces(self, columns: Collection[str] | None = None) -> Iterator[Commits]:
+        """Yield every record as columns (of ``RecordScan``), a piece of the log at a time.
 
         Without those of no group where groups are named. Each call reads the log anew.
         """
-        return self.log.pieces()
+        return self.log.pieces(columns)
 
     @cached_property
     def group_ids(self) -> list[str]:

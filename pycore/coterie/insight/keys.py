@@ -1,6 +1,6 @@
 """Rows of commits brought together by key: group, topic and partition.
 
-Numpy only: one sort of the rows of a piece, no Python object a row. About 10 M rows/s.
+The scan of a log numbers the keys; no Python object a row.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.insight.commits import Array, Commits
+from coterie._core.fold.record_scan import KEY_DTYPE, RecordScan
+from coterie.insight.commits import NO_RECORD, Array, Commits
 
 Key = tuple[str, str, int]
 LOW = 0xFFFFFFFF
@@ -48,7 +49,7 @@ class ByKey:
 
 def by_key(commits: Commits, rows: Array) -> ByKey:
     """Bring rows (their numbers, in log order) of offset commits together by their key."""
-    return Keys().held(commits, rows)
+    return sorted_by(commits.key[rows].astype(np.int64), rows)
 
 
 def sorted_by(keys: Array, rows: Array) -> ByKey:
@@ -61,63 +62,54 @@ def sorted_by(keys: Array, rows: Array) -> ByKey:
 
 
 class Keys:
-    """Numbers the keys of commits from 0 up, the same over all pieces of a partition."""
+    """The keys of a partition's commits, numbered from 0 up: the same over all pieces.
+
+    They are those of the scan that made the pieces, until those of a later part are absorbed.
+    """
 
     def __init__(self) -> None:
-        self.pairs: dict[int, int] = {}  # group and topic, as one number -> theirs
-        self.codes = np.empty(0, np.int64)  # pair and partition, sorted
-        self.numbers = np.empty(0, np.int64)  # of each code
-        self.groups: list[str] = []  # the names of all pieces so far
+        self.scan: RecordScan | None = None
+        self.known = np.empty(0, KEY_DTYPE)
+        self.groups: list[str] = []
         self.topics: list[str] = []
 
+    @property
+    def entries(self) -> Array:
+        """Each key, and its last record that counts: see ``RecordScan.keys``."""
+        return self.known if self.scan is None else self.scan.keys()
+
     def __len__(self) -> int:
-        return len(self.codes)
+        return len(self.known) if self.scan is None else self.scan.key_count
 
     def of(self, commits: Commits, rows: Array) -> Array:
         """Return the number of each row's key; the rows are commits or their tombstones."""
-        self._name(commits.groups, commits.topics)
-        names = (commits.group[rows].astype(np.int64) << 32) | commits.topic[rows]
-        # The commits of a request stand together: only the first of each run is looked up.
-        first = np.ones(len(names), dtype=np.bool_)
-        first[1:] = names[1:] != names[:-1]
-        heads = np.flatnonzero(first)
-        different, pair = np.unique(names[heads], return_inverse=True)
-        pairs = [self.pairs.setdefault(name, len(self.pairs)) for name in different.tolist()]
-        pair = np.repeat(pair, np.diff(heads, append=len(names)))
-        # An int32 partition may be negative; its 32 bits tell it as well.
-        low = commits.partition[rows].astype(np.uint32)
-        codes = (np.array(pairs, np.int64)[pair] << 32) | low
-        at = np.searchsorted(self.codes, codes)
-        new = np.ones(len(codes), dtype=np.bool_)
-        inside = at < len(self.codes)
-        new[inside] = self.codes[at[inside]] != codes[inside]
-        if new.any():
-            self._add(np.unique(codes[new]))
-            at = np.searchsorted(self.codes, codes)
-        numbers: Array = self.numbers[at]
+        self.scan = commits.scan
+        numbers: Array = commits.key[rows].astype(np.int64)
         return numbers
 
     def absorb(self, later: Keys) -> Array:
-        """Add the keys of later pieces, whose names are numbered as here; return their numbers."""
-        self._name(later.groups, later.topics)
-        pairs = [self.pairs.setdefault(name, len(self.pairs)) for name in later.pairs]
-        codes = np.array(pairs, np.int64)[later.codes >> 32] << 32 | later.codes & LOW
-        self._add(np.setdiff1d(codes, self.codes))
-        numbers = np.empty(len(codes), np.int64)
-        numbers[later.numbers] = self.numbers[np.searchsorted(self.codes, codes)]
+        """Add the keys of later pieces; return their numbers here.
+
+        The last records are those of the later pieces, where these have any.
+        """
+        here = self.__getstate__()
+        ours, theirs = here["known"], later.__getstate__()
+        self.groups = Names(here["groups"]).absorb(theirs["groups"])
+        self.topics = Names(here["topics"]).absorb(theirs["topics"])
+        moved = theirs["known"].copy()
+        moved["group"] = Names(self.groups).numbers(theirs["groups"])[moved["group"]]
+        moved["topic"] = Names(self.topics).numbers(theirs["topics"])[moved["topic"]]
+        _, first, code = np.unique(
+            codes_of(np.append(ours, moved)), return_index=True, return_inverse=True
+        )
+        # A code's first place says its number: that of a key here, or the next behind them.
+        new = np.sort(first[first >= len(ours)])
+        number = np.where(first < len(ours), first, len(ours) + np.searchsorted(new, first))
+        numbers: Array = number[code[len(ours) :]]
+        self.scan, self.known = None, np.append(ours, moved[new - len(ours)])
+        told = moved["before"] != NO_RECORD
+        self.known[numbers[told]] = moved[told]
         return numbers
-
-    def _name(self, groups: list[str], topics: list[str]) -> None:
-        """Take the names of further pieces, which go on from those before."""
-        self.groups = max(self.groups, groups, key=len)
-        self.topics = max(self.topics, topics, key=len)
-
-    def _add(self, codes: Array) -> None:
-        where = np.searchsorted(self.codes, codes)
-        count = len(self.codes)
-        self.codes = np.insert(self.codes, where, codes)
-        numbers = np.arange(count, count + len(codes))
-        self.numbers = np.insert(self.numbers, where, numbers)
 
     def held(self, commits: Commits, rows: Array) -> ByKey:
         """Bring rows (their numbers, in log order) together by their key."""
@@ -125,13 +117,48 @@ class Keys:
 
     def items(self) -> Iterator[tuple[int, Key]]:
         """Yield each key's number with its names, by names in order of first sight."""
-        pairs = list(self.pairs)
-        codes, numbers = self.codes.tolist(), self.numbers.tolist()
-        order = sorted(range(len(codes)), key=lambda at: (pairs[codes[at] >> 32], codes[at]))
-        for at in order:
-            name, low = pairs[codes[at] >> 32], codes[at] & LOW
-            partition = low - (1 << 32) if low >> 31 else low
-            yield numbers[at], (self.groups[name >> 32], self.topics[name & LOW], partition)
+        held = self.__getstate__()
+        entries, groups, topics = held["known"], held["groups"], held["topics"]
+        order = np.lexsort((entries["partition"].astype(np.uint32), pair_ranks(entries)))
+        columns = (entries[name][order].tolist() for name in ("group", "topic", "partition"))
+        for at, group, topic, partition in zip(order.tolist(), *columns, strict=True):
+            yield at, (groups[group], topics[topic], partition)
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = self if self.scan is None else self.scan
+        held = {"groups": names.groups, "topics": names.topics}
+        return held | {"scan": None, "known": self.entries}
+
+
+def pair_ranks(entries: Array) -> Array:
+    """Return a number for the group and topic of each key, in order of first sight."""
+    pairs = entries["group"].astype(np.int64) << 32 | entries["topic"]
+    _, first, pair = np.unique(pairs, return_index=True, return_inverse=True)
+    ranks: Array = first[pair]
+    return ranks
+
+
+def codes_of(entries: Array) -> Array:
+    """Return one number (int64) for each key, the same for the same key."""
+    codes: Array = pair_ranks(entries) << 32 | entries["partition"].astype(np.uint32)
+    return codes
+
+
+class Names(dict[str, int]):
+    """Names, numbered from 0 up."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__((name, number) for number, name in enumerate(names))
+
+    def absorb(self, later: Iterable[str]) -> list[str]:
+        """Number further names, and return all."""
+        for name in later:
+            self.setdefault(name, len(self))
+        return list(self)
+
+    def numbers(self, names: Iterable[str]) -> Array:
+        """Return the number of each of these."""
+        return np.array([self[name] for name in names], np.int32)
 
 
 class Numbers(dict[Any, int]):

@@ -123,7 +123,7 @@ def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterato
     """As :func:`rows`; ``seen`` is what the tallies keep."""
     visible: Visible = seen[VISIBLE]
     times = visible.times
-    extent = Extent(facts.trusted_from_ms, newest_of(facts.of(EVERY), ask))
+    extent = Extent(facts.trusted_from_ms, newest_of(visible, ask))
     shown_of = visible.by_key()
     keys = {*shown_of, *assigned(facts)}
     if facts.groups is not None:
@@ -148,11 +148,11 @@ def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterato
             }
 
 
-def newest_of(facts: PartitionFacts, ask: Ask) -> int | None:
+def newest_of(visible: Visible, ask: Ask) -> int | None:
     """Return up to when the log tells all; None: no record has a time."""
     if ask.log_until_ms is not None:
         return ask.log_until_ms
-    return None if facts.log.newest_ms < 0 else facts.log.newest_ms
+    return None if visible.newest_ms < 0 else visible.newest_ms
 
 
 def lag_of(

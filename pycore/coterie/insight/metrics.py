@@ -163,7 +163,7 @@ class CommitCounts:
     def __init__(self, begins_ms: int | None) -> None:
         self.begins_ms = begins_ms
         self.keys = Keys()
-        self.found = Table(count=(np.int64, 0), ms=(np.int64, -1))
+        self.found = Table(count=(np.int64, 0), ms=(np.int64, -1), seen=(np.bool_, False))
 
     def take(self, commits: Commits) -> None:
         """Count the next piece."""
@@ -174,18 +174,26 @@ class CommitCounts:
         self.found.add("count", keys[~is_before(commits.timestamp[rows], self.begins_ms)])
         # Of several writes to one place numpy keeps the last one.
         self.found["ms"][keys] = commits.commit_timestamp[rows]
+        self.found["seen"][keys] = True
 
     def absorb(self, later: CommitCounts) -> None:
         """Go on with what follows; see ``tallies``."""
         keys = self.keys.absorb(later.keys)
         self.found.fit(len(self.keys))
+        keys = keys[: later.found.count]
         self.found.add("count", keys, later.found["count"])
-        self.found["ms"][keys] = later.found["ms"]
+        seen = later.found["seen"]
+        self.found["ms"][keys[seen]] = later.found["ms"][seen]
+        self.found["seen"][keys[seen]] = True
 
     def by_key(self) -> dict[Key, tuple[int, int | None]]:
         """Return the count and the time (None: the last one gives none) of each key."""
         count, ms = self.found["count"].tolist(), self.found["ms"].tolist()
-        return {key: (count[at], None if ms[at] < 0 else ms[at]) for at, key in self.keys.items()}
+        return {
+            key: (count[at], None if ms[at] < 0 else ms[at])
+            for at, key in self.keys.items()
+            if at < self.found.count and self.found["seen"][at]
+        }
 
 
 def head_of(group: Row, counted: list[Row]) -> Row:

@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coterie.insight.facts import PartitionFacts, Parts, Survey, View
-from coterie.insight.reading import Begin, Reader, ReadSegment
-from coterie.insight.tallies import Maker, Tally, feed
+from coterie.insight.facts import PartitionFacts, Parts, View
+from coterie.insight.reading import Begin, Reader, ReadSegment, read_pieces
+from coterie.insight.tallies import Maker, Tally, columns_of, feed
 from coterie.log.folders import Segment, read_segment
-from coterie.replay.local import scan_segment
-from coterie.state.partial import PartialState, ScanOptions
 
 Part = tuple[Segment, ...]
-Found = dict[View, tuple[Reader, PartialState]]
+Found = dict[View, Reader]
 
 
 class Begun(NamedTuple):
@@ -58,36 +56,18 @@ def views_of(facts: PartitionFacts, question: Any, ask: Any) -> list[View]:
 
 def survey(part: Part, views: Iterable[View], read: ReadSegment = read_segment) -> Found:
     """Read a part for the first time."""
-    found: Found = {}
-    for view in views:
-        state = state_of(view)
-        fold = state.fold(part[0].partition)
-        for segment in part:
-            scan_segment(fold, segment, read)
-        found[view] = Reader(part, *view, read), state
-    return found
-
-
-def state_of(view: View) -> PartialState:
-    """Return the empty state of some records."""
-    return PartialState(ScanOptions(at_ms=view.at_ms, groups=view.groups))
+    return {view: Reader(part, *view, read) for view in views}
 
 
 def join(facts: PartitionFacts, found: Iterable[Found]) -> Found:
     """Put together what was found in the parts of a partition, in log order."""
     joined: Found = {}
     for one in found:
-        for view, (log, state) in one.items():
+        for view, log in one.items():
             if view not in joined:
-                joined[view] = Reader((), *view), state_of(view)
-            ours = joined[view]
-            ours[0].absorb(log)
-            ours[1].absorb(state)
-    surveys = {
-        view: Survey(log, next(iter(state.partitions.values())))
-        for view, (log, state) in joined.items()
-    }
-    facts.parts = Parts(surveys, {})
+                joined[view] = Reader((), *view)
+            joined[view].absorb(log)
+    facts.parts = Parts(joined, {})
     return joined
 
 
@@ -97,7 +77,7 @@ def begins(facts: PartitionFacts, make: Maker, ask: Any) -> Iterator[Begun]:
     made = make(facts, ask)
     views = dict.fromkeys(view for view, _ in made.values())
     begun: dict[View, Sequence[Begin]] = {
-        view: facts.parts.surveys[view].log.begins() for view in views
+        view: facts.parts.surveys[view].begins() for view in views
     }
     for those in zip(*begun.values(), strict=True):
         yield Begun(made, dict(zip(views, those, strict=True)))
@@ -106,8 +86,8 @@ def begins(facts: PartitionFacts, make: Maker, ask: Any) -> Iterator[Begun]:
 def tally(part: Part, begun: Begun, read: ReadSegment = read_segment) -> dict[str, Tally]:
     """Read a part for the second time."""
     for view, begin in begun.begins.items():
-        log = Reader(part, *view, read, begin)
-        feed(log.pieces(), [one for its, one in begun.tallies.values() if its == view])
+        takers = [one for its, one in begun.tallies.values() if its == view]
+        feed(read_pieces(part, *view, begin, read, columns_of(takers)), takers)
     return {name: one for name, (_, one) in begun.tallies.items()}
 
 

@@ -15,7 +15,10 @@ from coterie.insight.facts import PartitionFacts, View
 
 
 class Taker(Protocol):
-    """Takes the pieces of a log, or of a part of it, in order."""
+    """Takes the pieces of a log, or of a part of it, in order.
+
+    Those with an attribute ``COLUMNS`` name what they take of ``RecordScan``; others take all.
+    """
 
     def take(self, records: Commits, /) -> None:
         """Take the next piece."""
@@ -50,8 +53,15 @@ def keep(facts: PartitionFacts, made: Mapping[str, tuple[View, Taker]]) -> dict[
     As ``PartitionFacts.seen`` they answer all questions that they are of.
     """
     for view in dict.fromkeys(view for view, _ in made.values()):
-        feed(facts.of(view).pieces(), [tally for its, tally in made.values() if its == view])
+        takers = [tally for its, tally in made.values() if its == view]
+        feed(facts.of(view).pieces(columns_of(takers)), takers)
     return {name: tally for name, (_, tally) in made.items()}
+
+
+def columns_of(takers: Iterable[Taker]) -> frozenset[str] | None:
+    """Return the columns that some of these take; None: all."""
+    each = [getattr(taker, "COLUMNS", None) for taker in takers]
+    return None if None in each else frozenset().union(*each)
 
 
 def feed(pieces: Iterable[Commits], tallies: Iterable[Taker]) -> None:

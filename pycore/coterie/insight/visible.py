@@ -92,9 +92,11 @@ class Visible:
         self.held: list[Events] = []
         self.settled = 0  # events left by the last sifting
         self.upto = -1  # the number of the last record so far
+        self.newest_ms = -1  # the newest time of a record so far; -1: none has one
 
     def take(self, commits: Commits) -> None:
         """Take the next piece, of all groups: what decides is of none."""
+        self.newest_ms = max(self.newest_ms, int(commits.timestamp.max(initial=-1)))
         rows = np.flatnonzero(commits.counting)
         keys = self.keys.of(commits, rows)
         self._plan(commits, rows, keys)
@@ -111,7 +113,7 @@ class Visible:
             "decided_by": commits.decided_by[rows],
             "number": commits.number[rows],
             "ms": ms,
-            "appended": commits.batch_first[commits.batch[rows]],
+            "appended": commits.batches["first_offset"][commits.batch[rows]],
             "inside": commits.producer_id[rows] != -1,
             "gone": commits.tombstone[rows],
             "offset": commits.offset[rows],
@@ -133,6 +135,7 @@ class Visible:
         self.plans.put(later.plans, keys)
         self.held += [one | {"key": keys[one["key"]]} for one in later.held]
         self.upto = max(self.upto, later.upto)
+        self.newest_ms = max(self.newest_ms, later.newest_ms)
         self._sift_if_many()
 
     def _sift_if_many(self) -> None:
@@ -184,6 +187,8 @@ class Visible:
         starts = np.searchsorted(events["key"], np.arange(len(self.keys) + 1)).tolist()
         found = {}
         for number, key in self.keys.items():
+            if number >= self.plans.count or self.plans["plan"][number] < 0:
+                continue  # none of its records counts
             theirs = {n: c[starts[number] : starts[number + 1]] for n, c in events.items()}
             rows = list(shown(theirs, self.times.of(*key[1:])))
             columns = theirs["offset"], theirs["commit_ms"]

@@ -197,7 +197,10 @@ def scan_unit(unit: Sequence[Part], options: ScanOptions, going: Sequence[bool])
 
 
 def scan_part(
-    fold: PartitionFold, part: Part, read: Callable[[Segment], Buffer] = read_segment
+    fold: PartitionFold,
+    part: Part,
+    read: Callable[[Segment], Buffer] = read_segment,
+    piece_bytes: int | None = None,
 ) -> Iterator[None]:
     """Let a fold go on with pieces of a segment, and yield after each."""
     if has_ended(fold):
@@ -205,7 +208,8 @@ def scan_part(
     data, at, stop = part.opened(read)
     if at == stop > 0:  # nothing lies between two places that were moved back
         return
-    piece_bytes = SCAN_PIECE_BYTES if fold.history is None else HISTORY_PIECE_BYTES
+    if piece_bytes is None:
+        piece_bytes = SCAN_PIECE_BYTES if fold.history is None else HISTORY_PIECE_BYTES
     expected = -1
     while True:
         at += fold.scan(

@@ -92,10 +92,12 @@ class Census:
 
     def lines(self) -> dict[str, list[Line]]:
         """Return what can be drawn of each group, in the order of its topics' first sight."""
+        self.points.fit(len(self.keys))
         counts = self.points["count"].tolist()
         found: dict[str, list[Line]] = {}
         for at, (group, topic, partition) in self.keys.items():
-            found.setdefault(group, []).append((at, topic, partition, counts[at]))
+            if counts[at]:
+                found.setdefault(group, []).append((at, topic, partition, counts[at]))
         return found
 
 

@@ -224,7 +224,7 @@ def facts_of(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionFacts:
 def found_rows(task: int, number: int, found: parts.Found) -> Iterator[pa.RecordBatch]:
     """Yield what was found, and behind it the bytes of the records of groups of each view."""
     yield from body_rows(task, number, 0, pack(JOINED, found))
-    for kind, (log, _) in enumerate(found.values(), 1):
+    for kind, log in enumerate(found.values(), 1):
         for chunk, body in enumerate(log.group_log.chunks()):
             yield batch_of(Row(task, number, kind, chunk, None, body))
 
@@ -236,7 +236,7 @@ def found_of(rows: Iterable[Row]) -> parts.Found:
         if kind == 0:
             found = unpack(JOINED, joined_body(those))
             continue
-        log, _ = list(found.values())[kind - 1]
+        log = list(found.values())[kind - 1]
         for row in those:
             log.group_log.spool.append(row.body or b"")
     return found

@@ -58,6 +58,9 @@ class RecordScan:
     def topics(self) -> list[str]: ...
     @property
     def number(self) -> int: ...
+    @property
+    def key_count(self) -> int:
+        """How many keys (group, topic, partition) were seen."""
     def scan(
         self,
         data: Buffer,

@@ -179,6 +179,11 @@ cdef class RecordScan:
         finally:
             end_use(&self.users)
 
+    @property
+    def key_count(self):
+        """See ``record_scan.pyi``."""
+        return self.index.keys.count
+
     def keys(self, start=0):
         """See ``record_scan.pyi``."""
         cdef Py_ssize_t count = self.index.keys.count
