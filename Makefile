@@ -17,6 +17,7 @@
 #   make chart-library  fetch the charts of pages (ECHARTS=6.1.0) from npm
 #   make pictures      the pictures of pages in docs/, by a browser (chromium, chromedriver)
 #   make test-lowest   all tests with the lowest dependencies that pyproject.toml allows
+#   make answers       what is answered to 2,000 random and all golden logs, against what is recorded
 #   make faults        plant one-line faults, and see that the tests catch them (hours)
 
 SHELL   := /bin/bash
@@ -50,7 +51,7 @@ COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py \
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
 .PHONY: all env build dev replay test test-server test-designs test-clients test-package test-all lint types docs sanitize bench bench-full fuzz wheel clean \
-        test-pythons test-lowest faults chart-library pictures FORCE
+        test-pythons test-lowest faults chart-library pictures answers FORCE
 all: build
 
 # ---- environment: created once, installed again when pyproject.toml changes ------------------
@@ -154,6 +155,11 @@ bench bench-full: build $(VENV)/.peers
 
 fuzz: build
 	@tools/sanitize $(PY) tools/fuzz.py $(FUZZ_SECONDS) $(FUZZ_SEED)
+
+# Every question, view and table over many logs: ANSWERS="--record" records them anew, after a change
+# that is meant; ANSWERS="--old DIR", a checkout as it was, built there, shows both answers.
+answers: build dev
+	@$(PY) tools/check_answers.py --jobs $(WORKERS) $(ANSWERS)
 
 # One-line faults in a copy of the sources, each with the tests that are to fail; all tests for those
 # that live. FAULTS="--only ID ..." or "--rooms fold report" takes some.
