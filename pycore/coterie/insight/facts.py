@@ -12,17 +12,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from coterie._core.codec.text import decode_utf8
-from coterie.insight.commits import Commits
+from coterie._core.fold import partial
+from coterie.insight.commits import Array, Commits
 from coterie.insight.grouplog import GroupLog
+from coterie.insight.keys import Key
 from coterie.insight.reading import Reader, ReadSegment
 from coterie.log.folders import Log, Segment, find_segments, read_segment
 from coterie.log.trust import trusted_from
 from coterie.ordering import java_order
+from coterie.replay.crew import scan_part, whole
 from coterie.replay.engine import Progress, Silent
-from coterie.replay.local import scan_segment
 from coterie.state.newer import name_topics
-from coterie.state.partial import ScanOptions
+from coterie.state.partial import ScanOptions, Tracking
 from coterie.state.rows import KEY_GROUP, group_rows, metadata_row
 
 if TYPE_CHECKING:
@@ -74,17 +78,32 @@ class Life:
 
 
 class View(NamedTuple):
-    """Which records of a partition are looked at; see :class:`PartitionFacts`."""
+    """Which records of a partition are looked at; see :class:`PartitionFacts`.
+
+    ``tracking``: what their fold tracks, if it does.
+    """
 
     groups: frozenset[str] | None
     at_ms: int | None
+    tracking: Tracking | None = None
+
+    @property
+    def options(self) -> ScanOptions:
+        """How they are folded."""
+        return ScanOptions(at_ms=self.at_ms, groups=self.groups, tracking=self.tracking)
 
 
-class Survey(NamedTuple):
-    """What a first reading of some segments found: the log, and its last state."""
+class State(NamedTuple):
+    """A fold; if it tracks keys, the records of groups that are no commits as well."""
 
-    log: Reader
     fold: PartitionFold
+    group_log: GroupLog
+
+    def keys(self, which: Array) -> Iterator[Key]:
+        """Yield group, topic and partition of some keys, by their places in the fold's tracks."""
+        for place in which.tolist():
+            group, topic, partition = partial.split_key(partial.key_at(self.fold, place))
+            yield decode_utf8(group), decode_utf8(topic), partition
 
 
 @dataclass
@@ -93,13 +112,16 @@ class Parts:
 
     Attributes
     ----------
-    surveys : dict
-        Of each view that is asked for.
+    logs : dict
+        Of each view of which records are asked for.
+    states : dict
+        Of each view of which the state is asked for.
     tallies : dict
         What the question's tallies keep of all pieces, by name.
     """
 
-    surveys: Mapping[View, Survey]
+    logs: Mapping[View, Reader]
+    states: dict[View, State]
     tallies: dict[str, Any]
 
 
@@ -147,6 +169,7 @@ class PartitionFacts:
         self.since_ms = since_ms
         self.parts = parts
         self.seen: dict[str, Any] | None = None
+        self.states: dict[View, State] = {} if parts is None else parts.states
         self.others: dict[View, PartitionFacts] = {}
 
     @property
@@ -164,7 +187,8 @@ class PartitionFacts:
             return self
         if view not in self.others:
             self.others[view] = PartitionFacts(
-                self.number, self.segments, *view, self.bytes_of, self.since_ms, self.parts
+                *(self.number, self.segments, view.groups, view.at_ms),
+                *(self.bytes_of, self.since_ms, self.parts),
             )
         return self.others[view]
 
@@ -180,25 +204,30 @@ class PartitionFacts:
         since_ms = self.trusted_from_ms
         return since_ms is None or at_ms is None or at_ms >= since_ms
 
-    @cached_property
+    def state(self, view: View) -> State:
+        """Return the last state of some records. The first call folds the partition."""
+        if view not in self.states:
+            assert self.parts is None  # else all that is asked for is there
+            self.states[view] = folded(view, self.segments, self.bytes_of)
+        return self.states[view]
+
+    def held(self, *, tracked: bool = False) -> State | None:
+        """Return the state of these records if it is there, maybe with tracks, or only so."""
+        for view, state in self.states.items():
+            if view[:2] == self.view[:2] and (view.tracking is not None or not tracked):
+                return state
+        return None
+
+    @property
     def fold(self) -> PartitionFold:
         """The last state of each key, and the generations of each group."""
-        return self.fold_at(self.at_ms)
-
-    def fold_at(self, at_ms: int | None) -> PartitionFold:
-        """Fold the partition as of another time (None: all of it). Read anew at each call."""
-        if self.parts is not None:
-            return self.parts.surveys[View(self.groups, at_ms)].fold
-        fold = ScanOptions(at_ms=at_ms, groups=self.groups).new_fold()
-        for segment in self.segments:
-            scan_segment(fold, segment, read=self.bytes_of)
-        return fold
+        return (self.held() or self.state(self.view)).fold
 
     @cached_property
     def log(self) -> Reader:
         """The log as columns, to be read in pieces; what goes beyond a piece is known."""
         if self.parts is not None:
-            return self.parts.surveys[self.view].log
+            return self.parts.logs[self.view]
         return Reader(self.segments, self.groups, self.at_ms, self.bytes_of)
 
     def pieces(self) -> Iterator[Commits]:
@@ -211,7 +240,18 @@ class PartitionFacts:
     @cached_property
     def group_ids(self) -> list[str]:
         """Every group that has a record of any kind, sorted as Java sorts."""
-        return sorted(self.log.present, key=java_order)
+        state = self.held(tracked=True)
+        if state is None:
+            return sorted(self.log.present, key=java_order)
+        named = {place.group for place in state.group_log.places}
+        named.update(group for group, _, _ in state.keys(np.arange(state.fold.key_count)))
+        return sorted(named, key=java_order)
+
+    @property
+    def group_log(self) -> GroupLog:
+        """The records of groups that are no commits, in log order."""
+        state = self.held(tracked=True)
+        return self.log.group_log if state is None else state.group_log
 
     @cached_property
     def trusted_from_ms(self) -> int | None:
@@ -232,13 +272,13 @@ class PartitionFacts:
     @cached_property
     def newer_records(self) -> GroupLog:
         """The records of the newer protocols (key versions 3 to 23), in log order."""
-        log = self.log.group_log
+        log = self.group_log
         return log.part(n for n, one in enumerate(log.places) if one.version != KEY_GROUP)
 
     @cached_property
     def lives(self) -> dict[str, Life]:
         """The metadata records of every group that has any, by id."""
-        log = self.log.group_log
+        log = self.group_log
         classic = log.part(n for n, one in enumerate(log.places) if one.version == KEY_GROUP)
         records = classic.by_group()
         lives = {}
@@ -250,6 +290,15 @@ class PartitionFacts:
             ]
             lives[group] = Life(group, records[group], rows, _clients(rows, records[group]))
         return lives
+
+
+def folded(view: View, segments: Iterable[Segment], read: ReadSegment) -> State:
+    """Return the state of some segments of a partition."""
+    state = State(view.options.new_fold(), GroupLog())
+    for segment in segments:
+        for _ in scan_part(state.fold, whole(segment), read):
+            state.group_log.take(state.fold)
+    return state
 
 
 def rows_by_id(number: int | None, fold: PartitionFold) -> dict[str, dict[str, Any]]:

@@ -28,6 +28,9 @@ cdef enum:
 
 cdef str IN_USE = "this partial state"
 
+TRACK = ("count", "last", "last_log_offset", "last_timestamp", "last_offset", "last_gone", "before",
+         "before_offset", "before_gone", "commit", "commit_offset", "commit_timestamp",
+         "expire_timestamp")     # the fields of `Track`, in its order
 NUMBERS = ("batch_offset", "offset", "commit_timestamp", "expire_timestamp", "base_seq", "won_seq")
 
 
@@ -133,7 +136,8 @@ cdef int follow(PartitionFold fold, PartitionFold later) except -1:
     return 0
 
 
-cdef int follow_tracks(PartitionFold fold, PartitionFold later, const uint32_t* index_of) except -1:
+cdef int follow_tracks(PartitionFold fold, PartitionFold later,
+                       const uint32_t* index_of) except -1:
     cdef const Tracks* theirs = later.tracks
     cdef Track one
     cdef uint32_t i
@@ -293,6 +297,20 @@ cdef tuple entry_at(PartitionFold fold, uint32_t i):
         end_use(&fold.users)
 
 
+def tracks(PartitionFold fold not None):
+    """See ``partial.pyi``."""
+    import numpy as np
+
+    begin_read(&fold.users, IN_USE)
+    try:
+        if fold.tracks == NULL:
+            raise CoterieError("this partial state tracks no keys")
+        packed = dump_tracks(fold.tracks, &fold.table)
+    finally:
+        end_use(&fold.users)
+    return np.frombuffer(packed, dtype=[(name, np.int64) for name in TRACK])
+
+
 def split_key(bytes key not None):
     """See ``partial.pyi``."""
     group_end = 2 + int.from_bytes(key[:2], "big")
@@ -325,9 +343,10 @@ def dump(PartitionFold fold not None):
     tracks = None
     if fold.tracks != NULL:
         tracks = fold.tracks.ordinal, dump_tracks(fold.tracks, &fold.table), fold.group_records
-    return (columns_of(fold, True), tracks, producers, fold.groups, fold.newer, fold.unknown, fold.faults,
-            fold.segments, None if fold.history is None else dump_history(fold.history), fold.seq,
-            fold.failed, fold.cut, fold.stopped)
+    return (columns_of(fold, True), tracks, producers, fold.groups, fold.newer, fold.unknown,
+            fold.faults, fold.segments,
+            None if fold.history is None else dump_history(fold.history), fold.seq, fold.failed,
+            fold.cut, fold.stopped)
 
 
 def restore(PartitionFold fold not None, tuple state not None):
@@ -336,8 +355,8 @@ def restore(PartitionFold fold not None, tuple state not None):
     try:
         if fold.table.count:
             raise CoterieError("a partial state is restored into an empty one")
-        (columns, tracks, producers, fold.groups, fold.newer, fold.unknown, fold.faults, fold.segments,
-         history, fold.seq, failed, cut, stopped) = state
+        (columns, tracks, producers, fold.groups, fold.newer, fold.unknown, fold.faults,
+         fold.segments, history, fold.seq, failed, cut, stopped) = state
         fold.keep_history(None if history is None else restore_history(history))
         fold.failed, fold.cut, fold.stopped = failed, cut, stopped
         enter_columns(fold, columns)
