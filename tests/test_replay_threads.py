@@ -269,6 +269,5 @@ def test_a_log_is_folded_on_one_thread_where_more_bring_nothing(monkeypatch):
     monkeypatch.setattr(crew, "UNIT_BYTES_MIN", small.size // 2)
     assert threads_for(small, ScanOptions()) == 8
     assert threads_for(small, ScanOptions(history=True)) == 1
-    assert threads_for(small, ScanOptions(groups=frozenset("g"))) == 1
     monkeypatch.setattr(crew, "UNIT_BYTES_MIN", small.size)
     assert threads_for(small, ScanOptions()) == 1

@@ -56,6 +56,7 @@ def loaded(at_ms):
 def asks(at_ms, later_ms, ends):
     return [
         (undo, undo.Ask(at_ms)),
+        (expire, expire.Ask(later_ms, 60_000)),
         (audit, audit.Ask(no_progress=2, metadata_bytes=0)),
         (growth, growth.Ask(interval_ms=400)),
         (growth, growth.Ask(every_ms=1000)),
@@ -76,24 +77,23 @@ def surveyed(part, views):
     """What a part's survey is once it came: bytes of records of groups come on their own."""
     found = parts.survey(part, views)
     came = sent(found)
-    for view, reader in found.items():
-        for chunk in reader.group_log.chunks():
-            came[view].group_log.spool.append(chunk)
+    for whole, arrived in zip(found.values(), came.values(), strict=True):
+        for chunk in whole.group_log.chunks():
+            arrived.group_log.spool.append(chunk)
     return came
 
 
 def answer_in_parts(segments, cuts, question, ask, options):
     """A question's rows, each part read by itself; the first segment of each is in ``cuts``."""
     facts = PartitionFacts(0, segments, **options)
-    make = parts.maker_of(question)
     bounds = [0, *sorted(cuts), len(segments)]
     runs = [segments[a:b] for a, b in pairwise(bounds) if b > a]
     views = parts.views_of(facts, question, ask)
     parts.join(facts, [surveyed(tuple(run), views) for run in runs])
-    begun = [sent(one) for one in parts.begins(facts, make, ask)]
+    begun = [sent(one) for one in parts.begins(facts, question, ask, len(runs))]
     if begun:
-        tallied = [sent(parts.tally(*one)) for one in zip(runs, begun, strict=True)]
-        parts.finish(facts, make, ask, tallied)
+        kept = [sent(parts.tally(*one)) for one in zip(runs, begun, strict=True)]
+        parts.finish(facts, question, ask, kept)
     return list(question.rows(facts, ask))
 
 

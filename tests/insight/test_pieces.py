@@ -54,6 +54,7 @@ def asks(at_ms, later_ms, ends):
     live = Live({"a": {"state": "Stable", "members": [], "offsets": []}}, 1)
     return [
         (undo, undo.Ask(at_ms)),
+        (expire, expire.Ask(later_ms, 60_000)),
         (audit, audit.Ask(no_progress=2, metadata_bytes=0, live=live)),
         (growth, growth.Ask(interval_ms=400)),
         (growth, growth.Ask(every_ms=1000)),

@@ -125,7 +125,7 @@ def rows_of(facts: PartitionFacts, question: Question, ask: Any) -> Iterator[Row
 def part_of(facts: PartitionFacts, question: Question, ask: Any) -> Part:
     """Put a question to one partition."""
     rows = list(rows_of(facts, question, ask))
-    found = frozenset() if facts.groups is None else frozenset(facts.group_ids)
+    found = frozenset(facts.group_ids) if facts.groups else frozenset()
     newest_ms = max((piece.max_timestamp for piece in facts.fold.segments), default=-1)
     faults = len(facts.fold.faults)
     return Part(facts.number, rows, found, faults, facts.trusted_from_ms, newest_ms)

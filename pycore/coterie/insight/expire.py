@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from coterie._core.fold import partial
 from coterie._core.structures.offsets import expired, expiry_rule
 from coterie.insight import epochs
-from coterie.insight.commits import Array, Commits
 from coterie.insight.facts import PartitionFacts, View
-from coterie.insight.keys import Key, Keys, Table
-from coterie.insight.tallies import Tally, kept
+from coterie.insight.keys import Key
 from coterie.ordering import key_order
 from coterie.state.rows import (
     head_rows,
@@ -32,10 +31,10 @@ from coterie.state.rows import (
     simple_row,
     visible_offsets,
 )
+from coterie.state.partial import Tracking
 from coterie.times import MAX_MS
 
 NAME = "expire"
-REMOVALS = "removals"
 DEFAULT_RETENTION_MS = 7 * 86_400_000  # offsets.retention.minutes
 FIELDS = {
     "group_id": "string",
@@ -71,6 +70,11 @@ RULES = {
     "unknown": "removed, and the log has lost the commit",
 }
 EVERY_COMMIT = {"empty_commit", "not_subscribed", "standalone"}
+COMMIT = {  # of a key's track: its last commit
+    "offset": "commit_offset",
+    "commit_timestamp": "commit_timestamp",
+    "expire_timestamp": "expire_timestamp",
+}
 
 
 @dataclass(frozen=True)
@@ -105,11 +109,22 @@ class Held(NamedTuple):
     removed_ms: int | None
 
 
+def tracked(facts: PartitionFacts) -> View:
+    """Return the state that tells what was removed."""
+    return facts.view._replace(tracking=Tracking())
+
+
+def states(facts: PartitionFacts, ask: Any) -> tuple[View, ...]:
+    """Return the states that are looked at."""
+    return (tracked(facts),)
+
+
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row an offset that is there or was removed, and one a group without any.
 
     Groups stand as Java sorts them, then topics, then partitions.
     """
+    facts.read(tracked(facts))
     present = [(group, row) for group, row in visible_offsets(facts.fold) if row is not None]
     pending = pending_by_group(facts.fold)
     heads = head_rows(facts.fold, (*(group for group, _ in present), *pending))
@@ -159,62 +174,19 @@ def decided(head: dict[str, Any], offset: dict[str, Any]) -> tuple[str, int, boo
     return rule if offset["expire_timestamp"] is None else "explicit", base_ms, False
 
 
-class Removals:
-    """What came last of each key, and its last commit, as the pieces of a log come."""
-
-    TOMBSTONE = ("timestamp", "log_offset")
-    COMMIT = ("offset", "commit_timestamp", "expire_timestamp")
-
-    def __init__(self) -> None:
-        self.keys = Keys()
-        columns = dict.fromkeys((*self.TOMBSTONE, *self.COMMIT), (np.int64, -1))
-        self.last = Table(**columns, gone=(np.bool_, False), committed=(np.bool_, False))
-
-    def take(self, commits: Commits) -> None:
-        """Take the next piece."""
-        held = self.keys.held(commits, np.flatnonzero(commits.counting))
-        self.last.fit(len(self.keys))
-        gone = commits.tombstone[held.order]
-        self._put(commits, self.TOMBSTONE, held.keys[held.last], held.last_rows())
-        self.last["gone"][held.keys[held.last]] = gone[held.last]
-        # Of several writes to one place numpy keeps the last one.
-        self._put(commits, self.COMMIT, held.keys[~gone], held.order[~gone])
-        self.last["committed"][held.keys[~gone]] = True
-
-    def absorb(self, later: Removals) -> None:
-        """Go on with what follows; see ``tallies``."""
-        keys = self.keys.absorb(later.keys)
-        self.last.fit(len(self.keys))
-        later.last.fit(len(keys))
-        self.last.put(later.last, keys, ("gone", *self.TOMBSTONE))
-        committed = np.flatnonzero(later.last["committed"])
-        for name in (*self.COMMIT, "committed"):
-            self.last[name][keys[committed]] = later.last[name][committed]
-
-    def _put(self, commits: Commits, names: Iterable[str], keys: Array, rows: Array) -> None:
-        for name in names:
-            self.last[name][keys] = getattr(commits, name)[rows]
-
-
-def tallies(facts: PartitionFacts, ask: Any) -> dict[str, tuple[View, Tally]]:
-    """Return what finds removals while the log goes by."""
-    return {REMOVALS: (facts.view, Removals())}
-
-
 def removed(facts: PartitionFacts, there: set[Key]) -> Iterator[Held]:
     """Yield the offsets whose last record is a tombstone, as they were before it."""
-    removals: Removals = kept(facts, tallies, None)[REMOVALS]
-    last = removals.last
-    for at, key in removals.keys.items():
-        if not last["gone"][at] or key in there:
+    log = facts.read(tracked(facts))
+    found = partial.tracks(log.fold)
+    gone = np.flatnonzero((found["last"] > 0) & (found["last_gone"] == 1))
+    for key, row in zip(log.keys(gone), found[gone], strict=True):
+        removed_ms = int(row["last_timestamp"])
+        if key in there or not facts.is_asked(removed_ms):
             continue
-        removed_ms = int(last["timestamp"][at])
-        if not facts.is_asked(removed_ms):
-            continue
-        told = {name: int(last[name][at]) for name in removals.COMMIT}
-        has_commit = bool(last["committed"][at])
+        told = {name: int(row[field]) for name, field in COMMIT.items()}
+        has_commit = row["commit"] > 0
         offset = _offset(told if has_commit else None, *key[1:])
-        head = head_before(facts, key[0], int(last["log_offset"][at]))
+        head = head_before(facts, key[0], int(row["last_log_offset"]))
         if has_commit:
             yield Held(key[0], head, offset, *decided(head, offset), False, removed_ms)
         else:

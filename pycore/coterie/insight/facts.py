@@ -20,9 +20,8 @@ from coterie.log.folders import Log, Segment, find_segments, read_segment
 from coterie.log.trust import trusted_from
 from coterie.ordering import java_order
 from coterie.replay.engine import Progress, Silent
-from coterie.replay.local import scan_segment
 from coterie.state.newer import name_topics
-from coterie.state.partial import ScanOptions
+from coterie.state.partial import ScanOptions, Tracking
 from coterie.state.rows import KEY_GROUP, group_rows, metadata_row
 
 if TYPE_CHECKING:
@@ -74,10 +73,19 @@ class Life:
 
 
 class View(NamedTuple):
-    """Which records of a partition are looked at; see :class:`PartitionFacts`."""
+    """Which records of a partition are looked at; see :class:`PartitionFacts`.
+
+    ``tracking``: what their fold tracks, if it does.
+    """
 
     groups: frozenset[str] | None
     at_ms: int | None
+    tracking: Tracking | None = None
+
+    @property
+    def options(self) -> ScanOptions:
+        """How they are folded."""
+        return ScanOptions(at_ms=self.at_ms, groups=self.groups, tracking=self.tracking)
 
 
 @dataclass
@@ -86,13 +94,13 @@ class Parts:
 
     Attributes
     ----------
-    surveys : dict
+    logs : dict
         Of each view that is asked for.
     tallies : dict
         What the question's tallies keep of all pieces, by name.
     """
 
-    surveys: Mapping[View, Reader]
+    logs: dict[View, Reader]
     tallies: dict[str, Any]
 
 
@@ -140,6 +148,7 @@ class PartitionFacts:
         self.since_ms = since_ms
         self.parts = parts
         self.seen: dict[str, Any] | None = None
+        self.logs: dict[View, Reader] = {} if parts is None else parts.logs
         self.others: dict[View, PartitionFacts] = {}
 
     @property
@@ -157,7 +166,8 @@ class PartitionFacts:
             return self
         if view not in self.others:
             self.others[view] = PartitionFacts(
-                self.number, self.segments, *view, self.bytes_of, self.since_ms, self.parts
+                *(self.number, self.segments, view.groups, view.at_ms),
+                *(self.bytes_of, self.since_ms, self.parts),
             )
         return self.others[view]
 
@@ -173,28 +183,27 @@ class PartitionFacts:
         since_ms = self.trusted_from_ms
         return since_ms is None or at_ms is None or at_ms >= since_ms
 
-    @cached_property
+    def read(self, view: View) -> Reader:
+        """Return the log of some records, read once. The first call reads it."""
+        if view not in self.logs:
+            assert self.parts is None  # else all that is asked for is there
+            self.logs[view] = Reader(self.segments, view.options, self.bytes_of)
+        return self.logs[view]
+
+    @property
+    def is_tracked(self) -> bool:
+        """Whether these records were read with tracks."""
+        return any(view[:2] == self.view[:2] and view.tracking for view in self.logs)
+
+    @property
     def fold(self) -> PartitionFold:
         """The last state of each key, and the generations of each group."""
         return self.log.fold
 
-    def fold_at(self, at_ms: int | None) -> PartitionFold:
-        """Fold the partition as of another time (None: all of it). Read anew at each call."""
-        if at_ms == self.at_ms:
-            return self.fold
-        if self.parts is not None:
-            return self.parts.surveys[View(self.groups, at_ms)].fold
-        fold = ScanOptions(at_ms=at_ms, groups=self.groups).new_fold()
-        for segment in self.segments:
-            scan_segment(fold, segment, read=self.bytes_of)
-        return fold
-
-    @cached_property
+    @property
     def log(self) -> Reader:
-        """The log, read once: its last state, and what reading it in pieces must know."""
-        if self.parts is not None:
-            return self.parts.surveys[self.view]
-        return Reader(self.segments, self.groups, self.at_ms, self.bytes_of)
+        """The log, read once, maybe with tracks: what reading it in pieces must know."""
+        return log_of(self.view, self.logs) or self.read(self.view)
 
     def pieces(self, columns: Collection[str] | None = None) -> Iterator[Commits]:
         """Yield every record as columns (of ``RecordScan``), a piece of the log at a time.
@@ -207,6 +216,11 @@ class PartitionFacts:
     def group_ids(self) -> list[str]:
         """Every group that has a record of any kind, sorted as Java sorts."""
         return sorted(self.log.present, key=java_order)
+
+    @property
+    def group_log(self) -> GroupLog:
+        """The records of groups that are no commits, in log order."""
+        return self.log.group_log
 
     @cached_property
     def trusted_from_ms(self) -> int | None:
@@ -227,13 +241,13 @@ class PartitionFacts:
     @cached_property
     def newer_records(self) -> GroupLog:
         """The records of the newer protocols (key versions 3 to 23), in log order."""
-        log = self.log.group_log
+        log = self.group_log
         return log.part(n for n, one in enumerate(log.places) if one.version != KEY_GROUP)
 
     @cached_property
     def lives(self) -> dict[str, Life]:
         """The metadata records of every group that has any, by id."""
-        log = self.log.group_log
+        log = self.group_log
         classic = log.part(n for n, one in enumerate(log.places) if one.version == KEY_GROUP)
         records = classic.by_group()
         lives = {}
@@ -245,6 +259,12 @@ class PartitionFacts:
             ]
             lives[group] = Life(group, records[group], rows, _clients(rows, records[group]))
         return lives
+
+
+def log_of(view: View, logs: Mapping[View, Reader]) -> Reader | None:
+    """Return the log of a view, with tracks or without, if it is there."""
+    tracked = (log for other, log in logs.items() if other[:2] == view[:2])
+    return logs.get(view) or next(tracked, None)
 
 
 def rows_by_id(number: int | None, fold: PartitionFold) -> dict[str, dict[str, Any]]:

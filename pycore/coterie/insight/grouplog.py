@@ -9,9 +9,13 @@ from __future__ import annotations
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from coterie._core.codec.text import decode_utf8
 from coterie.errors import CoterieError
+
+if TYPE_CHECKING:
+    from coterie._core.fold.fold import PartitionFold
 
 CHUNK_BYTES = 4 << 20
 HELD_BYTES = 16 << 20  # of keys and values in memory; more go to a temporary file
@@ -91,6 +95,13 @@ class GroupLog(Sequence[GroupRecord]):
         sizes = len(record.key), -1 if record.value is None else len(record.value)
         names = record.group, record.log_offset, record.timestamp, record.version
         self.places.append(Place(*names, record.file, record.position, at, *sizes))
+
+    def take(self, fold: PartitionFold) -> None:
+        """Add the records that a fold kept, which has them no longer."""
+        for group, *others in fold.group_records or ():
+            self.append(GroupRecord(decode_utf8(group), *others))
+        if fold.group_records:
+            fold.group_records.clear()
 
     def absorb(self, later: GroupLog) -> None:
         """Add another whole log's records behind these."""

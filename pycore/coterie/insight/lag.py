@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from coterie._core.fold import partial
 from coterie.errors import CorruptData
 from coterie.insight.endoffsets import EndOffsets, Sample
 from coterie.insight.facts import PartitionFacts, View
@@ -23,6 +26,8 @@ from coterie.insight.tallies import Tally, kept
 from coterie.insight.visible import NOTHING, Times, Visible
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import key_order
+from coterie.state.partial import Tracking
+from coterie.state.rows import visible_offsets
 
 NAME = "lag"
 VISIBLE = "visible"
@@ -108,10 +113,24 @@ class Extent(NamedTuple):
 def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
     """Return what finds, while the log goes by, what readers saw.
 
-    Markers are of no group, and may come later: all is read, whatever is asked for.
+    Markers are of no group, and may come later: all is read, whatever is asked for. Nothing where
+    only the end of the log is asked for, which its state tells.
     """
-    at_ms = facts.at_ms if ask.at_ms is None or ask.ends.timed else ask.at_ms
-    return {VISIBLE: (EVERY, Visible(Times(ask.ends, at_ms)))}
+    if states(facts, ask):
+        return {}
+    return {VISIBLE: (EVERY, Visible(Times(ask.ends, time_of(facts, ask))))}
+
+
+def time_of(facts: PartitionFacts, ask: Ask) -> int | None:
+    """Return when end offsets without a time were so; None: at the end of the log."""
+    return facts.at_ms if ask.at_ms is None or ask.ends.timed else ask.at_ms
+
+
+def states(facts: PartitionFacts, ask: Ask) -> tuple[View, ...]:
+    """Return the state that answers where no times are asked for; else none does."""
+    if ask.ends.timed or time_of(facts, ask) is not None:
+        return ()
+    return (facts.view._replace(tracking=Tracking()),)
 
 
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
@@ -121,10 +140,13 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
 
 def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterator[Row]:
     """As :func:`rows`; ``seen`` is what the tallies keep."""
-    visible: Visible = seen[VISIBLE]
-    times = visible.times
-    extent = Extent(facts.trusted_from_ms, newest_of(visible, ask))
-    shown_of = visible.by_key()
+    if VISIBLE in seen:
+        visible: Visible = seen[VISIBLE]
+        times, shown_of = visible.times, visible.by_key()
+        extent = Extent(facts.trusted_from_ms, newest_of(visible, ask))
+    else:
+        times, shown_of = Times(ask.ends, None), shown_last(facts, ask)
+        extent = Extent(facts.trusted_from_ms, None)  # which has no part without times
     keys = {*shown_of, *assigned(facts)}
     if facts.groups is not None:
         keys = {key for key in keys if key[0] in facts.groups}
@@ -146,6 +168,17 @@ def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterato
                 "end_offset": samples[index].offset,
                 **lag_of(offset, samples, index, extent.status(when[index], offset)),
             }
+
+
+def shown_last(facts: PartitionFacts, ask: Ask) -> dict[Key, list[tuple[int | None, int | None]]]:
+    """Return what readers see at the end of each key that ever had a record that counts."""
+    log = facts.read(*states(facts, ask))
+    counting = np.flatnonzero(partial.tracks(log.fold)["last"])
+    shown = {key: [NOTHING] for key in log.keys(counting)}
+    for group, row in visible_offsets(log.fold):
+        assert row is not None  # all are wanted
+        shown[group, row["topic"], row["partition"]] = [(row["offset"], row["commit_timestamp"])]
+    return shown
 
 
 def newest_of(visible: Visible, ask: Ask) -> int | None:

@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
+from coterie._core.fold import partial
 from coterie.errors import CorruptData
 from coterie.insight import lag
-from coterie.insight.commits import COMMITTED, KIND, Commits, is_before
 from coterie.insight.endoffsets import EndOffsets
 from coterie.insight.facts import PartitionFacts, View
-from coterie.insight.keys import Key, Keys, Table
+from coterie.insight.keys import Key
 from coterie.insight.rebalances import rebalances
 from coterie.insight.tallies import Tally, kept
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import java_order, key_order
+from coterie.state.partial import Tracking
 
 NAME = "metrics"
-COMMITS = "commits"
 FIELDS = {
     "group_id": "string",
     "offsets_partition": "int32",
@@ -66,10 +66,25 @@ class Ask:
     log_until_ms: int | None = None
 
 
+def states(facts: PartitionFacts, ask: Any) -> tuple[View, ...]:
+    """Return the states that are looked at: one with the commits counted that are asked for.
+
+    Since when all is there the state of a whole log tells: where that is not known yet, what is
+    returned is folded to find out.
+    """
+    since_ms = facts.since_ms if not facts.is_tracked else facts.begins_ms
+    return (facts.view._replace(tracking=Tracking(since_ms)),)
+
+
+def counted_state(facts: PartitionFacts) -> View:
+    """Fold a log, a second time if the first says that it was compacted; return the last view."""
+    facts.read(*states(facts, None))
+    return states(facts, None)[0]
+
+
 def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
-    """Return what counts commits and, for the lag, finds offsets, while the log goes by."""
-    made: dict[str, tuple[View, Tally]] = {COMMITS: (facts.view, CommitCounts(facts.begins_ms))}
-    return made if ask.ends is None else made | lag.tallies(facts, lag_ask(facts, ask))
+    """Return what finds offsets, for the lag, while the log goes by."""
+    return {} if ask.ends is None else lag.tallies(facts, lag_ask(facts, ask))
 
 
 def lag_ask(facts: PartitionFacts, ask: Ask) -> lag.Ask:
@@ -80,8 +95,9 @@ def lag_ask(facts: PartitionFacts, ask: Ask) -> lag.Ask:
 
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order, then topics and partitions."""
+    counted_view = counted_state(facts)
     seen = kept(facts, tallies, ask)
-    partitions = partitions_by_group(facts, seen[COMMITS].by_key())
+    partitions = partitions_by_group(facts, commit_counts(facts, counted_view))
     newer = facts.newer_records.by_group()
     behind = {} if ask.ends is None else lags_by_key(facts, lag_ask(facts, ask), seen)
     for group in sorted(facts.group_rows, key=java_order):
@@ -121,7 +137,7 @@ def partitions_by_group(
 ) -> dict[str, list[Row]]:
     """Return the rows of each group's partitions, without the group's own names.
 
-    ``counted``: of :class:`CommitCounts`.
+    ``counted``: of :func:`commit_counts`.
     """
     offsets = {
         (group, row["topic"], row["partition"]): row
@@ -154,46 +170,17 @@ def lags_by_key(facts: PartitionFacts, ask: lag.Ask, seen: Mapping[str, Any]) ->
     }
 
 
-class CommitCounts:
-    """How many commits of each key count, and the time that the last one gives.
+def commit_counts(facts: PartitionFacts, view: View) -> dict[Key, tuple[int, int | None]]:
+    """Return how many commits of each key count, and the time that the last one gives.
 
-    Counted are those from ``begins_ms`` on, and those without a time.
+    Counted are those from ``facts.begins_ms`` on, and those without a time. A last commit that
+    gives no time has None.
     """
-
-    def __init__(self, begins_ms: int | None) -> None:
-        self.begins_ms = begins_ms
-        self.keys = Keys()
-        self.found = Table(count=(np.int64, 0), ms=(np.int64, -1), seen=(np.bool_, False))
-
-    def take(self, commits: Commits) -> None:
-        """Count the next piece."""
-        counts = (commits.kind == KIND["offset"]) & (commits.outcome == COMMITTED)
-        rows = np.flatnonzero(counts)
-        keys = self.keys.of(commits, rows)
-        self.found.fit(len(self.keys))
-        self.found.add("count", keys[~is_before(commits.timestamp[rows], self.begins_ms)])
-        # Of several writes to one place numpy keeps the last one.
-        self.found["ms"][keys] = commits.commit_timestamp[rows]
-        self.found["seen"][keys] = True
-
-    def absorb(self, later: CommitCounts) -> None:
-        """Go on with what follows; see ``tallies``."""
-        keys = self.keys.absorb(later.keys)
-        self.found.fit(len(self.keys))
-        keys = keys[: later.found.count]
-        self.found.add("count", keys, later.found["count"])
-        seen = later.found["seen"]
-        self.found["ms"][keys[seen]] = later.found["ms"][seen]
-        self.found["seen"][keys[seen]] = True
-
-    def by_key(self) -> dict[Key, tuple[int, int | None]]:
-        """Return the count and the time (None: the last one gives none) of each key."""
-        count, ms = self.found["count"].tolist(), self.found["ms"].tolist()
-        return {
-            key: (count[at], None if ms[at] < 0 else ms[at])
-            for at, key in self.keys.items()
-            if at < self.found.count and self.found["seen"][at]
-        }
+    log = facts.read(view)
+    found = partial.tracks(log.fold)
+    at = np.flatnonzero(found["commit"])
+    times = (None if ms < 0 else ms for ms in found["commit_timestamp"][at].tolist())
+    return dict(zip(log.keys(at), zip(found["count"][at].tolist(), times), strict=True))
 
 
 def head_of(group: Row, counted: list[Row]) -> Row:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coterie.insight.facts import PartitionFacts, Parts, View
+from coterie.insight.grouplog import GroupLog
 from coterie.insight.reading import Begin, Reader, ReadSegment, read_pieces
 from coterie.insight.tallies import Maker, Tally, columns_of, feed
 from coterie.log.folders import Segment, read_segment
@@ -22,15 +23,44 @@ Found = dict[View, Reader]
 
 
 class Begun(NamedTuple):
-    """What a part is read with: tallies by name, and what is known of all of the log."""
+    """What a part is read with: tallies by name, what is known of all of the log, views to read.
+
+    There may be nothing of all that.
+    """
 
     tallies: Mapping[str, tuple[View, Tally]]
     begins: Mapping[View, Begin]
+    views: tuple[View, ...]
+
+
+class Kept(NamedTuple):
+    """What a part keeps of its second reading."""
+
+    tallies: Mapping[str, Tally]
+    found: Found
 
 
 def maker_of(question: Any) -> Maker | None:
     """Return what makes a question's tallies; None: it has to read a partition as one."""
+    if is_of_states(question):
+        return no_tallies
     found: Maker | None = getattr(question, "tallies", None)
+    return found
+
+
+def is_of_states(question: Any) -> bool:
+    """Whether a question looks at states alone, which one reading gives."""
+    return not hasattr(question, "tallies") and hasattr(question, "states")
+
+
+def no_tallies(facts: PartitionFacts, ask: Any) -> Mapping[str, tuple[View, Tally]]:
+    """Return the tallies of a question of states."""
+    return {}
+
+
+def states_of(facts: PartitionFacts, question: Any, ask: Any) -> tuple[View, ...]:
+    """Return the states that a question looks at, as far as is known."""
+    found: tuple[View, ...] = getattr(question, "states", lambda facts, ask: ())(facts, ask)
     return found
 
 
@@ -48,56 +78,76 @@ def parts_of(segments: Iterable[Segment], part_bytes: int) -> list[Part]:
 
 
 def views_of(facts: PartitionFacts, question: Any, ask: Any) -> list[View]:
-    """Return which records a question may look at."""
-    times = getattr(question, "fold_times", lambda ask: ())(ask)
-    views = [facts.view, View(None, facts.at_ms), View(None, None)]
-    return list(dict.fromkeys([*views, *(View(facts.groups, at_ms) for at_ms in times)]))
+    """Return which records a question may look at: a state with tracks stands for one without."""
+    states = states_of(facts, question, ask)
+    if states and is_of_states(question):
+        return list(dict.fromkeys(states))
+    views = [*states, facts.view, View(None, facts.at_ms), View(None, None)]
+    return list({view[:2]: view for view in reversed(views)}.values())
 
 
 def survey(part: Part, views: Iterable[View], read: ReadSegment = read_segment) -> Found:
     """Read a part for the first time."""
-    return {view: Reader(part, *view, read) for view in views}
+    return {view: Reader(part, view.options, read) for view in views}
 
 
 def join(facts: PartitionFacts, found: Iterable[Found]) -> Found:
     """Put together what was found in the parts of a partition, in log order."""
     joined: Found = {}
     for one in found:
-        for view, log in one.items():
-            if view not in joined:
-                joined[view] = Reader((), *view)
-            joined[view].absorb(log)
+        absorb_logs(joined, one)
     facts.parts = Parts(joined, {})
+    facts.logs = joined
     return joined
 
 
-def begins(facts: PartitionFacts, make: Maker, ask: Any) -> Iterator[Begun]:
-    """Yield what each part is read with the second time, in log order."""
+def absorb_logs(ours: Found, later: Found) -> None:
+    """Let logs follow on those of the part before."""
+    for view, log in later.items():
+        if view not in ours:
+            ours[view] = Reader((), view.options)
+        ours[view].absorb(log)
+
+
+def begins(
+    facts: PartitionFacts, question: Any, ask: Any, part_count: int
+) -> Iterator[Begun]:
+    """Yield what each part is read with the second time, in log order; nothing: it need not be."""
     assert facts.parts is not None  # they are joined
+    make = maker_of(question)
+    assert make is not None  # else it is not asked in parts
     made = make(facts, ask)
+    more = tuple(v for v in states_of(facts, question, ask) if v not in facts.logs)
+    if not made and not more:
+        return
     views = dict.fromkeys(view for view, _ in made.values())
-    begun: dict[View, Sequence[Begin]] = {
-        view: facts.parts.surveys[view].begins() for view in views
-    }
-    for those in zip(*begun.values(), strict=True):
-        yield Begun(made, dict(zip(views, those, strict=True)))
+    begun: dict[View, Sequence[Begin]] = {view: facts.of(view).log.begins() for view in views}
+    for number in range(part_count):
+        yield Begun(made, {view: those[number] for view, those in begun.items()}, more)
 
 
-def tally(part: Part, begun: Begun, read: ReadSegment = read_segment) -> dict[str, Tally]:
+def tally(part: Part, begun: Begun, read: ReadSegment = read_segment) -> Kept:
     """Read a part for the second time."""
     for view, begin in begun.begins.items():
         takers = [one for its, one in begun.tallies.values() if its == view]
-        feed(read_pieces(part, *view, begin, read, columns_of(takers)), takers)
-    return {name: one for name, (_, one) in begun.tallies.items()}
+        feed(read_pieces(part, view.options, begin, read, columns_of(takers)), takers)
+    tallies = {name: one for name, (_, one) in begun.tallies.items()}
+    found = survey(part, begun.views, read)
+    for log in found.values():
+        log.group_log = GroupLog()  # they came with the first reading
+    return Kept(tallies, found)
 
 
-def finish(
-    facts: PartitionFacts, make: Maker, ask: Any, tallied: Iterable[Mapping[str, Tally]]
-) -> None:
+def finish(facts: PartitionFacts, question: Any, ask: Any, kept: Iterable[Kept]) -> None:
     """Absorb what the parts of a partition kept, in log order; the question can be answered."""
     assert facts.parts is not None  # they are joined
+    make = maker_of(question)
+    assert make is not None  # else it is not asked in parts
     whole = {name: one for name, (_, one) in make(facts, ask).items()}
-    for later in tallied:
-        for name, one in later.items():
+    found: Found = {}
+    for later in kept:
+        for name, one in later.tallies.items():
             whole[name].absorb(one)
+        absorb_logs(found, later.found)
     facts.parts.tallies = whole
+    facts.parts.logs.update(found)

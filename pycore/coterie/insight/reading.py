@@ -15,11 +15,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.codec.text import decode_utf8
-from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.partial import absorb
+from coterie._core.fold import partial
 from coterie._core.fold.record_scan import RecordScan
-from coterie.insight.commits import Commits
-from coterie.insight.grouplog import GroupLog, GroupRecord
+from coterie.insight.commits import Array, Commits
+from coterie.insight.grouplog import GroupLog
+from coterie.insight.keys import Key
 from coterie.log.folders import Segment, read_segment
 from coterie.replay.crew import resting_collector, scan_part, whole
 from coterie.state.partial import PartialState, ScanOptions
@@ -71,10 +71,8 @@ class Reader:
     ----------
     segments
         In log order.
-    groups
-        Keep only records of these groups; None: all, those of no group (markers) too.
-    at_ms
-        Leave out records whose own timestamp is after this; those without one count.
+    options
+        Of which groups, as of when, and what is tracked; markers are of no group.
     read
         Gives the bytes of a segment.
 
@@ -98,15 +96,13 @@ class Reader:
     def __init__(
         self,
         segments: Iterable[Segment],
-        groups: Collection[str] | None = None,
-        at_ms: int | None = None,
+        options: ScanOptions,
         read: ReadSegment = read_segment,
     ) -> None:
         self.segments = tuple(segments)
-        self.wanted = groups
-        self.at_ms = at_ms
+        self.options = options
         self.bytes_of = read
-        self.fold = PartitionFold(at_ms=at_ms, only=groups, survey=True)
+        self.fold = options.new_fold(survey=True)
         self.group_log = GroupLog()
         self.tails: list[dict[int, End]] = []  # of each piece
         self.opened: dict[int, list[int]] = {}  # producer -> pieces at whose end it is open
@@ -117,17 +113,13 @@ class Reader:
         with resting_collector():
             for segment in self.segments:
                 for _ in scan_part(self.fold, whole(segment), read, PIECE_BYTES):
-                    self._note_piece(segment)
+                    self._note_piece()
 
-    def _note_piece(self, segment: Segment) -> None:
+    def _note_piece(self) -> None:
         """Take what the fold tells of the piece that it scanned last."""
         survey = self.fold.survey
         assert survey is not None  # the fold was made with one
-        for group, log_offset, ms, version, key, value, position in survey.take_records():
-            place = segment.name, position
-            self.group_log.append(
-                GroupRecord(group, log_offset, ms, version, key, value, *place)
-            )
+        self.group_log.take(self.fold)
         self._end({producer: End(*end) for producer, end in survey.ended.items()})
         self.tails.append({})
         for producer, number in survey.open.items():
@@ -149,7 +141,7 @@ class Reader:
         """Go on with what another found in the segments that follow on these, the next part."""
         self.segments += later.segments
         self.group_log.absorb(later.group_log)
-        absorb(self.fold, later.fold)
+        partial.absorb(self.fold, later.fold)
         self.parts.append((self.count, len(self.tails)))
         pieces = len(self.tails)
         self._end({name: end.behind(self.count) for name, end in later.ended.items()})
@@ -196,35 +188,35 @@ class Reader:
 
         ``columns``: of ``RecordScan``; None: all.
         """
-        view = self.wanted, self.at_ms
-        yield from read_pieces(self.segments, *view, self.begin(), self.bytes_of, columns)
+        yield from read_pieces(self.segments, self.options, self.begin(), self.bytes_of, columns)
+
+    def keys(self, which: Array) -> Iterator[Key]:
+        """Yield group, topic and partition of some keys, by their places in the fold's tracks."""
+        for place in which.tolist():
+            group, topic, partition = partial.split_key(partial.key_at(self.fold, place))
+            yield decode_utf8(group), decode_utf8(topic), partition
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process may absorb: neither bytes nor what leads to them."""
-        state = PartialState(ScanOptions(at_ms=self.at_ms, groups=self._groups()))
-        state.partitions[None] = self.fold
+        state = PartialState(self.options, {None: self.fold})
         return self.__dict__ | {"bytes_of": None, "fold": state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         (self.fold,) = state["fold"].partitions.values()
 
-    def _groups(self) -> frozenset[str] | None:
-        return None if self.wanted is None else frozenset(self.wanted)
-
 
 def read_pieces(
     segments: Iterable[Segment],
-    groups: Collection[str] | None,
-    at_ms: int | None,
+    options: ScanOptions,
     begin: Begin,
     read: ReadSegment = read_segment,
     columns: Collection[str] | None = None,
 ) -> Iterator[Commits]:
     """Read segments again: all of a log, or a part of it. See :meth:`Reader.pieces`."""
     scan = RecordScan(
-        groups=groups,
-        at_ms=at_ms,
+        groups=options.groups,
+        at_ms=options.at_ms,
         number=begin.number,
         names=begin.names[:2],
         columns=columns,

@@ -13,17 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from coterie.insight.commits import Commits
+from coterie._core.fold import partial
 from coterie.insight.expire import DEFAULT_RETENTION_MS
 from coterie.insight.facts import PartitionFacts, View
-from coterie.insight.keys import Key, Table
-from coterie.insight.steps import Walk
-from coterie.insight.tallies import Tally, kept
+from coterie.insight.keys import Key
 from coterie.ordering import key_order
+from coterie.state.partial import Tracking
 from coterie.state.rows import head_rows, pending_by_group, visible_offsets
 
 NAME = "undo"
-BACK = "back"
 FIELDS = {
     "group_id": "string",
     "offsets_partition": "int32",
@@ -54,14 +52,10 @@ class Ask:
     retention_ms: int = DEFAULT_RETENTION_MS
 
 
-def fold_times(ask: Ask) -> tuple[int, ...]:
-    """Return the times whose state is asked for, beside that of the end."""
-    return (ask.at_ms,)
-
-
-def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
-    """Return what finds commits that went back while the log goes by."""
-    return {BACK: (facts.view, WentBack(ask.at_ms))}
+def states(facts: PartitionFacts, ask: Ask) -> tuple[View, ...]:
+    """Return the states that are looked at: of the end, and of the time."""
+    end = facts.view._replace(tracking=Tracking(until_ms=ask.at_ms))
+    return end, View(facts.groups, ask.at_ms)
 
 
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
@@ -71,11 +65,12 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     ``moved``; ``new``: the group had none then; ``deleted``: it has none now; ``unknown``: the
     log has none of then, but was compacted, so it may have had one.
     """
+    _, then_view = states(facts, ask)
+    rewound = rewound_keys(facts, ask)
     is_whole = facts.trusted_from_ms is None or facts.trusted_from_ms <= ask.at_ms
-    then = offsets_by_key(facts.fold_at(ask.at_ms))
+    then = offsets_by_key(facts.read(then_view).fold)
     latest = offsets_by_key(facts.fold)
     heads = head_rows(facts.fold, ())
-    rewound = kept(facts, tallies, ask)[BACK].by_key()
     simple = {group for group, _, _ in latest}
     pending = {
         (group, row["topic"], row["partition"])
@@ -125,43 +120,18 @@ def goes_at(head: dict[str, Any], ask: Ask) -> int | None:
     return since + ask.retention_ms if head["protocol_type"] else None
 
 
-class WentBack:
-    """The keys whose last commit by a time went back: from where, and when (epoch ms)."""
+def rewound_keys(facts: PartitionFacts, ask: Ask) -> dict[Key, tuple[int, int]]:
+    """Return of the keys whose last commit by a time went back: from where, and when (epoch ms).
 
-    def __init__(self, at_ms: int) -> None:
-        self.walk = Walk(at_ms)
-        # ``alone``: the last commit is the first, too; whether it goes back what is before tells.
-        self.found = Table(was=(np.int64, 0), when=(np.int64, -1), alone=(np.bool_, False))
-
-    def take(self, commits: Commits) -> None:
-        """Look through the next piece."""
-        steps = self.walk.take(commits)
-        self.found.fit(len(self.walk.keys))
-        back = ~steps.fresh & (steps.change < 0)
-        keys = steps.keys[steps.last]
-        self.found["when"][keys] = np.where(back, commits.timestamp[steps.order], -1)[steps.last]
-        self.found["was"][keys] = steps.before["offset"][steps.last]
-        self.found["alone"][keys] = steps.unseen[steps.last]
-
-    def absorb(self, later: WentBack) -> None:
-        """Go on with what follows; see ``tallies``."""
-        keys = self.walk.keys.absorb(later.walk.keys)
-        self.walk.held.fit(len(self.walk.keys))
-        self.found.fit(len(self.walk.keys))
-        before = {name: self.walk.held[name][keys] for name in ("offset", "gone", "seen")}
-        last, found = later.walk.held, later.found
-        alone = found["alone"]
-        back = alone & ~before["gone"] & ~last["gone"] & (last["offset"] < before["offset"])
-        found["when"][back] = last["timestamp"][back]
-        found["was"][back] = before["offset"][back]
-        alone &= ~before["seen"]
-        self.found.put(found, keys)
-        self.walk.absorb(later.walk)
-
-    def by_key(self) -> dict[Key, tuple[int, int]]:
-        """Return from where and when each of them did."""
-        was, when = self.found["was"].tolist(), self.found["when"].tolist()
-        return {key: (was[at], when[at]) for at, key in self.walk.keys.items() if when[at] >= 0}
+    A commit of a transaction counts if its marker came at all, even after the time.
+    """
+    log = facts.read(states(facts, ask)[0])
+    found = partial.tracks(log.fold)
+    followed = (found["before"] > 0) & (found["before_gone"] == 0) & (found["last_gone"] == 0)
+    back = followed & (found["last_offset"] < found["before_offset"])
+    at = np.flatnonzero(back & (found["last_timestamp"] >= 0))
+    columns = (found[name][at].tolist() for name in ("before_offset", "last_timestamp"))
+    return dict(zip(log.keys(at), zip(*columns, strict=True), strict=True))
 
 
 def change_of(offset: int | None, latest: int | None, is_whole: bool = True) -> str:

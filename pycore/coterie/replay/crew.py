@@ -104,11 +104,8 @@ def cores() -> int:
 
 
 def threads_for(listing: Listing, options: ScanOptions) -> int:
-    """Return on how many threads to fold a log.
-
-    One where each record needs Python objects, and where a unit's commits would be held.
-    """
-    if options.history or options.groups is not None or listing.size < 2 * UNIT_BYTES_MIN:
+    """Return on how many threads to fold a log: one where a unit's commits would be held."""
+    if options.history or listing.size < 2 * UNIT_BYTES_MIN:
         return 1
     return cores()
 

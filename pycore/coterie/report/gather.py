@@ -19,7 +19,7 @@ from coterie.insight.epochs import learn_names
 from coterie.insight.explain import REQUESTS
 from coterie.insight.facts import Life, PartitionFacts, View
 from coterie.insight.keys import Key
-from coterie.insight.metrics import CommitCounts, head_of
+from coterie.insight.metrics import commit_counts, counted_state, head_of
 from coterie.insight.rebalances import rebalances
 from coterie.insight.tallies import Taker, feed, keep
 from coterie.ordering import java_order, place_order
@@ -31,7 +31,7 @@ from coterie.report.spans import Counts, span_of
 
 LINES = 40  # partitions in the chart of offsets: those with most commits
 PARTITIONS = 1_000  # in the table of offsets
-CENSUS, COUNTS = "report.census", "report.counts"
+CENSUS = "report.census"
 UNDRAWN = 1  # zlib's level for what waits for its charts
 GONE = "Gone"
 OVERVIEW = (
@@ -133,15 +133,13 @@ def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
 
 def read(facts: PartitionFacts, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupParts]:
     """Have a partition's log go by, once for all; return its tables, and what makes the rest."""
-    mine: dict[str, tuple[View, Taker]] = {
-        CENSUS: (facts.view, Census(facts.begins_ms)),
-        COUNTS: (facts.view, CommitCounts(facts.begins_ms)),
-    }
+    counts = commit_counts(facts, counted_state(facts))
+    mine: dict[str, tuple[View, Taker]] = {CENSUS: (facts.view, Census(facts.begins_ms))}
     facts.seen = keep(facts, {**tallies_of(facts, basis), **mine})
-    census, counts, requests = (facts.seen[name] for name in (*mine, REQUESTS))
+    census, requests = (facts.seen[name] for name in (CENSUS, REQUESTS))
     tables = tables_of(facts, basis)
     facts.seen = None
-    return tables, GroupParts(facts, census, counts.by_key(), requests.tell)
+    return tables, GroupParts(facts, census, counts, requests.tell)
 
 
 def overview_of(tables: Row) -> list[Any]:
@@ -178,7 +176,7 @@ class GroupParts:
     census
         Of its commits.
     counted
-        By key, of ``metrics.CommitCounts``.
+        By key, of ``metrics.commit_counts``.
     tell_requests
         Whether batches tell how many requests there were.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.fold import partial
 from coterie._core.fold.fold import ON_FAULT, PartitionFold
@@ -22,6 +22,21 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 WHAT = "partial state"
+
+
+class Tracking(NamedTuple):
+    """Which records a scan tracks; see ``coterie._core.fold.partial.tracks``. Times are epoch ms.
+
+    Attributes
+    ----------
+    since_ms : int or None
+        Commits count from then on, and those without a time; None: all do.
+    until_ms : int or None
+        Records whose own timestamp is later have no part; None: all have.
+    """
+
+    since_ms: int | None = None
+    until_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -39,12 +54,15 @@ class ScanOptions:
         Keep only these groups; None: all.
     history : bool
         Keep every commit, not only the last of each key.
+    tracking : Tracking or None
+        Count the commits of each key and keep which came last; None: do not.
     """
 
     on_fault: str = "skip"
     at_ms: int | None = None
     groups: frozenset[str] | None = None
     history: bool = False
+    tracking: Tracking | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.on_fault, str) or self.on_fault not in ON_FAULT:
@@ -54,14 +72,25 @@ class ScanOptions:
             integer(self.at_ms, "at_ms", 64)
         if not isinstance(self.history, bool):
             raise ArgumentError(f"history must be true or false, not {shown(self.history)}")
+        if self.tracking is not None:
+            if not isinstance(self.tracking, Tracking):
+                raise ArgumentError(f"tracking must be a Tracking, not {shown(self.tracking)}")
+            for name, ms in self.tracking._asdict().items():
+                if ms is not None:
+                    integer(ms, name, 64)
         if self.groups is not None:
             names_given = _group_ids(self.groups, "groups")
             object.__setattr__(self, "groups", names_given)
 
-    def new_fold(self) -> PartitionFold:
-        """Return the empty fold that these options ask for."""
+    def new_fold(self, *, survey: bool = False) -> PartitionFold:
+        """Return the empty fold that these options ask for; ``survey``: see the fold."""
         return PartitionFold(
-            on_fault=self.on_fault, at_ms=self.at_ms, only=self.groups, history=self.history
+            on_fault=self.on_fault,
+            at_ms=self.at_ms,
+            only=self.groups,
+            history=self.history,
+            tracking=self.tracking,
+            survey=survey,
         )
 
 

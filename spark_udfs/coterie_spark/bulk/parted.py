@@ -1,7 +1,8 @@
 """A question over partitions in parts, so that a large one is not one task's work.
 
 Four stages, a shuffle between each two: survey (a task a part), join (a task a partition), tally
-(a task a part), answer (a task a partition); see ``coterie.insight.parts``. A stage hands on rows
+(a task a part), answer (a task a partition); see ``coterie.insight.parts``. Of a question that only
+looks at states the answer follows on the survey. A stage hands on rows
 of at most ``CHUNK_BYTES``, which come in order of their task, part, kind and chunk. What a task
 holds is bounded by keys and findings. What cannot be read travels as a row with ``error`` set.
 Of a log at a URL the bytes of a part come to both of its tasks, which put them into files.
@@ -18,7 +19,6 @@ from coterie.errors import CoterieError
 from coterie.insight import parts
 from coterie.insight.asking import Request, find_question
 from coterie.insight.facts import PartitionFacts
-from coterie.insight.tallies import Maker
 from coterie.log.folders import Segment
 from coterie.state.portable import pack, unpack
 from coterie_spark.bulk import plan, scanning
@@ -48,6 +48,7 @@ BEGUN, TALLIED = "question to a part", "answer of a part"
 
 Facts = Callable[[], PartitionFacts]
 Answer = Callable[[Request, int, Facts], Iterator["pa.RecordBatch"]]
+JoinedFacts = Callable[["Plan", int, "Iterable[Row]"], PartitionFacts]
 
 
 class Row(NamedTuple):
@@ -91,13 +92,6 @@ class Plan(NamedTuple):
         """The module that answers."""
         return find_question(self.request.question)
 
-    @property
-    def make(self) -> Maker:
-        """What makes its tallies."""
-        found = parts.maker_of(self.question)
-        assert found is not None  # else it is not asked in parts
-        return found
-
 
 def planned(spark: SparkSession, log: Partitions, request: Request) -> Plan | None:
     """Return how a question is asked in parts; None: a task for each partition will do."""
@@ -124,6 +118,9 @@ def answered(spark: SparkSession, asked: Plan, answer: Answer, schema: Any) -> D
 
     count, partitions = len(asked.dealt), len(asked.log)
     found = each_partition(spark, asked.parts, partial(survey, asked), ROWS_DDL)
+    if parts.is_of_states(asked.question):
+        last = partial(finish, asked, answer, joined_facts)
+        return dealt(found, partitions).mapInArrow(shipped(last), schema)
     begun = dealt(found, partitions).mapInArrow(shipped(partial(join, asked)), ROWS_DDL)
     if lies_at_urls(asked.log):
         columns = ["task", f"start + {SPOOLED}L as number", "segment as kind", "chunk"]
@@ -131,7 +128,7 @@ def answered(spark: SparkSession, asked: Plan, answer: Answer, schema: Any) -> D
         chunks = chunks_of(spark, asked.parts)
         begun = union_of([begun, *(some.selectExpr(*columns) for some in chunks)])
     kept = dealt(begun, count).mapInArrow(shipped(partial(tally, asked)), ROWS_DDL)
-    last = partial(finish, asked, answer)
+    last = partial(finish, asked, answer, facts_of)
     return dealt(kept, partitions).mapInArrow(shipped(last), schema)
 
 
@@ -159,8 +156,8 @@ def join(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
         try:
             each = (found_of(those) for _, those in groupby(rows, key=lambda row: row.number))
             joined = parts.join(facts, each)
-            begun = parts.begins(facts, asked.make, asked.request.ask)
-            for number, one in zip(numbers, begun, strict=False):  # without a tally there is none
+            begun = parts.begins(facts, asked.question, asked.request.ask, len(numbers))
+            for number, one in zip(numbers, begun, strict=False):  # there may be none
                 yield from body_rows(number, number, 0, pack(BEGUN, one))
             yield from found_rows(numbers[0], WHOLE, joined)
         except CoterieError as error:
@@ -203,10 +200,19 @@ def tally_by(
             yield error_row(place, number, error)
 
 
-def finish(asked: Plan, answer: Answer, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
-    """Absorb what the parts of a partition kept, and answer."""
+def finish(
+    asked: Plan, answer: Answer, facts: JoinedFacts, batches: scanning.Batches
+) -> Iterator[pa.RecordBatch]:
+    """Put together what was found in the parts of a partition, and answer."""
     for place, rows in groupby(rows_in(batches), key=lambda row: row.task):
-        yield from answer(asked.request, place, partial(facts_of, asked, place, rows))
+        yield from answer(asked.request, place, partial(facts, asked, place, rows))
+
+
+def joined_facts(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionFacts:
+    """Return the facts of a partition of which states were asked for, in parts."""
+    facts = asked.facts(place)
+    parts.join(facts, (found_of(those) for _, those in groupby(rows, key=lambda row: row.number)))
+    return facts
 
 
 def facts_of(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionFacts:
@@ -217,7 +223,7 @@ def facts_of(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionFacts:
     assert number == WHOLE  # it comes first
     parts.join(facts, [found_of(those)])
     kept = (unpack(TALLIED, joined_body(those)) for _, those in each)
-    parts.finish(facts, asked.make, asked.request.ask, kept)
+    parts.finish(facts, asked.question, asked.request.ask, kept)
     return facts
 
 

@@ -52,6 +52,10 @@ class PartitionFold:
         Group ids to keep; None: all.
     history
         Keep every commit and marker in :attr:`history`.
+    tracking
+        Track keys (see ``partial.tracks``), and keep :attr:`group_records`: (since_ms, until_ms).
+        Commits count from ``since_ms`` on; records later than ``until_ms`` have no part, but
+        those of their time that a later marker commits do. None: no bound.
 
     Notes
     -----
@@ -89,6 +93,10 @@ class PartitionFold:
     """What a second reading must know, if it was asked for."""
     number: int
     """Records of the batches that could be read, so far."""
+    group_records: list[tuple[bytes, int, int, int, bytes, bytes | None, str, int]] | None
+    """Records of groups that are no commits, in log order, whole: group id, log offset, timestamp
+    (ms, -1: none), version of the key, key, value (None: a tombstone), file, position of the
+    batch. They grow with the log: take them out between two scans."""
 
     def __new__(
         cls,
@@ -98,6 +106,7 @@ class PartitionFold:
         only: Collection[str] | None = None,
         history: bool = False,
         survey: bool = False,
+        tracking: tuple[int | None, int | None] | None = None,
     ) -> Self: ...
     @property
     def key_count(self) -> int:

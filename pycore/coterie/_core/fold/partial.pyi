@@ -26,6 +26,29 @@ def offset_columns(fold: PartitionFold) -> dict[str, Any]:
 def offset_entries(fold: PartitionFold) -> Iterator[tuple[bytes, Committed]]:
     """Give what :func:`offset_columns` gives, one by one: the key, and the value."""
 
+def tracks(fold: PartitionFold) -> Any:
+    """Give what came last of each key, in log order, and how many commits.
+
+    Counted and ordered is what is outside of transactions or of a committed one. A key's place is
+    its index, as of :func:`key_at`; a key of which nothing counts has a row, too.
+
+    Returns
+    -------
+    ndarray
+        Structured, of shape (key_count,), all fields int64: ``count``, commits from ``since_ms``
+        on and those without a time; ``last``, the ordinal of the last record, 0: there is none,
+        with ``last_log_offset``, ``last_timestamp`` (ms, -1: none), ``last_offset`` (what was
+        committed) and ``last_gone`` (1: it is a tombstone); ``before``, ``before_offset`` and
+        ``before_gone``: of the record before it; ``commit``, ``commit_offset``,
+        ``commit_timestamp`` and ``expire_timestamp`` (ms, -1: none): of the last commit. Where an
+        ordinal is 0 its other fields say nothing.
+
+    Raises
+    ------
+    CoterieError
+        The fold tracks no keys.
+    """
+
 def split_key(key: bytes) -> tuple[bytes, bytes, int]:
     """(group, topic, partition) of an offset key as the fold keeps it."""
 

@@ -19,10 +19,12 @@ class Producer:
     ``first_seq`` and ``first_committed`` tell of the first marker (-1: none), which also decides
     what earlier pieces left open; ``before`` are the keys this piece wrote before it; ``pending``
     is open at the end: index of the key -> what was committed, or None where a transactional
-    tombstone took it back.
+    tombstone took it back. ``tracked`` has what its records say of each key, where a fold tracks
+    keys: index of the key -> bytes.
     """
 
     first_seq: int
     first_committed: bool
     before: frozenset[int]
     pending: dict[int, Committed | None]
+    tracked: dict[int, bytes]

@@ -12,10 +12,6 @@ class Survey:
     ended : dict
         Of the piece scanned last: producer -> its first marker, as (0 for ABORT or 1 for COMMIT,
         the number of its record, its time in ms, -1: none).
-    records : list of tuple
-        Of all pieces since :meth:`take_records`: the records of groups that are no commits, as
-        (group id, log offset, timestamp in ms or -1, version of the key, key, value or None,
-        position of its batch in the file).
 
     Notes
     -----
@@ -27,7 +23,3 @@ class Survey:
     def open(self) -> dict[int, int]: ...
     @property
     def ended(self) -> dict[int, tuple[int, int, int]]: ...
-    @property
-    def records(self) -> list[tuple[str, int, int, int, bytes, bytes | None, int]]: ...
-    def take_records(self) -> list[tuple[str, int, int, int, bytes, bytes | None, int]]:
-        """Give the records of groups so far, and forget them."""

@@ -83,6 +83,12 @@ cdef Status check_group_value(const uint8_t* value, int32_t size) noexcept nogil
 
 cdef bytes canonical(bytes name)
 
+# The name in a key of a group's record that is no commit; None: the key is cut short.
+cdef bytes group_of(const Record* record)
+
+# (log offset, ms, version of the key, key, value or None) of a record with a key.
+cdef tuple record_of(const Record* record)
+
 cdef bytes commit_key(bytes group, bytes topic, int32_t partition)
 
 cdef str detail_of(const Record* record)

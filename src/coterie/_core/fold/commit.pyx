@@ -5,7 +5,7 @@ See commit.pxd.
 from libc.stdint cimport int32_t, uint8_t
 
 from coterie._core.codec.batch cimport Record
-from coterie._core.codec.cursor cimport OK, Status
+from coterie._core.codec.cursor cimport OK, Status, load_i16
 from coterie._core.codec.fields cimport slot_of, versions_of
 from coterie._core.codec.walk cimport MOST_FIELDS, Span, Versions, number_at, walk_value
 
@@ -45,6 +45,18 @@ cdef bytes canonical(bytes name):
     """The name as Java reads it, as UTF-8 again: two broken names may be one to Kafka."""
     cdef bytes text = decode_utf8(name).encode("utf-8")
     return text if len(text) <= 0xFFFF else name        # or it would not fit a key any more
+
+
+cdef bytes group_of(const Record* record):
+    cdef int32_t size = load_i16(record.key + 2) if record.key_size >= 4 else -1
+    if size < 0 or size > record.key_size - 4:
+        return None
+    return canonical(record.key[4:4 + size])
+
+
+cdef tuple record_of(const Record* record):
+    return (record.offset, record.timestamp, load_i16(record.key), record.key[:record.key_size],
+            None if record.value_size < 0 else record.value[:record.value_size])
 
 
 cdef bytes commit_key(bytes group, bytes topic, int32_t partition):

@@ -3,13 +3,15 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from coterie._core.codec.batch cimport Batch, Frame, Record, Records
 from coterie._core.fold.commit cimport Commit
-from coterie._core.fold.keytable cimport Entry, Table, Value
+from coterie._core.fold.keytable cimport Table
 from coterie._core.fold.history cimport History
 from coterie._core.fold.later cimport Later
 from coterie._core.fold.near cimport Near
 from coterie._core.fold.noted cimport Noted
+from coterie._core.fold.only cimport Only
 from coterie._core.fold.parsed cimport AllParsed, Parsed
 from coterie._core.fold.survey cimport Survey
+from coterie._core.fold.tracks cimport Tracks
 from coterie._core.fold.waiting cimport Queue
 
 cdef enum OnFault:
@@ -37,6 +39,8 @@ cdef class PartitionFold:
     cdef readonly object at_ms           # int or None
     cdef int64_t until_ms
     cdef readonly object only            # frozenset of group ids as UTF-8, or None
+    cdef Only kept                       # the same, if `filters`
+    cdef bint filters
     cdef readonly int64_t seq            # ordinal of the batch at hand; counts on over pieces
     cdef readonly bint failed            # as Kafka's loader: nothing of the partition counts
     cdef readonly bint cut               # recovery cut the log here: later pieces do not count
@@ -51,6 +55,9 @@ cdef class PartitionFold:
     cdef readonly Survey survey          # or None
     cdef readonly int64_t number         # records of the batches that could be read, so far
     cdef Noted* noted                    # its rows, or NULL
+    cdef Tracks* tracks                  # of the table's keys, or NULL
+    cdef Tracks asked_tracks
+    cdef readonly list group_records     # what of groups is no commit, or None
     cdef str file                        # of the piece at hand
     cdef int64_t base_position           # of the piece's first byte in the file
     cdef readonly int64_t expected_offset   # what the next batch should begin with, -1: unknown
@@ -60,7 +67,6 @@ cdef class PartitionFold:
     cdef bint takes_plain                # no record needs a look beyond the batch's own
     cdef int users                       # see `begin_change`
 
-    cdef Entry* entry_at(self, object index) except NULL
     cdef int64_t scan_piece(self, const uint8_t[::1] data, int64_t limit, str file,
                             int64_t position, int64_t expected_offset) except -1
     cdef int64_t run(self, const uint8_t* data, int64_t size, int64_t limit) except -1
@@ -78,19 +84,18 @@ cdef class PartitionFold:
     cdef Py_ssize_t apply_plains(self, const Batch* batch, Py_ssize_t i, Py_ssize_t count,
                                  int64_t batch_offset) noexcept nogil
     cdef int apply_all(self, const Batch* batch) except -1
-    cdef int apply_plain(self, Parsed* parsed, int64_t batch_offset) noexcept nogil
+    cdef int apply_plain(self, const Record* record, Parsed* parsed,
+                         int64_t batch_offset) noexcept nogil
     cdef int apply_other(self, const Batch* batch, Record* record, Parsed* parsed,
                          int64_t batch_offset) except -1
-    cdef int apply_pending(self, const Batch* batch, Parsed* parsed,
+    cdef int apply_pending(self, const Batch* batch, const Record* record, Parsed* parsed,
                            int64_t batch_offset) except -1
     cdef int apply_marker(self, const Batch* batch) except -1
     cdef int apply_group(self, const Batch* batch, Record* record) except -1
     cdef int apply_newer(self, const Batch* batch, Record* record) except -1
+    cdef int keep_record(self, const Batch* batch, const Record* record, bytes group) except -1
     cdef bint note_history(self, const Batch* batch, Record* record,
                            Parsed* parsed) noexcept nogil
     cdef void keep_history(self, History history)
     cdef int note_open(self, const Batch* batch, Record* record, Parsed* parsed) except -1
-    cdef int64_t intern(self, const Commit* commit, uint64_t hash) except -1
     cdef int seal(self) except -1
-
-cdef int put_committed(PartitionFold fold, object pending, object but, int64_t seq) except -1

@@ -17,28 +17,30 @@ from coterie._core.codec.batch cimport (
     MARKER_ABORT, MARKER_COMMIT, MIN_RECORD_V2, NO_FAULT, Batch, Frame, Record, Records, crc_holds,
     frame_as_loader, frame_batch, frame_to_fault, in_time, plausible_base, read_marker,
     unread_magic_holds)
-from coterie._core.fold.commit cimport Commit, canonical, commit_key, detail_of
+from coterie._core.fold.commit cimport (
+    Commit, canonical, commit_key, detail_of, group_of, record_of)
 from coterie._core.codec.cursor cimport load_i16, wrap_add
 from coterie._core.fold.generations cimport GroupView, note
 from coterie._core.fold.keytable cimport (
-    Entry, Table, Value, coterie_equal, coterie_keyhash, own_all, own_metadata, prefetch_entry, prefetch_slot,
-    remove_plain, set_if_newer, set_plain, table_free, table_init, table_intern)
+    Entry, Table, Value, coterie_equal, coterie_keyhash, own_all, own_metadata, prefetch_entry,
+    prefetch_slot, remove_plain, set_plain, table_free, table_init, table_intern)
 from coterie._core.fold.history cimport History, begin_noting, end_noting
 from coterie._core.fold.later cimport MOST_LATER, groups_alone, later_free, later_put
 from coterie._core.fold.near cimport near_free, near_init
 from coterie._core.fold.names cimport names_forget
 from coterie._core.fold.noted cimport note_commit, note_marker
+from coterie._core.fold.only cimport ALL_KEPT, NONE_KEPT, Sifted, only_keep, passes_over, sift
 from coterie._core.fold.parsed cimport (
     FAULTY, GROUP, LEFT_OUT, NEWER, ODD_COMMIT, PLAIN_COMMIT, UNKNOWN, Parsed, classify,
     parsed_free, parsed_reserve)
-from coterie._core.fold.producers cimport unpack_value
+from coterie._core.fold.producers cimport end_transaction, pend, producer_of
 from coterie._core.fold.survey cimport Survey
+from coterie._core.fold.tracks cimport Stamp, track_key, tracks_asked, tracks_free
 from coterie._core.fold.waiting cimport (
     FULL, queue_apply, queue_batch, queue_clear, queue_free, queue_reserve, to_value)
 
 from coterie._core.codec.batch import FRAME_DETAIL, KINDS
 from coterie._core.fold.generations import GroupLog
-from coterie._core.fold.producers import Committed, Producer
 from coterie._core.codec.schema import decode_key, decode_value
 from coterie.errors import ArgumentError, CorruptData
 
@@ -48,7 +50,6 @@ Scanned = namedtuple(
     "Scanned", "file position bytes batches records first_offset last_offset max_timestamp gap "
     "first_timestamp", module=__name__)
 Scanned.__doc__ = """See ``fold.pyi``."""
-cdef object make = tuple.__new__     # what a named tuple's own maker calls: a third of its time
 
 ON_FAULT = {"skip": SKIP, "recover": RECOVER, "load": LOAD, "stop": STOP}
 
@@ -65,10 +66,11 @@ cdef class PartitionFold:
     """See ``fold.pyi``."""
 
     def __cinit__(self, *, on_fault="skip", at_ms=None, only=None, bint history=False,
-                  bint survey=False):
+                  bint survey=False, tracking=None):
         if text_of(on_fault, "on_fault") not in ON_FAULT:
             raise ArgumentError(f"on_fault must be one of {', '.join(ON_FAULT)}, not {on_fault!r}")
         table_init(&self.table)
+        table_init(&self.kept.names)
         near_init(&self.near)
         self.records = Records.__new__(Records)
         self.on_fault = ON_FAULT[on_fault]
@@ -76,11 +78,15 @@ cdef class PartitionFold:
         self.until_ms = MAX_MS if at_ms is None else at_ms
         self.only = None if only is None else frozenset(
             name.encode("utf-8", "surrogatepass") for name in texts_of(only, "only"))
+        self.filters = only is not None
+        only_keep(&self.kept, self.only or ())
         self.producers, self.groups, self.newer, self.unknown = {}, {}, {}, {}
         self.faults, self.segments = [], []
         self.keep_history(History() if history else None)
         self.survey = Survey() if survey else None
         self.expected_offset = -1
+        self.tracks = tracks_asked(&self.asked_tracks, tracking)
+        self.group_records = [] if survey or tracking is not None else None
 
     cdef void keep_history(self, History history):
         self.history = history
@@ -88,7 +94,9 @@ cdef class PartitionFold:
 
     def __dealloc__(self):
         table_free(&self.table)
+        table_free(&self.kept.names)
         near_free(&self.near)
+        tracks_free(&self.asked_tracks)
         queue_free(&self.queue)
         later_free(&self.later)
         parsed_free(&self.parsed)
@@ -120,11 +128,6 @@ cdef class PartitionFold:
     def metadata_bytes(self):
         """See ``fold.pyi``."""
         return self.table.heap.held
-
-    cdef Entry* entry_at(self, object index) except NULL:
-        """The entry that a pending commit names; whoever has the fold may write other numbers."""
-        return &self.table.entries[within(index, "the index of a key", 0,
-                                          <int64_t>self.table.count - 1)]
 
     def scan(self, data, *, file="", position=0, expected_offset=-1, max_bytes=None):
         """See ``fold.pyi``."""
@@ -179,7 +182,7 @@ cdef class PartitionFold:
         cdef int64_t at = 0
         queue_clear(&self.queue)
         self.later.count = 0
-        self.takes_plain = self.only is None and self.until_ms >= -1
+        self.takes_plain = self.until_ms >= -1
         while at < limit and not (self.failed or self.cut or self.stopped):
             met = self.run_plain(data, size, limit, BATCHES_HELD, &at, &frame, &batch)
             if met == PLAIN:
@@ -236,15 +239,23 @@ cdef class PartitionFold:
         """A batch of nothing but plain commits, as nearly all are, or of group metadata, which is
         put off; OTHER: it is neither, or has a fault, and none of it is taken."""
         cdef int32_t count = batch.record_count
-        if (batch.magic != 2 or batch.codec != 0 or batch.control or batch.transactional
+        cdef Sifted sifted
+        if (batch.magic != 2 or batch.codec != 0 or batch.control
                 or count < 1 or count > batch.size // MIN_RECORD_V2 or not self.takes_plain):
+            return OTHER
+        sifted = sift(&self.kept, batch, self.until_ms) if self.filters else ALL_KEPT
+        if sifted == NONE_KEPT:
+            self.count_batch(batch, batch.base_offset, count)
+            return PLAIN
+        if sifted != ALL_KEPT or batch.transactional:
             return OTHER
         if queue_reserve(&self.queue, count) != 0:
             return NO_MEMORY
-        if queue_batch(&self.queue, &self.table, &self.near, self.noted, batch, self.until_ms,
-                       self.seq):
+        if queue_batch(&self.queue, &self.table, &self.near, self.noted, self.tracks, batch,
+                       self.until_ms, self.seq):
             self.count_batch(batch, batch.base_offset, count)
-            if self.queue.count < FULL or not queue_apply(&self.queue, &self.table, &self.near):
+            if self.queue.count < FULL or not queue_apply(
+                    &self.queue, &self.table, &self.near, self.tracks):
                 return PLAIN
         elif not groups_alone(batch, self.until_ms):
             return OTHER
@@ -264,7 +275,8 @@ cdef class PartitionFold:
 
     cdef int take_waiting(self) except -1:
         """Whatever else changes state first lets what waits go before it."""
-        if self.queue.count and queue_apply(&self.queue, &self.table, &self.near) != 0:
+        if self.queue.count and queue_apply(
+                &self.queue, &self.table, &self.near, self.tracks) != 0:
             raise MemoryError
         return 0
 
@@ -327,7 +339,7 @@ cdef class PartitionFold:
         """Every record of a data batch, in order."""
         cdef Py_ssize_t i = 0, count = self.records.count
         cdef int64_t batch_offset = self.records.items[0].offset
-        cdef bint plain = not batch.transactional and self.only is None
+        cdef bint plain = not batch.transactional
         if parsed_reserve(&self.parsed, count) != 0:
             raise MemoryError
         if plain and count > RECORDS_HELD:
@@ -351,6 +363,9 @@ cdef class PartitionFold:
         cdef Py_ssize_t i
         for i in range(count):
             classify(&self.records.items[i], self.until_ms, &self.parsed.items[i])
+            if self.filters and passes_over(
+                    &self.kept, &self.records.items[i], &self.parsed.items[i]):
+                self.parsed.items[i].kind = LEFT_OUT
             if self.parsed.items[i].kind == PLAIN_COMMIT:
                 prefetch_slot(&self.table, self.parsed.items[i].hash)
         for i in range(count):
@@ -364,24 +379,31 @@ cdef class PartitionFold:
             if self.noted != NULL and not self.note_history(
                     batch, &self.records.items[i], &self.parsed.items[i]):
                 return -1
-            if self.apply_plain(&self.parsed.items[i], batch_offset) != 0:
+            if self.apply_plain(
+                    &self.records.items[i], &self.parsed.items[i], batch_offset) != 0:
                 return -1
             i += 1
         return i
 
-    cdef int apply_plain(self, Parsed* parsed, int64_t batch_offset) noexcept nogil:
+    cdef int apply_plain(self, const Record* record, Parsed* parsed,
+                         int64_t batch_offset) noexcept nogil:
         """-1: no memory."""
         cdef Commit* commit = &parsed.commit
         cdef Entry* entry
         cdef Value value
+        cdef Stamp stamp
         cdef int64_t index = table_intern(&self.table, parsed.hash, commit.key, commit.key_size)
         if index < 0:
             return -1
         entry = &self.table.entries[index]
+        to_value(commit, batch_offset, &value)
+        stamp.log_offset, stamp.timestamp = record.offset, record.timestamp
+        if self.tracks != NULL and track_key(
+                self.tracks, &self.table, index, &stamp, NULL if commit.tombstone else &value):
+            return -1
         if commit.tombstone:
             remove_plain(&self.table, entry, self.seq)
             return 0
-        to_value(commit, batch_offset, &value)
         set_plain(&self.table, entry, &value, self.seq)
         return own_metadata(&self.table, entry) if self.records.inflated else 0
 
@@ -412,42 +434,30 @@ cdef class PartitionFold:
         if self.noted != NULL and not self.note_history(batch, record, parsed):
             raise MemoryError
         if batch.transactional:
-            return self.apply_pending(batch, parsed, batch_offset)
-        if self.apply_plain(parsed, batch_offset) != 0:
+            return self.apply_pending(batch, record, parsed, batch_offset)
+        if self.apply_plain(record, parsed, batch_offset) != 0:
             raise MemoryError
         return 0
 
     cdef int note_open(self, const Batch* batch, Record* record, Parsed* parsed) except -1:
         """Tell the survey of a record of a transaction, if its group is asked for."""
-        cdef int32_t size
-        if self.only is not None:
-            if parsed.kind == UNKNOWN or record.key_size < 4:
-                return 0
-            size = load_i16(record.key + 2)
-            if not 0 <= size <= record.key_size - 4 or (
-                    canonical(record.key[4:4 + size]) not in self.only):
-                return 0
+        if self.only is not None and (
+                parsed.kind == UNKNOWN or group_of(record) not in self.only):
+            return 0
         self.survey.note_open(
             batch.producer_id, self.number - self.records.count + (record - self.records.items))
         return 0
 
-    cdef int64_t intern(self, const Commit* commit, uint64_t hash) except -1:
-        cdef int64_t index = table_intern(&self.table, hash, commit.key, commit.key_size)
-        if index < 0:
-            raise MemoryError
-        return index
-
-    cdef int apply_pending(self, const Batch* batch, Parsed* parsed,
+    cdef int apply_pending(self, const Batch* batch, const Record* record, Parsed* parsed,
                            int64_t batch_offset) except -1:
         cdef Commit* commit = &parsed.commit
-        cdef int64_t index = self.intern(commit, parsed.hash)
-        producer = self.producers.get(batch.producer_id)
-        if producer is None:
-            producer = self.producers[batch.producer_id] = Producer()
-        producer.pending[index] = None if commit.tombstone else make(Committed, (
-            batch_offset, commit.offset, commit.commit_timestamp, commit.expire_timestamp,
-            commit.leader_epoch, commit.metadata[:commit.metadata_size]))
-        return 0
+        cdef Value value
+        cdef int64_t index = table_intern(&self.table, parsed.hash, commit.key, commit.key_size)
+        if index < 0:
+            raise MemoryError
+        to_value(commit, batch_offset, &value)
+        return pend(producer_of(self.producers, batch.producer_id), index,
+                    NULL if commit.tombstone else &value, record, self.tracks)
 
     cdef int apply_marker(self, const Batch* batch) except -1:
         """The end of a transaction: a COMMIT puts what was pending, any type forgets it."""
@@ -459,16 +469,8 @@ cdef class PartitionFold:
                 kind != MARKER_COMMIT and kind != MARKER_ABORT):
             return self.fault_at(FAULT_MARKER, batch, None,
                                  f"a control batch of type {kind}, neither ABORT nor COMMIT")
-        producer = self.producers.get(batch.producer_id)
-        if producer is None:
-            producer = self.producers[batch.producer_id] = Producer()
-        if kind == MARKER_COMMIT:
-            put_committed(self, producer.pending, (), self.seq)
-        if producer.first_seq < 0:
-            producer.first_seq = self.seq
-            producer.first_committed = kind == MARKER_COMMIT
-            producer.before = frozenset(producer.pending)
-        producer.pending = {}
+        end_transaction(producer_of(self.producers, batch.producer_id), kind == MARKER_COMMIT,
+                        &self.table, self.tracks, self.seq)
         if self.survey is not None:
             self.survey.note_end(batch.producer_id, kind, self.number - self.records.count,
                                  record.timestamp)
@@ -478,20 +480,17 @@ cdef class PartitionFold:
         return 0
 
     cdef int apply_group(self, const Batch* batch, Record* record) except -1:
-        cdef bytes group
         cdef GroupView view
-        cdef int32_t size = load_i16(record.key + 2) if record.key_size >= 4 else -1
-        if size < 0 or size > record.key_size - 4:
+        cdef bytes group = group_of(record)
+        if group is None:
             return self.fault_at(FAULT_KEY, batch, record.offset, "a group key cut short")
-        group = canonical(record.key[4:4 + size])
         try:
             view = GroupView(None if record.value_size < 0 else record.value[:record.value_size])
         except CorruptData:
             return self.fault_at(FAULT_VALUE, batch, record.offset, detail_of(record))
         if self.only is not None and group not in self.only:
             return 0
-        if self.survey is not None:
-            self.survey.note_record(group, record, self.base_position + batch.position)
+        self.keep_record(batch, record, group)
         log = self.groups.get(group)
         if log is None:
             log = self.groups[group] = GroupLog()
@@ -499,28 +498,34 @@ cdef class PartitionFold:
 
     cdef int apply_newer(self, const Batch* batch, Record* record) except -1:
         """Key versions 3 to 23: the classic loader skips them; others want their last value."""
-        cdef bytes key, value
+        cdef bytes key, value, group
         if self.on_fault == LOAD or self.on_fault == RECOVER:
             version = load_i16(record.key)
             self.unknown[version] = self.unknown.get(version, 0) + 1
             return 0
-        key = record.key[:record.key_size]
-        value = None if record.value_size < 0 else record.value[:record.value_size]
+        key, value = record_of(record)[3:]
+        group = group_of(record)
+        if group is not None and (self.only is None or group in self.only):
+            self.keep_record(batch, record, group)
         try:
-            group = decode_key(key)["data"]["groupId"]
+            decode_key(key)
         except CorruptData as error:
             return self.fault_at(FAULT_KEY, batch, record.offset, str(error))
-        if self.only is not None and group.encode("utf-8", "surrogatepass") not in self.only:
+        if self.only is not None and group not in self.only:
             return 0
-        if self.survey is not None:
-            self.survey.note_record(group.encode("utf-8", "surrogatepass"), record,
-                                    self.base_position + batch.position)
         if value is not None:
             try:
                 decode_value(load_i16(record.key), value)
             except CorruptData as error:
                 return self.fault_at(FAULT_VALUE, batch, record.offset, str(error))
         self.newer[key] = (value, record.offset, record.timestamp)
+        return 0
+
+    cdef int keep_record(self, const Batch* batch, const Record* record, bytes group) except -1:
+        """Of a record that is no commit, all that tells of its group, where that is asked for."""
+        if self.group_records is not None:
+            self.group_records.append(
+                (group, *record_of(record), self.file, self.base_position + batch.position))
         return 0
 
     cdef bint note_history(self, const Batch* batch, Record* record,
@@ -530,19 +535,3 @@ cdef class PartitionFold:
             to_value(&parsed.commit, 0, &value)
         return note_commit(self.noted, batch, record, parsed.commit.key,
                            NULL if parsed.commit.tombstone else &value)
-
-
-cdef int put_committed(PartitionFold fold, object pending, object but, int64_t seq) except -1:
-    """A COMMIT: what was pending, but for the keys `but`, counts where no later value stands."""
-    cdef Table* table = &fold.table
-    cdef Value value
-    cdef Entry* entry
-    cdef bytes _metadata      # keeps alive what `value` points into
-    for index, committed in pending.items():
-        if committed is None or index in but:
-            continue
-        _metadata = unpack_value(committed, &value)
-        entry = fold.entry_at(index)
-        if set_if_newer(table, entry, &value, seq) and own_metadata(table, entry) != 0:
-            raise MemoryError
-    return 0

@@ -121,20 +121,30 @@ cdef inline int table_reserve(Table* table, uint32_t key_size) noexcept nogil:
     return 0
 
 
-cdef inline int64_t table_intern(Table* table, uint64_t hash, const uint8_t* key,
-                                 uint32_t size) noexcept nogil:
-    """The key's index, added where it is new; NO_INDEX: no memory."""
+cdef inline int64_t table_find(const Table* table, uint64_t hash, const uint8_t* key,
+                               uint32_t size) noexcept nogil:
+    """The key's index; NO_INDEX: it is not there."""
     cdef uint64_t tag = hash >> 32, at = tag & table.mask, word
-    cdef Entry* entry
+    cdef const Entry* entry
     while True:
         word = table.slots[at]
         if word == 0:
-            break
+            return NO_INDEX
         if word >> 32 == tag:
             entry = &table.entries[<uint32_t>word - 1]
             if entry.key_size == size and coterie_equal(table.arena + entry.key_at, key, size):
                 return <int64_t>(<uint32_t>word - 1)
         at = (at + 1) & table.mask
+
+
+cdef inline int64_t table_intern(Table* table, uint64_t hash, const uint8_t* key,
+                                 uint32_t size) noexcept nogil:
+    """The key's index, added where it is new; NO_INDEX: no memory."""
+    cdef uint64_t tag = hash >> 32, at
+    cdef Entry* entry
+    cdef int64_t index = table_find(table, hash, key, size)
+    if index >= 0:
+        return index
     if table_reserve(table, size) != 0:
         return NO_INDEX
     at = tag & table.mask                       # the slots may have been widened

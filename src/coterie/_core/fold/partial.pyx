@@ -8,12 +8,16 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from coterie._core.checks cimport begin_change, begin_read, end_use, within
-from coterie._core.codec.cursor cimport load_i32
-from coterie._core.fold.fold cimport PartitionFold, put_committed
+from coterie._core.codec.cursor cimport load_i32, wrap_add
+from coterie._core.fold.fold cimport PartitionFold
 from coterie._core.fold.history cimport dump_history, follow_on, restore_history
 from coterie._core.fold.keytable cimport (
     Entry, Table, coterie_keyhash, own_metadata, prefetch_entry, prefetch_slot, put, remove_plain,
     set_if_newer, table_intern)
+from coterie._core.fold.producers cimport put_committed
+from coterie._core.fold.tracks cimport (
+    Track, Tracks, dump_tracks, join_pending, restore_tracks, track_merge, track_shifted,
+    tracks_fit)
 
 from coterie._core.fold.producers import Committed, Producer
 from coterie.errors import CorruptData, CoterieError
@@ -24,6 +28,9 @@ cdef enum:
 
 cdef str IN_USE = "this partial state"
 
+TRACK = ("count", "last", "last_log_offset", "last_timestamp", "last_offset", "last_gone", "before",
+         "before_offset", "before_gone", "commit", "commit_offset", "commit_timestamp",
+         "expire_timestamp")     # the fields of `Track`, in its order
 NUMBERS = ("batch_offset", "offset", "commit_timestamp", "expire_timestamp", "base_seq", "won_seq")
 
 
@@ -93,7 +100,7 @@ cdef int follow(PartitionFold fold, PartitionFold later) except -1:
     cdef int failed
     if fold.failed or fold.cut or fold.stopped:
         return 0
-    if later.producers:                  # they name keys by number
+    if later.producers or later.tracks != NULL:      # they name keys by number
         index_of = <uint32_t*>malloc((later.table.count + 1) * sizeof(uint32_t))
         if index_of == NULL:
             raise MemoryError
@@ -102,7 +109,12 @@ cdef int follow(PartitionFold fold, PartitionFold later) except -1:
             failed = compose_all(&fold.table, &later.table, shift, index_of)
         if failed:
             raise MemoryError
+        if fold.tracks != NULL and later.tracks != NULL:
+            follow_tracks(fold, later, index_of)
         follow_producers(fold, later, shift, index_of)
+        if fold.tracks != NULL and later.tracks != NULL:
+            fold.tracks.ordinal = wrap_add(fold.tracks.ordinal, later.tracks.ordinal)
+            fold.group_records.extend(later.group_records)
     finally:
         free(index_of)
     for group, log in later.groups.items():
@@ -124,6 +136,19 @@ cdef int follow(PartitionFold fold, PartitionFold later) except -1:
     return 0
 
 
+cdef int follow_tracks(PartitionFold fold, PartitionFold later,
+                       const uint32_t* index_of) except -1:
+    cdef const Tracks* theirs = later.tracks
+    cdef Track one
+    cdef uint32_t i
+    if tracks_fit(fold.tracks, &fold.table) != 0:
+        raise MemoryError
+    for i in range(min(later.table.count, theirs.size)):
+        one = track_shifted(&theirs.items[i], fold.tracks.ordinal)
+        track_merge(&fold.tracks.items[index_of[i]], &one)
+    return 0
+
+
 cdef int follow_producers(PartitionFold fold, PartitionFold later, int64_t shift,
                           const uint32_t* index_of) except -1:
     for producer_id, theirs in later.producers.items():
@@ -134,16 +159,27 @@ cdef int follow_producers(PartitionFold fold, PartitionFold later, int64_t shift
                    for index, value in theirs.pending.items()}
         if theirs.first_seq < 0:
             ours.pending.update(pending)
+            follow_tracked(fold, later, index_of, ours.tracked, theirs.tracked)
             continue
         before = {place_of(later, index_of, index) for index in theirs.before}
         if theirs.first_committed:
             # The later piece's first marker decides what the earlier one left open.
-            put_committed(fold, ours.pending, before, theirs.first_seq + shift)
+            put_committed(ours, before, &fold.table, fold.tracks, theirs.first_seq + shift)
         if ours.first_seq < 0:
             ours.first_seq = theirs.first_seq + shift
             ours.first_committed = theirs.first_committed
             ours.before = frozenset(ours.pending) | before
-        ours.pending = pending
+        ours.pending, ours.tracked = pending, {}
+        follow_tracked(fold, later, index_of, ours.tracked, theirs.tracked)
+    return 0
+
+
+cdef int follow_tracked(PartitionFold fold, PartitionFold later, const uint32_t* index_of,
+                        dict ours, object theirs) except -1:
+    """What the later piece's records of an open transaction say of keys joins what is there."""
+    if fold.tracks != NULL:
+        for index, packed in theirs.items():
+            join_pending(ours, place_of(later, index_of, index), packed, fold.tracks.ordinal)
     return 0
 
 
@@ -261,6 +297,20 @@ cdef tuple entry_at(PartitionFold fold, uint32_t i):
         end_use(&fold.users)
 
 
+def tracks(PartitionFold fold not None):
+    """See ``partial.pyi``."""
+    import numpy as np
+
+    begin_read(&fold.users, IN_USE)
+    try:
+        if fold.tracks == NULL:
+            raise CoterieError("this partial state tracks no keys")
+        packed = dump_tracks(fold.tracks, &fold.table)
+    finally:
+        end_use(&fold.users)
+    return np.frombuffer(packed, dtype=[(name, np.int64) for name in TRACK])
+
+
 def split_key(bytes key not None):
     """See ``partial.pyi``."""
     group_end = 2 + int.from_bytes(key[:2], "big")
@@ -288,11 +338,15 @@ cdef bytes key_bytes(PartitionFold fold, uint32_t index):
 
 def dump(PartitionFold fold not None):
     """See ``partial.pyi``."""
-    producers = {producer_id: (p.first_seq, p.first_committed, p.before, p.pending)
+    producers = {producer_id: (p.first_seq, p.first_committed, p.before, p.pending, p.tracked)
                  for producer_id, p in fold.producers.items()}
-    return (columns_of(fold, True), producers, fold.groups, fold.newer, fold.unknown, fold.faults,
-            fold.segments, None if fold.history is None else dump_history(fold.history), fold.seq,
-            fold.failed, fold.cut, fold.stopped)
+    tracks = None
+    if fold.tracks != NULL:
+        tracks = fold.tracks.ordinal, dump_tracks(fold.tracks, &fold.table), fold.group_records
+    return (columns_of(fold, True), tracks, producers, fold.groups, fold.newer, fold.unknown,
+            fold.faults, fold.segments,
+            None if fold.history is None else dump_history(fold.history), fold.seq, fold.failed,
+            fold.cut, fold.stopped)
 
 
 def restore(PartitionFold fold not None, tuple state not None):
@@ -301,15 +355,21 @@ def restore(PartitionFold fold not None, tuple state not None):
     try:
         if fold.table.count:
             raise CoterieError("a partial state is restored into an empty one")
-        (columns, producers, fold.groups, fold.newer, fold.unknown, fold.faults, fold.segments,
-         history, fold.seq, failed, cut, stopped) = state
+        (columns, tracks, producers, fold.groups, fold.newer, fold.unknown, fold.faults,
+         fold.segments, history, fold.seq, failed, cut, stopped) = state
         fold.keep_history(None if history is None else restore_history(history))
         fold.failed, fold.cut, fold.stopped = failed, cut, stopped
         enter_columns(fold, columns)
-        for producer_id, (first_seq, committed_first, before, pending) in producers.items():
+        if (tracks is None) != (fold.tracks == NULL):
+            raise CorruptData("a partial state tracks keys as it was not asked to")
+        if tracks is not None:
+            ordinal, packed, fold.group_records = tracks
+            restore_tracks(fold.tracks, &fold.table, ordinal, packed)
+        for producer_id, (first_seq, committed_first, before, pending,
+                          tracked) in producers.items():
             producer = fold.producers[producer_id] = Producer()
             producer.first_seq, producer.first_committed = first_seq, committed_first
-            producer.before, producer.pending = before, pending
+            producer.before, producer.pending, producer.tracked = before, pending, tracked
     finally:
         end_use(&fold.users)
 

@@ -1,4 +1,18 @@
-"""The open transactions of a piece of log: see ``producers.pyx``."""
-from coterie._core.fold.keytable cimport Value
+"""The open transactions of a piece of log, and what ends them. See producers.pyx."""
+from libc.stdint cimport int64_t
 
-cdef bytes unpack_value(object pending, Value* out)
+from coterie._core.codec.batch cimport Record
+from coterie._core.fold.keytable cimport Table, Value
+from coterie._core.fold.tracks cimport Tracks
+
+cdef object producer_of(dict producers, int64_t producer_id)
+
+# A record of a transaction; `value` NULL: a tombstone. `tracks` may be NULL here and below.
+cdef int pend(object producer, int64_t index, const Value* value, const Record* record,
+              Tracks* tracks) except -1
+
+cdef int end_transaction(object producer, bint committed, Table* table, Tracks* tracks,
+                         int64_t seq) except -1
+
+cdef int put_committed(object producer, object but, Table* table, Tracks* tracks,
+                       int64_t seq) except -1

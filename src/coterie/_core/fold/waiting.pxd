@@ -18,6 +18,7 @@ from coterie._core.fold.keytable cimport (
 from coterie._core.fold.near cimport Near, near_learn, near_meet, near_names, near_place
 from coterie._core.codec.record cimport record_v2
 from coterie._core.fold.noted cimport Noted, note_plain, noted_back
+from coterie._core.fold.tracks cimport Stamp, Tracks, track_key
 
 cdef enum:
     FULL = 96                    # enough to hide the memory, few enough to stay in the L1 cache
@@ -34,6 +35,7 @@ cdef struct Waiting:
 
 cdef struct Queue:
     Waiting* items
+    Stamp* stamps                # of each, where keys are tracked
     Py_ssize_t count
     Py_ssize_t capacity
     int32_t* unplaced            # those of them that `near` does not know
@@ -49,6 +51,10 @@ cdef inline int queue_reserve(Queue* queue, Py_ssize_t more) noexcept nogil:
         if grown == NULL:
             return -1
         queue.unplaced = <int32_t*>grown
+        grown = realloc(queue.stamps, 2 * want * sizeof(Stamp))
+        if grown == NULL:
+            return -1
+        queue.stamps = <Stamp*>grown
         grown = realloc(queue.items, 2 * want * sizeof(Waiting))
         if grown == NULL:
             return -1
@@ -62,8 +68,9 @@ cdef inline void queue_clear(Queue* queue) noexcept nogil:
 
 cdef inline void queue_free(Queue* queue) noexcept:
     free(queue.items)
+    free(queue.stamps)
     free(queue.unplaced)
-    queue.items, queue.unplaced = NULL, NULL
+    queue.items, queue.stamps, queue.unplaced = NULL, NULL, NULL
 
 
 cdef inline bint wait(Queue* queue, const Table* table, Near* near, const Record* record,
@@ -106,12 +113,13 @@ cdef inline bint wait(Queue* queue, const Table* table, Near* near, const Record
 
 
 cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, Noted* noted,
-                             const Batch* batch, int64_t until_ms,
+                             const Tracks* tracks, const Batch* batch, int64_t until_ms,
                              int64_t seq) noexcept nogil:
     """Let a batch of plain commits wait, whole; False: it is no such batch, and none of it waits.
 
     The caller made room. Records later than `until_ms`, which is -1 or more, are left out; those
-    of the time -1 have none, and count. `noted`, if there is one, gets each.
+    of the time -1 have none, and count. `noted`, if there is one, gets each; with `tracks` each
+    has its stamp.
     """
     cdef Py_ssize_t before = queue.count, unplaced_before = queue.unplaced_count
     cdef Py_ssize_t noted_before = 0 if noted == NULL else noted.count
@@ -133,6 +141,8 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, Noted
             continue
         if not wait(queue, table, near, &record, batch_offset, seq):
             break
+        if tracks != NULL:
+            queue_stamp(queue, tracks, &record)
         if noted != NULL:
             item = &queue.items[queue.count - 1]
             if not note_plain(noted, &record, NULL if item.tombstone else &item.value):
@@ -146,7 +156,17 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, Near* near, Noted
     return False
 
 
-cdef inline int queue_apply(Queue* queue, Table* table, Near* near) noexcept nogil:
+cdef inline void queue_stamp(Queue* queue, const Tracks* tracks,
+                             const Record* record) noexcept nogil:
+    cdef Py_ssize_t at = queue.count - 1
+    cdef int64_t index = queue.items[at].index
+    queue.stamps[at].log_offset, queue.stamps[at].timestamp = record.offset, record.timestamp
+    if 0 <= index < tracks.size:
+        coterie_prefetch(&tracks.items[index])
+        coterie_prefetch(&tracks.items[index].commit)
+
+
+cdef inline int queue_apply(Queue* queue, Table* table, Near* near, Tracks* tracks) noexcept nogil:
     """Put all that waits, in order. -1: no memory."""
     cdef Py_ssize_t i
     cdef Waiting* item
@@ -171,6 +191,9 @@ cdef inline int queue_apply(Queue* queue, Table* table, Near* near) noexcept nog
             remove_plain(table, entry, item.seq)
         else:
             set_plain(table, entry, &item.value, item.seq)
+        if tracks != NULL and track_key(tracks, table, index, &queue.stamps[i],
+                                        NULL if item.tombstone else &item.value) != 0:
+            return -1
     queue_clear(queue)
     return 0
 
