@@ -27,6 +27,7 @@ ROWS_AT_ONCE = (
 ROW_BYTES = 150  # of a log, roughly
 PIECES = 6  # into which a log is cut; its smallest are one by one
 SMALL_BYTES = 6000
+INTERRUPTED = (130, 143)  # the command heard a signal that was for the check
 DIGEST_LETTERS = 4  # of 6 bits
 MODES = ("whole", "pieces", "threads")
 SECONDS = re.compile(r"; [\d.]+ s, [\d,]+ records/s, [\d.]+ .?B/s$", re.MULTILINE)
@@ -73,6 +74,8 @@ def told(home, log, size, mode, line):
         options = ["--out", OUT, *options]
     with cut(mode, size):
         done = coterie(name, log, *options, cwd=home)
+    if done.returncode in INTERRUPTED:
+        raise KeyboardInterrupt
     lines = [f"status {done.returncode}", done.stdout, SECONDS.sub("", done.stderr)]
     for place in (home / OUT, home / PAGE):
         if place.exists():
