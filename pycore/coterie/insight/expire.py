@@ -24,6 +24,7 @@ from coterie.insight import epochs
 from coterie.insight.facts import PartitionFacts, View
 from coterie.insight.keys import Key
 from coterie.ordering import key_order
+from coterie.state.partial import Tracking
 from coterie.state.rows import (
     head_rows,
     metadata_row,
@@ -31,7 +32,6 @@ from coterie.state.rows import (
     simple_row,
     visible_offsets,
 )
-from coterie.state.partial import Tracking
 from coterie.times import MAX_MS
 
 NAME = "expire"

@@ -98,8 +98,8 @@ class GroupLog(Sequence[GroupRecord]):
 
     def take(self, fold: PartitionFold) -> None:
         """Add the records that a fold kept, which has them no longer."""
-        for group, *others in fold.group_records or ():
-            self.append(GroupRecord(decode_utf8(group), *others))
+        for record in fold.group_records or ():
+            self.append(GroupRecord(decode_utf8(record[0]), *record[1:]))
         if fold.group_records:
             fold.group_records.clear()
 

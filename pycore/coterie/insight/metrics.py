@@ -179,8 +179,9 @@ def commit_counts(facts: PartitionFacts, view: View) -> dict[Key, tuple[int, int
     log = facts.read(view)
     found = partial.tracks(log.fold)
     at = np.flatnonzero(found["commit"])
-    times = (None if ms < 0 else ms for ms in found["commit_timestamp"][at].tolist())
-    return dict(zip(log.keys(at), zip(found["count"][at].tolist(), times), strict=True))
+    counts, times = (found[name][at].tolist() for name in ("count", "commit_timestamp"))
+    told = ((count, None if ms < 0 else ms) for count, ms in zip(counts, times, strict=True))
+    return dict(zip(log.keys(at), told, strict=True))
 
 
 def head_of(group: Row, counted: list[Row]) -> Row:

@@ -109,9 +109,7 @@ def absorb_logs(ours: Found, later: Found) -> None:
         ours[view].absorb(log)
 
 
-def begins(
-    facts: PartitionFacts, question: Any, ask: Any, part_count: int
-) -> Iterator[Begun]:
+def begins(facts: PartitionFacts, question: Any, ask: Any, part_count: int) -> Iterator[Begun]:
     """Yield what each part is read with the second time, in log order; nothing: it need not be."""
     assert facts.parts is not None  # they are joined
     make = maker_of(question)

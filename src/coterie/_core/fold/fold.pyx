@@ -9,7 +9,7 @@ Source of the rules: GroupMetadataManager.doLoadGroupsAndOffsets, LogSegment.rec
 from collections import namedtuple
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from coterie._core.checks cimport buffer_of, int64_of, int64_or_none, text_of, texts_of, within
 from coterie._core.codec.batch cimport (
@@ -22,7 +22,7 @@ from coterie._core.fold.commit cimport (
 from coterie._core.codec.cursor cimport load_i16, wrap_add
 from coterie._core.fold.generations cimport GroupView, note
 from coterie._core.fold.keytable cimport (
-    Entry, Table, Value, coterie_equal, coterie_keyhash, own_all, own_metadata, prefetch_entry,
+    Entry, Value, coterie_equal, coterie_keyhash, own_all, own_metadata, prefetch_entry,
     prefetch_slot, remove_plain, set_plain, table_free, table_init, table_intern)
 from coterie._core.fold.history cimport History, begin_noting, end_noting
 from coterie._core.fold.later cimport MOST_LATER, groups_alone, later_free, later_put
