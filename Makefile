@@ -17,7 +17,7 @@
 #   make chart-library  fetch the charts of pages (ECHARTS=6.1.0) from npm
 #   make pictures      the pictures of pages in docs/, by a browser (chromium, chromedriver)
 #   make test-lowest   all tests with the lowest dependencies that pyproject.toml allows
-#   make faults        plant one-line faults, and see that the tests catch them (hours)
+#   make faults        make faults in a copy, and see which the tests catch (N=40 SEED=7)
 
 SHELL   := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -155,10 +155,12 @@ bench bench-full: build $(VENV)/.peers
 fuzz: build
 	@tools/sanitize $(PY) tools/fuzz.py $(FUZZ_SECONDS) $(FUZZ_SEED)
 
-# One-line faults in a copy of the sources, each with the tests that are to fail; all tests for those
-# that live. FAULTS="--only ID ..." or "--rooms fold report" takes some.
+# N faults, drawn by SEED, in copies of the sources; which tests catch each. FAULTS="--rooms cli log"
+# draws in some rooms, "--only ID" plants one again, "--list" only shows what is drawn.
+N    ?= 40
+SEED ?= 7
 faults: build dev
-	@$(PY) tools/plant_faults.py --full $(FAULTS)
+	@PYTHONPATH=tools $(PY) -m faults --count $(N) --seed $(SEED) $(FAULTS)
 
 # ---- packages and other environments ----------------------------------------------------------
 wheel: dev

@@ -1,0 +1,160 @@
+"""Make faults in the sources as they are, and see which of them the tests catch.
+
+    PYTHONPATH=tools python -m faults [--count 40] [--seed 7] [--rooms ROOM ...] [--only ID ...]
+
+Each fault is drawn by the seed, planted in a copy of the sources (``build/faults``), and met first by
+the tests of its room, then by those of all suites but ``tests/clients`` and ``tests/package``. The
+test that caught it is run once more without it. What the compiler refuses, or makes the same of, is
+replaced by the next draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import queue
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from faults.change import Change
+from faults.copies import ROOT, Copy
+from faults.draw import Slot, changes_of, drawn, fields_of
+from faults.rooms import Room, all_tests, rooms_of, tests_of
+
+WITHOUT_TESTS = "no change of its room compiles"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a fault; ``by`` is what caught it, and "" if it survived."""
+
+    slot: Slot
+    change: Change
+    by: str
+    seconds: float
+    skipped: int = 0
+    unsure: bool = False
+
+    def line(self) -> str:
+        """Return one line about it."""
+        verdict = "UNSURE" if self.unsure else "caught" if self.by else "SURVIVED"
+        place = f"{self.change.file}:{self.change.line(self.slot.room.files[self.change.file])}"
+        head = f"{verdict:8}  {self.change.id}  {self.seconds:4.0f} s  {self.change.operator:17}"
+        return f"{head}  {place}  {self.by}".rstrip()
+
+
+def judged(copy: Copy, slot: Slot) -> Outcome:
+    """Plant the first fault of a slot that can be, and let the tests meet it."""
+    began = time.monotonic()
+    for skipped, change in enumerate(slot.changes):
+        try:
+            if copy.plant(change):
+                continue
+            near = tests_of(slot.room.name, change.file, ROOT)
+            ran = copy.run(near)
+            if not ran.by:
+                ran = copy.run(all_tests(change.file, ROOT, near))
+        finally:
+            copy.restore()
+        unsure = "::" in ran.by and not ran.by.startswith("hung") and not copy.passes(ran.by)
+        return Outcome(slot, change, ran.by, time.monotonic() - began, skipped, unsure)
+    raise SystemExit(f"faults: {slot.room.name}: {WITHOUT_TESTS}")
+
+
+def worked(slots: Sequence[Slot], workers: int) -> list[Outcome]:
+    """Let workers judge the faults, what is to be compiled first; print each as it comes."""
+    waiting: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+    for slot in sorted(slots, key=lambda one: one.changes[0].file.endswith(".py")):
+        waiting.put(slot)
+    outcomes: list[Outcome] = []
+    failed: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            copy = Copy(number)
+            copy.make()
+            while not failed:
+                outcomes.append(judged(copy, waiting.get_nowait()))
+                print(outcomes[-1].line(), flush=True)
+        except queue.Empty:
+            pass
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(n + 1,)) for n in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return outcomes
+
+
+def report(outcomes: Sequence[Outcome]) -> str:
+    """Return the score by room and what survived, as entries for ``equivalent.toml`` too."""
+    drawn_by, caught_by = Counter[str](), Counter[str]()
+    for one in outcomes:
+        drawn_by[one.slot.room.name] += 1
+        caught_by[one.slot.room.name] += bool(one.by)
+    lines = ["", "room                caught / drawn"]
+    lines += [f"{room:18}  {caught_by[room]:6} / {drawn_by[room]}" for room in sorted(drawn_by)]
+    skipped = sum(one.skipped for one in outcomes)
+    lines.append(f"{'all':18}  {sum(caught_by.values()):6} / {len(outcomes)}")
+    lines.append(f"{skipped} more did not compile, or to the same")
+    for one in outcomes:
+        if not one.by:
+            lines += ["", one.line(), *one.change.diff(one.slot.room.files[one.change.file])]
+    return "\n".join(lines)
+
+
+def chosen(options: argparse.Namespace) -> list[Slot]:
+    """Return the faults that were asked for."""
+    rooms = rooms_of(ROOT)
+    fields = fields_of(rooms)
+    unknown = set(options.rooms) - {room.name for room in rooms}
+    if unknown:
+        raise SystemExit(f"faults: no room {', '.join(unknown)}: {', '.join(r.name for r in rooms)}")
+    wanted = [room for room in rooms if not options.rooms or room.name in options.rooms]
+    if not options.only:
+        return list(drawn(wanted, fields, options.count, options.seed))
+    found = [
+        Slot(room, [change])
+        for room in wanted
+        for change in changes_of(room, fields)
+        if change.id in options.only
+    ]
+    if len(found) < len(options.only):
+        raise SystemExit("faults: the sources have no fault of this id")
+    return found
+
+
+def main() -> int:
+    """Make faults, and print which were caught."""
+    parser = argparse.ArgumentParser(prog="faults", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--rooms", nargs="+", default=[], metavar="ROOM")
+    parser.add_argument("--only", nargs="+", default=[], metavar="ID")
+    parser.add_argument("--workers", type=int, default=2, help="copies, each built once")
+    parser.add_argument("--list", action="store_true", help="show what is drawn first, and end")
+    options = parser.parse_args()
+    slots = chosen(options)
+    if options.list:
+        for slot in slots:
+            change = slot.changes[0]
+            text = slot.room.files[change.file]
+            print(f"{change.id}  {slot.room.name}  {change.operator}  {change.file}:{change.line(text)}")
+            print("\n".join(change.diff(text)))
+        return 0
+    outcomes = worked(slots, min(options.workers, len(slots)))
+    print(report(outcomes))
+    return 1 if any(one.unsure for one in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
