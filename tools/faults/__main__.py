@@ -2,10 +2,10 @@
 
     PYTHONPATH=tools python -m faults [--count 40] [--seed 7] [--rooms ROOM ...] [--only ID ...]
 
-Each fault is drawn by the seed, planted in a copy of the sources (``build/faults``), and met first by
-the tests of its room, then by those of all suites but ``tests/clients`` and ``tests/package``. The
-test that caught it is run once more without it. What the compiler refuses, or makes the same of, is
-replaced by the next draw.
+Each fault is drawn by the seed, planted in a copy of the sources (``build/faults``), and met first
+by the tests of its room, then by those of all suites but ``tests/clients`` and ``tests/package``.
+The test that caught it is run once more without it. What the compiler refuses, or makes the same
+of, is replaced by the next draw.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from faults.change import Change
 from faults.copies import ROOT, Copy
 from faults.draw import Slot, changes_of, drawn, fields_of
-from faults.rooms import Room, all_tests, rooms_of, tests_of
+from faults.rooms import all_tests, rooms_of, tests_of
 
 WITHOUT_TESTS = "no change of its room compiles"
 
@@ -118,7 +117,9 @@ def chosen(options: argparse.Namespace) -> list[Slot]:
     fields = fields_of(rooms)
     unknown = set(options.rooms) - {room.name for room in rooms}
     if unknown:
-        raise SystemExit(f"faults: no room {', '.join(unknown)}: {', '.join(r.name for r in rooms)}")
+        raise SystemExit(
+            f"faults: no room {', '.join(unknown)}: {', '.join(r.name for r in rooms)}"
+        )
     wanted = [room for room in rooms if not options.rooms or room.name in options.rooms]
     if not options.only:
         return list(drawn(wanted, fields, options.count, options.seed))
@@ -148,7 +149,8 @@ def main() -> int:
         for slot in slots:
             change = slot.changes[0]
             text = slot.room.files[change.file]
-            print(f"{change.id}  {slot.room.name}  {change.operator}  {change.file}:{change.line(text)}")
+            place = f"{change.file}:{change.line(text)}"
+            print(f"{change.id}  {slot.room.name}  {change.operator}  {place}")
             print("\n".join(change.diff(text)))
         return 0
     outcomes = worked(slots, min(options.workers, len(slots)))

@@ -81,7 +81,7 @@ def named(changes: list[Change], text: str) -> list[Change]:
         if text[change.start : change.end] == change.new:
             continue
         was, becomes = (" ".join(lines.split()) for lines in _lines(change, text))
-        one = replace(change, was=was, becomes=becomes)
-        turn = turns[one.key] = turns.get(one.key, -1) + 1
-        found.append(replace(one, turn=turn))
+        same = (change.function, change.operator, was, becomes)
+        turn = turns[same] = turns.get(same, -1) + 1
+        found.append(replace(change, was=was, becomes=becomes, turn=turn))
     return found

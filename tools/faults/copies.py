@@ -6,6 +6,7 @@ neither the fault nor taking it out leaves anything to compile.
 
 from __future__ import annotations
 
+import contextlib
 import filecmp
 import os
 import re
@@ -175,16 +176,14 @@ def _limit() -> None:
 
 def _end_all_of(process: subprocess.Popen[str]) -> None:
     """End what the tests have started too: a test that hangs may wait for it."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
 def _catcher(said: str, status: int) -> str:
     """Return which test caught a fault, and how if it did not fail."""
-    named = re.search(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", said, re.M)
+    named = re.search(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - .*)?$", said, re.M)
     if named:
         return named[1]
     hung = re.search(r"^Timeout", said, re.M)

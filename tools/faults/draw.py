@@ -31,9 +31,9 @@ class Slot:
     changes: Sequence[Change]
 
 
-def equivalents(path: Path = EQUIVALENT) -> dict[Key, str]:
+def equivalents() -> dict[Key, str]:
     """Return the changes that no test can see, each with the reason."""
-    entries = tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", [])
+    entries = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get("equivalent", [])
     return {
         (one["file"], one["function"], one["operator"], one["was"], one["becomes"]): one["reason"]
         for one in entries
@@ -104,7 +104,7 @@ def shuffled(changes: Sequence[Change], seed: str) -> list[Change]:
 
 
 def differs(change: Change, text: str) -> bool:
-    """Return whether Python reads the changed text, as something else; True for what is compiled."""
+    """Return whether Python takes the change, and as something else; True for other languages."""
     after = change.apply(text)
     if not change.file.endswith(".py"):
         return True

@@ -12,7 +12,9 @@ NAME = re.compile(r"[A-Za-z_]\w*")
 USE = re.compile(r"(\w*)(?:\.|->)(?=([A-Za-z_]\w*))")
 C_STRUCT = re.compile(r"struct\s*(\w*)\s*\{([^}]*)\}\s*(\w*)")
 C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
-CYTHON_CLASS = re.compile(r"^( *)(?:c(?:type)?def )?(?:packed )?(?:class|struct) (\w+)[^\n]*:[^\n]*\n", re.M)
+CYTHON_CLASS = re.compile(
+    r"^( *)(?:c(?:type)?def )?(?:packed )?(?:class|struct) (\w+)[^\n]*:[^\n]*\n", re.M
+)
 CYTHON_FIELD = re.compile(
     r"(?:cdef )?(?:readonly |public )?(?:const )?(\w+(?: \w+)*\*?) \*?(\w+(?:, ?\w+)*)\s*(?:#.*)?"
 )
@@ -24,6 +26,7 @@ class Fields:
     """The fields of each class, by type; a class that there is twice has both's."""
 
     by_class: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    names: dict[str, set[str]] = field(default_factory=dict)  # of all types, by class
 
     @classmethod
     def of(cls, sources: Iterable[tuple[str, str]]) -> Fields:
@@ -32,6 +35,7 @@ class Fields:
         for file, text in sources:
             for name, kind, one in _declared(file, text):
                 fields.by_class.setdefault(name, {}).setdefault(kind, []).append(one)
+                fields.names.setdefault(name, set()).add(one)
         return fields
 
     def classes_in(self, text: str) -> Set[str]:
@@ -43,14 +47,10 @@ class Fields:
 
         Of ``classes``, those count that have most of the fields that are ``used`` with it.
         """
-        fits = {
-            one: len(used & {each for same in kinds.values() for each in same})
-            for one, kinds in self.by_class.items()
-            if one in classes and any(name in same for same in kinds.values())
-        }
+        fits = {one: len(used & self.names[one]) for one in classes if name in self.names[one]}
         found: set[str] = set()
-        for one in fits:
-            if fits[one] == max(fits.values()):
+        for one, fit in fits.items():
+            if fit == max(fits.values()):
                 found.update(*(same for same in self.by_class[one].values() if name in same))
         return sorted(found - {name})
 

@@ -89,7 +89,11 @@ class _Walk(ast.NodeVisitor):
         while True:
             before = len(self.text[least:start].rstrip()) + least - 1
             after = end + len(self.text[end:most]) - len(self.text[end:most].lstrip())
-            if before < least or after >= most or (self.text[before], self.text[after]) != tuple("()"):
+            if (
+                before < least
+                or after >= most
+                or (self.text[before], self.text[after]) != tuple("()")
+            ):
                 return start, end
             start, end = before, after + 1
 
@@ -266,7 +270,7 @@ class _Walk(ast.NodeVisitor):
 
     # ---- calls
     def visit_Call(self, node: ast.Call) -> None:
-        """Swap neighbours among the arguments, drop conversions, change the default of a look-up."""
+        """Swap neighbours among the arguments, drop conversions, change what a look-up falls to."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else self._said(node.func)
         if name in TOLD:
             return

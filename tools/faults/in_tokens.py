@@ -81,7 +81,7 @@ class Statement:
         return len(self.tokens)
 
     def operand_before(self, i: int) -> bool:
-        """Return whether a value ends in front of token ``i``, so that an operator there is binary."""
+        """Return whether a value ends in front of token ``i``: an operator there is binary."""
         before = self.tokens[i - 1] if i else None
         if before is None or before.typed or before.said in WORDS:
             return False
@@ -243,8 +243,10 @@ class _Finder:
         for i, token in enumerate(s.tokens):
             if self.in_c and token.said == "(" and s.closing(i) < len(s) - 1:
                 inside = s.tokens[i + 1 : s.closing(i)]
-                types = any(one.said.endswith("_t") or one.said in ("int", "char", "void", "long")
-                            for one in inside)
+                types = any(
+                    one.said.endswith("_t") or one.said in ("int", "char", "void", "long")
+                    for one in inside
+                )
                 if types and all(one.kind == "name" or one.said == "*" for one in inside):
                     for one in s.tokens[i : s.closing(i) + 1]:
                         one.typed = True
@@ -288,7 +290,9 @@ class _Finder:
             elif said == "not" and s[i - 1] != "is":
                 self._add("comparison", token.start, s.tokens[i + 1].start, "")
             elif said != "not" and (s[i - 1], said) != ("not", "in"):
-                self._add("comparison", token.start, token.end, "is not" if said == "is" else "not in")
+                self._add(
+                    "comparison", token.start, token.end, "is not" if said == "is" else "not in"
+                )
         elif said in ("min", "max") and after == "(":
             self._add("order", token.start, token.end, {"min": "max", "max": "min"}[said])
         elif said in ("True", "False") and s[i - 1] in ("=", "return"):
@@ -324,13 +328,19 @@ class _Finder:
                 first = at + 1
         for (a, b), (c, d) in pairwise(spans):
             one, other = s.tokens[a:b], s.tokens[c:d]
-            if not one or not other or any(each.said in ("=", "*", "**") for each in one[:2] + other[:2]):
+            if (
+                not one
+                or not other
+                or any(each.said in ("=", "*", "**") for each in one[:2] + other[:2])
+            ):
                 continue
             plain = [len(each) == 1 and each[0].kind in ("number", "text") for each in (one, other)]
             if plain[0] == plain[1] and s[i - 1] not in ("min", "max", "range", "isinstance"):
                 between = self.text[one[-1].end : other[0].start]
                 texts = [self.text[each[0].start : each[-1].end] for each in (one, other)]
-                self._add("swapped arguments", one[0].start, other[-1].end, between.join(texts[::-1]))
+                self._add(
+                    "swapped arguments", one[0].start, other[-1].end, between.join(texts[::-1])
+                )
 
     def _terms(self, s: Statement, i: int) -> None:
         """Drop the term on each side of `and` or `or`."""
@@ -387,7 +397,9 @@ class _Finder:
                     other = {"True": "False", "False": "True"}[token.said]
                     self._add("wrong default", token.start, token.end, other)
                 elif token.said.isdigit():
-                    self._add("wrong default", token.start, token.end, str(int(token.said) * 2 or 1))
+                    self._add(
+                        "wrong default", token.start, token.end, str(int(token.said) * 2 or 1)
+                    )
 
     def order(self, one: Statement, other: Statement) -> None:
         """Swap two statements that have to do with the same."""
@@ -395,7 +407,11 @@ class _Finder:
             return
         first = [self._first(s) for s in (one, other)]
         calls = [self._calls(s) for s in (one, other)]
-        if any(first) or not any(calls) or not all(self._sets(s) or self._calls(s) for s in (one, other)):
+        if (
+            any(first)
+            or not any(calls)
+            or not all(self._sets(s) or self._calls(s) for s in (one, other))
+        ):
             return
         names = [{t.said for t in s.tokens if t.kind == "name"} for s in (one, other)]
         if names[0] & names[1]:

@@ -27,7 +27,8 @@ TESTS = {  # room -> tests, those that fail first in front; a folder is all of i
     "core/coordinator": "test_bookkeeping.py test_machine_bounds.py test_coordinator*.py"
     " test_group.py test_load.py test_second_protocol.py test_traces.py test_offsets.py"
     " test_partitions.py",
-    "core/serving": "wire/test_quick.py server/test_groups_over_the_wire.py server/test_two_ways.py",
+    "core/serving": "wire/test_quick.py server/test_groups_over_the_wire.py"
+    " server/test_two_ways.py",
     "ground": "test_arguments.py test_times.py test_messages.py test_operations.py"
     " test_refusals.py test_testing.py test_groups_view.py test_replay_local.py",
     "log": "test_logdir.py test_records.py test_protocol_readers.py test_subscription_topics.py"
@@ -88,7 +89,9 @@ def room_of(file: str) -> str:
             inside = path.relative_to(top).parts
             if len(inside) > 1 and inside[0] != "_core":
                 return prefix + inside[0]
-            return "core" if prefix or len(inside) > 1 else "faces" if path.stem in FACES else "ground"
+            return (
+                "core" if prefix or len(inside) > 1 else "faces" if path.stem in FACES else "ground"
+            )
     return "spark"
 
 
