@@ -294,21 +294,27 @@ def test_a_copy_is_put_back_as_it_was_with_its_times(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("said", "status", "by"),
+    ("said", "status", "ran"),
     [
-        ("FAILED tests/a.py::b[c - d] - assert 1 == 2", 1, "tests/a.py::b[c - d]"),
-        ("ERROR tests/a.py - ImportError: x", 2, "tests/a.py"),
+        ("1 passed", 0, ("", "")),
+        ("FAILED tests/a.py::b[c - d] - assert 1 == [2]", 1, ("failed", "tests/a.py::b[c - d]")),
+        ("ERROR tests/a.py - ImportError: x", 2, ("failed", "tests/a.py")),
         (
             'Timeout!\n  File "/x/b.py", line 3 in f\n  File "/x/tests/a.py", line 9 in test_b',
             1,
-            "hung (tests/a.py::test_b)",
+            ("hung", "tests/a.py::test_b"),
         ),
-        ("Fatal Python error: Segmentation fault", -11, "signal 11"),
-        ("", 3, "status 3"),
+        ("Fatal Python error: Segmentation fault", -11, ("signal 11", "")),
+        ("", 3, ("status 3", "")),
     ],
 )
-def test_what_caught_a_fault_is_named(said, status, by):
-    assert copies._catcher(said, status) == by
+def test_what_caught_a_fault_is_named(said, status, ran):
+    assert copies.how_ended(said, status) == copies.Ran(*ran)
+
+
+FAILED = copies.Ran("failed", "tests/a.py::b")
+HUNG = copies.Ran("hung", "tests/a.py::c")
+PASSED = copies.Ran()
 
 
 class FakeCopy:
@@ -327,7 +333,7 @@ class FakeCopy:
     def run(self, tests):
         assert self.dirty
         assert tests
-        return copies.Ran(self.ends.pop(0), "")
+        return self.ends.pop(0)
 
     def passes(self, test):
         assert not self.dirty
@@ -342,24 +348,26 @@ def slot():
 
 
 def test_what_does_not_compile_is_replaced_by_the_next_draw(slot):
-    outcome = judging.judged(FakeCopy({slot.changes[2].id}, ["tests/a.py::b"]), slot)
-    assert (outcome.change, outcome.skipped, outcome.by) == (slot.changes[2], 2, "tests/a.py::b")
+    outcome = judging.judged(FakeCopy({slot.changes[2].id}, [FAILED]), slot)
+    assert (outcome.change, outcome.skipped, outcome.ran) == (slot.changes[2], 2, FAILED)
 
 
 def test_what_the_room_lets_live_meets_all_suites(slot):
     good = {slot.changes[0].id}
-    assert judging.judged(FakeCopy(good, ["", "hung (tests/a.py::b)"]), slot).by.startswith("hung")
-    assert judging.judged(FakeCopy(good, ["", ""]), slot).by == ""
+    assert judging.judged(FakeCopy(good, [PASSED, HUNG]), slot).ran == HUNG
+    assert judging.judged(FakeCopy(good, [PASSED, PASSED]), slot).ran == PASSED
 
 
 def test_a_test_that_fails_without_the_fault_shows_nothing(slot):
-    fake = FakeCopy({slot.changes[0].id}, ["tests/a.py::b"], flaky={"tests/a.py::b"})
-    assert judging.judged(fake, slot).unsure
+    good = {slot.changes[0].id}
+    for ran in (FAILED, HUNG):
+        assert judging.judged(FakeCopy(good, [ran], flaky={ran.test}), slot).unsure
+        assert not judging.judged(FakeCopy(good, [ran]), slot).unsure
 
 
 def test_the_report_counts_by_room_and_shows_what_survived(slot):
     one = slot.changes[0]
-    ends = [judging.Outcome(slot, one, by, 1.0) for by in ("tests/a.py::b", "", "hung")]
+    ends = [judging.Outcome(slot, one, ran, 1.0) for ran in (FAILED, PASSED, HUNG)]
     said = judging.report(ends)
     assert "log                      2 / 3" in said
     assert "SURVIVED" in said

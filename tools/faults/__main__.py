@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from faults.change import Change
-from faults.copies import ROOT, Copy
+from faults.copies import ROOT, Copy, Ran
 from faults.draw import Slot, changes_of, drawn, fields_of
 from faults.rooms import all_tests, rooms_of, tests_of
 
@@ -29,21 +29,24 @@ WITHOUT_TESTS = "no change of its room compiles"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a fault; ``by`` is what caught it, and "" if it survived."""
+    """What became of a fault, and how many were drawn before it that could not be planted.
+
+    It is unsure where what caught it ends so without it too.
+    """
 
     slot: Slot
     change: Change
-    by: str
+    ran: Ran
     seconds: float
     skipped: int = 0
     unsure: bool = False
 
     def line(self) -> str:
         """Return one line about it."""
-        verdict = "UNSURE" if self.unsure else "caught" if self.by else "SURVIVED"
+        verdict = "UNSURE" if self.unsure else "caught" if self.ran.how else "SURVIVED"
         place = f"{self.change.file}:{self.change.line(self.slot.room.files[self.change.file])}"
         head = f"{verdict:8}  {self.change.id}  {self.seconds:4.0f} s  {self.change.operator:17}"
-        return f"{head}  {place}  {self.by}".rstrip()
+        return f"{head}  {place}  {self.ran}".rstrip()
 
 
 def judged(copy: Copy, slot: Slot) -> Outcome:
@@ -55,12 +58,12 @@ def judged(copy: Copy, slot: Slot) -> Outcome:
                 continue
             near = tests_of(slot.room.name, change.file, ROOT)
             ran = copy.run(near)
-            if not ran.by:
+            if not ran.how:
                 ran = copy.run(all_tests(change.file, ROOT, near))
         finally:
             copy.restore()
-        unsure = "::" in ran.by and not ran.by.startswith("hung") and not copy.passes(ran.by)
-        return Outcome(slot, change, ran.by, time.monotonic() - began, skipped, unsure)
+        unsure = bool(ran.test) and not copy.passes(ran.test)
+        return Outcome(slot, change, ran, time.monotonic() - began, skipped, unsure)
     raise SystemExit(f"faults: {slot.room.name}: {WITHOUT_TESTS}")
 
 
@@ -69,12 +72,12 @@ def worked(slots: Sequence[Slot], workers: int) -> list[Outcome]:
     waiting: queue.SimpleQueue[Slot] = queue.SimpleQueue()
     for slot in sorted(slots, key=lambda one: one.changes[0].file.endswith(".py")):
         waiting.put(slot)
+    copies = [Copy(n + 1) for n in range(workers)]
     outcomes: list[Outcome] = []
     failed: list[BaseException] = []
 
-    def work(number: int) -> None:
+    def work(copy: Copy) -> None:
         try:
-            copy = Copy(number)
             copy.make()
             while not failed:
                 outcomes.append(judged(copy, waiting.get_nowait()))
@@ -84,11 +87,16 @@ def worked(slots: Sequence[Slot], workers: int) -> list[Outcome]:
         except BaseException as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=work, args=(n + 1,)) for n in range(workers)]
+    threads = [threading.Thread(target=work, args=(copy,)) for copy in copies]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt as error:
+        failed.append(error)
+        for copy in copies:
+            copy.stop()
     if failed:
         raise failed[0]
     return outcomes
@@ -99,14 +107,14 @@ def report(outcomes: Sequence[Outcome]) -> str:
     drawn_by, caught_by = Counter[str](), Counter[str]()
     for one in outcomes:
         drawn_by[one.slot.room.name] += 1
-        caught_by[one.slot.room.name] += bool(one.by)
+        caught_by[one.slot.room.name] += bool(one.ran.how)
     lines = ["", "room                caught / drawn"]
     lines += [f"{room:18}  {caught_by[room]:6} / {drawn_by[room]}" for room in sorted(drawn_by)]
     skipped = sum(one.skipped for one in outcomes)
     lines.append(f"{'all':18}  {sum(caught_by.values()):6} / {len(outcomes)}")
     lines.append(f"{skipped} more did not compile, or to the same")
     for one in outcomes:
-        if not one.by:
+        if not one.ran.how:
             lines += ["", one.line(), *one.change.diff(one.slot.room.files[one.change.file])]
     return "\n".join(lines)
 

@@ -23,7 +23,7 @@ from faults.draw import differs
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "build/faults"
-HANG_S = 150  # of one test; the longest takes a fifth of it on a machine that has more to do
+HANG_S = 300  # of one test: far more than the longest takes on a machine that has more to do
 WALL_S, CPU_S = 2400, 1800  # of a run of tests, where even pytest's own watch is stopped
 MEMORY_BYTES = 8 << 30
 FAST_BUILD = {"CFLAGS": "-O1 -DNDEBUG"}  # half the time of -O3, to compile and to test
@@ -35,10 +35,13 @@ PYTEST = [
 
 @dataclass(frozen=True)
 class Ran:
-    """How a run of tests ended: ``by`` is the test that failed or what ended it; "" all passed."""
+    """How a run of tests ended: ``how`` is failed, hung, a signal or status; "" if all passed."""
 
-    by: str
-    said: str
+    how: str = ""
+    test: str = ""  # what it ended at, where that is known
+
+    def __str__(self) -> str:
+        return f"{self.how}  {self.test}".rstrip()
 
 
 class Copy:
@@ -49,8 +52,10 @@ class Copy:
         self.clean = HOME / f"{number}-clean"
         self.tree, self.objects = self.home / "tree", self.home / "objects"
         self.python = self.home / "venv/bin/python"
-        self.site = self.home / "venv/lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        self.site = self.home / "venv/lib" / python / "site-packages"
         self.passed: set[str] = set()
+        self.process: subprocess.Popen[str] | None = None
 
     def make(self) -> None:
         """Bring copy, environment and build up to date; what did not change is left as it is."""
@@ -85,10 +90,9 @@ class Copy:
         path.write_text(change.apply(text), encoding="utf-8")
         if path.suffix == ".py":
             return ""
-        site = next(self.site.glob("site-packages"))
         for step in (
             ["--build", self.objects],
-            ["--install", self.objects, "--prefix", site],
+            ["--install", self.objects, "--prefix", self.site],
         ):
             command = ["cmake", *step]
             told = subprocess.run(
@@ -96,9 +100,9 @@ class Copy:
             )
             if told.returncode:
                 return "it does not compile"
-        built = [name for name in _files(site) if name.endswith(".so")]
-        clean = self.clean / site.relative_to(self.home)
-        if all(filecmp.cmp(site / one, clean / one, shallow=False) for one in built):
+        built = [name for name in _files(self.site) if name.endswith(".so")]
+        clean = self.clean / self.site.relative_to(self.home)
+        if all(filecmp.cmp(self.site / one, clean / one, shallow=False) for one in built):
             return "it compiles to the same"
         return ""
 
@@ -108,7 +112,7 @@ class Copy:
 
     def run(self, tests: list[str]) -> Ran:
         """Run tests up to the first that fails."""
-        process = subprocess.Popen(
+        self.process = process = subprocess.Popen(
             [self.python, "-m", "pytest", *PYTEST, *tests],
             cwd=self.tree,
             env=self._environment(),
@@ -124,14 +128,21 @@ class Copy:
         except subprocess.TimeoutExpired:
             said = "Timeout"
         finally:
-            _end_all_of(process)
-        return Ran("" if process.returncode == 0 else _catcher(said, process.returncode), said)
+            self.stop()
+        return how_ended(said, process.returncode)
 
     def passes(self, test: str) -> bool:
         """Return whether a test passes without a fault."""
-        if test not in self.passed and not self.run([test]).by:
+        if test not in self.passed and not self.run([test]).how:
             self.passed.add(test)
         return test in self.passed
+
+    def stop(self) -> None:
+        """End the tests, and what they have started: one that hangs may wait for it."""
+        if self.process:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
     def _environment(self) -> dict[str, str]:
         tools = Path(sys.executable).parent  # cmake, ninja and cython of this environment
@@ -174,19 +185,14 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _end_all_of(process: subprocess.Popen[str]) -> None:
-    """End what the tests have started too: a test that hangs may wait for it."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _catcher(said: str, status: int) -> str:
-    """Return which test caught a fault, and how if it did not fail."""
+def how_ended(said: str, status: int) -> Ran:
+    """Read what pytest said, up to the first test that failed or never ended."""
+    if status == 0:
+        return Ran()
     named = re.search(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - .*)?$", said, re.M)
     if named:
-        return named[1]
-    hung = re.search(r"^Timeout", said, re.M)
+        return Ran("failed", named[1])
     at = re.search(r'File ".*?/(tests/[^"]+)", line \d+ in (test_\w+)', said)
+    hung = re.search(r"^Timeout", said, re.M)
     how = "hung" if hung else f"signal {-status}" if status < 0 else f"status {status}"
-    return f"{how} ({at[1]}::{at[2]})" if at else how
+    return Ran(how, f"{at[1]}::{at[2]}" if at else "")
