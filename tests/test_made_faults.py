@@ -231,11 +231,7 @@ def test_the_operators_take_turns():
 def test_an_equivalent_change_is_not_drawn(tmp_path, monkeypatch):
     held = [room("a", 2)]
     known = draw.changes_of(held[0], draw.fields_of(held))
-    listed = "\n".join(
-        f'[[equivalent]]\nfile = "{one.file}"\nfunction = ""\noperator = "{one.operator}"\n'
-        f'was = "{one.was}"\nbecomes = "{one.becomes}"\nreason = "so"\n'
-        for one in known[1:]
-    )
+    listed = "\n".join(f'{judging.as_entry(one)}\nreason = "so"' for one in known[1:])
     path = tmp_path / "equivalent.toml"
     path.write_text(listed)
     monkeypatch.setattr(draw, "EQUIVALENT", path)
@@ -373,3 +369,4 @@ def test_the_report_counts_by_room_and_shows_what_survived(slot):
     assert "SURVIVED" in said
     assert f"{one.file}:{one.line(slot.room.files[one.file])}" in said
     assert "\n".join(one.diff(slot.room.files[one.file])) in said
+    assert judging.as_entry(one) in said

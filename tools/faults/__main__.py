@@ -11,6 +11,7 @@ of, is replaced by the next draw.
 from __future__ import annotations
 
 import argparse
+import json
 import queue
 import sys
 import threading
@@ -23,8 +24,6 @@ from faults.change import Change
 from faults.copies import ROOT, Copy, Ran
 from faults.draw import Slot, changes_of, drawn, fields_of
 from faults.rooms import all_tests, rooms_of, tests_of
-
-WITHOUT_TESTS = "no change of its room compiles"
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def judged(copy: Copy, slot: Slot) -> Outcome:
             copy.restore()
         unsure = bool(ran.test) and not copy.passes(ran.test)
         return Outcome(slot, change, ran, time.monotonic() - began, skipped, unsure)
-    raise SystemExit(f"faults: {slot.room.name}: {WITHOUT_TESTS}")
+    raise SystemExit(f"faults: no change of {slot.room.name} compiles")
 
 
 def worked(slots: Sequence[Slot], workers: int) -> list[Outcome]:
@@ -102,6 +101,13 @@ def worked(slots: Sequence[Slot], workers: int) -> list[Outcome]:
     return outcomes
 
 
+def as_entry(change: Change) -> str:
+    """Return a change as ``equivalent.toml`` has it, without the reason."""
+    names = ("file", "function", "operator", "was", "becomes")
+    values = zip(names, change.key, strict=True)
+    return "\n".join(["[[equivalent]]", *(f"{name} = {json.dumps(held)}" for name, held in values)])
+
+
 def report(outcomes: Sequence[Outcome]) -> str:
     """Return the score by room and what survived, as entries for ``equivalent.toml`` too."""
     drawn_by, caught_by = Counter[str](), Counter[str]()
@@ -116,6 +122,7 @@ def report(outcomes: Sequence[Outcome]) -> str:
     for one in outcomes:
         if not one.ran.how:
             lines += ["", one.line(), *one.change.diff(one.slot.room.files[one.change.file])]
+            lines.append(as_entry(one.change))
     return "\n".join(lines)
 
 
