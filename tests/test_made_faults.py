@@ -348,10 +348,27 @@ def test_what_does_not_compile_is_replaced_by_the_next_draw(slot):
     assert (outcome.change, outcome.skipped, outcome.ran) == (slot.changes[2], 2, FAILED)
 
 
-def test_what_the_room_lets_live_meets_all_suites(slot):
-    good = {slot.changes[0].id}
-    assert judging.judged(FakeCopy(good, [PASSED, HUNG]), slot).ran == HUNG
-    assert judging.judged(FakeCopy(good, [PASSED, PASSED]), slot).ran == PASSED
+def test_what_the_room_lets_live_meets_all_suites_in_the_end(slot, monkeypatch, capsys):
+    near = rooms.tests_of("log", slot.changes[0].file, ROOT)
+    asked = []
+
+    class Recorded(FakeCopy):
+        def __init__(self, number):
+            super().__init__({one.id for one in slot.changes}, [PASSED, FAILED, HUNG])
+
+        def make(self):
+            pass
+
+        def run(self, tests):
+            asked.append(tests == near)
+            return super().run(tests)
+
+    monkeypatch.setattr(judging, "Copy", Recorded)
+    first, second = judging.worked([slot, slot], 1)
+    assert (first.ran, second.ran) == (HUNG, FAILED)
+    assert asked == [True, True, False]
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in said] == ["its room lets live", "caught", "caught"]
 
 
 def test_a_test_that_fails_without_the_fault_shows_nothing(slot):

@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from faults.change import Change
 from faults.copies import ROOT, Copy, Ran
@@ -40,25 +40,23 @@ class Outcome:
     skipped: int = 0
     unsure: bool = False
 
-    def line(self) -> str:
-        """Return one line about it."""
-        verdict = "UNSURE" if self.unsure else "caught" if self.ran.how else "SURVIVED"
+    def line(self, lives: str = "SURVIVED") -> str:
+        """Return one line about it; ``lives`` says that no test has caught it."""
+        verdict = "UNSURE" if self.unsure else "caught" if self.ran.how else lives
         place = f"{self.change.file}:{self.change.line(self.slot.room.files[self.change.file])}"
         head = f"{verdict:8}  {self.change.id}  {self.seconds:4.0f} s  {self.change.operator:17}"
         return f"{head}  {place}  {self.ran}".rstrip()
 
 
-def judged(copy: Copy, slot: Slot) -> Outcome:
-    """Plant the first fault of a slot that can be, and let the tests meet it."""
+def judged(copy: Copy, slot: Slot, suites: bool = False) -> Outcome:
+    """Plant the first fault of a slot that can be; the tests of its room meet it, or the others."""
     began = time.monotonic()
     for skipped, change in enumerate(slot.changes):
         try:
             if copy.plant(change):
                 continue
             near = tests_of(slot.room.name, change.file, ROOT)
-            ran = copy.run(near)
-            if not ran.how:
-                ran = copy.run(all_tests(change.file, ROOT, near))
+            ran = copy.run(all_tests(change.file, ROOT, near) if suites else near)
         finally:
             copy.restore()
         unsure = bool(ran.test) and not copy.passes(ran.test)
@@ -67,20 +65,31 @@ def judged(copy: Copy, slot: Slot) -> Outcome:
 
 
 def worked(slots: Sequence[Slot], workers: int) -> list[Outcome]:
-    """Let workers judge the faults, what is to be compiled first; print each as it comes."""
-    waiting: queue.SimpleQueue[Slot] = queue.SimpleQueue()
-    for slot in sorted(slots, key=lambda one: one.changes[0].file.endswith(".py")):
-        waiting.put(slot)
+    """Let workers judge the faults, what is to be compiled first; print each as it comes.
+
+    What the rooms let live meets all suites in the end: that takes much longer.
+    """
+    waiting: queue.PriorityQueue[tuple[bool, bool, int]] = queue.PriorityQueue()
+    for number, slot in enumerate(slots):
+        waiting.put((False, slot.changes[0].file.endswith(".py"), number))
     copies = [Copy(n + 1) for n in range(workers)]
-    outcomes: list[Outcome] = []
+    outcomes: dict[int, Outcome] = {}
     failed: list[BaseException] = []
 
     def work(copy: Copy) -> None:
         try:
             copy.make()
             while not failed:
-                outcomes.append(judged(copy, waiting.get_nowait()))
-                print(outcomes[-1].line(), flush=True)
+                suites, python, number = waiting.get_nowait()
+                before = outcomes.get(number)
+                slot = replace(slots[number], changes=[before.change]) if before else slots[number]
+                now = judged(copy, slot, suites)
+                if before:
+                    now = replace(now, seconds=now.seconds + before.seconds, skipped=before.skipped)
+                outcomes[number] = now
+                if not suites and not now.ran.how:
+                    waiting.put((True, python, number))
+                print(now.line("SURVIVED" if suites else "its room lets live"), flush=True)
         except queue.Empty:
             pass
         except BaseException as error:
@@ -98,7 +107,7 @@ def worked(slots: Sequence[Slot], workers: int) -> list[Outcome]:
             copy.stop()
     if failed:
         raise failed[0]
-    return outcomes
+    return [outcomes[number] for number in sorted(outcomes)]
 
 
 def as_entry(change: Change) -> str:
