@@ -78,10 +78,9 @@ def drawn(rooms: Sequence[Room], fields: Fields, count: int, seed: int) -> Itera
     without = equivalents()
     for room, share in zip(rooms, shares(rooms, count, seed), strict=True):
         if share:
-            found = [one for one in changes_of(room, fields) if one.key not in without]
-            order = shuffled(found, f"{seed} {room.name}")
-            for i in range(share):  # each has its own turns: what one skips, no other waits for
-                yield Slot(room, order[i::share])
+            order = shuffled(changes_of(room, fields), f"{seed} {room.name}")
+            for i in range(share):  # each has its own turns: what one skips changes no other
+                yield Slot(room, [one for one in order[i::share] if one.key not in without])
 
 
 def shuffled(changes: Sequence[Change], seed: str) -> list[Change]:
