@@ -96,13 +96,17 @@ def room_of(file: str) -> str:
 
 
 def tests_of(room: str, file: str, root: Path) -> list[str]:
-    """Return the test files of a room, those in front that have the name of a source, or use it."""
+    """Return the test files of a room, and others named as a source.
+
+    Those that have its name, or use it, come first.
+    """
     found: dict[str, None] = {}
     for pattern in TESTS[room].split():
         for path in sorted((root / "tests").glob(pattern)):
             files = sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
             found.update((one.relative_to(root).as_posix(), None) for one in files)
-    return _near_first(set_aside(found), file, root)
+    named_so = [one for one in all_tests(file, root, []) if f"/test_{Path(file).stem}" in one]
+    return _near_first(set_aside(found | dict.fromkeys(named_so)), file, root)
 
 
 def all_tests(file: str, root: Path, but: list[str]) -> list[str]:
