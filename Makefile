@@ -18,7 +18,7 @@
 #   make pictures      the pictures of pages in docs/, by a browser (chromium, chromedriver)
 #   make test-lowest   all tests with the lowest dependencies that pyproject.toml allows
 #   make answers       what is answered to 2,000 random and all golden logs, against what is recorded
-#   make faults        plant one-line faults, and see that the tests catch them (hours)
+#   make faults        make faults in a copy, and see which the tests catch (N=40 SEED=7)
 
 SHELL   := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -161,10 +161,12 @@ fuzz: build
 answers: build dev
 	@$(PY) tools/check_answers.py --jobs $(WORKERS) $(ANSWERS)
 
-# One-line faults in a copy of the sources, each with the tests that are to fail; all tests for those
-# that live. FAULTS="--only ID ..." or "--rooms fold report" takes some.
+# N faults, drawn by SEED, in copies of the sources; which tests catch each. FAULTS="--rooms cli log"
+# draws in some rooms, "--only ID" plants one again, "--list" only shows what is drawn.
+N    ?= 40
+SEED ?= 7
 faults: build dev
-	@$(PY) tools/plant_faults.py --full $(FAULTS)
+	@PYTHONPATH=tools $(PY) -m faults --count $(N) --seed $(SEED) $(FAULTS)
 
 # ---- packages and other environments ----------------------------------------------------------
 wheel: dev

@@ -137,6 +137,16 @@ def test_a_bad_record_empties_its_own_partition_alone():
     )
 
 
+def test_a_key_of_a_negative_length_names_no_group_and_stops_each_partition_that_meets_it():
+    key = b"\0\x02" + (-0x8000).to_bytes(2, "big", signed=True) + b"g" * 0x8000
+    coordinator = GroupCoordinator(CONFIG, log=[Batch(0, records=((key, b"\0\x03"),))])
+    for number in range(COUNT):
+        coordinator.resign(number)
+        coordinator.begin_load(number)
+        coordinator.finish_load(number)
+        assert coordinator.load_error is not None
+
+
 def test_of_a_batch_with_records_of_several_groups_each_partition_takes_its_own():
     records = tuple(
         next(batch for batch in filled().log if group_id.encode() in batch.records[0][0]).records[0]

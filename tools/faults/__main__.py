@@ -1,0 +1,186 @@
+"""Make faults in the sources as they are, and see which of them the tests catch.
+
+    PYTHONPATH=tools python -m faults [--count 40] [--seed 7] [--rooms ROOM ...] [--only ID ...]
+
+Each fault is drawn by the seed, planted in a copy of the sources (``build/faults``), and met first
+by the tests of its room, then by those of all suites but ``tests/clients`` and ``tests/package``.
+The test that caught it is run once more without it. What the compiler refuses, or makes the same
+of, is replaced by the next draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from faults.change import Change
+from faults.copies import ROOT, Copy, Ran
+from faults.draw import Slot, changes_of, drawn, fields_of
+from faults.rooms import all_tests, rooms_of, tests_of
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a fault, and how many were drawn before it that could not be planted.
+
+    It is unsure where what caught it ends so without it too.
+    """
+
+    slot: Slot
+    change: Change
+    ran: Ran
+    seconds: float
+    skipped: int = 0
+    unsure: bool = False
+
+    def line(self, lives: str = "SURVIVED") -> str:
+        """Return one line about it; ``lives`` says that no test has caught it."""
+        verdict = "UNSURE" if self.unsure else "caught" if self.ran.how else lives
+        place = f"{self.change.file}:{self.change.line(self.slot.room.files[self.change.file])}"
+        head = f"{verdict:8}  {self.change.id}  {self.seconds:4.0f} s  {self.change.operator:17}"
+        return f"{head}  {place}  {self.ran}".rstrip()
+
+
+def judged(copy: Copy, slot: Slot, suites: bool = False) -> Outcome:
+    """Plant the first fault of a slot that can be; the tests of its room meet it, or the others."""
+    began = time.monotonic()
+    for skipped, change in enumerate(slot.changes):
+        try:
+            if copy.plant(change):
+                continue
+            near = tests_of(slot.room.name, change.file, ROOT)
+            ran = copy.run(all_tests(change.file, ROOT, near) if suites else near)
+        finally:
+            copy.restore()
+        unsure = bool(ran.test) and not copy.passes(ran.test)
+        return Outcome(slot, change, ran, time.monotonic() - began, skipped, unsure)
+    raise SystemExit(f"faults: no change of {slot.room.name} compiles")
+
+
+def worked(slots: Sequence[Slot], workers: int) -> list[Outcome]:
+    """Let workers judge the faults, what is to be compiled first; print each as it comes.
+
+    What the rooms let live meets all suites in the end: that takes much longer.
+    """
+    waiting: queue.PriorityQueue[tuple[bool, bool, int]] = queue.PriorityQueue()
+    for number, slot in enumerate(slots):
+        waiting.put((False, slot.changes[0].file.endswith(".py"), number))
+    copies = [Copy(n + 1) for n in range(workers)]
+    outcomes: dict[int, Outcome] = {}
+    failed: list[BaseException] = []
+
+    def work(copy: Copy) -> None:
+        try:
+            copy.make()
+            while not failed:
+                suites, python, number = waiting.get_nowait()
+                before = outcomes.get(number)
+                slot = replace(slots[number], changes=[before.change]) if before else slots[number]
+                now = judged(copy, slot, suites)
+                if before:
+                    now = replace(now, seconds=now.seconds + before.seconds, skipped=before.skipped)
+                outcomes[number] = now
+                if not suites and not now.ran.how:
+                    waiting.put((True, python, number))
+                print(now.line("SURVIVED" if suites else "its room lets live"), flush=True)
+        except queue.Empty:
+            pass
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(copy,)) for copy in copies]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt as error:
+        failed.append(error)
+        for copy in copies:
+            copy.stop()
+    if failed:
+        raise failed[0]
+    return [outcomes[number] for number in sorted(outcomes)]
+
+
+def as_entry(change: Change) -> str:
+    """Return a change as ``equivalent.toml`` has it, without the reason."""
+    names = ("file", "function", "operator", "was", "becomes")
+    values = zip(names, change.key, strict=True)
+    return "\n".join(["[[equivalent]]", *(f"{name} = {json.dumps(held)}" for name, held in values)])
+
+
+def report(outcomes: Sequence[Outcome]) -> str:
+    """Return the score by room and what survived, as entries for ``equivalent.toml`` too."""
+    drawn_by, caught_by = Counter[str](), Counter[str]()
+    for one in outcomes:
+        drawn_by[one.slot.room.name] += 1
+        caught_by[one.slot.room.name] += bool(one.ran.how)
+    lines = ["", "room                caught / drawn"]
+    lines += [f"{room:18}  {caught_by[room]:6} / {drawn_by[room]}" for room in sorted(drawn_by)]
+    skipped = sum(one.skipped for one in outcomes)
+    lines.append(f"{'all':18}  {sum(caught_by.values()):6} / {len(outcomes)}")
+    lines.append(f"{skipped} more did not compile, or to the same")
+    for one in outcomes:
+        if not one.ran.how:
+            lines += ["", one.line(), *one.change.diff(one.slot.room.files[one.change.file])]
+            lines.append(as_entry(one.change))
+    return "\n".join(lines)
+
+
+def chosen(options: argparse.Namespace) -> list[Slot]:
+    """Return the faults that were asked for."""
+    rooms = rooms_of(ROOT)
+    fields = fields_of(rooms)
+    unknown = set(options.rooms) - {room.name for room in rooms}
+    if unknown:
+        raise SystemExit(
+            f"faults: no room {', '.join(unknown)}: {', '.join(r.name for r in rooms)}"
+        )
+    wanted = [room for room in rooms if not options.rooms or room.name in options.rooms]
+    if not options.only:
+        return list(drawn(wanted, fields, options.count, options.seed))
+    found = [
+        Slot(room, [change])
+        for room in wanted
+        for change in changes_of(room, fields)
+        if change.id in options.only
+    ]
+    if len(found) < len(options.only):
+        raise SystemExit("faults: the sources have no fault of this id")
+    return found
+
+
+def main() -> int:
+    """Make faults, and print which were caught."""
+    parser = argparse.ArgumentParser(prog="faults", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--rooms", nargs="+", default=[], metavar="ROOM")
+    parser.add_argument("--only", nargs="+", default=[], metavar="ID")
+    parser.add_argument("--workers", type=int, default=2, help="copies, each built once")
+    parser.add_argument("--list", action="store_true", help="show what is drawn first, and end")
+    options = parser.parse_args()
+    slots = chosen(options)
+    if options.list:
+        for slot in slots:
+            change = slot.changes[0]
+            text = slot.room.files[change.file]
+            place = f"{change.file}:{change.line(text)}"
+            print(f"{change.id}  {slot.room.name}  {change.operator}  {place}")
+            print("\n".join(change.diff(text)))
+        return 0
+    outcomes = worked(slots, min(options.workers, len(slots)))
+    print(report(outcomes))
+    return 1 if any(one.unsure for one in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

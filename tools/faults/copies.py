@@ -1,0 +1,198 @@
+"""A copy of the sources with a build and an environment of its own; the checkout is not touched.
+
+What the copy was before a fault lies beside it and is put back file by file with its times, so that
+neither the fault nor taking it out leaves anything to compile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import filecmp
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from faults.change import Change
+from faults.draw import differs
+
+ROOT = Path(__file__).resolve().parents[2]
+HOME = ROOT / "build/faults"
+HANG_S = 300  # of one test: far more than the longest takes on a machine that has more to do
+WALL_S, CPU_S = 2400, 1800  # of a run of tests, where even pytest's own watch is stopped
+MEMORY_BYTES = 8 << 30
+FAST_BUILD = {"CFLAGS": "-O1 -DNDEBUG"}  # half the time of -O3, to compile and to test
+PYTEST = [
+    *("-x", "-q", "-rfE", "-p", "no:cacheprovider", "--no-header", "--hypothesis-seed=0"),
+    *("-o", f"faulthandler_timeout={HANG_S}"),
+]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a run of tests ended: ``how`` is failed, hung, a signal or status; "" if all passed."""
+
+    how: str = ""
+    test: str = ""  # what it ended at, where that is known
+
+    def __str__(self) -> str:
+        return f"{self.how}  {self.test}".rstrip()
+
+
+class Copy:
+    """One of the copies: what a worker plants its faults in."""
+
+    def __init__(self, number: int) -> None:
+        self.home = HOME / str(number)
+        self.clean = HOME / f"{number}-clean"
+        self.tree, self.objects = self.home / "tree", self.home / "objects"
+        self.python = self.home / "venv/bin/python"
+        python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        self.site = self.home / "venv/lib" / python / "site-packages"
+        self.passed: set[str] = set()
+        self.process: subprocess.Popen[str] | None = None
+
+    def make(self) -> None:
+        """Bring copy, environment and build up to date; what did not change is left as it is."""
+        if self.clean.is_dir():
+            mirror(self.clean, self.home)
+        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.check_output(listed, cwd=ROOT, text=True).split("\0")
+        names = {name for name in names if (ROOT / name).is_file()}
+        for name in names:
+            source, target = ROOT / name, self.tree / name
+            if not target.is_file() or not filecmp.cmp(source, target, shallow=False):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(source, target)
+        for name in _files(self.tree):
+            if name not in names:
+                (self.tree / name).unlink()
+        venv = self.python.parents[1]
+        subprocess.run([ROOT / "tools/borrow", sys.executable, venv], check=True)
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+        how = ["--no-build-isolation", "--no-deps", f"-Cbuild-dir={self.objects}"]
+        how.append("-Ccmake.build-type=Faults")  # none of CMake's own: only FAST_BUILD counts
+        where = ["--python", self.python, "install", *how, "-e", self.tree]
+        subprocess.run([*pip, *where], check=True, env=self._environment())
+        mirror(self.home, self.clean)
+
+    def plant(self, change: Change) -> str:
+        """Put a fault in; return why that cannot be, else nothing."""
+        path = self.tree / change.file
+        text = path.read_text(encoding="utf-8")
+        if not differs(change, text):
+            return "the same to Python, or nothing"
+        path.write_text(change.apply(text), encoding="utf-8")
+        if path.suffix == ".py":
+            return ""
+        for step in (
+            ["--build", self.objects],
+            ["--install", self.objects, "--prefix", self.site],
+        ):
+            command = ["cmake", *step]
+            told = subprocess.run(
+                command, env=self._environment(), capture_output=True, text=True, errors="replace"
+            )
+            if told.returncode:
+                return "it does not compile"
+        built = [name for name in _files(self.site) if name.endswith(".so")]
+        clean = self.clean / self.site.relative_to(self.home)
+        if all(filecmp.cmp(self.site / one, clean / one, shallow=False) for one in built):
+            return "it compiles to the same"
+        return ""
+
+    def restore(self) -> None:
+        """Put back all that a fault, its build and its tests changed."""
+        mirror(self.clean, self.home)
+
+    def run(self, tests: list[str]) -> Ran:
+        """Run tests up to the first that fails."""
+        self.process = process = subprocess.Popen(
+            [self.python, "-m", "pytest", *PYTEST, *tests],
+            cwd=self.tree,
+            env=self._environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            preexec_fn=_limit,
+        )
+        try:
+            said, _ = process.communicate(timeout=WALL_S)
+        except subprocess.TimeoutExpired:
+            said = "Timeout"
+        finally:
+            self.stop()
+        return how_ended(said, process.returncode)
+
+    def passes(self, test: str) -> bool:
+        """Return whether a test passes without a fault."""
+        if test not in self.passed and not self.run([test]).how:
+            self.passed.add(test)
+        return test in self.passed
+
+    def stop(self) -> None:
+        """End the tests, and what they have started: one that hangs may wait for it."""
+        if self.process:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def _environment(self) -> dict[str, str]:
+        tools = Path(sys.executable).parent  # cmake, ninja and cython of this environment
+        return {
+            **os.environ,
+            **FAST_BUILD,
+            "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+            "COTERIE_SHARED": os.environ.get("COTERIE_SHARED") or str(ROOT.parent / "shared"),
+            "COTERIE_NO_SHRINKING": "1",
+            "PYTHONPYCACHEPREFIX": str(HOME / f"{self.home.name}-pycache"),
+        }
+
+
+def mirror(source: Path, target: Path) -> None:
+    """Make a folder the same as another, times included; only what differs is written."""
+    there, here = _files(source), _files(target)
+    for name in here.keys() - there.keys():
+        (target / name).unlink()
+    for name, known in there.items():
+        if here.get(name) != known:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).unlink(missing_ok=True)
+            shutil.copy2(source / name, target / name, follow_symlinks=False)
+
+
+def _files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return the size and time of each file under a folder."""
+    found = {}
+    for where, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(where, name)
+            known = os.lstat(path)
+            found[os.path.relpath(path, folder)] = (known.st_size, known.st_mtime_ns)
+    return found
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S + 10))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def how_ended(said: str, status: int) -> Ran:
+    """Read what pytest said, up to the first test that failed or never ended."""
+    if status == 0:
+        return Ran()
+    named = re.search(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - .*)?$", said, re.M)
+    if named:
+        return Ran("failed", named[1])
+    at = re.search(r'File ".*?/(tests/[^"]+)", line \d+ in (test_\w+)', said)
+    hung = re.search(r"^Timeout", said, re.M)
+    how = "hung" if hung else f"signal {-status}" if status < 0 else f"status {status}"
+    return Ran(how, f"{at[1]}::{at[2]}" if at else "")

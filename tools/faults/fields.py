@@ -1,0 +1,93 @@
+"""Which fields of a class or struct have the same type: what is easily taken for another."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, field
+
+NAME = re.compile(r"[A-Za-z_]\w*")
+USE = re.compile(r"(\w*)(?:\.|->)(?=([A-Za-z_]\w*))")
+C_STRUCT = re.compile(r"struct\s*(\w*)\s*\{([^}]*)\}\s*(\w*)")
+C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+CYTHON_CLASS = re.compile(
+    r"^( *)(?:c(?:type)?def )?(?:packed )?(?:class|struct) (\w+)[^\n]*:[^\n]*\n", re.M
+)
+CYTHON_FIELD = re.compile(
+    r"(?:cdef )?(?:readonly |public )?(?:const )?(\w+(?: \w+)*\*?) \*?(\w+(?:, ?\w+)*)\s*(?:#.*)?"
+)
+C_FIELD = re.compile(r"\s*(?:const )?([\w ]+?\*?) \*?(\w+(?:, ?\w+)*)\s*")
+
+
+@dataclass
+class Fields:
+    """The fields of each class, by type; a class that there is twice has both's."""
+
+    by_class: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    names: dict[str, set[str]] = field(default_factory=dict)  # of all types, by class
+
+    @classmethod
+    def of(cls, sources: Iterable[tuple[str, str]]) -> Fields:
+        """Read the classes of sources: (file, text)."""
+        fields = cls()
+        for file, text in sources:
+            for name, kind, one in _declared(file, text):
+                fields.by_class.setdefault(name, {}).setdefault(kind, []).append(one)
+                fields.names.setdefault(name, set()).add(one)
+        return fields
+
+    def classes_in(self, text: str) -> Set[str]:
+        """Return the classes that a text names: only these are looked at for its fields."""
+        return self.by_class.keys() & set(NAME.findall(text))
+
+    def beside(self, name: str, used: Set[str], classes: Set[str]) -> list[str]:
+        """Return the fields that have the type of one.
+
+        Of ``classes``, those count that have most of the fields that are ``used`` with it.
+        """
+        fits = {one: len(used & self.names[one]) for one in classes if name in self.names[one]}
+        found: set[str] = set()
+        for one, fit in fits.items():
+            if fit == max(fits.values()):
+                found.update(*(same for same in self.by_class[one].values() if name in same))
+        return sorted(found - {name})
+
+
+def used(text: str) -> dict[str, set[str]]:
+    """Return which fields a text reads, by the name before the dot or arrow."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for owner, name in USE.findall(text):
+        found[owner].add(name)
+    return found
+
+
+def _declared(file: str, text: str) -> Iterator[tuple[str, str, str]]:
+    if file.endswith(".py"):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                for one in node.body:
+                    if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
+                        yield node.name, ast.unparse(one.annotation), one.target.id
+    elif file.endswith(".h"):
+        for found in C_STRUCT.finditer(C_COMMENT.sub("", text)):
+            for line in found[2].split(";"):
+                if declared := C_FIELD.fullmatch(line):
+                    for name in declared[2].split(","):
+                        yield found[1] or found[3], declared[1], name.strip()
+    else:
+        for found in CYTHON_CLASS.finditer(text):
+            for line in _block(text[found.end() :], len(found[1])):
+                if declared := CYTHON_FIELD.fullmatch(line):
+                    for name in declared[2].split(","):
+                        yield found[2], declared[1], name.strip()
+
+
+def _block(text: str, indent: int) -> Iterator[str]:
+    """Yield the lines of a class or struct, up to its first method."""
+    for line in text.splitlines():
+        said = line.strip()
+        if said and (len(line) - len(line.lstrip()) <= indent or said.startswith(("def ", "@"))):
+            return
+        yield said

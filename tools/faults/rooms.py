@@ -1,0 +1,135 @@
+"""The rooms of the house (CONTRIBUTING.md), their sources, and the tests that know each best."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+SUFFIXES = {".py", ".pyx", ".pxd", ".h"}
+CORE, LIBRARY, SPARK = "src/coterie/_core", "pycore/coterie", "spark_udfs/coterie_spark"
+FACES = {"__init__", "__main__", "messages", "testing", "aio", "pytest_plugin"}
+OTHERS = ("tests/clients", "tests/package")  # other programs and environments: minutes each
+# These read the sources themselves: they see that a text differs, not what that breaks.
+FORM = {"tests/test_tidy.py", "tests/test_layers.py", "tests/test_made_faults.py"}
+SLOW_LAST = ("tests/spark", "browser", "memory", "tests/test_interruption.py", "machines")
+TESTS = {  # room -> tests, those that fail first in front; a folder is all of its files
+    "c": "bytes/test_checksum.py test_votes.py test_offsets.py test_fold*.py test_columns*.py",
+    "core": "test_arguments.py test_refusals.py bytes",
+    "core/codec": "bytes test_records.py test_columns*.py test_value_versions.py test_verify.py"
+    " test_fold*.py test_newer.py test_load.py",
+    "core/wire": "wire test_what_the_wire_carries.py bytes/test_written_into.py",
+    "core/structures": "test_timers.py test_votes.py test_offsets.py test_machine_bounds.py"
+    " test_clock.py test_coordinator_deferred.py test_arguments.py",
+    "core/fold": "test_fold*.py test_columns*.py test_history.py test_intake.py test_trust.py"
+    " test_state_bounds.py test_replay_local.py test_load.py",
+    "core/coordinator": "test_bookkeeping.py test_machine_bounds.py test_coordinator*.py"
+    " test_group.py test_load.py test_second_protocol.py test_traces.py test_offsets.py"
+    " test_partitions.py",
+    "core/serving": "wire/test_quick.py server/test_groups_over_the_wire.py"
+    " server/test_two_ways.py",
+    "ground": "test_arguments.py test_times.py test_messages.py test_operations.py"
+    " test_refusals.py test_testing.py test_groups_view.py test_replay_local.py",
+    "log": "test_logdir.py test_records.py test_protocol_readers.py test_subscription_topics.py"
+    " test_trust.py test_verify.py test_bad_input.py test_portable.py",
+    "state": "test_state_bounds.py test_replay_local.py test_fold_properties.py test_newer.py"
+    " test_view_rows.py test_history.py test_as_of_a_time.py test_value_versions.py",
+    "replay": "test_replay_local.py test_replay_threads.py test_engines.py test_progress.py",
+    "views": "test_groups_view.py test_view_rows.py test_newer.py",
+    "insight": "insight test_trust.py",
+    "pages": "report/test_report_page.py report/test_report_data.py designs/test_designs_page.py",
+    "report": "report",
+    "coordinator": "test_coordinator*.py test_testing.py test_log_sink.py test_append_errors.py"
+    " test_clock.py test_sessions.py test_arguments.py test_load.py test_partitions.py",
+    "wire": "wire test_requestlog.py test_request_log_outages.py test_what_the_wire_carries.py",
+    "traces": "test_trace_bounds.py test_traces.py test_requestlog.py test_trace_command.py"
+    " test_recording.py test_request_log_outages.py test_what_the_wire_carries.py",
+    "server": "server",
+    "designs": "designs",
+    "faces": "test_testing.py test_messages.py test_start.py test_clock.py test_readme.py",
+    "cli": "test_command_bounds.py test_bad_input.py test_records.py test_groups_view.py"
+    " test_trace_command.py test_replay_local.py test_verify.py insight/test_asking.py"
+    " insight/test_questions.py insight/test_undo.py server/test_serve.py",
+    "spark": "spark",
+}
+
+
+@dataclass(frozen=True)
+class Room:
+    """A part of the sources: file -> text."""
+
+    name: str
+    files: dict[str, str]
+
+    @cached_property
+    def size(self) -> int:
+        """Lines with anything on them."""
+        return sum(bool(line.strip()) for text in self.files.values() for line in text.split("\n"))
+
+
+def rooms_of(root: Path) -> list[Room]:
+    """Return the rooms of a checkout, by name."""
+    files: dict[str, dict[str, str]] = {}
+    for top in ("src", LIBRARY, SPARK):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix in SUFFIXES:
+                name = path.relative_to(root).as_posix()
+                files.setdefault(room_of(name), {})[name] = path.read_text(encoding="utf-8")
+    return [Room(name, held) for name, held in sorted(files.items())]
+
+
+def room_of(file: str) -> str:
+    """Return the name of the room that a source is in."""
+    path = Path(file)
+    if file.startswith("src/c/"):
+        return "c"
+    for top, prefix in ((CORE, "core/"), (LIBRARY, "")):
+        if file.startswith(f"{top}/"):
+            inside = path.relative_to(top).parts
+            if len(inside) > 1 and inside[0] != "_core":
+                return prefix + inside[0]
+            return (
+                "core" if prefix or len(inside) > 1 else "faces" if path.stem in FACES else "ground"
+            )
+    return "spark"
+
+
+def tests_of(room: str, file: str, root: Path) -> list[str]:
+    """Return the test files of a room, and others named as a source.
+
+    Those that have its name, or use it, come first.
+    """
+    found: dict[str, None] = {}
+    for pattern in TESTS[room].split():
+        for path in sorted((root / "tests").glob(pattern)):
+            files = sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+            found.update((one.relative_to(root).as_posix(), None) for one in files)
+    named_so = [one for one in all_tests(file, root, []) if f"/test_{Path(file).stem}" in one]
+    return _near_first(set_aside(found | dict.fromkeys(named_so)), file, root)
+
+
+def all_tests(file: str, root: Path, but: list[str]) -> list[str]:
+    """Return the test files of all suites, ``OTHERS`` and those in ``but`` left out."""
+    paths = sorted((root / "tests").rglob("test_*.py"))
+    names = (path.relative_to(root).as_posix() for path in paths)
+    found = [name for name in names if not name.startswith(OTHERS) and name not in but]
+    return _near_first(set_aside(dict.fromkeys(found)), file, root)
+
+
+def set_aside(tests: dict[str, None]) -> list[str]:
+    """Leave out what looks at sources, and what another machine or broker is needed for."""
+    return [one for one in tests if one not in FORM and not one.startswith("tests/broker")]
+
+
+def _near_first(tests: list[str], file: str, root: Path) -> list[str]:
+    stem = Path(file).stem if Path(file).stem != "__init__" else Path(file).parent.name
+    module = re.compile(rf"\b{re.escape(stem)}\b")
+
+    def distance(test: str) -> tuple[bool, int]:
+        late = any(one in test for one in SLOW_LAST)
+        if stem in Path(test).stem:
+            return late, 0
+        return late, 1 if module.search((root / test).read_text(encoding="utf-8")) else 2
+
+    return sorted(tests, key=distance)
