@@ -213,7 +213,7 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 
 def _java_length(text: str) -> int:
-    return len(java_order(text)) // 2
+    return len(text) if text.isascii() else len(java_order(text)) // 2
 
 
 def _pad(text: str, width: int) -> str:
