@@ -45,17 +45,21 @@ def why_missing():
     return None
 
 
+def classpath():
+    """Where Java finds the peer and Kafka's own tools, once it is built."""
+    return f"{PROJECT / 'target' / 'classes'}{os.pathsep}{CLASSPATH.read_text()}"
+
+
 def run(work, size, *, warm, rounds, files=(), cpu=False):
     """What the JVM printed: seconds (median), rounds, answer, version."""
     if why_missing():
         pytest.skip(f"{NAME}: {why_missing()}")
-    classpath = f"{PROJECT / 'target' / 'classes'}{os.pathsep}{CLASSPATH.read_text()}"
     heap = "-Xmx14g" if size >= LARGE else "-Xmx6g"
     options = [heap, "-Xshare:auto", *os.environ.get("COTERIE_JAVA_OPTIONS", "").split()]
     options.append(f"-Dcoterie.cpu={str(cpu).lower()}")
     arguments = [work, str(size), str(warm), str(rounds), *map(str, files)]
     done = subprocess.run(
-        ["java", *options, "-cp", classpath, "coterie.peers.Main", *arguments],
+        ["java", *options, "-cp", classpath(), "coterie.peers.Main", *arguments],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:

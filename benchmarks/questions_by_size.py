@@ -5,8 +5,8 @@
 Logs of ``make_steady_log.py`` are made in DIR unless they are there. Each question is a process
 whose memory (its data: what no file stands behind) is limited; on Spark it is that of each
 Python worker, by ``spark.executor.pyspark.memory``, and the table tells of those: the CPU time of
-all, the peak of the largest. Prints a table as it goes. ``test_questions_bench.py`` measures by
-the same functions; this chooses sizes, engine and limit.
+all, the peak of the largest. Prints a table as it goes. ``test_questions_bench.py`` measures one
+size by the same functions, beside the fold; this chooses sizes, engine and limit.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ GROUPS, PARTITIONS = 2000, 50
 LOOK_EVERY_S = 0.1
 
 
-def options_of(question: str, home: Path) -> list[str]:
-    """Return what a question has to be told."""
+def options_of(question: str, home: Path, group: str | None = None) -> list[str]:
+    """Return what a question has to be told, of all groups or of one."""
+    told = [] if group is None else ["--group", group]
     if question == "undo":
-        return ["--at", str(BEGIN_MS + 60_000), "--all-groups"]
+        return ["--at", str(BEGIN_MS + 60_000), *(told or ["--all-groups"])]
     if question == "lag":
         ends = home / "ends.csv"
-        ends.write_text("topic,partition,offset\n" + "".join(f"orders,{n},99\n" for n in range(3)))
-        return ["--end-offsets", str(ends)]
-    return []
+        lines = (f"orders,{number},99\n" for number in range(PARTITIONS))
+        ends.write_text("topic,partition,offset\n" + "".join(lines))
+        return ["--end-offsets", str(ends), *told]
+    return told
 
 
 def limited(limit_mb: int) -> None:
@@ -59,11 +61,18 @@ class Cost(NamedTuple):
 
 
 def ask(
-    question: str, log: Path, out: Path, engine: str = "local", limit_mb: int = 1000, cores: int = 1
+    question: str,
+    log: Path,
+    out: Path,
+    engine: str = "local",
+    limit_mb: int = 1000,
+    cores: int = 1,
+    form: str | None = None,
+    group: str | None = None,
 ) -> Cost:
     """Put a question in a process of its own, its answer into ``out``; return what it took."""
-    form = ["--format", FORMATS.get(question, "csv")]
-    options = [question, str(log), *form, *options_of(question, out.parent)]
+    form = form or FORMATS.get(question, "csv")
+    options = [question, str(log), "--format", form, *options_of(question, out.parent, group)]
     options += ["--out", str(out), "--overwrite"]
     if question not in LOCAL:
         options += ["--engine", engine]
@@ -71,13 +80,21 @@ def ask(
         memory = f"spark.executor.pyspark.memory={limit_mb}m"
         options += ["--master", f"local[{cores}]", "--conf", memory]
     command = [str(Path(sys.executable).parent / "coterie"), *options]
+    on_spark = engine == "spark"
+    cost = cost_of(command, None if on_spark else limit_mb, on_spark)
+    with out.open("rb") as file:
+        return cost._replace(lines=sum(1 for _ in file))
+
+
+def cost_of(command: list[str], limit_mb: int | None = None, on_spark: bool = False) -> Cost:
+    """Run a command as a process and return what it took, its children with it; no lines."""
     began = time.monotonic()
-    limit = (lambda: limited(limit_mb)) if engine == "local" else None
+    limit = None if limit_mb is None else lambda: limited(limit_mb)
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, stderr=said, preexec_fn=limit)
         workers = Workers(process.pid)
         while True:
-            pid, status, used = os.wait4(process.pid, os.WNOHANG if engine == "spark" else 0)
+            pid, status, used = os.wait4(process.pid, os.WNOHANG if on_spark else 0)
             if pid:
                 break
             workers.look()
@@ -87,13 +104,11 @@ def ask(
         said.seek(0)
         lines = said.read().decode().strip().splitlines()
     if process.returncode not in (0, 1):  # 1: what was asked for was found
-        raise RuntimeError(f"{question}: {lines[-1] if lines else process.returncode}")
-    with out.open("rb") as file:
-        rows = sum(1 for _ in file)
+        raise RuntimeError(f"{command[:2]}: {lines[-1] if lines else process.returncode}")
     cpu, peak = used.ru_utime + used.ru_stime, used.ru_maxrss >> 10
-    if engine == "spark":
+    if on_spark:
         cpu, peak = sum(workers.cpu.values()), max(workers.peak.values(), default=0) >> 10
-    return Cost(rows, cpu, wall, peak)
+    return Cost(0, cpu, wall, peak)
 
 
 def row_of(question: str, log: Path, given: argparse.Namespace) -> str:

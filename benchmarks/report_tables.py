@@ -6,6 +6,8 @@ peer that is missing stay empty. All figures are medians of rounds, by the clock
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 FOLD, CORES, QUESTION, UDF = "fold on Spark, ", "fold by cores, ", "question ", "UDF "
+FOLDS_ASKED = dict.fromkeys(("expire", "metrics", "lag", "undo"), (3, 1.5))  # all, one group
+FOLDS_ASKED |= dict.fromkeys(("audit", "growth", "explain"), (5, 1.5)) | {"report": (8, 3)}
 HISTORY, SMALL = "replay to Parquet", "process of a small log on Spark"
 
 
@@ -112,17 +114,26 @@ def history(rows):
 
 
 def questions(rows):
-    head = ["question", "log", "clock", "CPU", "peak memory"]
-    head += ["on Spark, one core: clock", "CPU of its Python workers", "the largest one's peak"]
+    """CPU time as multiples of the fold's in the same run."""
+    head = ["question", "log", "all groups, CPU", "of the fold's", "asked", "clock by CPU"]
+    head += ["table by CSV", "peak memory", "`--group`, CPU", "of the fold's", "asked"]
     lines = []
     for (what, size), found in of(rows, QUESTION).items():
-        lines.append([f"`{what}`", f"{size / 1000:g} GB"])
-        for row in (found.get("coterie"), found.get("coterie, on Spark")):
-            lines[-1] += [told(row)]
-            lines[-1] += (
-                [told(row, row.info["cpu_s"]), f"{row.info['peak_mb']:,} MB"] if row else ["", ""]
-            )
-    return table("Questions of one partition, by its size", head, lines)
+        every, one, text = (found.get(f"coterie{kind}") for kind in ("", ", one group", ", CSV"))
+        every = every or found.get("kafka-dump-log | grep")
+        if every is None or "folds" not in every.info:  # measured before there were folds
+            continue
+        of_all, of_one = FOLDS_ASKED.get(what, ("", ""))
+        info = every.info
+        line = [f"`{what}`", f"{size / 1000:g} GB", told(every), folds(every), of_all]
+        line += [f"{info['wall_s'] / info['cpu_s']:.2f}", ratio(every, text)]
+        lines.append([*line, f"{info['peak_mb']:,} MB", told(one), folds(one), of_one])
+    return table("Questions of one partition, by the fold of its log", head, lines)
+
+
+def folds(row):
+    """How many folds of the log a row took."""
+    return f"{row.info['folds']:.1f} {TIMES}" if row else ""
 
 
 def udfs(rows):

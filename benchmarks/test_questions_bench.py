@@ -1,64 +1,134 @@
-"""Each question by the size of a partition, within 1,000 MB of data; the same on Spark beside it.
+"""Each question of one partition, as multiples of the fold; beside kafka-dump-log and grep.
 
-Each is a process, started to ended, as ``questions_by_size.py`` runs it; CPU time and peak memory
-are noted beside the clock. The log is in the page cache. On Spark, where the start of a session is
-most of a small log's time, only sizes up to 1 GB; both engines must give the same answer.
+Each measurement is a process, started to ended, on all cores, its data within 1,000 MB; what counts
+is its CPU time, user and system. The fold is one too: a process that scans the log to its last
+state and writes nothing. Rounds are interleaved, so that all see the same machine. Of a question:
+the table of all groups, in a file; the same as CSV; the table of one group. ``report`` is a page.
+
+``kafka-dump-log --deep-iteration --offsets-decoder | grep GROUP`` is what people have for a group:
+its records by topic have to be those of ``growth``, their last offsets those of ``expire``. It is
+measured once.
 """
 
-import statistics
-import time
+import csv
+import json
+import shlex
+import sys
+from collections import Counter
+from statistics import median
 
 import pytest
 
 import golden_data
-from questions_by_size import LOCAL, QUESTIONS, ask
+import kafka_peer
+from questions_by_size import LOCAL, QUESTIONS, ask, cost_of
 
-MEGABYTES = {"smoke": [1], "short": [100, 500], "full": [1000, 5000, 20_000]}
-SPARK_MEGABYTES = 1000
-MANY_MEGABYTES = 1000  # from here on a question takes a quarter of a minute, and one round does
-PEERS = {"coterie": "local", "coterie, on Spark": "spark"}
-
-
-def pytest_generate_tests(metafunc):
-    sizes = metafunc.config.coterie_sizes
-    on_spark = {*QUESTIONS[:1]} if sizes == "smoke" else {*QUESTIONS} - {*LOCAL}
-    asked = [
-        (megabytes, question, peer)
-        for megabytes in MEGABYTES[sizes]
-        for question in QUESTIONS
-        for peer, engine in PEERS.items()
-        if engine == "local" or (question in on_spark and megabytes <= SPARK_MEGABYTES)
-    ]
-    metafunc.parametrize(("megabytes", "question", "peer"), asked)
+SIZES = {"smoke": [1], "short": [200], "full": [2000]}  # MB
+ROUNDS = {"smoke": 1, "short": 3, "full": 3}
+GROUPS = {"smoke": "grp-mix-range", "short": "group-000777", "full": "group-000777"}
+FOLD = """
+import sys
+from coterie.replay.engine import Silent
+from coterie.replay.local import scan_state
+from coterie.state.partial import ScanOptions
+scan_state((sys.argv[1],), ScanOptions(), Silent())
+"""
+ALL, ONE, CSV, DUMP = "coterie", "coterie, one group", "coterie, CSV", "kafka-dump-log | grep"
+ASKED = [
+    (question, peer)
+    for question in QUESTIONS
+    for peer in ([ALL, ONE] if question in LOCAL else [ALL, ONE, CSV])
+]
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    """Give the folder of the local engine's answers, which Spark's have to equal."""
-    return tmp_path_factory.mktemp("answers")
+def asked(request, steady_of):
+    """Give what measures all at one size in megabytes: {(question, peer): costs}, log, folder."""
+    sizes, found = request.config.coterie_sizes, {}
+    home = request.getfixturevalue("tmp_path_factory").mktemp("answers")
+
+    def measure(megabytes):
+        if found:
+            return found
+        log = golden_data.log("basic") if sizes == "smoke" else steady_of(megabytes * 1_000_000)
+        found.update(log=log, home=home, group=GROUPS[sizes])
+        for _ in range(ROUNDS[sizes]):
+            fold = cost_of([sys.executable, "-c", FOLD, str(log)])
+            found.setdefault(("fold", ALL), []).append(fold)
+            for question, peer in ASKED:
+                form = "csv" if peer == CSV else None if question in LOCAL else "table"
+                group = GROUPS[sizes] if peer == ONE else None
+                cost = ask(question, log, home / "answer", form=form, group=group)
+                found.setdefault((question, peer), []).append(cost)
+        return found
+
+    return measure
 
 
-@pytest.mark.benchmark(group="questions", timer=time.perf_counter)  # each is another process
-def test_question(benchmark, note, sizes, steady_of, answers, tmp_path, megabytes, question, peer):
-    if sizes == "smoke":
-        log = golden_data.log("default50")
-    else:
-        log = steady_of(megabytes * 1_000_000, alone=True)
-    local, costs = answers / f"{question}-{megabytes}", []
-    out = local if peer == "coterie" else tmp_path / "answer"
-    once = sizes == "smoke" or megabytes >= MANY_MEGABYTES or peer != "coterie"
-
-    def work():
-        costs.append(ask(question, log, out, PEERS[peer]))
-
-    benchmark.pedantic(work, rounds=1 if once else 3)
-    if peer != "coterie":
-        if not local.exists():
-            ask(question, log, local)
-        assert sorted(out.read_bytes().splitlines()) == sorted(local.read_bytes().splitlines())
+def noted(benchmark, note, question, peer, costs, size, fold_s):
+    """Hand CPU seconds of processes that have ended to the benchmark, and note the rest."""
+    if benchmark.enabled:
+        benchmark._timer = kafka_peer.Replayed([cost.cpu_s for cost in costs])
+    benchmark.pedantic(lambda: None, rounds=len(costs), iterations=1)
+    cpu_s, wall_s = (median(getattr(cost, name) for cost in costs) for name in ("cpu_s", "wall_s"))
+    peak_mb = max(cost.peak_mb for cost in costs)
     benchmark.extra_info.update(
-        cpu_s=statistics.median(cost.cpu_s for cost in costs),
-        peak_mb=max(cost.peak_mb for cost in costs),
-        lines=costs[-1].lines,
+        cpu_s=cpu_s, wall_s=wall_s, peak_mb=peak_mb, lines=costs[-1].lines, folds=cpu_s / fold_s
     )
-    note(f"question {question}", peer, megabytes, package="coterie", unit="MB")
+    note(f"question {question}", peer, size, package="coterie", unit="MB")
+
+
+@pytest.mark.parametrize(("question", "peer"), [("fold", ALL), *ASKED])
+@pytest.mark.benchmark(group="questions")
+def test_question(benchmark, note, asked, size, question, peer):
+    found = asked(size)
+    fold_s = median(cost.cpu_s for cost in found["fold", ALL])
+    noted(benchmark, note, question, peer, found[question, peer], size, fold_s)
+
+
+def test_dump_log(benchmark, note, asked, size):
+    if kafka_peer.why_missing():
+        pytest.skip(f"{kafka_peer.NAME}: {kafka_peer.why_missing()}")
+    found = asked(size)
+    log, home, group = found["log"], found["home"], found["group"]
+    files = ",".join(map(str, sorted(log.glob("**/*.log"))))
+    dump = ["java", "-cp", kafka_peer.classpath(), "kafka.tools.DumpLogSegments"]
+    dump += ["--deep-iteration", "--offsets-decoder", "--files", files]
+    grep = ["grep", "-F", f'"group":"{group}"']
+    line = f"{shlex.join(dump)} | {shlex.join(grep)} > {shlex.quote(str(home / 'lines'))}"
+    cost = cost_of(["bash", "-o", "pipefail", "-c", line])
+    records, last = dumped(home / "lines")
+    for question in ("growth", "expire"):
+        ask(question, log, home / question, form="csv", group=group)
+    assert records == {
+        row["topic"]: int(row["records"]) for row in rows(home / "growth") if row["topic"]
+    }
+    assert last == {
+        (row["topic"], int(row["partition"])): int(row["offset"])
+        for row in rows(home / "expire")
+        if row["topic"]
+    }
+    fold_s = median(cost.cpu_s for cost in found["fold", ALL])
+    noted(benchmark, note, "kafka-dump-log", DUMP, [cost], size, fold_s)
+    benchmark.extra_info["version"] = kafka_peer.NAME
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def dumped(path):
+    """(records of offsets by topic, the last offset of each partition) of what grep let through."""
+    records, last = Counter(), {}
+    for line in path.read_text().splitlines():
+        key, _, payload = line.partition(" key: ")[2].partition(" payload: ")
+        data = json.loads(key)["data"]
+        if "topic" not in data:
+            continue
+        place = data["topic"], data["partition"]
+        records[place[0]] += 1
+        last.pop(place, None)
+        if payload.startswith("{"):
+            last[place] = json.loads(payload)["data"]["offset"]
+    return records, last

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from commandline import coterie_ok
-from coterie.cli.asking import show_table
+from coterie.cli.tables import show_tables
 from coterie.insight.shapes import csv_lines, json_lines, table
 from golden_data import log
 
@@ -26,7 +26,7 @@ class Terminal(io.StringIO):
 
 
 def drawn(out):
-    show_table([table(FIELDS, [ROW])], out)
+    show_tables([table(FIELDS, [ROW])], out)
     return out.getvalue()
 
 
@@ -48,7 +48,7 @@ def test_where_there_is_no_terminal_no_line_is_broken_and_none_ends_in_blanks():
 def test_control_characters_of_a_name_do_not_reach_the_terminal():
     row = {**ROW, "group_id": "a\x1b[2Jb\nc"}
     out = io.StringIO()
-    show_table([table(FIELDS, [row])], out)
+    show_tables([table(FIELDS, [row])], out)
     assert "a\\x1b[2Jb\\nc" in out.getvalue()
 
 
@@ -62,7 +62,7 @@ def test_a_name_with_any_end_of_line_comes_back_from_csv_as_it_was():
 def test_a_title_is_no_markup_and_stays_on_its_line():
     title = f"group pay[eu] [/b] {'x' * 200}: 1 moved"
     out = io.StringIO()
-    show_table([table(FIELDS, [ROW], title)], out)
+    show_tables([table(FIELDS, [ROW], title)], out)
     assert out.getvalue().splitlines()[0] == title
 
 

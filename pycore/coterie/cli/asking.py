@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
+from typing import Any, TextIO, TypeVar, cast
 
 import click
 
@@ -41,6 +40,7 @@ from coterie.cli.params import (
     until_option,
 )
 from coterie.cli.progress import TerminalProgress
+from coterie.cli.tables import show_tables
 from coterie.extras import missing_module
 from coterie.insight import shapes
 from coterie.insight.asking import (
@@ -58,13 +58,9 @@ from coterie.log.folders import Listing
 from coterie.replay.engine import AUTO, Conf, Where, choose_engine
 from coterie.times import format_time
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-Draw = Callable[[list[Row]], "Iterable[RenderableType]"]
+Draw = Callable[[list[Row]], Iterable[shapes.Piece]]
 ROWS_AT_ONCE = 20_000
-PLAIN_WIDTH = 1_000_000  # where nobody looks at a terminal, no line is broken
 FORMATS = ("table", "json", "csv", "parquet")
 
 
@@ -284,7 +280,7 @@ def show(fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | 
                     out.writelines(shapes.csv_lines(fields, counted))
                 else:
                     drawn = draw or (lambda held: [shapes.table(with_trust(own, held), held)])
-                    show_table(drawn(list(counted)), out, path is None)
+                    show_tables(drawn(list(counted)), out, path is None)
     return counted.count
 
 
@@ -322,27 +318,6 @@ def text_out(listing: Listing, out: str | None, overwrite: bool) -> Iterator[Tex
     """Give the file of ``--out``, or standard output, to write text to."""
     with out_file(listing, out, overwrite) as path, text_of(path) as file:
         yield file
-
-
-def show_table(drawn: Iterable[RenderableType], out: TextIO, to_terminal: bool = True) -> None:
-    """Print what was drawn: as wide as the terminal, or unbroken where there is none.
-
-    On a terminal that is too narrow for numbers and times, lines are as long as those need.
-    """
-    from rich.console import Console
-    from rich.measure import Measurement
-
-    if to_terminal and out.isatty():
-        for piece in drawn:
-            console = Console(file=out, highlight=False)
-            needed = Measurement.get(console, console.options.update(width=PLAIN_WIDTH), piece)
-            console.width = max(console.width, needed.minimum)
-            console.print(piece)
-        return
-    for piece in drawn:
-        text = io.StringIO()
-        Console(file=text, width=PLAIN_WIDTH, highlight=False).print(piece, soft_wrap=True)
-        out.writelines(line.rstrip() + "\n" for line in text.getvalue().splitlines())
 
 
 def write_parquet(fields: Fields, rows: Iterable[Row], path: Path) -> None:

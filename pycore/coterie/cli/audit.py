@@ -6,7 +6,6 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,9 +18,6 @@ from coterie.insight import audit, shapes
 from coterie.insight.asking import Row
 from coterie.insight.divergence import Live, read_live
 from coterie.times import format_time
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 SHOWN = (
     *("kind", "group_id", "topic", "partition", "detail", "timestamp"),
@@ -126,12 +122,12 @@ def live_of(file: str, options: asking.Options) -> Live:
     return Live(read_live(file), options.logs.listing.partition_count())
 
 
-def draw(rows: list[Row], trusted_from_ms: Since) -> Iterator[RenderableType]:
+def draw(rows: list[Row], trusted_from_ms: Since) -> Iterator[shapes.Piece]:
     """Yield what was found in numbers, one by one, and where a live state begins to differ."""
     if not rows:
         since_ms = max(trusted_from_ms.values(), default=None)
         since = "" if since_ms is None else f" since {format_time(since_ms)}; compacted before"
-        yield shapes.text("nothing found" + since)
+        yield "nothing found" + since
         return
     counts = Counter(row["kind"] for row in rows)
     told = ", ".join(f"{counts[kind]} {kind}" for kind in audit.KINDS if counts[kind])
@@ -142,7 +138,7 @@ def draw(rows: list[Row], trusted_from_ms: Since) -> Iterator[RenderableType]:
     if differing:
         first = min(differing, key=lambda row: (row["timestamp"] or 0, row["log_offset"]))
         time = "-" if first["timestamp"] is None else format_time(first["timestamp"])
-        yield shapes.text(
+        yield shapes.printable(
             f"first differing record: {first['file']}, byte {first['position']}, "
             f"offset {first['log_offset']}, {time}"
         )

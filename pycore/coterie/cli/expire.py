@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,9 +15,6 @@ from coterie.cli.params import DURATION, TIME
 from coterie.insight import expire, shapes
 from coterie.insight.asking import Row
 from coterie.times import format_duration, format_time
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 DEFAULT = "7d"
 GONE = "gone"  # instead of a state: the log knows the group, the coordinator no longer does
@@ -101,7 +98,7 @@ def command(
     parts = asking.parts_of(expire.NAME, ask, options)
     rows = (row for part in parts for row in part.rows if wanted(row))
 
-    def draw(rows: list[Row]) -> Iterable[RenderableType]:
+    def draw(rows: list[Row]) -> Iterable[shapes.Piece]:
         return (draw_offsets if by_offset else draw_groups)(rows, ask, states)
 
     asking.show(expire.FIELDS, rows, options, draw=draw)
@@ -133,9 +130,7 @@ def by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def draw_groups(
-    rows: list[Row], ask: expire.Ask, states: dict[str, str]
-) -> Iterator[RenderableType]:
+def draw_groups(rows: list[Row], ask: expire.Ask, states: dict[str, str]) -> Iterator[shapes.Piece]:
     """Yield a table of a line a group, those that lose offsets first."""
     kept = {f"gone_at_{format_duration(ms)}": "int64" for ms in ask.what_if_ms}
     lines = [
@@ -175,7 +170,7 @@ def group_line(group: str, rows: list[Row], ask: expire.Ask) -> Row:
 
 def draw_offsets(
     rows: list[Row], ask: expire.Ask, states: dict[str, str]
-) -> Iterator[RenderableType]:
+) -> Iterator[shapes.Piece]:
     """Yield a table for each group: its offsets one by one."""
     fields: dict[str, Any] = {name: expire.FIELDS[name] for name in OFFSET_FIELDS}
     fields |= {"in": "string"}

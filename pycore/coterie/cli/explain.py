@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import click
 
@@ -22,9 +21,6 @@ from coterie.insight.asking import Part, Row
 from coterie.insight.causes import counted
 from coterie.insight.words import cause_of, summed, waited
 from coterie.times import format_time
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 SHOWN = {
     "timestamp": "timestamp",
@@ -92,33 +88,30 @@ def say_refused(told: Iterable[brokerlog.Told], seen: Collection[str]) -> None:
         say(f"coterie: so it is with {len(refused) - NAMED} more groups")
 
 
-def draw(rows: list[Row]) -> Iterator[RenderableType]:
+def draw(rows: list[Row]) -> Iterator[shapes.Piece]:
     """Yield a table and what sums it up for each group."""
     by_group: dict[str, list[Row]] = {}
     for row in rows:
         by_group.setdefault(row["group_id"], []).append(row)
     for group, theirs in by_group.items():
         yield table_of(group, [row for row in theirs if row["event"] not in SUMS])
-        yield shapes.text("\n".join(sum_lines(theirs)) + "\n")
+        yield "\n".join(sum_lines(theirs)) + "\n"
 
 
-def table_of(group: str, rows: list[Row]) -> RenderableType:
+def table_of(group: str, rows: list[Row]) -> shapes.Table:
     """Return the timeline of a group."""
-    table = shapes.plain_table(f"group {shapes.shortened(shapes.printable(group))}")
-    for heading, kind in zip(HEADINGS, SHOWN.values(), strict=True):
-        shapes.add_column(table, heading, kind)
+    lines: list[list[str]] = []
     missing = False
     for row in rows:
         late = row["timestamp"] is None or row["timestamp"] >= (row["trusted_from"] or 0)
         if missing and late:
             whole = f"from here on nothing is missing: since {format_time(row['trusted_from'])}"
-            table.add_row("", "", "", "", shapes.text(whole), "")
+            lines.append(["", "", "", "", whole, ""])
         missing = not late
         cells = {**row, "cause": cause_of(row), "duration": waited(row)}
-        table.add_row(
-            *(shapes.text(shapes.cell(cells[name], kind)) for name, kind in SHOWN.items())
-        )
-    return table
+        lines.append([shapes.cell(cells[name], kind) for name, kind in SHOWN.items()])
+    title = f"group {shapes.shortened(shapes.printable(group))}"
+    return shapes.Table(title, HEADINGS, list(SHOWN.values()), lines)
 
 
 def sum_lines(rows: list[Row]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,9 +12,6 @@ from coterie.cli.params import DURATION
 from coterie.insight import growth, shapes
 from coterie.insight.asking import Row
 from coterie.times import format_duration
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 SUMMED = (
     *("records", "bytes", "tombstones", "requests", "superseded_records"),
@@ -78,13 +75,9 @@ def command(
     parts = asking.parts_of(growth.NAME, ask, options)
     rows = (row for part in parts for row in part.rows if row["too_often"] or not too_often)
 
-    def draw(rows: list[Row]) -> Iterable[RenderableType]:
+    def draw(rows: list[Row]) -> Iterable[shapes.Piece]:
         if too_often and not rows:
-            return [
-                shapes.text(
-                    f"no group commits a partition more than every {format_duration(interval_ms)}"
-                )
-            ]
+            return [f"no group commits a partition more than every {format_duration(interval_ms)}"]
         if every_ms is not None:
             return draw_over_time(rows)
         return draw_totals(rows, by.split("-"), top)
@@ -92,10 +85,10 @@ def command(
     asking.show(growth.FIELDS, rows, options, draw=draw)
 
 
-def draw_totals(rows: list[Row], by: list[str], top: int) -> Iterator[RenderableType]:
+def draw_totals(rows: list[Row], by: list[str], top: int) -> Iterator[shapes.Piece]:
     """Yield the whole in a few lines, a table of the biggest, and the open transactions."""
     whole = {name: sum(row[name] for row in rows) for name in SUMMED}
-    yield shapes.text("\n".join(summary(whole)))
+    yield "\n".join(summary(whole))
     lines = [line_of(by, key, theirs, whole) for key, theirs in gathered(rows, by).items()]
     lines.sort(key=lambda line: -line["bytes"])
     shown = lines[:top] if top else lines
@@ -154,7 +147,7 @@ def line_of(by: list[str], key: tuple[str, ...], rows: list[Row], whole: Row) ->
     }
 
 
-def draw_over_time(rows: list[Row]) -> Iterator[RenderableType]:
+def draw_over_time(rows: list[Row]) -> Iterator[shapes.Piece]:
     """Yield a table with a line a span of time, and who committed most in it."""
     fields = {"time": "timestamp", "requests": "int64", "records": "int64", "bytes": "int64"}
     fields |= {"busiest_group": "string", "its_requests": "int64"}

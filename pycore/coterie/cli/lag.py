@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,9 +14,6 @@ from coterie.insight import lag, shapes
 from coterie.insight.asking import Row
 from coterie.insight.endoffsets import read_end_offsets
 from coterie.times import format_duration
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 SHOWN = ("group_id", "topic", "partition", "time", "offset", "end_offset", "lag", "status")
 
@@ -75,7 +71,7 @@ def command(
     statuses.say_unknown()
 
 
-def draw(rows: list[Row]) -> Iterator[RenderableType]:
+def draw(rows: list[Row]) -> Iterator[shapes.Piece]:
     """Yield the table, and what the lags of each group come to."""
     fields = {name: lag.FIELDS[name] for name in SHOWN} | {"behind": "string"}
     drawn = [{**row, "lag": lag_text(row), "behind": behind(row)} for row in rows]

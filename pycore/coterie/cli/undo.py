@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,17 +13,15 @@ from coterie import csvrows
 from coterie.cli import asking
 from coterie.cli.failures import Failed, say
 from coterie.cli.params import TIME, retention_option
+from coterie.cli.tables import show_tables
 from coterie.insight import shapes, undo
 from coterie.insight.asking import Row
 from coterie.times import format_time
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 SHOWN = ("topic", "partition", "change", "offset", "latest_offset", "difference")
 TIMES = ("commit_timestamp", "latest_commit_timestamp")
 RESET = "reset"
-ROWS_TOLD = 2_000  # beside a file; drawing takes a millisecond a row
+ROWS_TOLD = 2_000  # beside a file: more than that nobody reads
 WARNINGS_TOLD = 20
 REWIND_IS_FRESH_MS = 60_000  # a time that people give is seldom finer than a minute
 
@@ -99,7 +95,7 @@ def write_reset(rows: list[Row], at_ms: int, options: asking.Options) -> None:
     one = len(set(options.groups)) == 1 and len({row["group_id"] for row in planned}) == 1
     with asking.text_out(options.logs.listing, options.out, options.overwrite) as out:
         out.writelines(reset_lines(planned, with_group=not one))
-    asking.show_table(draw(rows) if len(rows) <= ROWS_TOLD else draw_groups(rows), sys.stderr)
+    show_tables(draw(rows) if len(rows) <= ROWS_TOLD else draw_groups(rows), sys.stderr)
 
 
 def nothing_planned(options: asking.Options, at_ms: int) -> Failed:
@@ -119,15 +115,13 @@ def nothing_planned(options: asking.Options, at_ms: int) -> Failed:
 
 def reset_lines(rows: Iterable[Row], *, with_group: bool) -> Iterator[str]:
     """Yield the lines of a file for ``--from-file``: no heading, a line a partition."""
-    out = io.StringIO()
-    writer = csvrows.writer(out, shapes.ROW_END)
+    line = csvrows.line_writer()
     for row in rows:
         group = [row["group_id"]] if with_group else []
-        writer.writerow([*group, row["topic"], row["partition"], row["offset"]])
-        yield shapes.taken(out)
+        yield line([*group, row["topic"], row["partition"], row["offset"]])
 
 
-def draw_groups(rows: list[Row]) -> Iterator[RenderableType]:
+def draw_groups(rows: list[Row]) -> Iterator[shapes.Piece]:
     """Yield a line a group, where a line a partition is more than people read."""
     counts: dict[str, Counter[str]] = {}
     for row in rows:
@@ -141,7 +135,7 @@ def draw_groups(rows: list[Row]) -> Iterator[RenderableType]:
     yield shapes.table(fields, lines, title)
 
 
-def draw(rows: list[Row]) -> Iterator[RenderableType]:
+def draw(rows: list[Row]) -> Iterator[shapes.Piece]:
     """Yield a table for each group: what would change."""
     fields = asking.with_trust({name: undo.FIELDS[name] for name in (*SHOWN, *TIMES)}, rows)
     by_group: dict[str, list[Row]] = {}

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from coterie import csvrows
 from coterie.insight.fields import Fields
 from coterie.times import format_time
-
-if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
 
 MISSING = "-"
 LONGEST = 100  # characters of a name in a table; Kafka lets an id have 32767
@@ -21,7 +16,6 @@ HEAD, TAIL = 60, 20  # what is kept of a longer one
 NAMES = frozenset(
     {"group", "group_id", "topic", "member_id", "client_id", "client_host", "group_instance_id"}
 )
-ROW_END = "\r\n"  # what the csv module writes; it quotes a cell with either, so a lone CR too
 ENCODE = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder for each call
 NUMBERS = ("int32", "int64", "double")
 Row = dict[str, Any]
@@ -38,26 +32,24 @@ def json_lines(rows: Iterable[Row]) -> Iterator[str]:
 
 def csv_lines(fields: Fields, rows: Iterable[Row]) -> Iterator[str]:
     """Yield CSV under one heading; what is not known is empty, lists and structs are JSON."""
-    out = io.StringIO()
-    writer = csvrows.writer(out, ROW_END)
-    writer.writerow(fields)
+    line = csvrows.line_writer()
+    encoded = [name for name, kind in fields.items() if kind == "bool" or not isinstance(kind, str)]
+    yield line(fields)
     for row in rows:
-        yield taken(out)
-        writer.writerow([csv_cell(row[name]) for name in fields])
-    yield taken(out)
+        cells = {**row, **{name: ENCODE(row[name]) for name in encoded if row[name] is not None}}
+        yield line([cells[name] for name in fields])
 
 
-def taken(out: io.StringIO) -> str:
-    """Return the row that was written, on a line of its own, and forget it."""
-    text = out.getvalue().removesuffix(ROW_END) + "\n"
-    out.seek(0)
-    out.truncate()
-    return text
+class Table(NamedTuple):
+    """What is drawn as a table: a title, headings, the kind of each column, rows of cells."""
+
+    title: str | None
+    headings: Sequence[str]
+    kinds: Sequence[Any]
+    rows: Sequence[Sequence[str]]
 
 
-def csv_cell(value: Any) -> Any:
-    """Return a value as CSV has it."""
-    return ENCODE(value) if isinstance(value, bool | list | dict) else value
+Piece = Table | str  # what is printed for people
 
 
 def table(fields: Fields, rows: Iterable[Row], title: str | None = None) -> Table:
@@ -66,13 +58,9 @@ def table(fields: Fields, rows: Iterable[Row], title: str | None = None) -> Tabl
     Only a name of more than ``LONGEST`` characters is cut: another cell goes on in the next line
     where the terminal is narrow.
     """
-    drawn = plain_table(title)
-    for name, kind in fields.items():
-        add_column(drawn, heading(name), kind)
-    for row in rows:
-        cells = (named_cell(name, row[name], kind) for name, kind in fields.items())
-        drawn.add_row(*map(text, cells))
-    return drawn
+    kinds = fields.items()
+    cells = [[named_cell(name, row[name], kind) for name, kind in kinds] for row in rows]
+    return Table(title, [heading(name) for name in fields], list(fields.values()), cells)
 
 
 def named_cell(name: str, value: Any, kind: Any) -> str:
@@ -84,40 +72,6 @@ def named_cell(name: str, value: Any, kind: Any) -> str:
 def shortened(name: str) -> str:
     """Return a name of which the middle is left out if it is long."""
     return name if len(name) <= LONGEST else f"{name[:HEAD]}…{name[-TAIL:]}"
-
-
-def text(plain: str) -> Text:
-    """Return a text as it stands: of a string rich would read the markup."""
-    from rich.text import Text  # whoever draws nothing does not wait for rich
-
-    return Text(plain)
-
-
-def add_column(drawn: Table, title: str, kind: Any) -> None:
-    """Add a column: numbers stand right; they and times are never broken."""
-    number = kind in NUMBERS
-    drawn.add_column(
-        title,
-        justify="right" if number else "left",
-        overflow="fold",
-        no_wrap=number or kind in ("timestamp", "bool"),
-    )
-
-
-def plain_table(title: str | None = None) -> Table:
-    """Return an empty table in the style of all.
-
-    The title is a text as it stands: a string would be read as markup, and a name like ``a[b]``
-    would lose its end, and it would be broken where the table is narrower.
-    """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    above = None
-    if title is not None:
-        above = Text(title, style="table.title", no_wrap=True, overflow="ignore")
-    return Table(title=above, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
 
 
 def heading(name: str) -> str:

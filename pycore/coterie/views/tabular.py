@@ -7,7 +7,6 @@ Sources: ConsumerGroupCommand (3.9.1, 4.1.0), ShareGroupCommand, StreamsGroupCom
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -205,17 +204,16 @@ def as_json(rows: Iterable[Row]) -> str:
 def as_csv(rows: Sequence[Row]) -> str:
     """Return CSV under one heading; what is not known, or is no field of a row, is empty."""
     fields = list(dict.fromkeys(name for row in rows for name in row))
-    out = io.StringIO()
-    writer = csvrows.writer(out, "\n")
-    writer.writerow(fields)
+    line = csvrows.line_writer()
+    lines = [line(fields)]
     for row in rows:
         cells = (row.get(name) for name in fields)
-        writer.writerow([assignment_text(v) if isinstance(v, dict) else v for v in cells])
-    return out.getvalue()
+        lines.append(line([assignment_text(v) if isinstance(v, dict) else v for v in cells]))
+    return "".join(lines)
 
 
 def _java_length(text: str) -> int:
-    return len(java_order(text)) // 2
+    return len(text) if text.isascii() else len(java_order(text)) // 2
 
 
 def _pad(text: str, width: int) -> str:
