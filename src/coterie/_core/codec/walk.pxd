@@ -34,16 +34,21 @@ cdef struct Versions:        # of one message, by number
     const Plan* plans[MOST_VERSIONS]
 
 
-cdef inline Status take(Cursor* cur, Kind kind, int width, bint nullable, bint flexible,
-                        Span* out) noexcept nogil:
+cdef inline Status take(Cursor* cur, const Step* step, bint flexible, Span* out) noexcept nogil:
     """A field that is neither a list nor a struct."""
+    if not step.width:
+        return take_bytes(cur, step.kind, step.nullable, flexible, out)
+    if cur.end - cur.at < step.width:
+        return TRUNCATED
+    out.at, out.size = cur.at, step.width
+    cur.at += step.width
+    return OK
+
+
+cdef inline Status take_bytes(Cursor* cur, Kind kind, bint nullable, bint flexible,
+                              Span* out) noexcept nogil:
+    """A text, or bytes."""
     cdef Status status
-    if kind < STRING:
-        if cur.end - cur.at < width:
-            return TRUNCATED
-        out.at, out.size = cur.at, width
-        cur.at += width
-        return OK
     if kind == STRING:
         status = read_text_span(cur, flexible, &out.at, &out.size)
     elif flexible:
@@ -60,7 +65,7 @@ cdef inline Status walk_field(Cursor* cur, const Step* step, bint flexible,
     if step.kind == LIST:
         return walk_list(cur, step, flexible, out, rows)
     if step.kind != STRUCT:
-        return take(cur, step.kind, step.width, step.nullable, flexible, out)
+        return take(cur, step, flexible, out)
     if step.nullable:
         status = read_i8(cur, &present)
         if status != OK or present < 0:
@@ -97,7 +102,7 @@ cdef inline Status walk_list(Cursor* cur, const Step* step, bint flexible,
         if step.item == STRUCT:
             status = walk(cur, step.inner, into, NULL)
         else:
-            status = take(cur, step.item, 0, False, flexible, into)
+            status = take_bytes(cur, step.item, False, flexible, into)
         if status != OK:
             break
     return status
@@ -130,8 +135,7 @@ cdef inline Status walk(Cursor* cur, const Plan* plan, Span* out, Rows* rows) no
     for i in range(plan.count):
         step = &plan.steps[i]
         if step.kind < STRUCT:
-            status = take(cur, step.kind, step.width, step.nullable, plan.flexible,
-                          &out[step.slot])
+            status = take(cur, step, plan.flexible, &out[step.slot])
         else:
             status = walk_field(cur, step, plan.flexible, &out[step.slot], rows)
         if status != OK:
