@@ -1,8 +1,8 @@
 """What writes a message. See encode.pyx."""
-from libc.stdint cimport int16_t, int32_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from coterie._core.codec.cursor cimport coterie_be16, coterie_be32
+from coterie._core.codec.cursor cimport coterie_be16, coterie_be32, coterie_be64
 from coterie._core.codec.layout cimport Layout
 
 cdef enum:
@@ -37,6 +37,12 @@ cdef inline int put_i16(Writing* w, int16_t value) except -1:
 cdef inline int put_i32(Writing* w, int32_t value) except -1:
     cdef uint32_t raw = coterie_be32(<uint32_t>value)
     memcpy(reserve(w, 4), &raw, 4)
+    return 0
+
+
+cdef inline int put_i64(Writing* w, int64_t value) except -1:
+    cdef uint64_t raw = coterie_be64(<uint64_t>value)
+    memcpy(reserve(w, 8), &raw, 8)
     return 0
 
 

@@ -10,11 +10,11 @@ from cpython.long cimport PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cpython.ref cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 
 from coterie._core.checks cimport flag_of, int64_of, items_of
-from coterie._core.codec.cursor cimport MOST_TEXT, coterie_be16, coterie_be32, coterie_be64
+from coterie._core.codec.cursor cimport MOST_TEXT
 from coterie._core.codec.layout cimport (
     BOOL, BYTES, FLOAT64, INT8, INT16, INT32, INT64, LIST, STRING, STRUCT, UINT16, UINT32, UUID,
     Field, Kind, Layout, Step, default_of)
@@ -113,17 +113,23 @@ cdef int write_row(Writing* w, Layout layout, tuple row, str name) except -1:
 
 
 cdef inline bint put_number(Writing* w, Kind kind, object value) except -1:
-    """Write a number of the kinds that are common; false: of another kind, or it does not fit."""
+    """Write a whole number; false: its kind is another, or it does not fit."""
     cdef int overflow = 0
     cdef int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow)
-    cdef uint64_t eight
-    if kind == INT32 and number == <int32_t>number and not overflow:
+    if overflow:
+        return False
+    if kind == INT32 and number == <int32_t>number:
         put_i32(w, <int32_t>number)
-    elif kind == INT16 and number == <int16_t>number and not overflow:
+    elif kind == INT16 and number == <int16_t>number:
         put_i16(w, <int16_t>number)
-    elif kind == INT64 and not overflow:
-        eight = coterie_be64(<uint64_t>number)
-        memcpy(reserve(w, 8), &eight, 8)
+    elif kind == INT64:
+        put_i64(w, number)
+    elif kind == INT8 and number == <int8_t>number:
+        reserve(w, 1)[0] = <uint8_t>number
+    elif kind == UINT16 and number == <uint16_t>number:
+        put_i16(w, <int16_t>number)
+    elif kind == UINT32 and number == <uint32_t>number:
+        put_i32(w, <int32_t>number)
     else:
         return False
     return True
@@ -197,20 +203,7 @@ cdef int write_one(Writing* w, str name, Kind kind, object value, bint flexible)
 
 cdef int write_number(Writing* w, str name, Kind kind, object value) except -1:
     cdef int64_t number = int64_of(value, name)
-    cdef uint16_t two
-    cdef uint32_t four
-    if kind < UINT16 or kind == INT32 or kind == INT64:
-        if put_number(w, kind, number):
-            return 0
-    if kind == INT8 and -128 <= number <= 127:
-        reserve(w, 1)[0] = <uint8_t>number
-    elif kind == UINT16 and number == <uint16_t>number:
-        two = coterie_be16(<uint16_t>number)
-        memcpy(reserve(w, 2), &two, 2)
-    elif kind == UINT32 and number == <uint32_t>number:
-        four = coterie_be32(<uint32_t>number)
-        memcpy(reserve(w, 4), &four, 4)
-    else:
+    if not put_number(w, kind, number):
         bits = {INT8: 8, INT16: 16, UINT16: 16}.get(kind, 32)
         raise ArgumentError(f"{name} must fit {bits} bits, not {number}")
     return 0
@@ -218,14 +211,12 @@ cdef int write_number(Writing* w, str name, Kind kind, object value) except -1:
 
 cdef int write_float(Writing* w, str name, object value) except -1:
     cdef double number
-    cdef uint64_t bits
+    cdef int64_t bits
     if not isinstance(value, (int, float)):
         raise wrong(name, "a number", value)
     number = value
     memcpy(&bits, &number, 8)
-    bits = coterie_be64(bits)
-    memcpy(reserve(w, 8), &bits, 8)
-    return 0
+    return put_i64(w, bits)
 
 
 cdef int write_text(Writing* w, str name, object value, bint flexible) except -1:
