@@ -205,10 +205,10 @@ cdef inline object read_fixed(Reading* r, const Step* step):
 
 cdef object read_list(Reading* r, const Step* step, bint flexible):
     """Room is made for the elements once it is certain that they are not more than the bytes can
-    hold, each of them at its shortest."""
+    hold: in a frame, which anybody may send, each of them at its shortest."""
     cdef Layout layout = (<Field>step.field).layout
     cdef int32_t count
-    cdef Py_ssize_t n, least = step.width or 1
+    cdef Py_ssize_t n, left, least = 1
     cdef list found
     cdef Status status = read_count(&r.cur, flexible, &count)
     if status != OK:
@@ -217,10 +217,14 @@ cdef object read_list(Reading* r, const Step* step, bint flexible):
         if step.nullable:
             return None
         raise refused(r, <str>step.name, NEGATIVE)
-    if step.item == STRUCT:
+    left = remaining(&r.cur)
+    if step.item == STRUCT and r.source == FRAME:
         least = layout.least
-    if count * least > remaining(&r.cur):
-        raise broken(r, f"{<str>step.name}: {count} elements, {remaining(&r.cur)} bytes left")
+    if count * least > left:
+        raise broken(r, f"{<str>step.name}: {count} elements, {left} bytes left")
+    if count * <Py_ssize_t>step.width > left:
+        r.cur.at += left - left % step.width     # to the element that is cut
+        raise refused(r, <str>step.name, TRUNCATED)
     if step.item == STRUCT and not r.rows:
         return read_structs(r, layout, count)
     found = PyList_New(count)
@@ -235,8 +239,8 @@ cdef object read_list(Reading* r, const Step* step, bint flexible):
             set_item(found, n, read_bytes(r, step, False, flexible))
     else:                                    # there are bytes for all of them
         for n in range(count):
-            set_item(found, n, fixed_at(r.cur.at + n * least, step.item))
-        r.cur.at += count * least
+            set_item(found, n, fixed_at(r.cur.at + n * step.width, step.item))
+        r.cur.at += count * step.width
     return found
 
 
