@@ -1,10 +1,17 @@
-"""Hypothesis strategies for the messages of the log, drawn from the tables of fields."""
+"""Hypothesis strategies for the messages of the log, drawn from the table of messages."""
 
 import base64
 
-from coterie._core.codec.fields import ASSIGNMENT, RECORDS, SUBSCRIPTION
 from hypothesis import strategies as st
 
+from coterie.schemas import SECTIONS
+
+RECORDS = {  # key version -> name, section
+    key: (name, section)
+    for name, section in SECTIONS.items()
+    if "value" in section.parts
+    for key in range(section.keys[0], section.keys[1] + 1)
+}
 INTS = {"int8": (8, True), "int16": (16, True), "uint16": (16, False), "int32": (32, True)}
 INTS["int64"] = (64, True)
 TEXT = st.text(max_size=12)
@@ -14,11 +21,11 @@ UUID = st.binary(min_size=16, max_size=16).map(
 TAGS = st.dictionaries(st.integers(10, 2**31), st.binary(max_size=9), min_size=1, max_size=3)
 
 
-def value_of(kind, version, flexible):
-    if isinstance(kind, list):
-        return st.lists(value_of(kind[0], version, flexible), max_size=3)
-    if isinstance(kind, tuple):
-        return struct_of(kind, version, flexible)
+def value_of(kind, below, version, flexible):
+    if kind.startswith("[]"):
+        return st.lists(value_of(kind[2:], below, version, flexible), max_size=3)
+    if kind == "struct":
+        return struct_of(below, version, flexible)
     if kind == "string":
         return TEXT
     if kind == "bytes":
@@ -31,51 +38,54 @@ def value_of(kind, version, flexible):
 
 
 @st.composite
-def struct_of(draw, table, version, flexible):
+def struct_of(draw, fields, version, flexible):
     found = {}
-    for name, kind, *rest in table:
-        options = rest[0] if rest and isinstance(rest[0], dict) else {}
-        bounds = [] if options else rest
-        if bounds and not bounds[0] <= version <= (bounds[1] if len(bounds) > 1 else version):
+    for name, kind, first, last, null_first, null_last, tag, _, below in fields:
+        if not first <= version <= last:
             continue
-        value = draw(
-            st.none() | value_of(kind, version, flexible)
-            if name.endswith("?")
-            else value_of(kind, version, flexible)
-        )
-        if not options or options.get("always") or value != options["default"]:
-            found[name.rstrip("?")] = value
+        value = value_of(kind, below, version, flexible)
+        value = draw(st.none() | value if null_first <= version <= null_last else value)
+        if tag < 0 or kind == "struct" or value != 0:
+            found[name] = value
     if flexible and draw(st.booleans()):
-        found["tagged_fields"] = draw(TAGS)
+        found["_unknown_tags"] = sorted(draw(TAGS).items())
     return found
 
 
 @st.composite
 def keys(draw, version=None):
     version = draw(st.sampled_from(sorted(RECORDS))) if version is None else version
-    kind, table, *_ = RECORDS[version]
-    return {"version": version, "type": kind, "data": draw(struct_of(table, version, False))}
+    name, section = RECORDS[version]
+    data = draw(struct_of(section.fields("key"), version, False))
+    return {"version": version, "type": name, "data": data}
 
 
 @st.composite
 def values(draw, key_version, version=None):
-    _, _, table, last, flexible = RECORDS[key_version]
-    version = draw(st.integers(0, last)) if version is None else version
-    return {"version": version, "data": draw(struct_of(table, version, version >= flexible))}
+    _, section = RECORDS[key_version]
+    version = draw(st.integers(0, section.last)) if version is None else version
+    fields = section.fields("value")
+    return {
+        "version": version,
+        "data": draw(struct_of(fields, version, version >= section.flexible)),
+    }
 
 
 @st.composite
-def protocols(draw, table):
+def protocols(draw, name):
     version = draw(st.integers(0, 3))
-    return {"version": version, "data": draw(struct_of(table, version, False))}
+    fields = SECTIONS[f"consumer_protocol_{name}"].fields("message")
+    return {"version": version, "data": draw(struct_of(fields, version, False))}
 
 
 def subscriptions():
-    return protocols(SUBSCRIPTION)
+    return protocols("subscription")
 
 
 def assignments():
-    return protocols(ASSIGNMENT)
+    return protocols("assignment")
 
 
-VALUE_VERSIONS = [(key, v) for key, record in RECORDS.items() for v in range(record[3] + 1)]
+VALUE_VERSIONS = [
+    (key, v) for key, (_, section) in RECORDS.items() for v in range(section.last + 1)
+]

@@ -4,7 +4,6 @@ import struct
 
 import numpy as np
 import pytest
-from coterie._core.codec.fields import RECORDS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from coterie._core.fold.columns import KIND_NAMES, decode_columns
 from coterie.messages import encode_batch, encode_value
 from golden_data import cases, corrupt_cases, segments
 from log_writer import commit_key, commit_value
+from messages import RECORDS
 
 ALL = [*cases(), *(f"corrupt/{case}" for case in corrupt_cases())]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coterie._core.codec.fields import RECORDS
 
 import log_writer
 from coterie import CoterieError, PartialState, ScanOptions, merge, scan
@@ -21,6 +20,7 @@ from coterie._core.fold.partial import offset_columns
 from coterie.messages import encode_batch, encode_message_set, encode_value
 from golden_data import LOGS, cases, corrupt_cases, segments
 from log_writer import batch, commit_key, commit_value, record
+from messages import RECORDS
 
 CLASSIC = [case for case in cases() if case != "kip848"]
 

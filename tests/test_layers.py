@@ -20,6 +20,7 @@ MAY_IMPORT = {  # package -> prefixes of this project it may touch
         "coterie.values",
         "coterie.events",
         "coterie.operations",
+        "coterie.schemas",
     },
     "pycore/coterie": {"coterie"},
     "spark_udfs/coterie_spark": {"coterie", "coterie_spark"},
@@ -53,7 +54,7 @@ MAY_USE = {  # room of the core -> rooms that it may use besides itself; "" is `
     # a load applies records as a replay does
     "coordinator": {"", "codec", "structures", "fold"},
     # what a server does often: from the bytes of a request to the core's call, and back
-    "serving": {"", "codec", "wire", "coordinator"},
+    "serving": {"", "codec", "coordinator"},
 }
 FACES = {"__init__", "__main__", "messages", "testing", "aio", "pytest_plugin"}
 LOG_TO_TABLES = {"ground", "log", "state"}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coterie import GroupCoordinator, OffsetAndMetadata, OffsetMap, TimerWheel, select_protocols
-from coterie._core.codec.encode import encode_key, encode_value
+from coterie._core.codec.schema import encode_key, encode_value
 from coterie.testing import Member
 from coterie.values import Batch, Error
 from test_coordinator import join as rejoin

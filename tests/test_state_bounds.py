@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from coterie import CoterieError, PartialState, ScanOptions, merge, scan
-from coterie._core.codec.encode import encode_value
+from coterie._core.codec.schema import encode_value
 from coterie._core.fold.fold import Scanned
 from coterie.log.folders import find_segments, read_segment
 from coterie.log.trust import trusted_from

@@ -10,13 +10,13 @@ import struct
 from collections import Counter
 
 import pytest
-from coterie._core.codec.fields import RECORDS
 
 import log_writer
 from commandline import coterie, folder_of
 from coterie.cli import COMMANDS as ALL_COMMANDS
 from coterie.messages import encode_key, encode_value
 from log_writer import text
+from messages import RECORDS
 
 KEY_VERSIONS = range(-2, 41)
 VALUE_VERSIONS = range(-1, 11)
@@ -54,25 +54,29 @@ COMMANDS = {  # with the status that each documents for a log with faults, and w
 }
 
 
-def example(kind):
-    """Some data of a type of ``fields``."""
-    if isinstance(kind, list):
-        return [example(kind[0])]
-    if isinstance(kind, tuple):
-        return {name.rstrip("?"): example(field) for name, field, *_ in kind}
+def example(fields):
+    """Some data of fields of the table."""
+    return {name: example_of(kind, below) for name, kind, *_, below in fields}
+
+
+def example_of(kind, below):
+    if kind.startswith("[]"):
+        return [example_of(kind[2:], below)]
+    if kind == "struct":
+        return example(below)
     return {"string": "t", "bytes": b"", "uuid": "AAAAAAAAAAAAAAAAAAAAAQ"}.get(kind, 1)
 
 
 def key_of(version):
     if version not in RECORDS:
         return struct.pack(">h", version) + text(b"g")
-    return encode_key({"version": version, "data": example(RECORDS[version][1])})
+    return encode_key({"version": version, "data": example(RECORDS[version][1].fields("key"))})
 
 
 def value_of(key_version, version):
     """A value that can be read if both versions are known; else one of the last known layout."""
-    _, _, table, last, _ = RECORDS.get(key_version, RECORDS[0])
-    data = {"version": min(max(version, 0), last), "data": example(table)}
+    _, section = RECORDS.get(key_version, RECORDS[0])
+    data = {"version": min(max(version, 0), section.last), "data": example(section.fields("value"))}
     whole = encode_value(key_version if key_version in RECORDS else 0, data)
     return struct.pack(">h", version) + whole[2:]
 
@@ -82,7 +86,7 @@ UNKNOWN_KEYS = [key for key in KEY_VERSIONS if key not in RECORDS]
 FAULTS = [
     offset
     for offset, (key, value) in enumerate(PLACES)
-    if key in RECORDS and not 0 <= value <= RECORDS[key][3]
+    if key in RECORDS and not 0 <= value <= RECORDS[key][1].last
 ]
 
 

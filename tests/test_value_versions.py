@@ -1,4 +1,4 @@
-"""A version of a value that Kafka has not written yet: one row of a table, and every reader has it.
+"""A version of a value that Kafka has not written yet: a line of the table gives it to all readers.
 
 Each test runs in a process of its own, which defines the version before anything is read.
 """
@@ -17,12 +17,13 @@ from coterie._core.fold.columns import KIND_NAMES, decode_columns
 
 PRELUDE = """
 import json, struct
-from coterie._core.codec import fields
+from coterie._core.codec import schema
+from coterie.schemas import SECTIONS
 
-def define(key_version, last, **new):
-    name, key, value, _, flexible = fields.RECORDS[key_version]
-    value += tuple((field, kind, last) for field, kind in new.items())
-    fields.define(key_version, key=key, value=value, last=last, flexible=flexible)
+def define(name, last, **new):
+    section = SECTIONS[name]
+    value = section.parts["value"] + [f" {field} {kind} {last}+" for field, kind in new.items()]
+    schema.define(name, section._replace(last=last, parts={**section.parts, "value": value}))
 
 def read_back(key_version, key, value):
     "A log of one record, as every reader of records has it."
@@ -85,7 +86,7 @@ GROUP_5 = (
 
 def test_a_group_value_of_a_new_version_is_read_by_every_reader():
     found = run(f"""
-define(2, 5, newField="string")
+define("group_metadata", 5, newField="string")
 value = bytes.fromhex({GROUP_5.hex()!r})
 key = struct.pack(">hh", 2, 1) + b"g"
 found = read_back(2, key, value)
@@ -113,7 +114,7 @@ print(json.dumps(found))
 def test_an_offset_value_of_a_new_version_is_read_by_every_reader():
     value = struct.pack(">hqi", 5, 77, 3) + text("note") + struct.pack(">qq", 1234, 9) + b"\0"
     found = run(f"""
-define(1, 5, topicEpoch="int64")
+define("offset_commit", 5, topicEpoch="int64")
 value = bytes.fromhex({value.hex()!r})
 key = struct.pack(">hh", 1, 1) + b"g" + struct.pack(">h", 1) + b"t" + struct.pack(">i", 4)
 print(json.dumps(read_back(1, key, value)))

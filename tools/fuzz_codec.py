@@ -6,13 +6,14 @@ itself. Real ones come from the golden logs; a stream is made anew by each codec
 
 from coterie import CoterieError
 from coterie._core.codec.compress import compress, decompress
-from coterie._core.codec.encode import encode_key, encode_value
 from coterie._core.codec.reader import LogReader
 from coterie._core.codec.schema import (
     decode_assignment,
     decode_key,
     decode_subscription,
     decode_value,
+    encode_key,
+    encode_value,
 )
 
 STREAM_BYTES_MAX = 1 << 22

@@ -21,7 +21,7 @@ from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.serving.quick import answer_quick
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import CoterieError
-from coterie.wire import table
+from coterie.schemas import SECTIONS
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT.parent / "shared" / "golden" / "wire" / "frames" / "frames.jsonl.gz"
@@ -69,13 +69,12 @@ def body_of(rng, fields):
 
 def whole_frames(rng):
     """Make some frames of every message: (key, version, is a request, frame)."""
-    text = Path(table.__file__).with_name("messages.txt").read_text("utf-8")
     found = []
-    for section in table.sections(text).values():
-        for direction, lines in section.lines.items():
-            fields = table.fields_of(lines, (section.first, section.last))
-            for version in range(section.first, section.last + 1):
-                found += made(rng, section.key, version, direction == "request", fields)
+    for api in wire.APIS.values():
+        for direction in ("request", "response"):
+            fields = SECTIONS[api.name].fields(direction)
+            for version in range(api.first_version, api.last_version + 1):
+                found += made(rng, api.key, version, direction == "request", fields)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Checks coterie.wire's table of messages against Kafka's own schemas, or writes it from them.
+"""Checks the requests of the table of messages against Kafka's own schemas, or writes them anew.
 
     python tools/wire_table.py SOURCE ...           says what differs; exit 1 if anything does
     python tools/wire_table.py --write SOURCE ...   writes the table: versions of all sources
@@ -16,20 +16,9 @@ import sys
 import zipfile
 from pathlib import Path
 
-TABLE = Path(__file__).parents[1] / "pycore/coterie/wire/messages.txt"
+TABLE = Path(__file__).parents[1] / "pycore/coterie/schemas.txt"
 sys.path.insert(0, str(Path(__file__).parents[1] / "pycore"))
-from coterie.wire.table import LAST, field_of_line, sections, versions_of  # noqa: E402
-
-HEAD = """\
-# Kafka's messages: the fields of every version of a request and its response.
-#
-# An API: its name, key, versions, and from which version on its messages are flexible. A field:
-#     NAME TYPE[?[NULLABLE]] [VERSIONS] [#TAG] [=DEFAULT]
-# in the order on the wire; those of a struct stand below it, one space further in. Without
-# VERSIONS a field is in all of them; with ? it may be null, in the NULLABLE versions if they are
-# named; #TAG is a tagged field. A default that is not said is 0, false, "", [] or no bytes.
-# Written by tools/wire_table.py, which also compares it with the schemas in kafka-clients.
-"""
+from coterie.schemas import LAST, sections, versions_of  # noqa: E402
 
 
 def read(path):
@@ -187,9 +176,10 @@ def lines_of(fields, within, depth):
             yield from lines_of(below, span, depth + 1)
 
 
-def text_of(apis):
-    """Write the table."""
-    parts = [HEAD]
+def text_of(apis, old):
+    """Write the table: requests anew, what else there is as it stood."""
+    head, *blocks = old.rstrip("\n").split("\n\n")
+    parts = [head + "\n"]
     for name, (key, valid, flexible, both) in sorted(apis.items(), key=lambda item: item[1][0]):
         lines = [
             f"{name} {key} {span_text(valid)} {'none' if flexible == LAST else f'{flexible}+'}"
@@ -197,6 +187,7 @@ def text_of(apis):
         for direction in ("request", "response"):
             lines += [direction, *lines_of(both[direction], valid, 1)]
         parts.append("\n".join(lines) + "\n")
+    parts += [block + "\n" for block in blocks if "\nrequest\n" not in block]
     return "\n".join(parts)
 
 
@@ -240,30 +231,24 @@ def first_other(mine, theirs):
 
 def own_table():
     """Give the table as ``gather`` does."""
-    found = {}
-    for name, (key, first, last, flexible, text) in sections(TABLE.read_text("utf-8")).items():
-        both = {}
-        for direction, lines in text.items():
-            both[direction] = nested(lines, (first, last))
-        found[name] = (key, (first, last), flexible, both)
-    return found
+    return {
+        name: (section.keys[0], (section.first, section.last), section.flexible, {
+            part: plain(section.fields(part)) for part in section.parts
+        })
+        for name, section in sections(TABLE.read_text("utf-8")).items()
+        if "request" in section.parts
+    }  # fmt: skip
 
 
-def nested(lines, within):
-    """Give the fields of some lines of the table, as ``normal`` does."""
-    found, stack = [], []
-    for line in lines:
-        depth = len(line) - len(line.lstrip())
-        del stack[depth - 1 :]
-        parent = stack[-1] if stack else None
-        span = parent[2] if parent else within
-        name, kind, first, last, null_first, null_last, tag, default = field_of_line(line, span)
-        null = (null_first, null_last)
-        below = [] if kind.removeprefix("[]") == "struct" else None
-        field = [name, kind, (first, last), null, None if tag < 0 else tag, default, below]
-        (parent[6] if parent else found).append(field)
-        stack.append(field)
-    return found
+def plain(fields):
+    """Give fields of the table as ``normal`` does."""
+    return [
+        [
+            *(name, kind, (first, last), (null_first, null_last), None if tag < 0 else tag),
+            *(default, plain(below) if kind.removeprefix("[]") == "struct" else None),
+        ]
+        for name, kind, first, last, null_first, null_last, tag, default, below in fields
+    ]
 
 
 def main():
@@ -273,7 +258,7 @@ def main():
     parser.add_argument("--write", action="store_true", help="write the table")
     args = parser.parse_args()
     if args.write:
-        TABLE.write_text(text_of(gather(args.sources)), "utf-8")
+        TABLE.write_text(text_of(gather(args.sources), TABLE.read_text("utf-8")), "utf-8")
         return 0
     table = own_table()
     problems, compared = [], set()

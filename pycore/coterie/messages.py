@@ -7,9 +7,8 @@ it is assigned, as bytes, are in ``coterie.testing``.
 """
 
 from coterie._core.codec.checksum import partition_for
-from coterie._core.codec.encode import encode_key, encode_value
 from coterie._core.codec.reader import BatchFault, LogBatch, LogReader, LogRecord
-from coterie._core.codec.schema import decode_key, decode_value
+from coterie._core.codec.schema import decode_key, decode_value, encode_key, encode_value
 from coterie._core.codec.writer import encode_batch, encode_marker, encode_message_set
 
 __all__ = [

@@ -8,9 +8,8 @@ import pytest
 
 import golden_data
 from coterie._core.codec.compress import compress, decompress
-from coterie._core.codec.encode import encode_value
 from coterie._core.codec.reader import LogReader
-from coterie._core.codec.schema import decode_value
+from coterie._core.codec.schema import decode_value, encode_value
 from coterie._core.codec.writer import encode_batch, encode_message_set
 from coterie.errors import CorruptData
 from coterie.log.folders import cut_points

@@ -36,7 +36,7 @@ def a_walk():
 
 
 # It writes the tables of all that follows: test_value_versions calls it, in other processes.
-WRITES_TABLES = {"coterie._core.codec.fields.define"}
+WRITES_TABLES = {"coterie._core.codec.schema.define"}
 
 
 def names():

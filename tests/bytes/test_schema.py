@@ -1,25 +1,26 @@
 """Keys and values: the specification's bytes, Kafka's own records, every version both ways."""
 
 import base64
+import struct
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import golden_data
+import log_writer
 import messages
-from coterie._core.codec.encode import (
-    encode_assignment,
-    encode_key,
-    encode_subscription,
-    encode_value,
-)
+from coterie import scan
 from coterie._core.codec.reader import LogReader
 from coterie._core.codec.schema import (
     decode_assignment,
     decode_key,
     decode_subscription,
     decode_value,
+    encode_assignment,
+    encode_key,
+    encode_subscription,
+    encode_value,
 )
 from coterie.errors import CorruptData, CoterieError
 
@@ -259,7 +260,7 @@ def test_unknown_tagged_fields_are_kept_with_their_bytes_or_left_out():
     )
     value = decode_value(1, raw)
     known = COMMIT | {"leaderEpoch": 5}
-    assert value["data"] == known | {"tagged_fields": {0: b"\xab\xcd", 9: b""}}
+    assert value["data"] == known | {"_unknown_tags": [(0, b"\xab\xcd"), (9, b"")]}
     assert encode_value(1, value) == raw
     assert decode_value(1, raw, tags=False)["data"] == known
 
@@ -295,7 +296,7 @@ def test_text_that_is_not_utf8_reads_as_java_reads_it(raw, expected):
         (2, "0003 0008 636f6e73756d6572 00000003 ffff ffff 00000000000004d2 ffffffff", 32),
         (2, "0004 09 636f6e73756d6572 00000003 00 00 00000000000004d2 ffffffff07 00", 30),
         (2, "0004 09 636f6e73756d6572 00000003 00 00 00000000000004d2 ffffffffff00 00", 30),
-        (3, "0000 00000001 ffffffff0f", 11),  # more tagged fields than bytes
+        (3, "0000 00000001 ffffffff07", 11),  # more tagged fields than bytes
         (1, "00", 0),
     ],
 )
@@ -304,6 +305,34 @@ def test_lengths_counts_and_nulls_that_cannot_be_are_refused_at_their_byte(key_v
         decode_value(key_version, bytes.fromhex(hexed))
     assert caught.value.kind == "value"
     assert caught.value.position == at
+
+
+def faults_of(key_version, value):
+    """What a fold says of a record with that value."""
+    key = struct.pack(">hh", key_version, 1) + b"g" + (b"\0\1t\0\0\0\0" if key_version < 2 else b"")
+    data = log_writer.batch(0, [(1000, key, value)])
+    return [fault.kind for fault in scan(data, partition=0).fold(0).faults]
+
+
+def test_a_text_has_the_bytes_that_kafkas_readers_take():
+    """A compact length could say more; an int16 cannot."""
+    value = bytes.fromhex("0004 0000000000000064 00000005")
+    for size, faults in ((32767, []), (32768, ["value"])):
+        length = bytes([(size + 1) & 127 | 128, (size + 1) >> 7 & 127 | 128, (size + 1) >> 14])
+        raw = value + length + bytes(size) + bytes(8) + b"\0"
+        assert faults_of(1, raw) == faults
+        if faults:
+            with pytest.raises(CorruptData, match="metadata: a text of more than 32767 bytes"):
+                decode_value(1, raw)
+        else:
+            assert decode_value(1, raw)["data"]["metadata"] == "\0" * size
+
+
+def test_a_count_of_tagged_fields_below_0_is_none():
+    """As Kafka's readers take it, whose loop counts an int32."""
+    raw = bytes.fromhex("0004 0000000000000064 00000005 03 6d64 00000000000003e8 ffffffff0f")
+    assert decode_value(1, raw) == {"version": 4, "data": COMMIT | {"leaderEpoch": 5}}
+    assert faults_of(1, raw) == []
 
 
 @pytest.mark.parametrize("hexed", ["", "00", "0001", "0001ffff", "0001000161", "0002ffff"])
@@ -356,12 +385,16 @@ def test_any_cut_or_flipped_byte_of_a_value_gives_a_value_or_a_fault(which, data
     ("key_version", "data", "what"),
     [
         (1, {"offset": 1}, "leaderEpoch is missing"),
-        (1, COMMIT | {"leaderEpoch": 1 << 31}, "leaderEpoch: 2147483648 does not fit 32 bits"),
-        (1, COMMIT | {"leaderEpoch": "1"}, "no whole number"),
-        (1, COMMIT | {"leaderEpoch": 1, "metadata": None}, "metadata: null"),
-        (1, COMMIT | {"leaderEpoch": 1, "metadata": "é" * 16384}, "32768 bytes"),
-        (2, ONE_MEMBER | {"members": [None]}, "members: null"),
-        (2, ONE_MEMBER | {"members": [MEMBER | {"subscription": "text"}]}, "no bytes object"),
+        (1, COMMIT | {"leaderEpoch": 1 << 31}, "leaderEpoch must fit 32 bits, not 2147483648"),
+        (1, COMMIT | {"leaderEpoch": "1"}, "leaderEpoch must be an integer"),
+        (1, COMMIT | {"leaderEpoch": 1, "metadata": None}, "metadata may not be None"),
+        (1, COMMIT | {"leaderEpoch": 1, "metadata": "é" * 16384}, "not 32768"),
+        (2, ONE_MEMBER | {"members": [None]}, "members must be a dict, not None"),
+        (
+            2,
+            ONE_MEMBER | {"members": [MEMBER | {"subscription": "text"}]},
+            "must be bytes, not 'text'",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_named(key_version, data, what):

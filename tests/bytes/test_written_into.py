@@ -17,7 +17,6 @@ from coterie import (
     messages,
     wire,
 )
-from coterie._core.codec import fields, schema
 from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.fold import intake, partial
 from coterie._core.fold.fold import PartitionFold
@@ -248,20 +247,6 @@ def test_details_of_any_depth_end_in_an_error():
     trace.sugar = True
     with pytest.raises((RecursionError, CoterieError)):
         GroupCoordinator().play(trace)
-
-
-def test_tables_of_the_schema_that_were_written_to_are_looked_at(monkeypatch):
-    key, value = commit_key(1, b"g", b"t", 0), commit_value(5, -1, b"", 0)
-    for wrong in (5, None, "x"):
-        monkeypatch.setitem(fields.VALUES, 1, [wrong] * 5)
-        monkeypatch.setitem(fields.KEYS, 1, wrong)
-        with pytest.raises(TypeError):
-            schema.decode_value(1, value)
-        with pytest.raises(TypeError):
-            messages.encode_value(1, {"version": 3, "data": {}})
-        if wrong is not None:
-            with pytest.raises(TypeError):
-                schema.decode_key(key)
 
 
 def test_a_record_whose_bytes_nobody_else_holds_is_refused():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie._core.codec.encode import encode_key, encode_value
+from coterie._core.codec.schema import encode_key, encode_value
 from coterie.insight import brokerlog, causes, epochs, explain, flapping, timeline
 from coterie.insight.brokerlog import JOINED, REQUESTS, SEEN, Index, Told
 from coterie.insight.facts import Life, read_facts

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from frames import DIRECTIONS, tables
 
-from coterie import wire
-from coterie.wire import table
+from coterie import schemas, wire
 from golden_data import SHARED
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +61,7 @@ def test_the_table_is_what_the_clients_jar_says(tool, capsys, monkeypatch, relea
 def test_a_wrong_line_of_the_table_is_told(tool, capsys, monkeypatch, tmp_path, was, now):
     text = tool.TABLE.read_text("utf-8")
     assert was in text
-    monkeypatch.setattr(tool, "TABLE", tmp_path / "messages.txt")
+    monkeypatch.setattr(tool, "TABLE", tmp_path / "schemas.txt")
     tool.TABLE.write_text(text.replace(was, now, 1), "utf-8")
     code, out = told(tool, capsys, monkeypatch, SCHEMAS)
     assert code == 1
@@ -72,12 +71,15 @@ def test_a_wrong_line_of_the_table_is_told(tool, capsys, monkeypatch, tmp_path, 
 @needs_schemas
 def test_the_table_is_written_from_the_schemas(tool, capsys, monkeypatch, tmp_path):
     text = tool.TABLE.read_text("utf-8")
-    monkeypatch.setattr(tool, "TABLE", tmp_path / "messages.txt")
+    monkeypatch.setattr(tool, "TABLE", tmp_path / "schemas.txt")
+    tool.TABLE.write_text(text, "utf-8")
     assert told(tool, capsys, monkeypatch, "--write", SCHEMAS) == (0, "")
-    written = table.sections(tool.TABLE.read_text("utf-8"))
-    assert len(written) == 38
+    written = schemas.sections(tool.TABLE.read_text("utf-8"))
+    assert sum("request" in section.parts for section in written.values()) == 38
+    records = [name for name, section in schemas.SECTIONS.items() if "request" not in section.parts]
+    assert list(written)[38:] == records
     for name, section in written.items():
-        assert section == table.sections(text)[name]
+        assert section == schemas.sections(text)[name]
 
 
 def every_name(fields):
@@ -108,17 +110,17 @@ def body_of_all(fields):
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_filled_body_has_every_field_of_any_version(direction):
-    text = (Path(table.__file__).with_name("messages.txt")).read_text("utf-8")
-    for section in table.sections(text).values():
-        fields = table.fields_of(section.lines[direction], (section.first, section.last))
+    for api in wire.APIS.values():
+        section = schemas.SECTIONS[api.name]
+        fields = section.fields(direction)
         for version in (section.first, section.last):
             body = body_of_all(fields)
             if direction == "request":
-                frame = wire.encode_request(section.key, version, body)
+                frame = wire.encode_request(api.key, version, body)
                 found = wire.decode_request(frame, fill=True).body
             else:
-                frame = wire.encode_response(section.key, version, body)
-                found = wire.decode_response(section.key, version, frame, fill=True).body
+                frame = wire.encode_response(api.key, version, body)
+                found = wire.decode_response(api.key, version, frame, fill=True).body
             assert set(found) == {field[0] for field in fields}
             assert set(names_in(found, fields)) <= set(every_name(fields))
 

@@ -1,17 +1,22 @@
 """The consumer protocol inside JoinGroup and SyncGroup: subscriptions and assignments as bytes.
 
-Read by the tables of ``coterie._core.codec.fields``, all of it, as Kafka's own readers do. Source:
+Read and written by the table of messages, all of it, as Kafka's own readers do. Source:
 ``ConsumerProtocol.java``; bytes: log-format.md, section 8.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
-from coterie._core.codec.schema import decode_assignment, decode_subscription
+from coterie._core.codec.schema import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from coterie.arguments import binary, integer, sequence, string, walked, within
 from coterie.errors import ArgumentError, CorruptData, shown
 
@@ -39,34 +44,22 @@ class Subscription:
     rack_id: str | None = None
 
 
-def _text(value: str | None, name: str = "a topic") -> bytes:
-    if value is None:
-        return b"\xff\xff"
-    raw = string(value, name).encode("utf-8", "replace")
-    if len(raw) > 0x7FFF:
-        raise ArgumentError(f"a text of {len(raw)} bytes is too long (at most 32767)")
-    return struct.pack(">h", len(raw)) + raw
-
-
-def _bytes(value: bytes | None) -> bytes:
-    if value is None:
-        return b"\xff\xff\xff\xff"
-    given = binary(value, "user_data")
-    return struct.pack(">i", len(given)) + given
-
-
 def _mapping(value: Any, name: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise ArgumentError(f"{name} must be {{topic: [partition]}}, not {shown(value)}")
     return value
 
 
-def _partitions(owned: Mapping[str, Iterable[int]]) -> bytes:
-    out = [struct.pack(">i", len(owned))]
-    for topic, partitions in owned.items():
-        numbers = [integer(number, "a partition") for number in sequence(partitions, "partitions")]
-        out += [_text(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)]
-    return b"".join(out)
+def _partitions(owned: Mapping[str, Iterable[int]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": string(topic, "a topic"),
+            "partitions": [
+                integer(number, "a partition") for number in sequence(partitions, "partitions")
+            ],
+        }
+        for topic, partitions in owned.items()
+    ]
 
 
 def subscription(
@@ -79,36 +72,31 @@ def subscription(
     rack_id: str | None = None,
 ) -> bytes:
     """Return the bytes of a subscription; topics and owned partitions are sorted, as in Java."""
-    version = within(version, "version", 0, LATEST)
     if isinstance(topics, Mapping):
         topics = topics.keys()
     given = walked(topics, "topics", "a list of names")
-    names = sorted(string(topic, "a topic") for topic in given)
-    out = [struct.pack(">hi", version, len(names)), *map(_text, names), _bytes(user_data)]
-    held = {} if owned is None else _mapping(owned, "owned")
-    if version >= 1:
-        numbers = {
-            string(topic, "a topic"): sorted(
-                integer(number, "a partition") for number in sequence(held[topic], "partitions")
-            )
-            for topic in held
-        }
-        out.append(_partitions({topic: numbers[topic] for topic in sorted(numbers)}))
-    generation_id = integer(generation_id, "generation_id")
-    if version >= 2:
-        out.append(struct.pack(">i", generation_id))
-    if version >= 3:
-        out.append(_text(rack_id, "rack_id"))
-    return b"".join(out)
+    held = _partitions({} if owned is None else _mapping(owned, "owned"))
+    for each in held:
+        each["partitions"].sort()
+    data = {
+        "topics": sorted(string(topic, "a topic") for topic in given),
+        "userData": None if user_data is None else binary(user_data, "user_data"),
+        "ownedPartitions": sorted(held, key=itemgetter("topic")),
+        "generationId": integer(generation_id, "generation_id"),
+        "rackId": None if rack_id is None else string(rack_id, "rack_id"),
+    }
+    return encode_subscription({"version": within(version, "version", 0, LATEST), "data": data})
 
 
 def assignment(
     partitions: Mapping[str, Iterable[int]], version: int = 1, *, user_data: bytes | None = None
 ) -> bytes:
     """Return the bytes of an assignment, in the order given."""
-    version = within(version, "version", 0, LATEST)
-    held = _mapping(partitions, "partitions")
-    return struct.pack(">h", version) + _partitions(held) + _bytes(user_data)
+    data = {
+        "assignedPartitions": _partitions(_mapping(partitions, "partitions")),
+        "userData": None if user_data is None else binary(user_data, "user_data"),
+    }
+    return encode_assignment({"version": within(version, "version", 0, LATEST), "data": data})
 
 
 def read_subscription(data: bytes) -> Subscription:

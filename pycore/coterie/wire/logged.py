@@ -1,7 +1,7 @@
 """Requests and responses as a request log has them, by the table of messages.
 
 Kafka's JSON converters write each field that a version has, but a tagged one at its default, and
-none that it lacks. ``messages.txt`` says which those are, and what is so where one is left out.
+none that it lacks. ``schemas.txt`` says which those are, and what is so where one is left out.
 Read leniently, as a log may be of an older or a newer broker: values are not checked, a field that
 the table does not know stays as it is, and a version that it lacks is read as the nearest one.
 """
@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from coterie.wire import SECTIONS
-from coterie.wire.table import fields_of
+from coterie.schemas import SECTIONS
 
 __all__ = ["Logged", "as_logged"]
 
@@ -91,8 +90,7 @@ def _fields(api: str, direction: str) -> tuple[dict[str, tuple[Any, ...]], int, 
     section = SECTIONS.get(api.title().replace("_", ""))
     if section is None:
         return None
-    fields = fields_of(section.lines[direction], (section.first, section.last))
-    return _by_name(fields), section.first, section.last
+    return _by_name(section.fields(direction)), section.first, section.last
 
 
 def _by_name(fields: Iterable[tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:

@@ -1,34 +1,7 @@
-"""Keys, values and the consumer protocol, from plain dicts to bytes: ``schema`` the other way.
+"""From plain values to bytes by a layout; each value is checked against its field's type.
 
-A dict with ``raw`` gives those bytes; ``subscription_decoded`` and ``assignment_decoded`` of a
-member are not looked at. Decoding what was encoded gives the dict again, for every version.
+Of a frame a field that a dict lacks has its default; of a record it may not be missing, and a lone
+surrogate becomes "?", as Java writes it. For both, keys that are no field of the
+version are not looked at, tagged fields at their default are not written, and unknown ones stand
+under ``_unknown_tags``.
 """
-
-from typing import Any
-
-def encode_key(key: dict[str, Any]) -> bytes:
-    """Return a key's bytes from ``version`` and ``data``.
-
-    Raises
-    ------
-    coterie.CoterieError
-        The version is unknown, or a field is missing, null, too long or of another type.
-    """
-
-def encode_value(key_version: int, value: dict[str, Any] | None) -> bytes | None:
-    """Return a value's bytes from ``version`` and ``data``; None for None, the tombstone.
-
-    Raises
-    ------
-    coterie.CoterieError
-        As ``encode_key``.
-    """
-
-def encode_subscription(subscription: dict[str, Any] | None) -> bytes:
-    """Return a member's subscription from ``version`` and ``data``; None gives no bytes.
-
-    Nothing is sorted: Java's writers sort the topics before they write.
-    """
-
-def encode_assignment(assignment: dict[str, Any] | None) -> bytes:
-    """Return a member's assignment from ``version`` and ``data``; None gives no bytes."""

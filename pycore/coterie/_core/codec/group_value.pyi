@@ -32,7 +32,7 @@ class GroupValue(NamedTuple):
     """In their order; an id may come twice, the later one counts."""
 
 def read_group_value(value: bytes) -> GroupValue:
-    """Read a group metadata value of any version that ``fields`` has.
+    """Read a group metadata value of any version that the table has.
 
     Raises
     ------

@@ -1,14 +1,20 @@
-"""Keys, values and the consumer protocol, from bytes to plain dicts.
+"""Keys, values and the consumer protocol, from bytes to plain dicts and back.
 
 The dicts are what Kafka's own JSON converters print: its field names in camel case, in its order,
 a field that the version lacks left out. Texts are str (bytes that are not UTF-8 read as U+FFFD,
 as Java does), bytes are bytes, uuids are as Kafka prints them. Tagged fields that are unknown
-stand under ``tagged_fields``, ``{tag: bytes}``, in the struct that holds them; Kafka's converters
-drop them. Source: CoordinatorRecordSerde, the message classes of Kafka 3.9.1 and 4.1.0.
+stand under ``_unknown_tags``, pairs of a tag and its bytes, in the struct that holds them; Kafka's
+converters drop them. What is written may be such a dict: one with ``raw`` gives those bytes, and
+``subscription_decoded`` and ``assignment_decoded`` of a member are not looked at. Decoding what was
+encoded gives the dict again, for every version. Source: CoordinatorRecordSerde, the message classes
+of Kafka 3.9.1 and 4.1.0.
 """
 
 from typing import Any, overload
 
+from coterie.schemas import Section
+
+def define(name: str, section: Section) -> None: ...
 def key_type(version: int) -> str | None:
     """Return the type of a record by its key's version; None: a version that is not known."""
 
@@ -72,3 +78,30 @@ def decode_subscription(data: bytes) -> dict[str, Any] | None:
 
 def decode_assignment(data: bytes) -> dict[str, Any] | None:
     """Decode a member's assignment, as ``decode_subscription`` does a subscription."""
+
+def encode_key(key: dict[str, Any]) -> bytes:
+    """Return a key's bytes from ``version`` and ``data``.
+
+    Raises
+    ------
+    coterie.CoterieError
+        The version is unknown, or a field is missing, null, too long or of another type.
+    """
+
+def encode_value(key_version: int, value: dict[str, Any] | None) -> bytes | None:
+    """Return a value's bytes from ``version`` and ``data``; None for None, the tombstone.
+
+    Raises
+    ------
+    coterie.CoterieError
+        As ``encode_key``.
+    """
+
+def encode_subscription(subscription: dict[str, Any] | None) -> bytes:
+    """Return a member's subscription from ``version`` and ``data``; None gives no bytes.
+
+    Nothing is sorted: Java's writers sort the topics before they write.
+    """
+
+def encode_assignment(assignment: dict[str, Any] | None) -> bytes:
+    """Return a member's assignment from ``version`` and ``data``; None gives no bytes."""

@@ -8,7 +8,7 @@ byte of a hostile frame (lists of the smallest structs); other frames cost a few
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, final
 
-from coterie._core.wire.layout import Layout
+from coterie._core.codec.layout import Layout
 
 @final
 class Request:

@@ -1,209 +1,346 @@
-"""Keys, values and the consumer protocol, from plain dicts to bytes. See encode.pyi.
-
-The other direction of ``schema``, over the same tables. What a dict lacks or cannot be written
-is the caller's mistake: a CoterieError that names the field. Cost: one pass, a list of parts.
-"""
+"""See ``encode.pyi``."""
 from binascii import Error as Base64Error
 from binascii import a2b_base64
+from operator import itemgetter
 
-from coterie._core.checks cimport bytes_of, dict_of, int64_or_none, items_of, text_of, within
-from coterie._core.codec.fields cimport Field, Layout
-from coterie._core.codec.walk cimport (
-    ARRAY, BYTES, INT8, INT16, INT32, INT64, STRING, STRUCT, UUID)
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_Clear
+from cpython.long cimport PyLong_CheckExact
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cpython.ref cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy
 
-from coterie._core.codec.fields import ASSIGNMENTS, KEYS, SUBSCRIPTIONS, VALUES
-from coterie.errors import CoterieError, shown
+from coterie._core.checks cimport flag_of, int64_of, items_of
+from coterie._core.codec.cursor cimport MOST_TEXT
+from coterie._core.codec.layout cimport (
+    BOOL, BYTES, FLOAT64, INT8, INT16, INT32, INT64, LIST, STRING, STRUCT, UINT16, UINT32, UUID,
+    Field, Kind, Layout, Step, default_of)
 
-cdef dict KEY_LAYOUTS = KEYS
-cdef dict VALUE_LAYOUTS = VALUES
-cdef enum:
-    STRING_MAX = 32767            # an int16 length; the compact form is held to it by Kafka too
+from coterie.errors import ArgumentError, shown
 
+cdef extern from "Python.h":
+    PyObject* PyDict_GetItemWithError(object d, object key) except? NULL
+    long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+    # Without an exception that Cython would have to save and restore for each text.
+    const char* utf8_or_null "PyUnicode_AsUTF8AndSize" (PyObject* text, Py_ssize_t* size)
 
-cdef bytes fixed(object value, Py_ssize_t size, Field field, bint signed):
-    if not isinstance(value, int):
-        raise CoterieError(f"{field.name}: {shown(value)} is no whole number")
-    try:
-        return int.to_bytes(value, size, "big", signed=signed)
-    except OverflowError:
-        raise CoterieError(f"{field.name}: {shown(value)} does not fit {8 * size} bits") from None
-
-
-cdef bytes uvarint(Py_ssize_t value):
-    cdef list out = []
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+cdef str UNKNOWN_TAGS = "_unknown_tags"
 
 
-cdef bytes length_of(object size, Py_ssize_t width, bint flexible):
-    """A length or count; ``size`` None: null."""
-    if flexible:
-        return uvarint(0 if size is None else size + 1)
-    return (-1 if size is None else size).to_bytes(width, "big", signed=True)
+cdef void end(Writing* w) noexcept nogil:
+    if w.data != w.first:
+        PyMem_RawFree(w.data)
 
 
-cdef int write_string(list out, Field field, object value, bint flexible) except -1:
-    if not isinstance(value, str):
-        raise CoterieError(f"{field.name}: {shown(value)} is no text")
-    # A surrogate alone has no UTF-8: Java writes a question mark.
-    cdef bytes raw = text_of(value, field.name).encode("utf-8", "replace")
-    if len(raw) > STRING_MAX:
-        raise CoterieError(f"{field.name}: {len(raw)} bytes, a text has {STRING_MAX} at most")
-    out.append(length_of(len(raw), 2, flexible))
-    out.append(raw)
-    return 0
-
-
-cdef int write_field(list out, Field field, object value, bint flexible) except -1:
-    if value is None:
-        if not field.nullable:
-            raise CoterieError(f"{field.name}: null where none is allowed")
-        if field.op == STRUCT:
-            out.append(b"\xff")
-        else:
-            out.append(length_of(None, 2 if field.op == STRING else 4, flexible))
-    elif field.op == STRING:
-        write_string(out, field, value, flexible)
-    elif field.op == BYTES:
-        if not isinstance(value, bytes):
-            raise CoterieError(f"{field.name}: {shown(value)} is no bytes object")
-        value = bytes_of(value, field.name)
-        out.append(length_of(len(value), 4, flexible))
-        out.append(value)
-    elif field.op == ARRAY:
-        if isinstance(value, (str, bytes, dict)):
-            raise CoterieError(f"{field.name}: {shown(value)} is no list")
-        value = items_of(value, field.name)
-        out.append(length_of(len(value), 4, flexible))
-        for item in value:
-            write_field(out, field.item, item, flexible)
-    elif field.op == STRUCT:
-        if field.nullable:
-            out.append(b"\x01")
-        write_struct(out, field.layout, value)
-    elif field.op == UUID:
-        out.append(uuid_bytes(field, value))
+cdef int grow(Writing* w, Py_ssize_t size) except -1:
+    cdef Py_ssize_t room = 2 * w.room + size
+    cdef uint8_t* grown
+    if w.data == w.first:
+        grown = <uint8_t*>PyMem_RawMalloc(room)
+        if grown != NULL:
+            memcpy(grown, w.first, w.size)
     else:
-        out.append(number(field, value))
+        grown = <uint8_t*>PyMem_RawRealloc(w.data, room)
+    if grown == NULL:
+        raise MemoryError
+    w.data, w.room = grown, room
     return 0
 
 
-cdef bytes number(Field field, object value):
-    if field.op == INT64:
-        return fixed(value, 8, field, True)
-    if field.op == INT32:
-        return fixed(value, 4, field, True)
-    if field.op == INT8:
-        return fixed(value, 1, field, True)
-    return fixed(value, 2, field, field.op == INT16)
-
-
-cdef bytes uuid_bytes(Field field, object value):
-    raw = b""
-    if isinstance(value, str):
-        try:
-            raw = a2b_base64(value.replace("-", "+").replace("_", "/") + "==")
-        except (Base64Error, ValueError):
-            pass
-    if len(raw) != 16:
-        raise CoterieError(f"{field.name}: {shown(value)} is no uuid as Kafka prints it")
-    return raw
-
-
-cdef int write_struct(list out, Layout layout, object data) except -1:
-    cdef Field field
-    if not isinstance(data, dict):
-        raise CoterieError(f"{shown(data)} stands where a struct is needed")
-    for field in layout.fields:
-        if field.name not in data:
-            raise CoterieError(f"{field.name} is missing")
-        write_field(out, field, data[field.name], layout.flexible)
-    if layout.flexible:
-        write_tagged(out, layout, data)
-    return 0
-
-
-cdef int write_tagged(list out, Layout layout, dict data) except -1:
-    """Known tagged fields that are not their default, and the bytes of unknown ones, by tag."""
-    cdef Field field
-    cdef dict tags = {
-        within(tag, "a tag of tagged_fields", 0, 0xFFFFFFFF): bytes_of(raw, "a tagged field")
-        for tag, raw in dict_of(data.get("tagged_fields", {}), "tagged_fields").items()}
-    cdef list parts
-    for field in layout.tagged:
-        value = data.get(field.name, field.default)
-        if type(value) is type(field.default) and value == field.default and not field.always:
-            continue
-        parts = []
-        if field.op == STRUCT:
-            parts.append(b"\x00" if value is None else b"\x01")
-            if value is not None:
-                write_struct(parts, field.layout, value)
-        else:
-            write_field(parts, field, value, True)
-        tags[field.tag] = b"".join(parts)
-    out.append(uvarint(len(tags)))
-    for tag in sorted(tags):
-        out += (uvarint(tag), uvarint(len(tags[tag])), tags[tag])
-    return 0
-
-
-cdef object version_of(dict message, Py_ssize_t count):
-    version = message.get("version")
-    if not isinstance(version, int) or not 0 <= version < count:
-        raise CoterieError(f"version {shown(version)} is unknown")
-    return version
-
-
-cdef bytes write_message(object version, Layout layout, dict message):
-    cdef list out = [int.to_bytes(version, 2, "big", signed=True)]
-    if "data" not in message:
-        raise CoterieError("data is missing")
-    write_struct(out, layout, message["data"])
-    return b"".join(out)
-
-
-def encode_key(key):
-    """See ``encode.pyi``."""
-    cdef dict message = dict_of(key, "key")
-    if "raw" in message:
-        return bytes_of(message["raw"], "raw")
-    version = version_of(message, max(KEY_LAYOUTS) + 1)
-    if version not in KEY_LAYOUTS:
-        raise CoterieError(f"version {version} is unknown")
-    return write_message(version, <Layout?>KEY_LAYOUTS[version], message)
-
-
-def encode_value(key_version, value):
-    """See ``encode.pyi``."""
-    cdef object of_key = int64_or_none(key_version, "key_version")
+cdef int put_text16(Writing* w, str name, object value) except -1:
+    """A text or null, its length in two bytes."""
     if value is None:
-        return None
-    cdef dict message = dict_of(value, "value")
-    if "raw" in message:
-        return bytes_of(message["raw"], "raw")
-    cdef list layouts = VALUE_LAYOUTS.get(of_key, [])
-    version = version_of(message, len(layouts))
-    return write_message(version, <Layout?>layouts[version], message)
+        return put_i16(w, -1)
+    return write_text(w, name, value, False)
 
 
-cdef bytes encode_protocol(object given, str name, list layouts):
-    if given is None:
-        return b""
-    cdef dict message = dict_of(given, name)
-    version = version_of(message, 32768)
-    return write_message(
-        version, <Layout?>layouts[min(version, len(layouts) - 1)], message)
+cdef object wrong(str name, str want, object value):
+    return ArgumentError(f"{name} must be {want}, not {shown(value)}")
 
 
-def encode_subscription(subscription):
-    """See ``encode.pyi``."""
-    return encode_protocol(subscription, "subscription", SUBSCRIPTIONS)
+cdef int write_struct(Writing* w, Layout layout, object value, str name) except -1:
+    cdef const Step* step
+    cdef PyObject* found
+    cdef object held
+    cdef bint flexible = layout.plan.flexible
+    cdef int n
+    if isinstance(value, tuple):
+        return write_row(w, layout, <tuple>value, name)
+    if not isinstance(value, dict):
+        raise wrong(name, "a dict", value)
+    for n in range(layout.plan.count):
+        step = &layout.plan.steps[n]
+        found = PyDict_GetItemWithError(value, <object>step.name)
+        if found == NULL:
+            if w.record:
+                raise ArgumentError(f"{<str>step.name} is missing")
+            write_field(w, step, default_of(<Field>step.field, False), flexible)
+        elif not (step.kind < UUID and PyLong_CheckExact(<object>found)
+                  and put_number(w, step.kind, <object>found)):
+            held = <object>found           # a number of a caller's own class may take it out
+            write_field(w, step, held, flexible)
+    if flexible:
+        write_tags(w, layout, value)
+    return 0
 
 
-def encode_assignment(assignment):
-    """See ``encode.pyi``."""
-    return encode_protocol(assignment, "assignment", ASSIGNMENTS)
+cdef int write_row(Writing* w, Layout layout, tuple row, str name) except -1:
+    """A struct whose fields of any version stand in the table's order."""
+    cdef Field field
+    cdef const Step* step
+    cdef int n
+    cdef dict tagged = None
+    cdef PyObject* value
+    if len(row) != layout.plan.slots:
+        raise ArgumentError(f"{name}: a row has {layout.plan.slots} fields, not {len(row)}")
+    for n in range(layout.plan.count):
+        step = &layout.plan.steps[n]
+        value = PyTuple_GET_ITEM(row, step.slot)
+        if not (step.kind < UUID and PyLong_CheckExact(<object>value)
+                and put_number(w, step.kind, <object>value)):
+            write_field(w, step, <object>value, layout.plan.flexible)
+    if not layout.plan.flexible:
+        return 0
+    for field in layout.tagged:
+        value = PyTuple_GET_ITEM(row, field.step.slot)
+        if <object>value is not None or not (field.made or field.default is None):
+            tagged = tagged or {}
+            tagged[field.name] = <object>value
+    return put_uvarint(w, 0) if tagged is None else write_tags(w, layout, tagged)
+
+
+cdef inline bint put_number(Writing* w, Kind kind, object value) except -1:
+    """Write a whole number; false: its kind is another, or it does not fit."""
+    cdef int overflow = 0
+    cdef int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if overflow:
+        return False
+    if kind == INT32 and number == <int32_t>number:
+        put_i32(w, <int32_t>number)
+    elif kind == INT16 and number == <int16_t>number:
+        put_i16(w, <int16_t>number)
+    elif kind == INT64:
+        put_i64(w, number)
+    elif kind == INT8 and number == <int8_t>number:
+        reserve(w, 1)[0] = <uint8_t>number
+    elif kind == UINT16 and number == <uint16_t>number:
+        put_i16(w, <int16_t>number)
+    elif kind == UINT32 and number == <uint32_t>number:
+        put_i32(w, <int32_t>number)
+    else:
+        return False
+    return True
+
+
+cdef int write_field(Writing* w, const Step* step, object value, bint flexible) except -1:
+    if step.kind < STRUCT:
+        if value is None:
+            return write_null(w, step, flexible)
+        return write_one(w, <str>step.name, step.kind, value, flexible)
+    if step.kind == LIST:
+        return write_list(w, step, value, flexible)
+    if step.nullable:
+        reserve(w, 1)[0] = 0xFF if value is None else 1
+        if value is None:
+            return 0
+    return write_struct(w, (<Field>step.field).layout, value, <str>step.name)
+
+
+cdef int write_null(Writing* w, const Step* step, bint flexible) except -1:
+    if not step.nullable:
+        raise ArgumentError(f"{<str>step.name} may not be None in this version")
+    if flexible:
+        return put_uvarint(w, 0)
+    if step.kind == STRING:
+        return put_i16(w, -1)
+    return put_i32(w, -1)
+
+
+cdef int write_list(Writing* w, const Step* step, object value, bint flexible) except -1:
+    cdef Layout layout = (<Field>step.field).layout
+    cdef str name = <str>step.name
+    cdef list items
+    if value is None:
+        return write_null(w, step, flexible)
+    if isinstance(value, (str, bytes, dict)):
+        raise wrong(name, "a list", value)
+    items = <list>value if type(value) is list else items_of(value, name)
+    if flexible:
+        put_uvarint(w, <unsigned int>len(items) + 1)
+    else:
+        put_i32(w, <int32_t>len(items))
+    cdef Py_ssize_t count = len(items)
+    if step.item == STRUCT:
+        for item in items:
+            write_struct(w, layout, item, name)
+    else:
+        for item in items:
+            if not (step.item < UUID and PyLong_CheckExact(item)
+                    and put_number(w, step.item, item)):
+                write_one(w, name, step.item, item, flexible)
+    if len(items) != count:
+        raise ArgumentError(f"{name} changed while it was written")
+    return 0
+
+
+cdef int write_one(Writing* w, str name, Kind kind, object value, bint flexible) except -1:
+    if kind == STRING:
+        return write_text(w, name, value, flexible)
+    if kind == BYTES:
+        return write_bytes(w, name, value, flexible)
+    if kind == BOOL:
+        reserve(w, 1)[0] = value is True or (value is not False and flag_of(value, name))
+        return 0
+    if kind == UUID:
+        return write_uuid(w, name, value)
+    if kind == FLOAT64:
+        return write_float(w, name, value)
+    return write_number(w, name, kind, value)
+
+
+cdef int write_number(Writing* w, str name, Kind kind, object value) except -1:
+    cdef int64_t number = int64_of(value, name)
+    if not put_number(w, kind, number):
+        bits = {INT8: 8, INT16: 16, UINT16: 16}.get(kind, 32)
+        raise ArgumentError(f"{name} must fit {bits} bits, not {number}")
+    return 0
+
+
+cdef int write_float(Writing* w, str name, object value) except -1:
+    cdef double number
+    cdef int64_t bits
+    if not isinstance(value, (int, float)):
+        raise wrong(name, "a number", value)
+    number = value
+    memcpy(&bits, &number, 8)
+    return put_i64(w, bits)
+
+
+cdef int write_text(Writing* w, str name, object value, bint flexible) except -1:
+    cdef Py_ssize_t size
+    cdef const char* at
+    if not isinstance(value, str):
+        raise wrong(name, "a string", value)
+    at = utf8_or_null(<PyObject*>value, &size)
+    if at == NULL:
+        PyErr_Clear()
+        if not w.record:
+            raise wrong(name, "text that UTF-8 can hold", value)
+        return write_text(w, name, (<str>value).encode("utf-8", "replace").decode(), flexible)
+    if size > MOST_TEXT:
+        raise ArgumentError(f"{name} may have {MOST_TEXT} bytes, not {size}")
+    if flexible:
+        put_uvarint(w, <unsigned int>size + 1)
+    else:
+        put_i16(w, <int16_t>size)
+    return put_bytes(w, at, size)
+
+
+cdef int write_bytes(Writing* w, str name, object value, bint flexible) except -1:
+    cdef Py_buffer view
+    if type(value) is bytes:
+        put_size(w, name, PyBytes_GET_SIZE(value), flexible)
+        return put_bytes(w, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+    try:
+        PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
+    except (TypeError, ValueError, BufferError):
+        raise wrong(name, "bytes", value) from None
+    try:
+        put_size(w, name, view.len, flexible)
+        put_bytes(w, view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+    return 0
+
+
+cdef int put_size(Writing* w, str name, Py_ssize_t size, bint flexible) except -1:
+    if size >= 0x7FFFFFFF:
+        raise ArgumentError(f"{name} has {size} bytes, too many for a frame")
+    if flexible:
+        return put_uvarint(w, <unsigned int>size + 1)
+    return put_i32(w, <int32_t>size)
+
+
+cdef int write_uuid(Writing* w, str name, object value) except -1:
+    """From Kafka's text of it, with or without padding."""
+    cdef bytes raw
+    if not isinstance(value, str):
+        raise wrong(name, "Kafka's text of a uuid", value)
+    try:
+        text = value.replace("-", "+").replace("_", "/").rstrip("=").encode("ascii")
+        raw = a2b_base64(text + b"==")
+    except (Base64Error, UnicodeEncodeError, ValueError):
+        raw = b""
+    if len(raw) != 16:
+        raise wrong(name, "Kafka's text of a uuid", value)
+    return put_bytes(w, PyBytes_AS_STRING(raw), 16)
+
+
+cdef int write_tags(Writing* w, Layout layout, object value) except -1:
+    """Tagged fields by tag, without those at their default; unknown ones are the caller's."""
+    cdef Field field
+    cdef PyObject* found
+    cdef object held
+    cdef bytes data
+    cdef list tags = None
+    for field in layout.tagged:
+        found = PyDict_GetItemWithError(value, field.name)
+        if found != NULL or field.step.always:
+            held = None if found == NULL else <object>found           # as in write_struct
+            data = bytes_of_field(field, held, w.record)
+            if field.step.always or data != default_bytes(field):
+                tags = tags or []
+                tags.append((field.step.tag, data))
+    found = PyDict_GetItemWithError(value, UNKNOWN_TAGS)
+    if found != NULL:
+        held = <object>found
+        tags = sorted((tags or []) + unknown_tags(held), key=itemgetter(0))
+    if tags is None:
+        return put_uvarint(w, 0)
+    put_uvarint(w, <unsigned int>len(tags))
+    for tag, data in tags:
+        put_uvarint(w, <unsigned int>tag)
+        put_uvarint(w, <unsigned int>len(data))
+        put_bytes(w, PyBytes_AS_STRING(data), len(data))
+    return 0
+
+
+cdef list unknown_tags(object value):
+    """The pairs of a tag and its bytes that a struct carries besides the fields of the table."""
+    cdef list found = []
+    for pair in items_of(value, UNKNOWN_TAGS):
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and type(pair[1]) is bytes
+                and 0 <= int64_of(pair[0], "tag") <= 0xFFFFFFFF):
+            raise wrong(UNKNOWN_TAGS, "pairs of a tag and bytes", pair)
+        found.append((int(pair[0]), pair[1]))
+    return found
+
+
+cdef bytes bytes_of_field(Field field, object value, bint record):
+    """A tagged field alone."""
+    cdef Writing w
+    begin(&w)
+    w.record = record
+    try:
+        if field.step.always:                # see `read_known_tag`
+            reserve(&w, 1)[0] = value is not None
+            if value is not None:
+                write_struct(&w, field.layout, value, field.name)
+        else:
+            write_field(&w, &field.step, value, True)
+        return written(&w)
+    finally:
+        end(&w)
+
+
+cdef bytes written(Writing* w):
+    return PyBytes_FromStringAndSize(<const char*>w.data, w.size)
+
+
+cdef bytes default_bytes(Field field):
+    if field.default_bytes is None:
+        field.default_bytes = bytes_of_field(field, default_of(field, False), False)
+    return field.default_bytes

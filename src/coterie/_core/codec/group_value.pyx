@@ -1,12 +1,15 @@
 """A group metadata value as Kafka's loader takes it. See ``group_value.pyi``.
 
-The bytes are read by ``schema``; what a field that is missing, empty or null means is said here,
-for a load and for a replay.
+What a field that is missing, empty or null means is said here, for a load and for a replay.
 Source: GroupMetadataManager.readGroupMessageValue, GroupMetadata.loadGroup.
 """
 from collections import namedtuple
 
-from coterie._core.codec.schema cimport group_fields
+from coterie._core.codec.cursor cimport load_i16
+from coterie._core.codec.schema cimport value_row
+
+cdef enum:
+    KEY_GROUP = 2
 
 GroupValue = namedtuple(
     "GroupValue", "protocol_type generation protocol leader current_state_timestamp members",
@@ -21,18 +24,17 @@ MemberValue.__doc__ = """See ``group_value.pyi``."""
 
 def read_group_value(bytes value not None):
     """See ``group_value.pyi``."""
-    cdef dict fields = group_fields(value)
-    members = [member_value(each) for each in fields["members"]]
-    leader = fields["leader"]
+    cdef tuple row = value_row(KEY_GROUP, value)
+    cdef bint one_timeout = load_i16(value) == 0
+    protocol_type, generation, protocol, leader, timestamp_ms, rows = row[:6]
+    members = [member_value(each, one_timeout) for each in rows]
     if leader is None and members:
         leader = members[0].member_id
-    return GroupValue(fields["protocolType"] or None, fields["generation"], fields["protocol"],
-                      leader, fields.get("currentStateTimestamp", -1), members)
+    return GroupValue(protocol_type or None, generation, protocol, leader, timestamp_ms, members)
 
 
-cdef object member_value(dict fields):
-    session_ms = fields["sessionTimeout"]
+cdef object member_value(tuple row, bint one_timeout):
+    member_id, instance_id, client_id, client_host, rebalance_ms, session_ms = row[:6]
     return MemberValue(
-        fields["memberId"], fields.get("groupInstanceId"), fields["clientId"],
-        fields["clientHost"], session_ms, fields.get("rebalanceTimeout", session_ms),
-        fields["subscription"], fields["assignment"])
+        member_id, instance_id, client_id, client_host, session_ms,
+        session_ms if one_timeout else rebalance_ms, row[6], row[7])

@@ -6,14 +6,13 @@ from libc.stdint cimport int16_t
 from libc.stdlib cimport free
 
 from coterie._core.codec.cursor cimport OK, TRUNCATED, Cursor, Status, read_i16
-from coterie._core.codec.fields cimport Layout, plan_of, slot_of
-from coterie._core.codec.walk cimport MOST_FIELDS, Plan, Rows, Span, walk
+from coterie._core.codec.decode cimport read_text
+from coterie._core.codec.layout cimport MOST_FIELDS, Layout
+from coterie._core.codec.schema cimport slot_of, subscription_layout
+from coterie._core.codec.walk cimport Rows, Span, walk
 
-from coterie._core.codec.fields import SUBSCRIPTION, SUBSCRIPTIONS
-from coterie._core.codec.text import decode_utf8
-
-cdef const Plan* VERSION_0 = plan_of(<Layout?>SUBSCRIPTIONS[0])
-cdef int TOPICS = slot_of(SUBSCRIPTION, "topics")
+cdef Layout VERSION_0 = subscription_layout(0)
+cdef int TOPICS = slot_of(VERSION_0, "topics")
 
 
 cdef Readable read_topics(bytes metadata, set topics) except *:
@@ -31,14 +30,14 @@ cdef Readable read_topics(bytes metadata, set topics) except *:
     cur.at, cur.end = <const unsigned char*>metadata, <const unsigned char*>metadata + len(metadata)
     if read_i16(&cur, &version) != OK or version < 0:
         return TOO_SHORT
-    status = walk(&cur, VERSION_0, fields, &rows)
+    status = walk(&cur, &VERSION_0.plan, fields, &rows)
     try:
         if rows.failed:
             raise MemoryError
         if status != OK:
             return TOO_SHORT if status == TRUNCATED else UNREADABLE
         for i in range(rows.count):
-            topics.add(decode_utf8(rows.spans[i].at[:rows.spans[i].size]))
+            topics.add(read_text(rows.spans[i].at, rows.spans[i].size))
         return READ
     finally:
         free(rows.spans)

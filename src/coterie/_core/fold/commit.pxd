@@ -1,7 +1,7 @@
 """Offset commits and group metadata as the fold reads them: C structs, nothing copied.
 
-The layouts are those of ``fields``. Two shapes are read without the tables, each held against them
-by tests: the key, and the value of version 3, in one comparison of the size.
+The layouts are those of the table of messages. Two shapes are read without it, each held against
+it by tests: the key, and the value of version 3, in one comparison of the size.
 Sources: OffsetCommitKey.json, OffsetCommitValue.json, GroupMetadataManager.readMessageKey.
 """
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -36,7 +36,7 @@ cdef struct Commit:
 
 
 cdef inline bint is_newer_key(int16_t version) noexcept nogil:
-    """Whether a version is one of those that `fields` has a schema for, above group metadata."""
+    """Whether a version is one of those that the table has, above group metadata."""
     return KEY_GROUP < version <= KEY_NEWER_MAX and version != KEY_GAP
 
 

@@ -1,4 +1,4 @@
-"""Values of offset commits and groups by the tables of ``fields``; names and keys as Java has them.
+"""Values of offset commits and groups by the table of messages; names and keys as Java has them.
 
 See commit.pxd.
 """
@@ -6,16 +6,17 @@ from libc.stdint cimport int32_t, uint8_t
 
 from coterie._core.codec.batch cimport Record
 from coterie._core.codec.cursor cimport OK, Status, load_i16
-from coterie._core.codec.fields cimport slot_of, versions_of
-from coterie._core.codec.walk cimport MOST_FIELDS, Span, Versions, number_at, walk_value
+from coterie._core.codec.layout cimport MOST_FIELDS, Layout
+from coterie._core.codec.schema cimport slot_of, value_layout, versions_of
+from coterie._core.codec.walk cimport Span, Versions, number_at, walk_value
 
-from coterie._core.codec.fields import OFFSET_COMMIT
 from coterie._core.codec.schema import decode_key, decode_value
 from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData
 
 cdef const Versions* COMMITS = versions_of(KEY_OFFSET_MAX)
 cdef const Versions* GROUPS = versions_of(KEY_GROUP)
+cdef Layout OFFSET_COMMIT = value_layout(KEY_OFFSET_MAX)
 cdef int OFFSET = slot_of(OFFSET_COMMIT, "offset")
 cdef int LEADER_EPOCH = slot_of(OFFSET_COMMIT, "leaderEpoch")
 cdef int METADATA = slot_of(OFFSET_COMMIT, "metadata")

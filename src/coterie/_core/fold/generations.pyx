@@ -14,11 +14,11 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp
 
 from coterie._core.codec.cursor cimport OK, Status
-from coterie._core.codec.fields cimport slot_of, versions_of
-from coterie._core.codec.walk cimport MOST_FIELDS, Span, Versions, number_at, walk_value
+from coterie._core.codec.layout cimport MOST_FIELDS, Layout
+from coterie._core.codec.schema cimport slot_of, value_layout, versions_of
+from coterie._core.codec.walk cimport Span, Versions, number_at, walk_value
 from coterie._core.fold.commit cimport KEY_GROUP
 
-from coterie._core.codec.fields import GROUP_METADATA, MEMBER
 from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData, CoterieError, shown
 
@@ -43,6 +43,8 @@ cdef enum:                           # flags of a packed row
     NO_SINCE = 128
 
 cdef const Versions* VALUES = versions_of(KEY_GROUP)
+cdef Layout GROUP_METADATA = value_layout(KEY_GROUP)
+cdef Layout MEMBER = <Layout?>GROUP_METADATA.below("members")
 cdef int PROTOCOL_TYPE = slot_of(GROUP_METADATA, "protocolType")
 cdef int GENERATION = slot_of(GROUP_METADATA, "generation")
 cdef int PROTOCOL = slot_of(GROUP_METADATA, "protocol")

@@ -1,7 +1,7 @@
 """OffsetCommit from its bytes to the coordinator and back. See commits.pyx."""
 from coterie._core.codec.cursor cimport Cursor
+from coterie._core.codec.encode cimport Writing
 from coterie._core.coordinator.coordinator cimport Coordinator
-from coterie._core.wire.encode cimport Writing
 
 cdef enum:
     OFFSET_COMMIT = 8

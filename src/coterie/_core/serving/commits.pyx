@@ -4,16 +4,16 @@ Only what is plainly a commit. All else is left to the handler of the server, wh
 wrong: partitions that do not exist, a topic that comes twice, times that a client set.
 Source: ``OffsetCommitRequest.json``, ``OffsetCommitResponse.json``, ``KafkaApis.scala``.
 """
-from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, int64_t
 
 from coterie._core.codec.cursor cimport (
-    NEGATIVE, OK, Cursor, Status, read_i32, read_i64, read_uvarint, store)
+    NEGATIVE, OK, Cursor, Status, read_count, read_i32, read_i64, store)
+from coterie._core.codec.decode cimport skip_tags
+from coterie._core.codec.encode cimport (
+    Writing, put_i16, put_i32, put_uvarint, reserve, write_text)
 from coterie._core.coordinator.coordinator cimport Coordinator
 from coterie._core.serving.texts cimport Text, read_text, text_of
 from coterie._core.serving.who cimport Who, read_who
-from coterie._core.wire.decode cimport skip_tags
-from coterie._core.wire.encode cimport (
-    Writing, put_i16, put_i32, put_uvarint, reserve, write_text)
 
 from coterie.errors import ArgumentError
 
@@ -63,17 +63,6 @@ cdef Status read_head(Cursor* cur, int version, Who* who) noexcept nogil:
     if status == OK and version <= LAST_RETENTION:
         status = read_i64(cur, &kept_ms)
     return NEGATIVE if status == OK and kept_ms != -1 else status
-
-
-cdef inline Status read_count(Cursor* cur, bint flexible, int32_t* count) noexcept nogil:
-    """How many elements a list has; of null, and of what is below, -1."""
-    cdef uint32_t raw
-    cdef Status status
-    if not flexible:
-        return read_i32(cur, count)
-    status = read_uvarint(cur, &raw)
-    count[0] = <int32_t>(raw - 1)
-    return status
 
 
 cdef bint read_topics(Cursor* cur, int version, dict topics, list rows) except -1:

@@ -5,12 +5,12 @@ from libc.stdint cimport int16_t, int32_t, uint8_t
 
 from coterie._core.checks cimport dict_of, within
 from coterie._core.codec.cursor cimport OK, Cursor, Status, load_i16, load_i32
+from coterie._core.codec.decode cimport skip_tags
+from coterie._core.codec.encode cimport Writing, begin, end, put_i16, put_i32, reserve
 from coterie._core.coordinator.coordinator cimport Coordinator
 from coterie._core.serving.commits cimport OFFSET_COMMIT, answer_commit
 from coterie._core.serving.texts cimport text_of
 from coterie._core.serving.who cimport Who, read_who
-from coterie._core.wire.decode cimport skip_tags
-from coterie._core.wire.encode cimport Writing, begin, end, put_i16, put_i32, reserve
 
 from coterie.errors import ArgumentError, shown
 

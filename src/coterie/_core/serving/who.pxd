@@ -3,8 +3,8 @@ only: inlined into what reads them."""
 from libc.stdint cimport int32_t
 
 from coterie._core.codec.cursor cimport NEGATIVE, OK, Cursor, Status, read_i32, read_string16
+from coterie._core.codec.decode cimport skip_tags
 from coterie._core.serving.texts cimport Text, read_text
-from coterie._core.wire.decode cimport skip_tags
 
 cdef struct Who:
     int32_t correlation_id

@@ -1,17 +1,17 @@
 """See ``codec.pyi``."""
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, uint8_t
 
 from coterie._core.checks cimport buffer_of, flag_of, int32_of, text_or_none, within
 from coterie._core.codec.cursor cimport (
     OK, Status, read_i16, read_i32, read_string16, remaining)
+from coterie._core.codec.decode cimport (
+    FRAME, Reading, read_struct, read_text, reading, refused, skip_tags)
+from coterie._core.codec.encode cimport (
+    Writing, begin, end, put_i16, put_i32, put_text16, put_uvarint, write_struct, written)
+from coterie._core.codec.layout cimport Layout
 from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
-from coterie._core.wire.decode cimport (
-    Reading, read_struct, read_text, refused, skip_tags, start_reading)
-from coterie._core.wire.encode cimport (
-    Writing, begin, end, put_i16, put_i32, put_text16, put_uvarint, write_struct)
-from coterie._core.wire.layout cimport Layout
 
 from coterie.errors import ArgumentError, WireError
 
@@ -158,7 +158,7 @@ cdef class Codec:
                 raise unread(r, status)
         request.api_key, request.api_version = key, version
         request.correlation_id = correlation_id
-        request.client_id = None if size < 0 else read_text(r, at, size)
+        request.client_id = None if size < 0 else read_text(at, size)
         request.left_over = remaining(&r.cur)
         return api
 
@@ -197,10 +197,10 @@ cdef class Codec:
             put_i16(&w, <int16_t>api_version)
             put_i32(&w, correlation)
             put_text16(&w, "client_id", text_or_none(client_id, "client_id"))
-            if layout.flexible:
+            if layout.plan.flexible:
                 put_uvarint(&w, 0)
             write_struct(&w, layout, body, "body")
-            return PyBytes_FromStringAndSize(<const char*>w.data, w.size)
+            return written(&w)
         finally:
             end(&w)
 
@@ -213,10 +213,10 @@ cdef class Codec:
         begin(&w)
         try:
             put_i32(&w, correlation)
-            if layout.flexible and api_key != API_VERSIONS:
+            if layout.plan.flexible and api_key != API_VERSIONS:
                 put_uvarint(&w, 0)
             write_struct(&w, layout, body, "body")
-            return PyBytes_FromStringAndSize(<const char*>w.data, w.size)
+            return written(&w)
         finally:
             end(&w)
 
@@ -226,8 +226,8 @@ cdef bytes bytes_in(object frame):
 
 
 cdef inline int start(Reading* r, bytes data, object fill, object tags, object rows) except -1:
-    start_reading(r, data, PyBytes_GET_SIZE(data), flag(fill, "fill"), flag(tags, "tags"),
-                  flag(rows, "rows"))
+    r[0] = reading(data, PyBytes_GET_SIZE(data), FRAME)
+    r.fill, r.tags, r.rows = flag(fill, "fill"), flag(tags, "tags"), flag(rows, "rows")
     return 0
 
 

@@ -29,7 +29,7 @@ cdef class Layout:
     """See ``layout.pyi``."""
 
     def __dealloc__(self):
-        PyMem_Free(self.steps)
+        PyMem_Free(self.plan.steps)
         PyMem_Free(self.first)
 
     @property
@@ -53,13 +53,14 @@ cdef class Layout:
 
 cdef int least_of(Field field, bint flexible) except -1:
     """The fewest bytes that the field takes."""
-    if field.kind == STRUCT:
-        return 1 if field.nullable else field.layout.least
-    if field.kind == LIST or field.kind == BYTES:
+    cdef Kind kind = field.step.kind
+    if kind == STRUCT:
+        return 1 if field.step.nullable else field.layout.least
+    if kind == LIST or kind == BYTES:
         return 1 if flexible else 4
-    if field.kind == STRING:
+    if kind == STRING:
         return 1 if flexible else 2
-    return field.width
+    return field.step.width
 
 
 def layout_of(fields, int version, bint flexible):
@@ -73,33 +74,31 @@ cdef Layout struct_of(fields, int version, bint flexible, int depth):
     cdef list plain = [], tagged = [], fresh = [], absent = []
     if depth > DEEPEST:
         raise ArgumentError(f"fields: structs within structs, more than {DEEPEST} deep")
-    layout.flexible = flexible
+    layout.plan.flexible = flexible
     layout.blank = {}
     for row in fields:
         field = field_of(row, version, flexible, depth)
-        field.slot = layout.slots
-        layout.slots += 1
+        field.step.slot = layout.plan.slots
+        layout.plan.slots += 1
         layout.blank[field.name] = field.default
-        if not row[2] <= version <= row[3] or field.tag >= 0:
-            absent.append(field)
-        if not row[2] <= version <= row[3]:
-            if field.made:
-                fresh.append(field)
-        elif field.tag < 0:
+        here = row[2] <= version <= row[3]
+        if here and field.step.tag < 0:
             plain.append(field)
-        else:
-            tagged.append((field.tag, field))
-            if field.made:
-                fresh.append(field)
-    if len(plain) > MOST_FIELDS:
-        raise ArgumentError(f"fields: a struct of more than {MOST_FIELDS} in version {version}")
-    layout.fields = tuple(plain)
+            continue
+        absent.append(field)
+        if field.made:
+            fresh.append(field)
+        if here:
+            tagged.append((field.step.tag, field))
+    if layout.plan.slots > MOST_FIELDS:
+        raise ArgumentError(f"fields: a struct of more than {MOST_FIELDS}")
     tagged.sort(key=itemgetter(0))
+    layout.fields = tuple(plain)
     layout.tagged = tuple([field for _, field in tagged])
     layout.fresh = tuple(fresh)
     layout.absent = tuple(absent)
     layout.keys = {field.name: field.default for field in plain}
-    layout.count = len(plain)
+    layout.keys.update({field.name: None for field in layout.tagged if field.step.always})
     layout.least = sum([least_of(field, flexible) for field in plain]) + flexible
     set_steps(layout)
     return layout
@@ -108,14 +107,15 @@ cdef Layout struct_of(fields, int version, bint flexible, int depth):
 cdef int set_steps(Layout layout) except -1:
     cdef Field field
     cdef int n
-    layout.steps = <Step*>PyMem_Calloc(layout.count + 1, sizeof(Step))
-    layout.first = <Seen*>PyMem_Calloc(layout.count + 1, sizeof(Seen))
-    if layout.steps == NULL or layout.first == NULL:
+    layout.plan.count, layout.plan.tagged_count = len(layout.fields), len(layout.tagged)
+    layout.plan.steps = <Step*>PyMem_Calloc(layout.plan.slots + 1, sizeof(Step))
+    layout.first = <Seen*>PyMem_Calloc(layout.plan.count + 1, sizeof(Seen))
+    if layout.plan.steps == NULL or layout.first == NULL:
         raise MemoryError
-    for n, field in enumerate(layout.fields):
-        layout.steps[n] = Step(field.kind, field.item, field.nullable, field.width, field.slot,
-                               <PyObject*>field.name, <PyObject*>field)
-        layout.first[n].number = seen_at_first(field)
+    for n, field in enumerate(layout.fields + layout.tagged):
+        layout.plan.steps[n] = field.step
+        if n < layout.plan.count:
+            layout.first[n].number = seen_at_first(field)
     return 0
 
 
@@ -123,35 +123,37 @@ cdef int64_t seen_at_first(Field field) except? -1:
     """What a dict holds before it is read into: Seen's number of the default."""
     cdef double value
     cdef int64_t bits
-    if field.kind == STRING:
+    if field.step.kind == STRING:
         return -1 if field.default is None else UNSEEN if field.default else 0
-    if field.kind == FLOAT64:
+    if field.step.kind == FLOAT64:
         value = field.default
         memcpy(&bits, &value, 8)
         return bits
-    return field.default if field.kind < UUID else UNSEEN
+    return field.default if field.step.kind < UUID else UNSEEN
 
 
 cdef Field field_of(row, int version, bint flexible, int depth):
     cdef Field field = Field.__new__(Field)
-    cdef str kind, text
-    name, kind, _, _, null_first, null_last, field.tag, text, below = row
+    cdef Step* step = &field.step
+    cdef str kind
+    name, kind, _, _, null_first, null_last, step.tag, text, below = row
     field.name = name
-    field.nullable = null_first <= version <= null_last
-    if kind.startswith("[]"):
-        field.kind, field.item = LIST, KINDS[kind[2:]]
-    else:
-        field.kind = field.item = KINDS[kind]
-    field.width = WIDTHS.get(field.item, 0)
-    if field.kind == STRUCT or (field.kind == LIST and field.item == STRUCT):
+    step.kind = LIST if kind.startswith("[]") else KINDS[kind]
+    step.item = KINDS[kind.removeprefix("[]")]
+    step.nullable = null_first <= version <= null_last
+    step.width = WIDTHS.get(step.item, 0)
+    step.name, step.field = <PyObject*>field.name, <PyObject*>field
+    if step.item == STRUCT:
         field.layout = struct_of(below, version, flexible, depth + 1)
+        step.inner = &field.layout.plan
     if text != "null" and kind != "records":
         set_default(field, text)
+    step.always = step.kind == STRUCT and step.tag >= 0 and not field.made
     return field
 
 
 cdef int set_default(Field field, str text) except -1:
-    cdef Kind kind = field.kind
+    cdef Kind kind = field.step.kind
     if kind == LIST or kind == STRUCT:
         field.made = True
     elif kind == STRING:
@@ -174,7 +176,7 @@ cdef object default_of(Field field, bint fill):
     cdef Field inner
     if not field.made:
         return field.default
-    if field.kind == LIST:
+    if field.step.kind == LIST:
         return []
     if fill:
         return blank_of(field.layout)

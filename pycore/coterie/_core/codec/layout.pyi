@@ -34,7 +34,7 @@ def layout_of(fields: Iterable[tuple[Any, ...]], version: int, flexible: bool) -
     Parameters
     ----------
     fields : iterable of tuple
-        As ``coterie.wire.table.fields_of`` gives them.
+        As ``coterie.schemas.fields_of`` gives them.
     version : int
     flexible : bool
         Lengths are compact, and each struct ends with its tagged fields.

@@ -7,17 +7,18 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from coterie._core.codec.cursor cimport (
-    BEYOND, NEGATIVE, OK, OVERLONG, TRUNCATED, Cursor, Status, load_i16, load_i32, load_i64,
-    read_bytes32, read_compact, read_i8, read_i32, read_span, read_string16, read_uvarint)
-from coterie._core.wire.layout cimport (
+    NEGATIVE, OK, OVERLONG, TOO_LONG, TRUNCATED, Cursor, Status, load_i16, load_i32, load_i64,
+    read_bytes32, read_compact, read_count, read_i8, read_span, read_tag, read_text_span,
+    read_uvarint, remaining)
+from coterie._core.codec.layout cimport (
     BOOL, BYTES, FLOAT64, INT8, INT16, INT32, INT64, LIST, MOST_FIELDS, STRING, STRUCT, UINT16,
     UUID, Field, Kind, Layout, Seen, Step, default_of)
 
 from coterie._core.codec.text import decode_utf8
-from coterie.errors import WireError
+from coterie.errors import CorruptData, WireError
 
 cdef extern from *:
     # Without an exception that Cython would have to save and restore for each text.
@@ -28,15 +29,16 @@ cdef enum:
     SMALL = 256                # numbers that Python has only once
 
 cdef tuple small = tuple(range(SMALL))   # a look-up costs less than a call
-cdef int MOST_TEXT = 0x7FFF     # of a text in its compact form too, as Kafka reads them
 cdef const char* LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
-cdef void start_reading(Reading* r, const uint8_t* at, Py_ssize_t size, bint fill,
-                        bint tags, bint rows) noexcept nogil:
+cdef Reading reading(const uint8_t* at, Py_ssize_t size, Source source) noexcept nogil:
+    cdef Reading r
+    memset(&r, 0, sizeof(r))
     r.start = r.cur.at = at
     r.cur.end = at + size
-    r.fill, r.tags, r.rows, r.tagged = fill, tags, rows, False
+    r.source = source
+    return r
 
 
 cdef object read_struct(Reading* r, Layout layout):
@@ -54,16 +56,15 @@ cdef list read_structs(Reading* r, Layout layout, Py_ssize_t count):
     cdef dict base = layout.blank if r.fill else layout.keys
     cdef dict before = base, one
     cdef Py_ssize_t n
-    memcpy(seen, layout.first, layout.count * sizeof(Seen))
+    memcpy(seen, layout.first, layout.plan.count * sizeof(Seen))
     for n in range(count):
         r.tagged = False
         one = struct_after(r, layout, before, seen, seen)
-        Py_INCREF(one)
-        PyList_SET_ITEM(found, n, one)
+        set_item(found, n, one)
         before = one
         if r.tagged:                         # the next one may lack what this one has
             before = base
-            memcpy(seen, layout.first, layout.count * sizeof(Seen))
+            memcpy(seen, layout.first, layout.plan.count * sizeof(Seen))
     return found
 
 
@@ -72,57 +73,54 @@ cdef dict struct_after(Reading* r, Layout layout, dict before, const Seen* had, 
     cdef dict found = PyDict_Copy(before)
     cdef const Step* step
     cdef Field field
+    cdef bint flexible = layout.plan.flexible
     cdef int n
     if r.fill:
         for field in layout.fresh:
             found[field.name] = default_of(field, True)
-    for n in range(layout.count):
-        step = &layout.steps[n]
+    for n in range(layout.plan.count):
+        step = &layout.plan.steps[n]
         if step.kind < UUID:
             take_number(r, step, found, &had[n], &has[n] if has != NULL else NULL)
         elif step.kind == STRING:
-            take_string(r, step, layout.flexible, found, &had[n], &has[n] if has != NULL else NULL)
-        elif step.kind == LIST:
-            PyDict_SetItem(found, <object>step.name,
-                           read_list(r, <Field>step.field, layout.flexible))
+            take_string(r, step, flexible, found, &had[n], &has[n] if has != NULL else NULL)
         else:
-            found[<str>step.name] = read_field(r, <Field>step.field, layout.flexible)
-    if layout.flexible:
-        if r.cur.at < r.cur.end and r.cur.at[0] == 0:    # mostly there are none
-            r.cur.at += 1
-        else:
-            read_tags(r, layout, found)
-            r.tagged = True
+            PyDict_SetItem(found, <object>step.name, read_field(r, step, flexible))
+    if flexible and not no_tags(r):
+        read_tags(r, layout, found)
+        r.tagged = True
     return found
+
+
+cdef inline bint no_tags(Reading* r) noexcept nogil:
+    """Step over the count of the tagged fields if it is 0, as it mostly is."""
+    if r.cur.at < r.cur.end and r.cur.at[0] == 0:
+        r.cur.at += 1
+        return True
+    return False
 
 
 cdef tuple read_row(Reading* r, Layout layout):
     """The same as a tuple; fields that the version lacks, and tagged ones that did not come, have
     their default."""
-    cdef tuple found = PyTuple_New(layout.slots)
+    cdef tuple found = PyTuple_New(layout.plan.slots)
     cdef const Step* step
     cdef Field field
+    cdef bint flexible = layout.plan.flexible
     cdef int n
-    for n in range(layout.count):
-        step = &layout.steps[n]
+    for n in range(layout.plan.count):
+        step = &layout.plan.steps[n]
         if step.kind < STRING:
-            if r.cur.end - r.cur.at < step.width:
-                raise refused(r, <str>step.name, TRUNCATED)
-            set_slot(found, step.slot, fixed_at(r.cur.at, step.kind))
-            r.cur.at += step.width
+            set_slot(found, step.slot, read_fixed(r, step))
         elif step.kind == STRING:
-            set_slot(found, step.slot,
-                     read_string(r, <Field>step.field, step.nullable, layout.flexible))
+            set_slot(found, step.slot, read_string(r, step, step.nullable, flexible))
         else:
-            set_slot(found, step.slot, read_field(r, <Field>step.field, layout.flexible))
-    for n in range(layout.slots - layout.count):
+            set_slot(found, step.slot, read_field(r, step, flexible))
+    for n in range(layout.plan.slots - layout.plan.count):
         field = <Field>PyTuple_GET_ITEM(layout.absent, n)
-        set_slot(found, field.slot, row_default(field))
-    if layout.flexible:
-        if r.cur.at < r.cur.end and r.cur.at[0] == 0:
-            r.cur.at += 1
-        else:
-            return read_row_tags(r, layout, found)
+        set_slot(found, field.step.slot, row_default(field))
+    if flexible and not no_tags(r):
+        return read_row_tags(r, layout, found)
     return found
 
 
@@ -134,7 +132,7 @@ cdef tuple read_row_tags(Reading* r, Layout layout, tuple row):
     slots = list(row)
     for field in layout.tagged:
         if field.name in found:
-            slots[field.slot] = found[field.name]
+            slots[field.step.slot] = found[field.name]
     return tuple(slots)
 
 
@@ -148,7 +146,7 @@ cdef object row_default(Field field):
     """What stands in a row for a field that did not come; of a struct None, as if it were null."""
     if not field.made:
         return field.default
-    return [] if field.kind == LIST else None
+    return [] if field.step.kind == LIST else None
 
 
 cdef inline int take_number(Reading* r, const Step* step, dict found, const Seen* had,
@@ -168,85 +166,81 @@ cdef inline int take_number(Reading* r, const Step* step, dict found, const Seen
 cdef inline int take_string(Reading* r, const Step* step, bint flexible, dict found,
                             const Seen* had, Seen* has) except -1:
     cdef const uint8_t* at
-    cdef int32_t size = string_size(r, step.name, step.nullable, flexible, &at)
+    cdef int32_t size = string_size(r, step, step.nullable, flexible, &at)
     if size == had.number and (size <= 0 or memcmp(at, had.at, size) == 0):
         return 0
-    PyDict_SetItem(found, <object>step.name, read_text(r, at, size) if size >= 0 else None)
+    PyDict_SetItem(found, <object>step.name, read_text(at, size) if size >= 0 else None)
     if has != NULL:
         has.number, has.at = size, at
     return 0
 
 
-cdef object read_field(Reading* r, Field field, bint flexible):
+cdef object read_field(Reading* r, const Step* step, bint flexible):
     cdef int8_t present
     cdef Status status
-    if field.kind == LIST:
-        return read_list(r, field, flexible)
-    if field.kind == BYTES:
-        return read_bytes(r, field, field.nullable, flexible)
-    if field.kind == STRING:
-        return read_string(r, field, field.nullable, flexible)
-    if field.kind < STRING:
-        return read_fixed(r, field)
-    if field.nullable:
+    if step.kind == LIST:
+        return read_list(r, step, flexible)
+    if step.kind == BYTES:
+        return read_bytes(r, step, step.nullable, flexible)
+    if step.kind == STRING:
+        return read_string(r, step, step.nullable, flexible)
+    if step.kind < STRING:
+        return read_fixed(r, step)
+    if step.nullable:
         status = read_i8(&r.cur, &present)
         if status != OK:
-            raise refused(r, field.name, status)
+            raise refused(r, <str>step.name, status)
         if present < 0:
             return None
-    return read_struct(r, field.layout)
+    return read_struct(r, (<Field>step.field).layout)
 
 
-cdef object read_fixed(Reading* r, Field field):
+cdef inline object read_fixed(Reading* r, const Step* step):
     cdef const uint8_t* at = r.cur.at
-    if r.cur.end - at < field.width:
-        raise refused(r, field.name, TRUNCATED)
-    r.cur.at += field.width
-    return fixed_at(at, field.kind)
+    if r.cur.end - at < step.width:
+        raise refused(r, <str>step.name, TRUNCATED)
+    r.cur.at += step.width
+    return fixed_at(at, step.kind)
 
 
-cdef object read_list(Reading* r, Field field, bint flexible):
+cdef object read_list(Reading* r, const Step* step, bint flexible):
     """Room is made for the elements once it is certain that they are not more than the bytes can
-    hold, each of them at its shortest."""
+    hold: in a frame, which anybody may send, each of them at its shortest."""
+    cdef Layout layout = (<Field>step.field).layout
     cdef int32_t count
-    cdef uint32_t raw
-    cdef Py_ssize_t least = 1, n
+    cdef Py_ssize_t n, left, least = 1
     cdef list found
-    cdef Status status
-    if flexible:
-        status = read_uvarint(&r.cur, &raw)
-        count = <int32_t>(raw - 1)
-    else:
-        status = read_i32(&r.cur, &count)
+    cdef Status status = read_count(&r.cur, flexible, &count)
     if status != OK:
-        raise refused(r, field.name, status)
+        raise refused(r, <str>step.name, status)
     if count < 0:
-        if field.nullable:
+        if step.nullable:
             return None
-        raise refused(r, field.name, NEGATIVE)
-    if field.item == STRUCT:
-        least = field.layout.least
-    elif field.item < STRING:
-        least = field.width
-    if count * least > r.cur.end - r.cur.at:
-        raise refused(r, field.name, BEYOND)
-    if field.item == STRUCT and not r.rows:
-        return read_structs(r, field.layout, count)
+        raise refused(r, <str>step.name, NEGATIVE)
+    left = remaining(&r.cur)
+    if step.item == STRUCT and r.source == FRAME:
+        least = layout.least
+    if count * least > left:
+        raise broken(r, f"{<str>step.name}: {count} elements, {left} bytes left")
+    if count * <Py_ssize_t>step.width > left:
+        r.cur.at += left - left % step.width     # to the element that is cut
+        raise refused(r, <str>step.name, TRUNCATED)
+    if step.item == STRUCT and not r.rows:
+        return read_structs(r, layout, count)
     found = PyList_New(count)
-    if field.item == STRUCT:
+    if step.item == STRUCT:
         for n in range(count):
-            set_item(found, n, read_row(r, field.layout))
-        return found
-    if field.item < STRING:                  # the list has room for all of them
+            set_item(found, n, read_row(r, layout))
+    elif step.item == STRING:
         for n in range(count):
-            set_item(found, n, fixed_at(r.cur.at + n * least, field.item))
-        r.cur.at += count * least
-    elif field.item == STRING:
+            set_item(found, n, read_string(r, step, False, flexible))
+    elif step.item == BYTES:
         for n in range(count):
-            set_item(found, n, read_string(r, field, False, flexible))
-    else:
+            set_item(found, n, read_bytes(r, step, False, flexible))
+    else:                                    # there are bytes for all of them
         for n in range(count):
-            set_item(found, n, read_bytes(r, field, False, flexible))
+            set_item(found, n, fixed_at(r.cur.at + n * step.width, step.item))
+        r.cur.at += count * step.width
     return found
 
 
@@ -256,31 +250,25 @@ cdef inline int set_item(list found, Py_ssize_t n, object value) except -1:
     return 0
 
 
-cdef object read_string(Reading* r, Field field, bint nullable, bint flexible):
+cdef object read_string(Reading* r, const Step* step, bint nullable, bint flexible):
     cdef const uint8_t* at
-    cdef int32_t size = string_size(r, <PyObject*>field.name, nullable, flexible, &at)
-    return read_text(r, at, size) if size >= 0 else None
+    cdef int32_t size = string_size(r, step, nullable, flexible, &at)
+    return read_text(at, size) if size >= 0 else None
 
 
-cdef inline int32_t string_size(Reading* r, PyObject* name, bint nullable, bint flexible,
+cdef inline int32_t string_size(Reading* r, const Step* step, bint nullable, bint flexible,
                                 const uint8_t** at) except -2:
     """The bytes of a text, and where they stand; -1 for null."""
     cdef int32_t size
-    cdef Status status
-    if flexible:
-        status = read_compact(&r.cur, at, &size)
-    else:
-        status = read_string16(&r.cur, at, &size)
+    cdef Status status = read_text_span(&r.cur, flexible, at, &size)
+    if status == OK and size < 0 and not nullable:
+        status = NEGATIVE
     if status != OK:
-        raise refused(r, <str>name, status)
-    if size < 0 and not nullable:
-        raise refused(r, <str>name, NEGATIVE)
-    if size > MOST_TEXT:
-        raise refused(r, <str>name, BEYOND)
+        raise refused(r, <str>step.name, status)
     return size
 
 
-cdef object read_bytes(Reading* r, Field field, bint nullable, bint flexible):
+cdef object read_bytes(Reading* r, const Step* step, bint nullable, bint flexible):
     cdef const uint8_t* at
     cdef int32_t size
     cdef Status status
@@ -288,13 +276,11 @@ cdef object read_bytes(Reading* r, Field field, bint nullable, bint flexible):
         status = read_compact(&r.cur, &at, &size)
     else:
         status = read_bytes32(&r.cur, &at, &size)
+    if status == OK and size < 0 and not nullable:
+        status = NEGATIVE
     if status != OK:
-        raise refused(r, field.name, status)
-    if size < 0:
-        if nullable:
-            return None
-        raise refused(r, field.name, NEGATIVE)
-    return PyBytes_FromStringAndSize(<const char*>at, size)
+        raise refused(r, <str>step.name, status)
+    return PyBytes_FromStringAndSize(<const char*>at, size) if size >= 0 else None
 
 
 cdef inline object fixed_at(const uint8_t* at, Kind kind):
@@ -350,7 +336,7 @@ cdef str uuid_text(const uint8_t* at):
     return PyUnicode_DecodeASCII(text, 22, NULL)
 
 
-cdef object read_text(Reading* r, const uint8_t* at, Py_ssize_t size):
+cdef object read_text(const uint8_t* at, Py_ssize_t size):
     """A text as Java reads it: bytes that are not UTF-8 become U+FFFD."""
     cdef PyObject* text = utf8_or_null(<const char*>at, size, NULL)
     cdef object found
@@ -372,9 +358,7 @@ cdef int read_tags(Reading* r, Layout layout, dict found) except -1:
     cdef Status status = read_uvarint(&r.cur, &count)
     left = <int32_t>count
     while status == OK and left > 0:
-        status = read_uvarint(&r.cur, &tag)
-        if status == OK:
-            status = read_uvarint(&r.cur, &size)
+        status = read_tag(&r.cur, &tag, &size)
         if status != OK:
             break
         field = known_tag(layout, tag)
@@ -393,13 +377,21 @@ cdef int read_tags(Reading* r, Layout layout, dict found) except -1:
 cdef inline Field known_tag(Layout layout, uint32_t tag):
     cdef Field field
     for field in layout.tagged:
-        if <uint32_t>field.tag == tag:
+        if <uint32_t>field.step.tag == tag:
             return field
     return None
 
 
 cdef int read_known_tag(Reading* r, Field field, dict found) except -1:
-    value = read_field(r, field, True)
+    cdef uint32_t present = 0
+    cdef Status status
+    if field.step.always:                    # Kafka's generator has a form of its own for these
+        status = read_uvarint(&r.cur, &present)
+        if status != OK:
+            raise refused(r, field.name, status)
+        found[field.name] = read_struct(r, field.layout) if present else None
+        return 0
+    value = read_field(r, &field.step, True)
     if r.fill or value != default_of(field, False):
         found[field.name] = value
     else:
@@ -415,9 +407,7 @@ cdef Status skip_tags(Cursor* cur) noexcept nogil:
     cdef Status status = read_uvarint(cur, &count)
     left = <int32_t>count
     while status == OK and left > 0:
-        status = read_uvarint(cur, &tag)
-        if status == OK:
-            status = read_uvarint(cur, &size)
+        status = read_tag(cur, &tag, &size)
         if status == OK:
             status = read_span(cur, <int32_t>size, &at)
         left -= 1
@@ -425,12 +415,21 @@ cdef Status skip_tags(Cursor* cur) noexcept nogil:
 
 
 cdef object refused(Reading* r, str name, Status status):
-    """The error of a field that does not parse; its stage is the caller's to set."""
-    cdef str why = "the bytes end inside it"
+    """The error of a field that does not parse."""
+    cdef str why = f"{remaining(&r.cur)} bytes left, it needs more"
     if status == NEGATIVE:
         why = "null where none is allowed"
     elif status == OVERLONG:
-        why = "a varint of more than 5 bytes"
-    elif status == BEYOND:
-        why = "longer than what is left, or than its type may be"
-    return WireError(f"{name}: {why}, at byte {r.cur.at - r.start}", stage="body")
+        why = "a varint without an end"
+    elif status == TOO_LONG:
+        why = "a text of more than 32767 bytes"
+    return broken(r, f"{name}: {why}")
+
+
+cdef object broken(Reading* r, str what):
+    """The error that tells of a place; the stage of a frame is the caller's to set."""
+    cdef Py_ssize_t at = r.cur.at - r.start
+    what = f"{what} at byte {at}"
+    if r.source == FRAME:
+        return WireError(what, stage="body")
+    return CorruptData(what, kind="key" if r.source == KEY else "value", position=at)

@@ -1,42 +1,34 @@
-"""The table of Kafka's messages: read from ``messages.txt``, an API's fields at their first use.
+"""The table of Kafka's messages, ``schemas.txt``: requests, records and the consumer protocol.
 
-The form of its lines stands at its head. Reading it splits it into APIs, which takes under a
-millisecond; the lines of an API become fields when a message of it is first met.
+The form of its lines stands at its head. The table is split into messages, which takes a
+millisecond; the lines of a message become fields when it is first met.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["LAST", "Api", "Section", "field_of_line", "fields_of", "sections", "versions_of"]
+__all__ = ["LAST", "SECTIONS", "Section", "field_of_line", "fields_of", "sections", "versions_of"]
 
 LAST = 32767  # the end of a span that has none: versions are int16
-_DIRECTIONS = ("request", "response")
 VersionRange = tuple[int, int]
 
 
-class Api(NamedTuple):
-    """One of Kafka's APIs: its name and key, and the versions that the table has of it.
-
-    ``flexible_version`` is the first whose messages have tagged fields and compact lengths.
-    """
-
-    key: int
-    name: str
-    first_version: int
-    last_version: int
-    flexible_version: int
-
-
 class Section(NamedTuple):
-    """The lines of an API in the table."""
+    """A message of the table: its keys and versions, and the lines of each part of it."""
 
-    key: int
+    keys: VersionRange
     first: int
     last: int
     flexible: int
-    lines: dict[str, list[str]]
+    parts: dict[str, list[str]]
+
+    def fields(self, part: str) -> list[tuple[Any, ...]]:
+        """Return the fields of a part; the key of a record is in no version of its value."""
+        within = (0, LAST) if part == "key" else (self.first, self.last)
+        return fields_of(self.parts[part], within)
 
 
 def versions_of(text: str) -> VersionRange:
@@ -50,18 +42,21 @@ def versions_of(text: str) -> VersionRange:
 
 
 def sections(text: str) -> dict[str, Section]:
-    """Return the APIs of the table by name."""
+    """Return the messages of a table by name."""
     found = {}
-    for part in text.split("\n\n"):
-        lines = part.splitlines()
-        if not lines or lines[0].startswith("#"):
+    for block in text.split("\n\n"):
+        head, *lines = block.splitlines()
+        if head.startswith("#"):
             continue
-        name, key, versions, flexible = lines[0].split()
-        middle = lines.index("response")
-        both = dict(zip(_DIRECTIONS, (lines[2:middle], lines[middle + 1 :]), strict=True))
-        first, last = versions_of(versions)
+        name, keys, versions, flexible = head.split()
+        parts: dict[str, list[str]] = {}
+        for line in lines:
+            if line[0] != " ":
+                part = parts[line] = []
+            else:
+                part.append(line)
         since = LAST if flexible == "none" else versions_of(flexible)[0]
-        found[name] = Section(int(key), first, last, since, both)
+        found[name] = Section(versions_of(keys), *versions_of(versions), since, parts)
     return found
 
 
@@ -107,3 +102,6 @@ def fields_of(lines: Iterable[str], within: VersionRange) -> list[tuple[Any, ...
         fields.append((*field, below))
         stack.append((below, (field[2], field[3])))
     return found
+
+
+SECTIONS = sections(Path(__file__).with_name("schemas.txt").read_text("utf-8"))
