@@ -124,7 +124,14 @@ cdef inline bint put_number(Writing* w, Kind kind, object value) except -1:
         put_i16(w, <int16_t>number)
     elif kind == INT64:
         put_i64(w, number)
-    elif kind == INT8 and number == <int8_t>number:
+    else:
+        return put_rare(w, kind, number)
+    return True
+
+
+cdef bint put_rare(Writing* w, Kind kind, int64_t number) except -1:
+    """The same for the kinds that few fields have."""
+    if kind == INT8 and number == <int8_t>number:
         reserve(w, 1)[0] = <uint8_t>number
     elif kind == UINT16 and number == <uint16_t>number:
         put_i16(w, <int16_t>number)
