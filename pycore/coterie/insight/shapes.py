@@ -34,10 +34,12 @@ def csv_lines(fields: Fields, rows: Iterable[Row]) -> Iterator[str]:
     """Yield CSV under one heading; what is not known is empty, lists and structs are JSON."""
     line = csvrows.line_writer()
     encoded = [name for name, kind in fields.items() if kind == "bool" or not isinstance(kind, str)]
-    yield line(fields)
+    ahead = line(fields)  # nothing is printed where there is no answer but a failure
     for row in rows:
+        yield ahead
         cells = {**row, **{name: ENCODE(row[name]) for name in encoded if row[name] is not None}}
-        yield line([cells[name] for name in fields])
+        ahead = line([cells[name] for name in fields])
+    yield ahead
 
 
 class Table(NamedTuple):
