@@ -145,8 +145,8 @@ class Findings:
         lone = seen[(self.first_run["count"][seen] == 0) & ~self.run["first"][seen]]
         no_more = last["log_offset"][lone] == self.first["log_offset"][lone]
         for table, keys in ((self.run, lone[no_more]), (self.first_run, lone[~no_more])):
-            first = some(self.first.columns, keys)
-            note_lone(table, keys, first, first=True, gone=first.pop("gone"))
+            place = {name: self.first[name][keys] for name in PLACE}
+            note_lone(table, keys, place, first=True, gone=self.first["gone"][keys])
 
     def _join_runs(self, later: Findings, keys: Array, seen: Array, goes_on: Array) -> None:
         """Join the open runs with the first ones that follow, where they go on."""
@@ -186,8 +186,8 @@ class Findings:
                 self._put_long(np.arange(table.count), table)
         for (_, number), large in self.large.items():
             self._put(number, said_of(large))
-        for at, key in self.keys.items():
-            for one in self.found.get(at, ()):
+        for at, key in self.keys.items(self.found):
+            for one in self.found[at]:
                 yield self._row(key, one)
 
     def _put(self, key: int, found: Found) -> None:
@@ -289,8 +289,8 @@ class Findings:
     def _large_metadata(self, commits: Commits, limit: int) -> None:
         """Note the commits of each key that have more metadata, and the largest."""
         sizes = commits.metadata_size
-        is_commit = commits.kind <= KIND["offset_tombstone"]
-        rows = np.flatnonzero(is_commit & (sizes > limit))
+        rows = np.flatnonzero(sizes > limit)
+        rows = rows[commits.kind[rows] <= KIND["offset_tombstone"]]
         whole = ~is_before(commits.timestamp[rows], self.trusted_from_ms)
         keys = self.keys.of(commits, rows)
         for run in sorted_by(keys * 2 + whole, np.arange(len(rows))).runs():
