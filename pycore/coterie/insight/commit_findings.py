@@ -1,23 +1,25 @@
 """What the commits of each partition of a topic show: found while the pieces of a log go by.
 
-Of each key its last commit is kept, and the run of commits of one offset that it stands in.
+Of each key its first commit is kept, and the run of commits of one offset that its last stands in,
+if it is not alone in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from coterie.insight.commits import KIND, Array, Commits, is_before
-from coterie.insight.keys import Key, Table, sorted_by
-from coterie.insight.steps import Steps, Walk
+from coterie.insight.commits import COMMIT, KIND, NO_RECORD, Array, Commits, is_before
+from coterie.insight.keys import ByKey, Key, Keys, Table, sorted_by
+from coterie.insight.steps import absorbed
 
 REWIND, NO_PROGRESS, LARGE_METADATA = "rewind", "no_progress", "large_metadata"
 Row = dict[str, Any]
 PLACE = ("offset", "timestamp", "log_offset", "file", "position")
+START = PLACE[:3]  # what is told of the first of a run
 PLACES = dict.fromkeys(PLACE, (np.int64, 0))
 
 
@@ -40,12 +42,17 @@ class Large:
 
 
 def runs() -> Table:
-    """Return a table of runs of commits of one offset, by key; ``first``: the key's first."""
+    """Return a table of runs of commits of one offset, by key.
+
+    A run of one commit is not noted (``count`` is 0) until it goes on. ``open``: one is, and may
+    go on; ``first``: it is the key's first.
+    """
     return Table(
         count=(np.int64, 0),
+        open=(np.bool_, False),
         gone=(np.bool_, True),
         first=(np.bool_, False),
-        **{f"first_{name}": (np.int64, 0) for name in PLACE[:3]},
+        **{f"first_{name}": (np.int64, 0) for name in START},
         **PLACES,
     )
 
@@ -62,11 +69,13 @@ class Findings:
         From when on nothing was taken; None: from the start.
     """
 
+    COLUMNS: ClassVar = frozenset({"metadata_size", *(f"previous_{name}" for name in START)})
+
     rewind_by: int | None
     no_progress: int | None
     metadata_bytes: int | None
     trusted_from_ms: int | None
-    walk: Walk = field(default_factory=Walk)
+    keys: Keys = field(default_factory=Keys)
     found: dict[int, list[Found]] = field(default_factory=dict)
     large: dict[tuple[bool, int], Large] = field(default_factory=dict)
     run: Table = field(default_factory=runs)  # the open one of each key
@@ -76,57 +85,81 @@ class Findings:
 
     def take(self, commits: Commits) -> None:
         """Look through the next piece."""
-        steps = self.walk.take(commits)
+        self.keys.scan = commits.scan
         self.files = commits.files
-        self._note_firsts(commits, steps)
+        if not len(self.keys):
+            return
+        self._fit()
+        self._note_firsts(commits)
+        follows = (commits.previous == COMMIT) & ~commits.tombstone
+        change = commits.offset - commits.previous_offset
         if self.rewind_by is not None:
-            self._rewinds(commits, steps, self.rewind_by)
+            back = np.flatnonzero(follows & (change <= -self.rewind_by))
+            places = tuples_of(places_of(commits, back))
+            self._put_rewinds(commits.key[back], places, before_of(commits, back))
         if self.no_progress is not None:
-            self._standstills(commits, steps, self.no_progress)
+            early, was_early = (
+                is_before(times, self.trusted_from_ms)
+                for times in (commits.timestamp, commits.previous_timestamp)
+            )
+            # A run is counted from where all of it is there.
+            stays = follows & (change == 0) & (early | ~was_early)
+            self._standstills(commits, stays, self.no_progress)
         if self.metadata_bytes is not None:
             self._large_metadata(commits, self.metadata_bytes)
 
+    def _fit(self) -> None:
+        for table in (self.first, self.run, self.first_run):
+            table.fit(len(self.keys))
+
     def absorb(self, later: Findings) -> None:
         """Go on with what follows; see ``tallies``. What a key begins with goes on here."""
-        keys = self.walk.keys.absorb(later.walk.keys)
-        for table in (self.walk.held, self.first, self.run):
-            table.fit(len(self.walk.keys))
+        last = later.keys.entries
+        keys, entries = absorbed(self.keys, later.keys)
+        self._fit()
         self.files = max(self.files, later.files, key=len)
-        seen = np.flatnonzero(later.walk.held["seen"])
-        before = {name: self.walk.held[name][keys[seen]] for name in self.walk.held.columns}
-        first = {name: later.first[name][seen] for name in later.first.columns}
-        follows = before["seen"] & ~before["gone"] & ~first["gone"]
+        seen = np.flatnonzero(last["before"] != NO_RECORD)
+        before = {name: entries[name][seen] for name in START}
+        first = some(later.first.columns, seen)
+        follows = (entries["before"][seen] == COMMIT) & ~first["gone"]
         if self.rewind_by is not None:
             back = follows & (first["offset"] - before["offset"] <= -self.rewind_by)
-            places = zip(*(first[name][back].tolist() for name in PLACE), strict=True)
-            self._put_rewinds(keys[seen[back]], places, {n: c[back] for n, c in before.items()})
+            places = tuples_of(some(first, back))
+            self._put_rewinds(keys[seen[back]], places, some(before, back))
         if self.no_progress is not None:
             early, was_early = (
                 is_before(one["timestamp"], self.trusted_from_ms) for one in (first, before)
             )
             goes_on = follows & (first["offset"] == before["offset"]) & (early | ~was_early)
+            later._note_lone_firsts(seen, last)
+            lone = goes_on & (self.run["count"][keys[seen]] == 0)
+            note_lone(self.run, keys[seen[lone]], some(before, lone), first=False, gone=False)
             self._join_runs(later, keys, seen, goes_on)
         for key, found in later.found.items():
             self.found.setdefault(int(keys[key]), []).extend(found)
         for (whole, key), large in later.large.items():
             self._add_large((whole, int(keys[key])), large)
-        self.walk.absorb(later.walk)
+
+    def _note_lone_firsts(self, seen: Array, last: Array) -> None:
+        """Note the first runs that are of one commit; ``last``: ``Keys.entries``."""
+        lone = seen[(self.first_run["count"][seen] == 0) & ~self.run["first"][seen]]
+        no_more = last["log_offset"][lone] == self.first["log_offset"][lone]
+        for table, keys in ((self.run, lone[no_more]), (self.first_run, lone[~no_more])):
+            place = {name: self.first[name][keys] for name in PLACE}
+            note_lone(table, keys, place, first=True, gone=self.first["gone"][keys])
 
     def _join_runs(self, later: Findings, keys: Array, seen: Array, goes_on: Array) -> None:
         """Join the open runs with the first ones that follow, where they go on."""
-        assert self.no_progress is not None  # else nobody asks
         here = keys[seen]
         self._put_long(here[~goes_on], self.run)
-        ended = np.zeros(len(seen), dtype=np.bool_)
-        told = seen < later.first_run.count
-        ended[told] = later.first_run["count"][seen[told]] > 0
+        ended = later.first_run["count"][seen] > 0
         joined = runs()
-        joined.fit(len(self.walk.keys))
+        joined.fit(len(self.keys))
         for which, table in ((ended, later.first_run), (~ended, later.run)):
             joined.put_rows(table, seen[which], here[which])
         on = here[goes_on]
         joined["count"][on] += self.run["count"][on]
-        for name in ("gone", *(f"first_{name}" for name in PLACE[:3])):
+        for name in ("gone", *(f"first_{name}" for name in START)):
             joined[name][on] = self.run[name][on]
         self._put_long(here[ended], joined)
         self.run.put_rows(joined, here[~ended], here[~ended])
@@ -136,15 +169,15 @@ class Findings:
         """Tell of the runs of these keys that are long enough."""
         assert self.no_progress is not None  # else nobody asks
         long = keys[(table["count"][keys] >= self.no_progress) & ~table["gone"][keys]]
-        self._put_runs(long, {name: table[name][long] for name in table.columns})
+        self._put_runs(long, some(table.columns, long))
 
-    def _note_firsts(self, commits: Commits, steps: Steps) -> None:
+    def _note_firsts(self, commits: Commits) -> None:
         """Note the first commit of each key, which those of an earlier part lie before."""
-        self.first.fit(len(self.walk.keys))
-        new = np.flatnonzero(steps.unseen)
-        for name in PLACE:
-            self.first[name][steps.keys[new]] = getattr(commits, name)[steps.order[new]]
-        self.first["gone"][steps.keys[new]] = steps.gone[new]
+        rows = np.flatnonzero((commits.previous == NO_RECORD) & commits.counting)
+        keys = commits.key[rows]
+        for name, column in places_of(commits, rows).items():
+            self.first[name][keys] = column
+        self.first["gone"][keys] = commits.tombstone[rows]
 
     def rows(self) -> Iterator[Row]:
         """Yield what was found, once all pieces are through."""
@@ -153,8 +186,8 @@ class Findings:
                 self._put_long(np.arange(table.count), table)
         for (_, number), large in self.large.items():
             self._put(number, said_of(large))
-        for at, key in self.walk.keys.items():
-            for one in self.found.get(at, ()):
+        for at, key in self.keys.items(self.found):
+            for one in self.found[at]:
                 yield self._row(key, one)
 
     def _put(self, key: int, found: Found) -> None:
@@ -173,15 +206,10 @@ class Findings:
             **found.said,
         }
 
-    def _rewinds(self, commits: Commits, steps: Steps, rewind_by: int) -> None:
-        """Find each commit that goes back."""
-        at = np.flatnonzero(~steps.fresh & (steps.change <= -rewind_by))
-        before = {name: column[at] for name, column in steps.before.items()}
-        self._put_rewinds(steps.keys[at], places_of(commits, steps.order[at]), before)
-
     def _put_rewinds(
-        self, keys: Array, places: Iterable[tuple[int, ...]], before: dict[str, Array]
+        self, keys: Array, places: Iterable[tuple[int, ...]], before: Mapping[str, Array]
     ) -> None:
+        """Tell of commits that go back; ``before``: the ones before them."""
         names = (before[name].tolist() for name in ("offset", "log_offset"))
         for key, place, was, was_at in zip(keys.tolist(), places, *names, strict=True):
             now = place[0]
@@ -192,45 +220,62 @@ class Findings:
             }
             self._put(key, Found(REWIND, place, told))
 
-    def _standstills(self, commits: Commits, steps: Steps, fewest: int) -> None:
-        """Find each run of commits of one offset that is long enough and has ended."""
+    def _standstills(self, commits: Commits, stays: Array, fewest: int) -> None:
+        """Find each run of commits of one offset that is long enough and has ended.
+
+        ``stays``: a row goes on with the run of the one before.
+        """
         run = self.run
-        for table in (run, self.first_run):
-            table.fit(len(self.walk.keys))
-        early = is_before(commits.timestamp[steps.order], self.trusted_from_ms)
-        was_early = is_before(steps.before["timestamp"], self.trusted_from_ms)
-        # A run is counted from where all of it is there.
-        begins = steps.fresh | (steps.change != 0) | (~early & was_early)
-        ended = steps.keys[begins & steps.first]
+        chosen = commits.counting
+        if fewest > 1:
+            # What keys do that have no run of several commits is of no interest.
+            run["open"][commits.key[stays]] = True
+            chosen = chosen & run["open"].take(commits.key)
+        held = self.keys.held(commits, np.flatnonzero(chosen))
+        begins = ~stays[held.order]
+        lone = held.first & ~begins & (run["count"][held.keys] == 0)
+        before, keys = before_of(commits, held.order[lone]), held.keys[lone]
+        first = before["log_offset"] == self.first["log_offset"][keys]
+        note_lone(run, keys, before, first=first, gone=False)
+        ended = held.keys[begins & held.first]
         first = run["first"][ended]
         self.first_run.put_rows(run, ended[first], ended[first])
         self._put_long(ended[~first], run)
-        starts = np.flatnonzero(begins | steps.first)
+        starts = np.flatnonzero(begins | held.first)
         lasts = np.append(starts[1:], len(begins))[: len(starts)] - 1
-        keys, rows = steps.keys[starts], steps.order[starts]
-        goes_on = ~begins[starts]
-        these = {
-            "count": lasts - starts + 1 + np.where(goes_on, run["count"][keys], 0),
-            "gone": np.where(goes_on, run["gone"][keys], steps.gone[starts]),
-            "first": np.where(goes_on, run["first"][keys], steps.unseen[starts]),
-        }
-        for name in PLACE[:3]:
-            first = getattr(commits, name)[rows]
-            these[f"first_{name}"] = np.where(goes_on, run[f"first_{name}"][keys], first)
-        for name in PLACE:
-            these[name] = getattr(commits, name)[steps.order[lasts]]
-        open_yet = steps.last[lasts]
+        keys, these = held.keys[starts], self._runs_of(commits, held, starts, lasts, begins)
+        open_yet = held.last[lasts]
         first = np.flatnonzero(~open_yet & these["first"])
         for name, column in these.items():
             self.first_run[name][keys[first]] = column[first]
         long = (these["count"] >= fewest) & ~these["gone"]
         done = np.flatnonzero(~open_yet & ~these["first"] & long)
-        self._put_runs(keys[done], {name: column[done] for name, column in these.items()})
+        self._put_runs(keys[done], some(these, done))
+        now = keys[open_yet]
         for name, column in these.items():
-            run[name][keys[open_yet]] = column[open_yet]
+            run[name][now] = column[open_yet]
+        lone = now[run["count"][now] < min(fewest, 2)]
+        run["count"][lone], run["open"][lone], run["first"][lone] = 0, False, False
+
+    def _runs_of(
+        self, commits: Commits, held: ByKey, starts: Array, lasts: Array, begins: Array
+    ) -> dict[str, Array]:
+        """Return the runs, as ``runs`` has them, from and to these elements of ``held``."""
+        run = self.run
+        keys, rows = held.keys[starts], held.order[starts]
+        goes_on = ~begins[starts]
+        these = {
+            "count": lasts - starts + 1 + np.where(goes_on, run["count"][keys], 0),
+            "gone": np.where(goes_on, run["gone"][keys], commits.tombstone[rows]),
+            "first": np.where(goes_on, run["first"][keys], commits.previous[rows] == NO_RECORD),
+        }
+        for name in START:
+            first = getattr(commits, name)[rows]
+            these[f"first_{name}"] = np.where(goes_on, run[f"first_{name}"][keys], first)
+        return these | places_of(commits, held.order[lasts])
 
     def _put_runs(self, keys: Array, runs: dict[str, Array]) -> None:
-        names = ("count", *(f"first_{name}" for name in PLACE[:3]), *PLACE)
+        names = ("count", *(f"first_{name}" for name in START), *PLACE)
         columns = (runs[name].tolist() for name in names)
         for key, count, was, began_ms, first, *place in zip(keys.tolist(), *columns, strict=True):
             told = {
@@ -244,15 +289,15 @@ class Findings:
     def _large_metadata(self, commits: Commits, limit: int) -> None:
         """Note the commits of each key that have more metadata, and the largest."""
         sizes = commits.metadata_size
-        is_commit = commits.kind <= KIND["offset_tombstone"]
-        rows = np.flatnonzero(is_commit & (sizes > limit))
+        rows = np.flatnonzero(sizes > limit)
+        rows = rows[commits.kind[rows] <= KIND["offset_tombstone"]]
         whole = ~is_before(commits.timestamp[rows], self.trusted_from_ms)
-        keys = self.walk.keys.of(commits, rows)
+        keys = self.keys.of(commits, rows)
         for run in sorted_by(keys * 2 + whole, np.arange(len(rows))).runs():
             theirs = rows[run]
             key = bool(whole[run[0]]), int(keys[run[0]])
             largest = int(theirs[np.argmax(sizes[theirs])])
-            (place,) = places_of(commits, np.array([largest]))
+            (place,) = tuples_of(places_of(commits, np.array([largest])))
             first = int(commits.log_offset[theirs[0]])
             self._add_large(key, Large(len(theirs), first, int(sizes[largest]), place))
 
@@ -273,7 +318,36 @@ def said_of(large: Large) -> Found:
     return Found(LARGE_METADATA, large.place, told)
 
 
-def places_of(commits: Commits, rows: Array) -> Iterator[tuple[int, ...]]:
-    """Yield the fields of ``PLACE`` of these commits."""
-    columns = (getattr(commits, name)[rows].tolist() for name in PLACE)
-    yield from zip(*columns, strict=True)
+def places_of(commits: Commits, rows: Array) -> dict[str, Array]:
+    """Return the fields of ``PLACE`` of some rows."""
+    return {
+        **{name: getattr(commits, name)[rows] for name in START},
+        "file": np.full(len(rows), commits.file_number),
+        "position": commits.batches["position"][commits.batch[rows]],
+    }
+
+
+def some(columns: Mapping[str, Array], keep: Array) -> dict[str, Array]:
+    """Return some elements of each column; ``keep``: bool, or their numbers."""
+    return {name: column[keep] for name, column in columns.items()}
+
+
+def tuples_of(places: Mapping[str, Array]) -> Iterator[tuple[int, ...]]:
+    """Yield these places, one by one."""
+    yield from zip(*(places[name].tolist() for name in PLACE), strict=True)
+
+
+def before_of(commits: Commits, rows: Array) -> dict[str, Array]:
+    """Return the fields of ``START`` of the commits that some rows replaced."""
+    return {name: getattr(commits, f"previous_{name}")[rows] for name in START}
+
+
+def note_lone(
+    table: Table, keys: Array, place: Mapping[str, Array], *, first: Any, gone: Any
+) -> None:
+    """Note runs of one commit, which lies at ``place``."""
+    noted = {"count": 1, "first": first, "gone": gone, **place}
+    for name in START:
+        noted[f"first_{name}"] = place[name]
+    for name, column in noted.items():
+        table[name][keys] = column

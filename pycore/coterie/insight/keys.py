@@ -115,11 +115,16 @@ class Keys:
         """Bring rows (their numbers, in log order) together by their key."""
         return sorted_by(self.of(commits, rows), rows)
 
-    def items(self) -> Iterator[tuple[int, Key]]:
-        """Yield each key's number with its names, by names in order of first sight."""
+    def items(self, among: Iterable[int] | None = None) -> Iterator[tuple[int, Key]]:
+        """Yield each key's number with its names, by names in order of first sight.
+
+        ``among``: those of some numbers alone.
+        """
         held = self.__getstate__()
         entries, groups, topics = held["known"], held["groups"], held["topics"]
         order = np.lexsort((entries["partition"].astype(np.uint32), pair_ranks(entries)))
+        if among is not None:
+            order = order[np.isin(order, list(among))]
         columns = (entries[name][order].tolist() for name in ("group", "topic", "partition"))
         for at, group, topic, partition in zip(order.tolist(), *columns, strict=True):
             yield at, (groups[group], topics[topic], partition)
