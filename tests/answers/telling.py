@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from commandline import coterie
 
 BYTES_AT_ONCE = (  # what is read and held at once; an answer may not depend on it
-    *("insight.reading.COLUMNS_PIECE_BYTES", "insight.grouplog.HELD_BYTES"),
+    *("insight.reading.PIECE_BYTES", "insight.grouplog.HELD_BYTES"),
     *("cli.verify.PIECE_BYTES", "replay.crew.SCAN_PIECE_BYTES"),
     "replay.crew.HISTORY_PIECE_BYTES",
 )
