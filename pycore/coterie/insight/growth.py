@@ -79,6 +79,7 @@ SUMS = (
     *("superseded_bytes", "free_bytes", "held_transaction_bytes", "held_active_bytes"),
 )
 Row = dict[str, Any]
+COUNTS = "tombstones", "requests", "untimed"
 UNKNOWN_OF_EMPTY = ("group_id", "topic", "time", "first_timestamp", "last_timestamp", "interval_ms")
 
 
@@ -142,8 +143,8 @@ class Scales:
         self.places = Codes(BEFORE)
         self.spans = Codes(-1)
         self.parts = Codes(0)  # a place, and above 32 bits a span: their numbers
-        self.place_of_key = Table(place=(np.int64, 0))
-        counts = dict.fromkeys(("tombstones", "requests"), (np.int64, 0))
+        self.place_of_key = Table(place=(np.int32, 0))
+        counts = dict.fromkeys(COUNTS, (np.int64, 0))
         self.sums = Table(**counts, first=(np.int64, NEVER), last=(np.int64, -1))
         self.stretches = [Stretch() for _ in STRETCHES]
         self.stays = Stays()
@@ -158,52 +159,55 @@ class Scales:
     def take(self, records: Commits) -> None:
         """Weigh the next piece."""
         self.groups, self.topics = records.groups, records.topics
-        there = np.diff(records.batches["first_row"], append=len(records)) > 0
+        first_row = records.batches["first_row"]
+        there = np.diff(first_row, append=len(records)) > 0
         self.empty_bytes += int(records.batches["size"][~there].sum())
         if not len(records):
             return
-        what = KIND_OF[records.kind]
-        key = self._keys(records, what)
-        own = {"what": what, "key": key, "part": self._parts(records, what, key)}
-        columns = records.columns | own | {"size": bytes_of_rows(records)}
+        what, key, place = self._places(records)
+        part = self._parts(records, place)
+        self.sums.fit(len(self.parts))
+        self.sums.add("requests", part[first_row[there]])
+        own = {"what": what, "key": key, "part": part, "size": bytes_of_rows(records)}
+        columns = records.columns | own
         for stretch, rows in zip(self.stretches, self._cut(records), strict=True):
             if rows.start < rows.stop:
                 cut = {name: column[rows] for name, column in columns.items()}
                 self._weigh(stretch, replace(records, columns=cut))
 
-    def _keys(self, records: Commits, what: Array) -> Array:
-        """Return a number for the key of each row, among those of its kind."""
-        key = self.commit_keys.of(records, slice(None))
-        groups = np.flatnonzero(what == GROUP)
-        key[groups] = records.group[groups]
-        key[what == NEWER] = self.newer_keys.of(records.newer_keys)
-        return key
-
-    def _parts(self, records: Commits, what: Array, key: Array) -> Array:
-        """Return the part that each row belongs to."""
-        place = self._places(records, what, key)
-        if self.since_ms is not None:
-            place[is_before(records.timestamp, self.since_ms)] = 0
-        span = np.broadcast_to(np.int64(-1), len(place))
-        if self.ask.every_ms is not None:
-            span = np.where(records.timestamp < 0, -1, records.timestamp // self.ask.every_ms)
-        starts = run_starts(place, span)
-        codes = (self.spans.of(span[starts]) << 32) | place[starts]
-        parts: Array = np.repeat(self.parts.of(codes), np.diff(starts, append=len(place)))
-        return parts
-
-    def _places(self, records: Commits, what: Array, key: Array) -> Array:
-        """Return the place of each row."""
+    def _places(self, records: Commits) -> tuple[Array, Array, Array]:
+        """Return each row's kind, the number of its key among those of the kind, and its place."""
         known = self.place_of_key.count
         new = records.scan.keys(known)
-        self.place_of_key.fit(known + len(new))
-        self.place_of_key["place"][known:] = self.places.of(code_of(new["group"], new["topic"]))
-        place = np.empty(len(records), np.int64)
-        commits = rows_where(what == COMMITS)
-        place[commits] = self.place_of_key["place"][key[commits]]
-        others = np.flatnonzero(what != COMMITS)
-        place[others] = self.places.of(code_of(records.group[others], -1 - what[others]))
-        return place
+        self.place_of_key.fit(max(known + len(new), 1))
+        codes = code_of(new["group"], new["topic"])
+        self.place_of_key["place"][known : known + len(new)] = self.places.of(codes)
+        what = np.zeros(len(records), np.int8)  # COMMITS
+        key = self.commit_keys.of(records, slice(None))
+        place = self.place_of_key["place"][key]
+        others = np.flatnonzero(records.kind > KIND["offset_tombstone"])
+        if len(others):
+            group = records.group[others]
+            what[others] = KIND_OF[records.kind[others]]
+            place[others] = self.places.of(code_of(group, -1 - what[others]))
+            key[others] = group
+            key[what == NEWER] = self.newer_keys.of(records.newer_keys)
+        return what, key, place
+
+    def _parts(self, records: Commits, place: Array) -> Array:
+        """Return the part that each row belongs to."""
+        if self.since_ms is not None:
+            place[is_before(records.timestamp, self.since_ms)] = 0
+        if self.ask.every_ms is None:
+            starts = run_starts(place)
+            span = np.full(len(starts), -1)
+        else:
+            spans = np.where(records.timestamp < 0, -1, records.timestamp // self.ask.every_ms)
+            starts = run_starts(place, spans)
+            span = spans[starts]
+        part = self.parts.of((self.spans.of(span) << 32) | place[starts])
+        parts: Array = np.repeat(part.astype(np.int32), np.diff(starts, append=len(place)))
+        return parts
 
     def _cut(self, records: Commits) -> tuple[slice, slice, slice]:
         """Return the rows of a piece that lie in each stretch."""
@@ -217,9 +221,6 @@ class Scales:
 
     def _weigh(self, stretch: Stretch, rows: Commits) -> None:
         """Weigh rows of one stretch."""
-        self.sums.fit(len(self.parts))
-        self.sums.add("tombstones", rows.part[rows.value_size < 0])
-        self.sums.add("requests", rows.part[run_starts(rows.batch)])
         starts = run_starts(rows.part)
         part = rows.part[starts]
         first = np.minimum.reduceat(rows.timestamp.view(np.uint64), starts)  # -1 is the greatest
@@ -228,20 +229,25 @@ class Scales:
         stretch.sums.fit(len(self.parts))
         stretch.sums.add("records", part, np.diff(starts, append=len(rows)))
         stretch.sums.add("bytes", part, np.add.reduceat(rows.size, starts))
+        self.sums.add("tombstones", rows.part[rows.value_size < 0])
         timed = (rows.kind == KIND["offset"]) & (rows.timestamp >= 0)
+        self.sums.add("untimed", rows.part[~timed])
+        keys = len(self.commit_keys), len(self.groups), len(self.newer_keys)
+        self.stays.fit(keys[COMMITS], len(self.parts))
         follows = rows_where(timed)
         begun = self.stays.take(rows.key[follows], rows.part[follows], rows.timestamp[follows])
         self.pairs[COMMITS].note(*begun)
-        for kind in HELD:
+        for kind in HELD[: int(rows.what.max()) + 1]:
             of_kind = rows.what == kind
             settled = rows_where(of_kind & (rows.outcome == COMMITTED))
+            stretch.last[kind].fit(keys[kind])
             stretch.hold(kind, rows.key[settled], rows.part[settled], rows.size[settled])
             untimed = np.flatnonzero(of_kind & ~timed)
             self.pairs[kind].note(rows.part[untimed], rows.key[untimed])
-        pending = rows.outcome == PENDING
-        kept = np.flatnonzero(pending | (rows.what > NEWER))
+        undecided = rows.outcome == PENDING
+        kept = np.flatnonzero(undecided | (rows.what > NEWER))
         stretch.keep(rows.part[kept], rows.size[kept])
-        self._open(rows, np.flatnonzero(pending))
+        self._open(rows, np.flatnonzero(undecided))
 
     def _open(self, rows: Commits, pending: Array) -> None:
         """Note the first record of each undecided transaction in each part."""
@@ -269,7 +275,7 @@ class Scales:
         part = self.parts.of((span[codes >> 32] << 32) | place[codes & LOW])
         self.sums.fit(len(self.parts))
         at = part[: later.sums.count]
-        for name in ("tombstones", "requests"):
+        for name in COUNTS:
             self.sums[name][at] += later.sums[name]
         self.sums["first"][at] = np.minimum(self.sums["first"][at], later.sums["first"])
         self.sums["last"][at] = np.maximum(self.sums["last"][at], later.sums["last"])
@@ -279,7 +285,10 @@ class Scales:
             NEWER: self.newer_keys.of(later.newer_keys),
         }
         for ours, theirs in zip(self.stretches, later.stretches, strict=True):
+            for kind, numbers in keys.items():
+                ours.last[kind].fit(int(numbers.max(initial=-1)) + 1)
             ours.absorb(theirs, keys, part)
+        self.stays.fit(len(self.commit_keys), len(self.parts))
         self.stays.absorb(later.stays, keys[COMMITS], part)
         for kind, pairs in self.pairs.items():
             pairs.absorb(later.pairs[kind], keys[kind], part)
@@ -308,14 +317,16 @@ class Scales:
         """Return what is known of each part."""
         count = len(self.parts)
         self.sums.fit(count)
+        self.stays.fit(len(self.commit_keys), count)
         sums = {name: self.sums[name] for name in self.sums.fields}
-        sums |= self.stays.sums_of(count)
         freed = superseded(self.stretches, count)
         sums |= {name: size for name, (_, size) in zip(STRETCHES, freed, strict=True)}
         sums["superseded_records"] = sum(records for records, _ in freed)
         sums["superseded_bytes"] = sum(size for _, size in freed)
         for name in ("records", "bytes"):
             sums[name] = sum(one.sums[name] for one in self.stretches)
+        sums["passed_ms"] = self.stays.passed_ms()
+        sums["intervals"] = sums["records"] - sums["untimed"] - self.stays.sums["begun"]
         sums["keys"] = sum(pairs.keys_of_parts(count) for pairs in self.pairs.values())
         return sums
 
@@ -365,8 +376,10 @@ class Stretch:
 
     def hold(self, kind: int, key: Array, part: Array, size: Array) -> None:
         """Take settled records in log order: the last of each key stays."""
-        self.last[kind].fit(int(key.max(initial=-1)) + 1)
-        self.last[kind]["record"][key] = part << 32 | size
+        record = part.astype(np.int64)
+        record <<= 32
+        record |= size
+        self.last[kind]["record"][key] = record
 
     def absorb(self, later: Stretch, keys: dict[int, Array], part: Array) -> None:
         """Go on with what follows; ``keys`` and ``part`` number its keys and parts here."""
@@ -401,20 +414,22 @@ def superseded(stretches: list[Stretch], count: int) -> list[tuple[Array, Array]
 class Stays:
     """The time between a partition's commits that follow one another in one part.
 
-    A *stay* is a run of them. Of ``passed_ms`` the time of its first is taken once it begins, and
-    that of its last added once it ends.
+    A *stay* is a run of them. Of ``passed_ms`` the time of its first is taken when it begins, and
+    that of its last added when it ends.
     """
 
     def __init__(self) -> None:
-        self.sums = Table(passed_ms=(np.int64, 0), intervals=(np.int64, 0))
-        last = dict.fromkeys(("ms", "part", "first_ms", "first_part"), (np.int64, -1))
-        self.last = Table(**last)
+        self.sums = Table(passed_ms=(np.int64, 0), begun=(np.int64, 0))
+        parts = dict.fromkeys(("part", "first_part"), (np.int32, -1))
+        self.last = Table(**parts, ms=(np.int64, -1), first_ms=(np.int64, -1))
+
+    def fit(self, keys: int, parts: int) -> None:
+        """Have room for so many."""
+        self.last.fit(keys)
+        self.sums.fit(parts)
 
     def take(self, key: Array, part: Array, ms: Array) -> tuple[Array, Array]:
         """Take commits in log order; return the part and key of each stay that begins."""
-        self.last.fit(int(key.max(initial=-1)) + 1)
-        self.sums.fit(int(part.max(initial=-1)) + 1)
-        self.sums.add("intervals", part)
         moves = self.last["part"][key] != part
         begun = self._begin(key, part, ms, moves) if moves.any() else (part[:0], key[:0])
         self.last["ms"][key] = ms
@@ -434,7 +449,7 @@ class Stays:
         begins = before != part
         self._end(before[begins], before_ms[begins])
         np.subtract.at(self.sums["passed_ms"], part[begins], ms[begins])
-        np.subtract.at(self.sums["intervals"], part[begins], 1)
+        self.sums.add("begun", part[begins])
         new = starts[before[starts] < 0]
         self.last["first_part"][key[new]], self.last["first_ms"][key[new]] = part[new], ms[new]
         self.last["part"][key] = part
@@ -447,30 +462,28 @@ class Stays:
 
     def absorb(self, later: Stays, keys: Array, part: Array) -> None:
         """Go on with what follows; ``keys`` and ``part`` number its keys and parts here."""
-        self.sums.fit(int(part.max()) + 1)
         for name in self.sums.fields:
             self.sums[name][part[: later.sums.count]] += later.sums[name]
         told = np.flatnonzero(later.last["part"] >= 0)
         key = keys[told]
-        self.last.fit(int(key.max(initial=-1)) + 1)
         first, first_ms = part[later.last["first_part"][told]], later.last["first_ms"][told]
         before, before_ms = self.last["part"][key], self.last["ms"][key]
         same = before == first  # the stay goes on: it neither ended nor began
         self._end(before[~same], before_ms[~same])
         np.add.at(self.sums["passed_ms"], first[same], first_ms[same])
-        np.add.at(self.sums["intervals"], first[same], 1)
+        np.subtract.at(self.sums["begun"], first[same], 1)
         new = before < 0
-        self.last["first_part"][key[new]], self.last["first_ms"][key[new]] = first[new], first_ms[new]
+        self.last["first_part"][key[new]] = first[new]
+        self.last["first_ms"][key[new]] = first_ms[new]
         self.last["part"][key] = part[later.last["part"][told]]
         self.last["ms"][key] = later.last["ms"][told]
 
-    def sums_of(self, count: int) -> dict[str, Array]:
-        """Return the sums of so many parts, all stays ended."""
-        self.sums.fit(count)
+    def passed_ms(self) -> Array:
+        """Return the time between the commits of each part, all stays ended."""
         passed_ms = self.sums["passed_ms"].copy()
         told = self.last["part"] >= 0
         np.add.at(passed_ms, self.last["part"][told], self.last["ms"][told])
-        return {"passed_ms": passed_ms, "intervals": self.sums["intervals"]}
+        return passed_ms
 
 
 class Pairs:
@@ -482,7 +495,7 @@ class Pairs:
     def note(self, part: Array, key: Array) -> None:
         """Note pairs, noted already or not."""
         if len(part):
-            self.pairs.append(np.unique(part << 32 | key))
+            self.pairs.append(np.unique(part.astype(np.int64) << 32 | key))
             if sum(map(len, self.pairs)) > 2 * max(len(self.pairs[0]), PAIRS_AT_ONCE):
                 self.pairs = [np.unique(np.concatenate(self.pairs))]
 
@@ -536,9 +549,10 @@ def code_of(group: Array, topic: Array) -> Array:
 
 def run_starts(*columns: Array) -> Array:
     """Return the rows at which any of the columns goes on with another value."""
-    changes = np.zeros(len(columns[0]), np.bool_)
+    changes = np.empty(len(columns[0]), np.bool_)
     changes[:1] = True
-    for column in columns:
+    np.not_equal(columns[0][1:], columns[0][:-1], out=changes[1:])
+    for column in columns[1:]:
         changes[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(changes)
 
@@ -553,18 +567,20 @@ def bytes_of_rows(records: Commits) -> Array:
     first, size = records.batches["first_row"], records.batches["size"].astype(np.int64)
     count = np.diff(first, append=len(records))
     first, size, count = (column[count > 0] for column in (first, size, count))
-    weight = np.maximum(records.key_size, 0) + np.maximum(records.value_size, 0)
-    upto = np.cumsum(np.maximum(weight, 1), dtype=np.int64)
+    weight = np.maximum(records.key_size, 0)
+    weight += np.maximum(records.value_size, 0)
+    upto = np.cumsum(np.maximum(weight, 1, out=weight), dtype=np.int64)
     before = np.append(0, upto)[first]
     total = np.diff(before, append=upto[-1])
     upto -= np.repeat(before, count)
-    upto *= np.repeat(size, count)
-    total_of_row = np.repeat(total, count)
     if (total * size).max() < EXACT:
-        shares = (upto / total_of_row).astype(np.int64)
+        share = upto.astype(np.float64)
+        share *= np.repeat(size.astype(np.float64), count)
+        share /= np.repeat(total.astype(np.float64), count)
+        upto = share.astype(np.int64)
     else:
-        shares = upto // total_of_row
-    ends = shares.copy()
-    shares[1:] -= ends[:-1]
-    shares[first] = ends[first]
+        upto = upto * np.repeat(size, count) // np.repeat(total, count)
+    shares = upto.copy()
+    shares[1:] -= upto[:-1]
+    shares[first] = upto[first]
     return shares
