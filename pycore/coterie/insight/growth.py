@@ -495,9 +495,9 @@ class Pairs:
     def note(self, part: Array, key: Array) -> None:
         """Note pairs, noted already or not."""
         if len(part):
-            self.pairs.append(np.unique(part.astype(np.int64) << 32 | key))
+            self.pairs.append(distinct(part.astype(np.int64) << 32 | key))
             if sum(map(len, self.pairs)) > 2 * max(len(self.pairs[0]), PAIRS_AT_ONCE):
-                self.pairs = [np.unique(np.concatenate(self.pairs))]
+                self.pairs = [distinct(np.concatenate(self.pairs))]
 
     def absorb(self, later: Pairs, keys: Array, part: Array) -> None:
         """Go on with what follows; ``keys`` and ``part`` number its keys and parts here."""
@@ -506,7 +506,7 @@ class Pairs:
 
     def keys_of_parts(self, count: int) -> Array:
         """Return how many keys each of so many parts has."""
-        pairs = np.unique(np.concatenate([np.empty(0, np.int64), *self.pairs]))
+        pairs = distinct(np.concatenate([np.empty(0, np.int64), *self.pairs]))
         return np.bincount(pairs >> 32, minlength=count)
 
 
@@ -525,7 +525,7 @@ class Codes:
         at = np.searchsorted(self.codes, codes)
         is_new = self.codes.take(at, mode="clip") != codes
         if is_new.any():
-            new = np.unique(codes[is_new])
+            new = distinct(codes[is_new])
             places = np.searchsorted(self.codes, new)
             numbers = np.arange(len(self), len(self) + len(new))
             self.numbers = np.insert(self.numbers, places, numbers)
@@ -555,6 +555,13 @@ def run_starts(*columns: Array) -> Array:
     for column in columns[1:]:
         changes[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(changes)
+
+
+def distinct(numbers: Array) -> Array:
+    """Return numbers once each, sorted: faster than ``np.unique``, which hashes integers."""
+    numbers = np.sort(numbers)
+    ones: Array = numbers[run_starts(numbers)]
+    return ones
 
 
 def rows_where(is_so: Array) -> Array | slice:
