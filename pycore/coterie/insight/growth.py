@@ -177,11 +177,11 @@ class Scales:
 
     def _places(self, records: Commits) -> tuple[Array, Array, Array]:
         """Return each row's kind, the number of its key among those of the kind, and its place."""
-        known = self.place_of_key.count
+        known = max(self.place_of_key.count - 1, 0)
         new = records.scan.keys(known)
-        self.place_of_key.fit(max(known + len(new), 1))
+        self.place_of_key.fit(known + len(new) + 1)  # the last is found by rows without a key
         codes = code_of(new["group"], new["topic"])
-        self.place_of_key["place"][known : known + len(new)] = self.places.of(codes)
+        self.place_of_key["place"][known:-1] = self.places.of(codes)
         what = np.zeros(len(records), np.int8)  # COMMITS
         key = self.commit_keys.of(records, slice(None))
         place = self.place_of_key["place"][key]
