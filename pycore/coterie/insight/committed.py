@@ -177,12 +177,11 @@ class Committed:
         self._look_for_resets(records, runs, span)
 
     def _cuts(self, records: Commits) -> list[Array]:
-        """Return the part of its span that each record is in, by the times; [] for the last."""
-        found = [
-            weight * ~is_before(records.timestamp, at_ms)
-            for weight, at_ms in zip((2, 1), self.times, strict=True)
-        ]
-        return [] if self.times == (None, None) else [sum(found)]
+        """Return which part of its span each record is in, by the times; [] if by none."""
+        if self.times == (None, None):
+            return []
+        after = [~is_before(records.timestamp, at_ms) for at_ms in self.times]
+        return [2 * after[0].astype(np.int8) + after[1]]
 
     def _spans(self, records: Commits, runs: Runs, cut: Sequence[Array]) -> tuple[Array, Array]:
         """Return the number of each run's span, -1 where there are no commits, and its group's.

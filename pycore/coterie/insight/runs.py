@@ -54,7 +54,8 @@ class Runs:
 
 def runs_of(commits: Commits, *others: Array) -> Runs:
     """Return the runs of a piece; where one of ``others`` (of each row) changes, a run ends."""
-    begins = np.ones(len(commits), dtype=np.bool_)
+    begins = np.zeros(len(commits), dtype=np.bool_)
+    begins[:1] = True
     for column in (commits.batch, commits.group, commits.kind, *others):
         begins[1:] |= column[1:] != column[:-1]
     first = np.flatnonzero(begins)
