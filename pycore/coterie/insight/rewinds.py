@@ -188,7 +188,7 @@ class Rewinds:
         self.found: dict[int, Requests] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"known": None}
+        return self.__dict__ | {"known": self.known[:0]}
 
     def take(self, changes: Changes) -> None:
         """Look through requests of the next piece: whichever may be told of are among them."""
