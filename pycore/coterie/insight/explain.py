@@ -2,8 +2,8 @@
 
 Rows of a group stand in order of the log, then what sums it up: ``flapping``, ``client`` (those
 that cause most rebalances first), ``summary``. What the records do not tell is said so, or told by
-a broker's logs (``brokerlog``). Where single groups are asked for, their partition is read twice:
-once for them, once for what all of its groups did.
+a broker's logs (``brokerlog``). Where single groups are asked for, what all groups of their
+partition did is told by its batches alone.
 """
 
 from __future__ import annotations
@@ -112,24 +112,23 @@ class Lives:
             group: self.events_of(group, newer.get(group, ()), bool(told.get(group)))
             for group in facts.group_ids
         }
-        self.whole = facts.whole() if facts.group_ids else facts
 
     def tallies(self) -> dict[str, tuple[View, Tally]]:
         """Return what counts commits and looks for outages while the log goes by."""
-        watch = outages.Watch(
-            self.whole.trusted_from_ms, self.loads, in_parts=self.facts.parts is not None
+        facts = self.facts
+        found: tuple[Tally, ...] = (
+            outages.Watch(facts.trusted_from_ms, self.loads, in_parts=facts.parts is not None),
+            BatchesTell(),
+            Committed(facts, self.events),
         )
-        return {
-            WATCH: (self.whole.view, watch),
-            REQUESTS: (self.whole.view, BatchesTell()),
-            COMMITS: (self.facts.view, Committed(self.facts, self.events)),
-        }
+        names = WATCH, REQUESTS, COMMITS
+        return {name: (facts.view, one) for name, one in zip(names, found, strict=True)}
 
     def read(self) -> None:
         """Have the log go by."""
         seen = kept(self.facts, lambda facts, ask: self.tallies(), self.ask)
         self.committed: Committed = seen[COMMITS]
-        self.outages = seen[WATCH].outages(self.whole)
+        self.outages = seen[WATCH].outages(self.facts)
         self.tell_requests: bool = seen[REQUESTS].tell
 
     def events_of(self, group: str, newer: Sequence[GroupRecord], is_told: bool) -> list[Row]:

@@ -91,7 +91,7 @@ class Outage:
 
 
 class Watch:
-    """Looks for outages while the pieces of a partition's log go by: those of all groups.
+    """Looks for outages while the pieces of a partition's log go by: in the batches of all groups.
 
     Parameters
     ----------
@@ -103,6 +103,8 @@ class Watch:
         Whether another part of the log may lie before: its first batches are kept, to be looked
         at again behind the last ones of that.
     """
+
+    COLUMNS = frozenset[str]()
 
     def __init__(
         self, since_ms: int | None, loads: Iterable[int] = (), *, in_parts: bool = False
@@ -122,17 +124,17 @@ class Watch:
 
     def take(self, records: Commits) -> None:
         """Look through the next piece."""
-        first = np.flatnonzero(np.diff(records.batch, prepend=-1))
-        if not len(first):
+        batches = records.batches[records.batches["records"] > 0]
+        if not len(batches):
             return
-        last = np.append(first[1:], len(records)) - 1
-        places = (getattr(records, name)[first] for name in ("log_offset", "file", "position"))
         now = Batches(
-            records.timestamp[last],
-            records.batches["leader_epoch"][records.batch[first]],
-            records.group[first],
-            records.timestamp[first],
-            *places,
+            batches["until_ms"],
+            batches["leader_epoch"],
+            batches["group"],
+            batches["from_ms"],
+            batches["log_offset"],
+            np.full(len(batches), records.file_number),
+            batches["position"],
         )
         if self.in_parts and self.count < HEADS:
             self.heads.append(Batches(*(column[: HEADS - self.count] for column in now)))
@@ -191,11 +193,12 @@ class Watch:
 
     def outages(self, facts: PartitionFacts) -> list[Outage]:
         """Return the outages of the log, in its order, once all pieces are through."""
-        went = departures(facts)
         found = self.changed | dict(self.loaded.values())
-        for at, silence in self.silent:
-            if at in found or silence is None:
-                continue
+        silent = [
+            (at, silence) for at, silence in self.silent if at not in found and silence is not None
+        ]
+        went = departures(facts.whole()) if silent else []
+        for at, silence in silent:
             groups = went_at_once(went, silence.back_ms)
             if groups > 1:
                 told = f"members of {groups} groups went at once after a silence: perhaps there "

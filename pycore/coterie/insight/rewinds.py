@@ -8,15 +8,16 @@ work of a consumer that assigns itself its partitions: the log does not tell the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie.insight.causes import counted
 from coterie.insight.commits import Array, Commits
+from coterie.insight.keys import Keys
 from coterie.insight.shapes import shortened
-from coterie.insight.steps import Steps
+from coterie.insight.steps import Steps, steps_of
 
 REWIND, RESET = "rewind", "reset"
 EACH = 10  # requests of a time between two records of a group that get a row each
@@ -84,7 +85,7 @@ class Requests:
     count : int
         How many those are.
     until, last : int
-        The time of the last of them, and the number of its last record.
+        The time of the last of them, and the number of its batch's first record.
     every : list of Asked
         The first of those, and of all that are of no transaction; one more than are told of.
     """
@@ -119,6 +120,56 @@ class Requests:
         return told
 
 
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """Commits that count, those of some requests, in log order.
+
+    Attributes
+    ----------
+    steps : Steps
+        All of the rows.
+    span : int64
+        The number of each row's.
+    batch : int64
+        Of each row, in ``batches``.
+    offset, timestamp, log_offset : int64
+        As of ``Commits``.
+    batches : structured array
+        Those of the rows.
+    file : str
+        Where they lie.
+    """
+
+    steps: Steps
+    span: Array
+    batch: Array
+    offset: Array
+    timestamp: Array
+    log_offset: Array
+    batches: Array
+    file: str
+
+    @classmethod
+    def of(cls, commits: Commits, rows: Array, span: Array) -> Changes:
+        """Return some rows of a piece."""
+        columns = {name: column[rows] for name, column in commits.columns.items()}
+        chosen = replace(commits, columns=columns)
+        used, batch = np.unique(chosen.batch, return_inverse=True)
+        names = ("offset", "timestamp", "log_offset")
+        return cls(
+            steps_of(chosen),
+            span,
+            batch,
+            *(columns[name] for name in names),
+            commits.batches[used],
+            commits.files[commits.file_number],
+        )
+
+    def follow(self, entries: Array, numbers: Array) -> Changes:
+        """Return them as they follow on an earlier part: see ``Steps.follow``."""
+        return replace(self, steps=self.steps.follow(entries, numbers))
+
+
 class Rewinds:
     """Finds what was set back or from outside in each span of a group's life.
 
@@ -126,47 +177,89 @@ class Rewinds:
     ----------
     every
         Of each span, by number: whether requests that set nothing back may be told of too; bool.
+    keys
+        Name what the requests set.
     """
 
-    def __init__(self, every: Array) -> None:
+    def __init__(self, every: Array, keys: Keys) -> None:
         self.every = every.copy()
+        self.keys = keys
+        self.known = keys.known  # of them, without asking for all anew
         self.found: dict[int, Requests] = {}
 
-    def take(self, commits: Commits, steps: Steps, span: Array) -> None:
-        """Look through the next piece; ``span`` is the number of each row's."""
-        there = ~steps.gone
-        rows = steps.order[there]
-        # By span and batch, rows of one request in log order.
-        code = (span[rows].astype(np.int64) << 32) | commits.batch[rows]
-        order = np.lexsort((rows, code))
-        rows, code = rows[order], code[order]
-        fresh, change = steps.fresh[there][order], steps.change[there][order]
-        change = np.where(fresh, 0, change)
-        before = np.where(fresh, -1, steps.before["offset"][there][order])
-        plain = (commits.producer_id[rows] == -1) & self.every[span[rows]]
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"known": self.known[:0]}
+
+    def take(self, changes: Changes) -> None:
+        """Look through requests of the next piece: whichever may be told of are among them."""
+        steps = changes.steps
+        code = (changes.span << 32) | changes.batch
+        rows = np.argsort(code, kind="stable")  # rows of one request in log order
+        code = code[rows]
+        back = ~steps.fresh[rows] & (steps.change[rows] < 0)
+        plain = is_plain(changes.batches)[changes.batch[rows]]
         # Only requests that may be told of are looked at one by one.
-        chosen = np.unique(code[(change < 0) | plain])
+        chosen = np.unique(code[back | (plain & self.every[changes.span[rows]])])
         starts, ends = (np.searchsorted(code, chosen, side) for side in ("left", "right"))
-        set_back = np.add.reduceat(change < 0, starts) > 0 if len(starts) else starts
-        for number, start, end, back in zip(
+        set_back = np.logical_or.reduceat(back, starts) if len(starts) else starts
+        for number, start, end, is_back in zip(
             *(column.tolist() for column in (chosen, starts, ends, set_back)), strict=True
         ):
-            at, theirs = number >> 32, slice(start, end)
+            at, theirs = number >> 32, rows[start:end]
             requests = self.found.setdefault(at, Requests())
-            requests.count += back
-            if back:
-                requests.until = int(commits.timestamp[rows[end - 1]])
-                requests.last = int(commits.number[rows[end - 1]])
+            requests.count += is_back
+            if is_back:
+                requests.until = int(changes.timestamp[theirs[-1]])
+                requests.last = int(changes.batches["first_number"][changes.batch[theirs[-1]]])
             wanted = self.every[at] and len(requests.every) <= EACH
-            told = back and len(requests.back) < EACH
+            told = is_back and len(requests.back) < EACH
             if not wanted and not told:
                 continue
-            one = asked(commits, rows[theirs], change[theirs], before[theirs], fresh[theirs])
+            one = self._asked(changes, theirs)
             if told:
                 requests.back.append(one)
             if wanted:
                 requests.every.append(one)
                 self.every[at] = len(requests.every) <= EACH
+
+    def _asked(self, changes: Changes, rows: Array) -> Asked:
+        """Return a request; ``rows`` are its commits."""
+        steps = changes.steps.select(rows)
+        change = np.where(steps.fresh, 0, steps.change)
+        back = change < 0
+        shown = back if back.any() else np.ones(len(rows), dtype=np.bool_)
+        batch = changes.batches[changes.batch[rows[0]]]
+        return Asked(
+            int(back.sum()),
+            int((change > 0).sum()),
+            int(steps.fresh.sum()),
+            int(shown.sum()),
+            self._places(steps.select(shown), changes.offset[rows[shown]]),
+            not is_plain(batch),
+            int(changes.timestamp[rows[0]]),
+            int(changes.log_offset[rows[0]]),
+            changes.file,
+            int(batch["position"]),
+            int(batch["first_number"]),
+        )
+
+    def _places(self, steps: Steps, offset: Array) -> str:
+        """Return what some commits changed, the first by name."""
+        names = []
+        for at, key in enumerate(steps.keys[:NAMED].tolist()):
+            was = "" if steps.fresh[at] else f"{steps.before['offset'][at]} to "
+            topic, partition = self._place(key)
+            names.append(f"{shortened(topic)}-{partition} {was}{offset[at]}")
+        more = [f"{len(offset) - NAMED} more"] if len(offset) > NAMED else []
+        return ", ".join([*names, *more])
+
+    def _place(self, key: int) -> tuple[str, int]:
+        """Return the topic and partition of a key."""
+        scan = self.keys.scan
+        if scan is not None and len(self.known) <= key:
+            self.known = np.append(self.known, scan.keys(len(self.known)))
+        entries, names = (self.keys.known, self.keys) if scan is None else (self.known, scan)
+        return names.topics[entries["topic"][key]], int(entries["partition"][key])
 
     def absorb(self, later: Rewinds) -> None:
         """Add what another found; see ``Requests.absorb``."""
@@ -178,31 +271,7 @@ class Rewinds:
         return self.found.get(span, Requests())
 
 
-def asked(commits: Commits, rows: Array, change: Array, before: Array, fresh: Array) -> Asked:
-    """Return a request; ``rows`` are its commits, the others what each of them changed."""
-    back = change < 0
-    shown = back if back.any() else np.ones(len(rows), dtype=np.bool_)
-    return Asked(
-        int(back.sum()),
-        int((change > 0).sum()),
-        int(fresh.sum()),
-        int(shown.sum()),
-        places(commits, rows[shown], before[shown], fresh[shown]),
-        bool(commits.producer_id[rows[0]] != -1),
-        int(commits.timestamp[rows[0]]),
-        int(commits.log_offset[rows[0]]),
-        commits.files[int(commits.file[rows[0]])],
-        int(commits.position[rows[0]]),
-        int(commits.number[rows[0]]),
-    )
-
-
-def places(commits: Commits, rows: Array, before: Array, fresh: Array) -> str:
-    """Return what some commits changed, the first by name."""
-    names = []
-    for at, row in enumerate(rows[:NAMED].tolist()):
-        was = "" if fresh[at] else f"{before[at]} to "
-        topic = shortened(commits.topics[commits.topic[row]])
-        names.append(f"{topic}-{commits.partition[row]} {was}{commits.offset[row]}")
-    more = [f"{len(rows) - NAMED} more"] if len(rows) > NAMED else []
-    return ", ".join([*names, *more])
+def is_plain(batches: Array) -> Array:
+    """Return which batches are of no transaction; bool."""
+    plain: Array = (batches["transactional"] == 0) | (batches["producer_id"] == -1)
+    return plain

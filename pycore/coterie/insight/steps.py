@@ -174,7 +174,8 @@ class Walk:
         order, keys = held.order, held.keys
         gone = commits.tombstone[order]
         before = {
-            name: self.held.before(name, held, getattr(commits, name)[order]) for name in BEFORE
+            name: self.held.before(name, held, getattr(commits, name)[order])
+            for name in BEFORE
         }
         # A tombstone ends what was before it: the next commit follows on nothing.
         fresh = gone | self.held.before("gone", held, gone)

@@ -14,26 +14,33 @@ from typing import Any
 
 import numpy as np
 
-from coterie.insight.commits import COMMITTED, KIND, Array, Commits, is_before
-from coterie.insight.committed import first_of_batches
-from coterie.insight.keys import Keys, Table, sorted_by
+from coterie.insight.commits import Array, Commits, is_before
+from coterie.insight.keys import LOW, Keys, Table
+from coterie.insight.runs import NEVER, Runs, first_in_batch, runs_of, times_of
 from coterie.report.sections import EXACT, exact
 from coterie.report.spans import POINTS, Counts
 
 CELLS_AT_ONCE = 1 << 24  # of 16 bytes each
-NEVER = np.iinfo(np.int64).max
 Line = tuple[int, str, int, int]  # number of the key, topic, partition, commits with a time
 
 
 def time_of(commits: Commits) -> Array:
     """Return each commit's time, ms: the record's, where it has none the one in its value."""
-    return np.where(commits.timestamp >= 0, commits.timestamp, commits.commit_timestamp)
+    known = commits.timestamp >= 0
+    return commits.timestamp if known.all() else np.where(known, *times_in(commits))
 
 
-def drawn_of(commits: Commits) -> Array:
-    """Return which rows are commits that count; bool."""
-    counting: Array = (commits.kind == KIND["offset"]) & (commits.outcome == COMMITTED)
-    return counting
+def times_in(commits: Commits) -> tuple[Array, Array]:
+    """Return the times of records, and those in their values, ms."""
+    return commits.timestamp, commits.commit_timestamp
+
+
+def timed_rows(runs: Runs, times: Array) -> tuple[Array, Array]:
+    """Return the rows of some runs that have a time, and it."""
+    rows = runs.rows()
+    found = times[rows]
+    known = found >= 0
+    return (rows, found) if known.all() else (rows[known], found[known])
 
 
 class Census:
@@ -54,6 +61,8 @@ class Census:
         Of all groups, over time.
     """
 
+    COLUMNS = frozenset({"commit_timestamp"})
+
     def __init__(self, begins_ms: int | None) -> None:
         self.begins_ms = begins_ms
         self.records = 0
@@ -69,22 +78,28 @@ class Census:
     def take(self, records: Commits) -> None:
         """Count the next piece."""
         self.records += len(records)
-        known = records.timestamp[records.timestamp >= 0]
-        self.from_ms = min(self.from_ms, int(known.min(initial=NEVER)))
-        self.until_ms = max(self.until_ms, int(known.max(initial=-1)))
         self.names = records.groups
         self.groups.fit(len(self.names))
-        counting, times = drawn_of(records), time_of(records)
-        told = counting & ~is_before(records.timestamp, self.begins_ms)
-        first = first_of_batches(records, told, records.group)
-        self.groups.add("requests", records.group[told][first])
-        rows = np.flatnonzero(counting & (times >= 0))
-        self.commits.add(times[rows])
-        np.minimum.at(self.groups["first_ms"], records.group[rows], times[rows])
-        np.maximum.at(self.groups["last_ms"], records.group[rows], times[rows])
-        keys = self.keys.of(records, rows)
+        self.keys.scan = records.scan
         self.points.fit(len(self.keys))
-        self.points.add("count", keys)
+        early = is_before(records.timestamp, self.begins_ms)
+        runs = runs_of(records, early)
+        if not len(runs):
+            return
+        least, greatest = times_of(runs.first, records.timestamp)
+        self.from_ms = min(self.from_ms, int(least.min()))
+        self.until_ms = max(self.until_ms, int(greatest.max()))
+        counting = runs.counting()
+        told = runs.select(counting & ~early[runs.first])
+        self.groups.add("requests", told.group[first_in_batch(told.batch, told.group)])
+        times = time_of(records)
+        least, greatest = times_of(runs.first, times)
+        group = runs.group[counting]
+        np.minimum.at(self.groups["first_ms"], group, least[counting])
+        np.maximum.at(self.groups["last_ms"], group, greatest[counting])
+        rows, times = timed_rows(runs.select(counting), times)
+        self.commits.add(times)
+        self.points.add("count", records.key[rows])
 
     def numbers(self) -> dict[str, int]:
         """Return the number of each group."""
@@ -162,15 +177,17 @@ class Charts:
         Of each group that is drawn.
     """
 
+    COLUMNS = frozenset({"commit_timestamp"})
+
     def __init__(self, census: Census, plans: Mapping[str, Plan]) -> None:
         self.plans = plans
-        self.keys = census.keys
         self.of_groups = Table(
             **dict.fromkeys(("span_ms", "first", "cell"), (np.int64, 0)), drawn=(np.bool_, False)
         )
         self.of_groups.fit(len(census.names))
         self.of_keys = Table(cell=(np.int64, -1), taken=(np.int64, 0), sampled=(np.bool_, False))
-        self.of_keys.fit(len(self.keys))
+        self.of_keys.fit(len(census.keys))
+        cell, sampled = self.of_keys["cell"], self.of_keys["sampled"]
         counts = points = 0
         for plan in plans.values():
             told = (plan.span_ms, plan.first_ms // plan.span_ms, counts, True)
@@ -178,8 +195,8 @@ class Charts:
                 self.of_groups[name][plan.number] = value
             counts += plan.spans
             for line in plan.lines:
-                self.of_keys["cell"][line[0]] = points
-                self.of_keys["sampled"][line[0]] = is_sampled(line)
+                cell[line[0]] = points
+                sampled[line[0]] = is_sampled(line)
                 points += plan.cells_of(line)
         self.count = np.zeros(counts, np.int64)
         self.at = np.full(points, -1, np.int64)
@@ -188,37 +205,44 @@ class Charts:
     def take(self, records: Commits) -> None:
         """Draw the next piece."""
         times = time_of(records)
-        rows = np.flatnonzero(drawn_of(records) & (times >= 0))
-        rows = rows[self.of_groups["drawn"][records.group[rows]]]
-        group = records.group[rows]
-        span = times[rows] // self.of_groups["span_ms"][group] - self.of_groups["first"][group]
-        np.add.at(self.count, self.of_groups["cell"][group] + span, 1)
-        keys = self.keys.of(records, rows)
-        drawn, sampled = self.of_keys["cell"][keys] >= 0, self.of_keys["sampled"][keys]
-        every = drawn & ~sampled
-        self._draw_each(records, times, keys[every], rows[every])
-        some = drawn & sampled
-        cells = self.of_keys["cell"][keys[some]] + span[some]
-        self._draw_last(records, times, cells, rows[some])
+        runs = runs_of(records, times)
+        ms = times[runs.first]
+        drawn = runs.counting() & (ms >= 0) & self.of_groups["drawn"][runs.group]
+        runs, ms = runs.select(drawn), ms[drawn]
+        held = {name: self.of_groups[name][runs.group] for name in ("span_ms", "first", "cell")}
+        span = ms // held["span_ms"] - held["first"]
+        np.add.at(self.count, held["cell"] + span, runs.size)
+        rows = runs.rows()
+        keys = records.key[rows].astype(np.intp)
+        cells = self.of_keys["cell"][keys]
+        every, some = ~self.of_keys["sampled"][keys] & (cells >= 0), self.of_keys["sampled"][keys]
+        if every.any():
+            self._draw_each(records, times, keys[every], rows[every])
+        if some.any():
+            cells = (cells + np.repeat(span, runs.size))[some]
+            self._draw_last(times[rows[some]], records.offset[rows[some]], cells)
 
     def _draw_each(self, records: Commits, times: Array, keys: Array, rows: Array) -> None:
         """Give each commit the next cell of its key."""
-        held = sorted_by(keys, rows)
-        start = np.flatnonzero(held.first)
-        counts = np.diff(start, append=len(held.order))
-        nth = np.arange(len(held.order)) - np.repeat(start, counts)
-        cells = self.of_keys["cell"][held.keys] + self.of_keys["taken"][held.keys] + nth
-        self.of_keys["taken"][held.keys[start]] += counts
-        self.at[cells] = times[held.order]
-        self.value[cells] = records.offset[held.order]
+        codes = np.sort((keys << 32) | rows)  # much faster than to sort rows by key
+        keys, rows = codes >> 32, codes & LOW
+        start = np.flatnonzero(np.diff(keys, prepend=-1))
+        counts = np.diff(start, append=len(keys))
+        nth = np.arange(len(keys)) - np.repeat(start, counts)
+        cells = self.of_keys["cell"][keys] + self.of_keys["taken"][keys] + nth
+        self.of_keys["taken"][keys[start]] += counts
+        self.at[cells] = times[rows]
+        self.value[cells] = records.offset[rows]
 
-    def _draw_last(self, records: Commits, times: Array, cells: Array, rows: Array) -> None:
+    def _draw_last(self, times: Array, offsets: Array, cells: Array) -> None:
         """Leave in each cell its latest commit; of those of one time the last in the log."""
-        order = np.argsort(times[rows], kind="stable")
-        order = order[times[rows[order]] >= self.at[cells[order]]]
+        if (times[1:] < times[:-1]).any():
+            order = np.argsort(times, kind="stable")
+            times, offsets, cells = times[order], offsets[order], cells[order]
+        latest = times >= self.at[cells]
         # Of several writes to one place numpy keeps the last one.
-        self.at[cells[order]] = times[rows[order]]
-        self.value[cells[order]] = records.offset[rows[order]]
+        self.at[cells[latest]] = times[latest]
+        self.value[cells[latest]] = offsets[latest]
 
     def rate(self, group: str) -> dict[str, Any]:
         """Return a group's commits over time, as ``Counts.as_data``."""

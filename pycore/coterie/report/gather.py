@@ -124,7 +124,7 @@ def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
         undrawn[group] = zlib.compress(compact_json(detail).encode(), UNDRAWN)
     for some in some_at_once(plans):
         charts = Charts(census, some)
-        feed(facts.pieces(), [charts])
+        feed(facts.pieces(Charts.COLUMNS), [charts])
         for group in some:
             detail = json.loads(zlib.decompress(undrawn.pop(group)))
             detail |= {"rate": charts.rate(group), "lines": maker.lines(group, charts)}

@@ -53,8 +53,11 @@ class Counts:
         if span_ms > self.span_ms:
             self._widen(span_ms)
             numbers = known // span_ms
-        for number, count in zip(*map(np.ndarray.tolist, _counted(numbers)), strict=True):
-            self.counts[number] = self.counts.get(number, 0) + count
+        first = int(numbers.min())
+        counts = np.bincount(numbers - first)  # they are few spans by now
+        for number in np.flatnonzero(counts).tolist():
+            at = first + number
+            self.counts[at] = self.counts.get(at, 0) + int(counts[number])
 
     def merge(self, other: Counts) -> None:
         """Add what another counted, of as many points."""
@@ -91,7 +94,3 @@ class Counts:
             "count": [self.counts[number] for number in numbers],
         }
 
-
-def _counted(numbers: Array) -> tuple[Array, Array]:
-    found, counts = np.unique(numbers, return_counts=True)
-    return found, counts
