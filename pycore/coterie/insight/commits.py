@@ -97,7 +97,7 @@ class Commits:
 
     @cached_property
     def producer_id(self) -> Array:
-        """Of a transaction; -1: a record outside of any; int64."""
+        """Of a transaction; -1: a record outside of any; int64."""  # see ``in_transaction``
         batches = self.batches
         inside = np.where(batches["transactional"] != 0, batches["producer_id"], -1)
         found: Array = inside[self.batch]

@@ -411,8 +411,7 @@ cdef class PartitionFold:
                          int64_t batch_offset) except -1:
         cdef bytes group, topic
         cdef Commit* commit = &parsed.commit
-        if batch.transactional and batch.producer_id != -1 and self.survey is not None and (
-                parsed.kind != FAULTY):
+        if batch.transactional and self.survey is not None and parsed.kind != FAULTY:
             self.note_open(batch, record, parsed)
         if parsed.kind == FAULTY:
             return self.fault_at(parsed.fault, batch, record.offset, detail_of(record))

@@ -63,7 +63,7 @@ cdef Sifted sift(const Only* only, const Batch* batch, int64_t until_ms) noexcep
     cdef Cursor cur
     cdef Record record
     cdef const uint8_t* key = NULL             # of the record before
-    cdef int32_t key_size = -1, alike = 0, _i
+    cdef int32_t key_size = -2, alike = 0, _i  # -1 is a null key
     cdef bint kept = False, some = False, others = False
     cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
     for _i in range(batch.record_count):

@@ -49,7 +49,6 @@ cdef enum:                       # outcomes
     PENDING = 2
 
 cdef enum:
-    NO_PRODUCER = -1
     FAR = 16                     # rows ahead, whose keys are fetched
     ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
 
@@ -511,7 +510,7 @@ cdef class RecordScan:
             if (batch.marker == MARKER_ABORT or batch.marker == MARKER_COMMIT) and (
                     batch.first_ms <= self.until_ms or batch.first_ms == -1):
                 ends[batch.producer_id] = batch.marker, batch.first_number, batch.first_ms
-            if batch.transactional and batch.producer_id != NO_PRODUCER:
+            if batch.transactional:
                 end = ends.get(batch.producer_id)
                 outcome, decided_by, decided_ms = PENDING, 0, 0
                 if end is not None:
