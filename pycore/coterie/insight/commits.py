@@ -96,8 +96,14 @@ class Commits:
         return found
 
     @cached_property
+    def inside(self) -> Array:
+        """Whether a record is one of a transaction; bool."""
+        found: Array = (self.batches["transactional"] != 0)[self.batch]
+        return found
+
+    @cached_property
     def producer_id(self) -> Array:
-        """Of a transaction; -1: a record outside of any; int64."""  # see ``in_transaction``
+        """Of a transaction; -1: a record outside of any; int64."""
         batches = self.batches
         inside = np.where(batches["transactional"] != 0, batches["producer_id"], -1)
         found: Array = inside[self.batch]

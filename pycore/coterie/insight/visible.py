@@ -114,7 +114,7 @@ class Visible:
             "number": commits.number[rows],
             "ms": ms,
             "appended": commits.batches["first_offset"][commits.batch[rows]],
-            "inside": commits.producer_id[rows] != -1,
+            "inside": commits.inside[rows],
             "gone": commits.tombstone[rows],
             "offset": commits.offset[rows],
             "commit_ms": commits.commit_timestamp[rows],
