@@ -81,6 +81,15 @@ class Keys:
     def __len__(self) -> int:
         return len(self.known) if self.scan is None else self.scan.key_count
 
+    @property
+    def topic_names(self) -> list[str]:
+        """The names that ``topic`` of an entry numbers."""
+        return self.topics if self.scan is None else self.scan.topics
+
+    def follow(self, commits: Commits) -> None:
+        """Go on with the keys of the scan that made a piece."""
+        self.scan = commits.scan
+
     def of(self, commits: Commits, rows: Array) -> Array:
         """Return the number of each row's key; the rows are commits or their tombstones."""
         self.scan = commits.scan

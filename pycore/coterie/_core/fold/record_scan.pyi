@@ -111,5 +111,6 @@ class RecordScan:
         """Give each key from a number on, and its last record that counts: ``KEY_DTYPE``.
 
         ``group``, ``topic`` (numbers of names), ``partition``; ``before``, as ``previous`` of the
-        next row would be, and then ``offset``, ``log_offset`` and ``timestamp`` of the record.
+        next row would be, and then of the record ``offset``, ``log_offset``, ``timestamp`` and
+        ``row`` (over all pieces).
         """
