@@ -24,7 +24,7 @@ import numpy as np
 
 from coterie.insight.commits import COMMITTED, KIND, PENDING, Array, Commits, is_before
 from coterie.insight.facts import PartitionFacts, View
-from coterie.insight.keys import LOW, Keys, Numbers, Table
+from coterie.insight.keys import LOW, Keys, Names, Numbers, Table
 from coterie.insight.tallies import Tally, kept
 from coterie.insight.weighing import (
     Codes,
@@ -282,15 +282,17 @@ class Scales:
 
     def absorb(self, later: Scales) -> None:
         """Go on with what follows; see ``tallies``."""
-        self.groups = max(self.groups, later.groups, key=len)
-        self.topics = max(self.topics, later.topics, key=len)
+        groups, topics = Names(self.groups), Names(self.topics)
+        self.groups, self.topics = groups.absorb(later.groups), topics.absorb(later.topics)
+        group, topic = groups.numbers(later.groups), topics.numbers(later.topics)
         self.empty_bytes += later.empty_bytes
-        place, span = self.places.of(later.places.all()), self.spans.of(later.spans.all())
+        place = self.places.of(renumbered(later.places.all(), group, topic))
+        span = self.spans.of(later.spans.all())
         codes = later.parts.all()
         part = self.parts.of((span[codes >> 32] << 32) | place[codes & LOW])
         keys = {
             COMMITS: self.commit_keys.absorb(later.commit_keys),
-            GROUP: np.arange(len(later.groups)),  # they are numbered alike
+            GROUP: group,
             NEWER: self.newer_keys.of(later.newer_keys),
         }
         self._fit()
@@ -386,6 +388,15 @@ class Pairs:
         """Return how many keys each of so many parts has."""
         pairs = distinct(np.concatenate([np.empty(0, np.int64), *self.pairs]))
         return np.bincount(pairs >> 32, minlength=count)
+
+
+def renumbered(codes: Array, groups: Array, topics: Array) -> Array:
+    """Return the codes of places whose groups and topics have other numbers now."""
+    group, topic = codes >> 32, codes.astype(np.int32)
+    group = np.where(group >= 0, np.append(groups, 0)[np.maximum(group, -1)], group)
+    topic = np.where(topic >= 0, np.append(topics, 0)[np.maximum(topic, -1)], topic)
+    moved: Array = np.where(codes == BEFORE, BEFORE, code_of(group, topic))
+    return moved
 
 
 def code_of(group: Array, topic: Array) -> Array:

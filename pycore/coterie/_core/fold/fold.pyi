@@ -111,8 +111,8 @@ class PartitionFold:
     @property
     def key_count(self) -> int:
         """How many keys (group, topic, partition) were seen."""
-    def names(self) -> tuple[set[bytes], set[bytes]]:
-        """Give the groups that have an offset key or metadata, and the topics of keys, as UTF-8."""
+    def group_ids(self) -> set[bytes]:
+        """Give the groups that have an offset key or metadata, as UTF-8."""
     @property
     def metadata_bytes(self) -> int:
         """Bytes of memory that the keys' metadata takes, dead and free ones among them."""

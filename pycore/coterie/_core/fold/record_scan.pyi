@@ -22,8 +22,6 @@ class RecordScan:
         Leave out records whose own timestamp (ms) is after this; those without one stay.
     number
         Of the first record.
-    names
-        Group and topic names, in the order of their numbers, as far as they are known.
     columns
         What to give besides ``ALWAYS``: names of ``ROW_DTYPES``, and ``mixed`` of batches; None:
         all. ``decided_by`` and ``decided_ms`` come with ``number``.
@@ -48,7 +46,6 @@ class RecordScan:
         groups: Collection[str] | None = None,
         at_ms: int | None = None,
         number: int = 0,
-        names: tuple[Iterable[str], Iterable[str]] = ((), ()),
         columns: Collection[str] | None = None,
         check_crc: bool = True,
     ) -> RecordScan: ...

@@ -106,23 +106,20 @@ cdef class PartitionFold:
         """See ``fold.pyi``."""
         return self.table.count
 
-    def names(self):
+    def group_ids(self):
         """See ``fold.pyi``."""
-        cdef set groups = set(self.groups), topics = set()
+        cdef set groups = set(self.groups)
         cdef uint32_t i
         cdef const uint8_t* key
         cdef const uint8_t* before = NULL
-        cdef int32_t size, size_before = -1, group_size
+        cdef int32_t size, size_before = -1
         for i in range(self.table.count):
             key = self.table.arena + self.table.entries[i].key_at
-            size = self.table.entries[i].key_size - 4
-            if size == size_before and coterie_equal(key, before, size):
-                continue
-            group_size = key[0] << 8 | key[1]    # as `commit_key` has it
-            groups.add(key[2:2 + group_size])
-            topics.add(key[4 + group_size:size])
-            before, size_before = key, size
-        return groups, topics
+            size = key[0] << 8 | key[1]          # as `commit_key` has it
+            if size != size_before or not coterie_equal(key, before, size + 2):
+                groups.add(key[2:2 + size])
+                before, size_before = key, size
+        return groups
 
     @property
     def metadata_bytes(self):

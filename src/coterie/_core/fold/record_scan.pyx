@@ -126,8 +126,8 @@ cdef class RecordScan:
     cdef bint check_crc, wants_requests, failed, piece_transactional
     cdef int users
 
-    def __cinit__(self, *, groups=None, at_ms=None, number=0, names=((), ()),
-                  columns=None, bint check_crc=True):
+    def __cinit__(self, *, groups=None, at_ms=None, number=0, columns=None,
+                  bint check_crc=True):
         cdef str name
         key_index_init(&self.index)
         self.scratch = Records.__new__(Records)
@@ -142,21 +142,18 @@ cdef class RecordScan:
         self.groups, self.topics = [], []
         if groups is not None:
             for name in sorted(texts_of(groups, "groups")):
-                self.enter(&self.index.groups, name)
+                self.enter(name)
             self.index.wanted = self.index.groups.count
-        for table_names, is_group in zip(names, (True, False), strict=True):
-            for name in table_names:
-                self.enter(&self.index.groups if is_group else &self.index.topics, name)
 
     def __dealloc__(self):
         key_index_free(&self.index)
         request_free(&self.request)
         free(self.batches)
 
-    cdef int enter(self, Table* names, str name) except -1:
+    cdef int enter(self, str name) except -1:
         cdef bytes raw = name.encode("utf-8", "surrogatepass")
         cdef const uint8_t* start = raw
-        if name_number(names, start, <int32_t>min(len(raw), 0xFFFF)) < 0:
+        if name_number(&self.index.groups, start, <int32_t>min(len(raw), 0xFFFF)) < 0:
             raise MemoryError
         return 0
 
