@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from coterie.errors import CoterieError
-from coterie.insight.facts import PartitionFacts, read_facts
+from coterie.insight.facts import PartitionFacts
 from coterie.insight.fields import Fields
+from coterie.insight.together import each_partition
 from coterie.log.folders import Log
 from coterie.replay.crew import resting_collector
 from coterie.replay.engine import Conf, Progress, find_entry
@@ -133,18 +134,21 @@ def part_of(facts: PartitionFacts, question: Question, ask: Any) -> Part:
 
 
 def answer(request: Request, progress: Progress) -> Iterator[Part]:
-    """Answer in this process, one partition after another."""
+    """Answer in this process: threads read a large log."""
     question = find_question(request.question)
-    for facts in read_facts(
+
+    def part(facts: PartitionFacts) -> Part:
+        with resting_collector():  # rows are no cycles, and it would walk them again and again
+            return part_of(facts, question, request.ask)
+
+    yield from each_partition(
         request.log,
+        part,
         groups=request.groups,
         at_ms=request.at_ms,
         since_ms=request.since_ms,
         progress=progress,
-    ):
-        with resting_collector():  # rows are no cycles, and it would walk them again and again
-            part = part_of(facts, question, request.ask)
-        yield part
+    )
 
 
 def missing_groups(

@@ -119,7 +119,7 @@ class Committed:
         self.span_of_key = Table(span=(np.int32, -1))  # the last one
         self.noted: list[Array] = []  # span and key, as one number: each key of a span
         self.rewinds = Rewinds(self._may_be_reset(), self.keys)
-        self.in_parts = facts.parts is not None
+        self.in_parts = facts.in_parts
         self.waiting: list[Changes] = []
         self.files: list[str] = []
 

@@ -117,7 +117,7 @@ class Lives:
         """Return what counts commits and looks for outages while the log goes by."""
         facts = self.facts
         found: tuple[Tally, ...] = (
-            outages.Watch(facts.trusted_from_ms, self.loads, in_parts=facts.parts is not None),
+            outages.Watch(facts.trusted_from_ms, self.loads, in_parts=facts.in_parts),
             BatchesTell(),
             Committed(facts, self.events),
         )

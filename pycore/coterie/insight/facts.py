@@ -26,6 +26,7 @@ from coterie.state.rows import KEY_GROUP, group_rows, metadata_row
 
 if TYPE_CHECKING:
     from coterie._core.fold.fold import PartitionFold
+    from coterie.insight.together import Cut
 
 
 class Client(NamedTuple):
@@ -128,6 +129,8 @@ class PartitionFacts:
     ----------
     seen : dict or None
         What tallies of several questions keep, by name, if the log went by once for all of them.
+    cut : Cut or None
+        The log in parts that threads of this process read; None: it is read as one.
     """
 
     def __init__(
@@ -148,6 +151,7 @@ class PartitionFacts:
         self.since_ms = since_ms
         self.parts = parts
         self.seen: dict[str, Any] | None = None
+        self.cut: Cut | None = None
         self.logs: dict[View, Reader] = {} if parts is None else parts.logs
         self.others: dict[View, PartitionFacts] = {}
 
@@ -169,6 +173,7 @@ class PartitionFacts:
                 *(self.number, self.segments, view.groups, view.at_ms),
                 *(self.bytes_of, self.since_ms, self.parts),
             )
+            self.others[view].cut = self.cut
         return self.others[view]
 
     def is_asked(self, at_ms: int | None) -> bool:
@@ -187,8 +192,16 @@ class PartitionFacts:
         """Return the log of some records, read once. The first call reads it."""
         if view not in self.logs:
             assert self.parts is None  # else all that is asked for is there
-            self.logs[view] = Reader(self.segments, view.options, self.bytes_of)
+            if self.cut is not None:
+                self.logs[view] = self.cut.survey(view.options, self.bytes_of)
+            else:
+                self.logs[view] = Reader(self.segments, view.options, self.bytes_of)
         return self.logs[view]
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether tallies take parts of the log, and are put together then."""
+        return self.parts is not None or self.cut is not None
 
     @property
     def is_tracked(self) -> bool:

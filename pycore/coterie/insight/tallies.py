@@ -54,7 +54,10 @@ def keep(facts: PartitionFacts, made: Mapping[str, tuple[View, Taker]]) -> dict[
     """
     for view in dict.fromkeys(view for view, _ in made.values()):
         takers = [tally for its, tally in made.values() if its == view]
-        feed(facts.of(view).pieces(columns_of(takers)), takers)
+        if facts.cut is not None:
+            facts.cut.take(facts.of(view).log, columns_of(takers), takers)
+        else:
+            feed(facts.of(view).pieces(columns_of(takers)), takers)
     return {name: tally for name, (_, tally) in made.items()}
 
 
