@@ -157,7 +157,7 @@ class Reader:
     @cached_property
     def present(self) -> set[str]:
         """Groups that have a record."""
-        groups = self.fold.group_ids()
+        groups = partial.group_ids(self.fold)
         return {*map(decode_utf8, groups), *(place.group for place in self.group_log.places)}
 
     @property
