@@ -159,9 +159,9 @@ class Changes:
             steps_of(chosen),
             span,
             batch,
-            columns["offset"],
-            columns["timestamp"],
-            columns["log_offset"],
+            chosen.offset,
+            chosen.timestamp,
+            chosen.log_offset,
             commits.batches[used],
             commits.files[commits.file_number],
         )
