@@ -155,10 +155,13 @@ class Scales:
         self.empty_bytes = 0
         self.groups: list[str] = []
         self.topics: list[str] = []
+        self.seen: dict[int, None] = {}  # groups, by number, in order of first sight
 
     def take(self, records: Commits) -> None:
         """Weigh the next piece."""
         self.groups, self.topics = records.groups, records.topics
+        if len(self.seen) < len(self.groups):
+            self._see(records.group)
         first_row = records.batches["first_row"]
         there = np.diff(first_row, append=len(records)) > 0
         self.empty_bytes += int(records.batches["size"][~there].sum())
@@ -174,6 +177,13 @@ class Scales:
             if rows.start < rows.stop:
                 cut = {name: column[rows] for name, column in columns.items()}
                 self._weigh(stretch, replace(records, columns=cut))
+
+    def _see(self, group: Array) -> None:
+        """Note groups that are new: in a part of a log, whose names have numbers, in any order."""
+        known = np.zeros(len(self.groups) + 1, np.bool_)
+        known[[*self.seen, -1]] = True  # -1: rows of no group
+        new = group[~known[group]]
+        self.seen |= dict.fromkeys(new.tolist())
 
     def _places(self, records: Commits) -> tuple[Array, Array, Array]:
         """Return each row's kind, the number of its key among those of the kind, and its place."""
@@ -267,6 +277,7 @@ class Scales:
 
     def absorb(self, later: Scales) -> None:
         """Go on with what follows; see ``tallies``."""
+        self.seen |= later.seen
         self.groups = max(self.groups, later.groups, key=len)
         self.topics = max(self.topics, later.topics, key=len)
         self.empty_bytes += later.empty_bytes
@@ -305,13 +316,23 @@ class Scales:
         place = self.places.all()[codes[told] & LOW]
         span = self.spans.all()[codes[told] >> 32]
         topic = place.astype(np.int32)  # below 0: none, but a kind; see `_places`
+        groups, topics = list(self.seen), self._seen_topics()
         columns = (
-            *(place >> 32, np.maximum(topic, -1), np.maximum(-1 - topic, COMMITS)),
+            *(ranks(groups)[place >> 32], ranks(topics)[np.maximum(topic, -1)]),
+            np.maximum(-1 - topic, COMMITS),
             *(np.where(span < 0, -1, span * (self.ask.every_ms or 0)), told),
         )
-        for *names, number in sorted(zip(*(one.tolist() for one in columns), strict=True)):
+        for group, at, what, time, number in sorted(
+            zip(*(one.tolist() for one in columns), strict=True)
+        ):
+            names = None if group < 0 else groups[group], None if at < 0 else topics[at]
             of_part = {name: int(column[number]) for name, column in sums.items()}
-            yield self._row(partition, *names, of_part, self.open.get(number, {}))
+            yield self._row(partition, *names, what, time, of_part, self.open.get(number, {}))
+
+    def _seen_topics(self) -> list[int]:
+        """Return the numbers of topics in order of first sight."""
+        topic = self.commit_keys.entries["topic"]
+        return topic[np.sort(np.unique(topic, return_index=True)[1])].tolist()
 
     def _sums(self) -> dict[str, Array]:
         """Return what is known of each part."""
@@ -333,8 +354,8 @@ class Scales:
     def _row(
         self,
         partition: int | None,
-        group: int,
-        topic: int,
+        group: int | None,
+        topic: int | None,
         what: int,
         time: int,
         sums: dict[str, int],
@@ -343,9 +364,9 @@ class Scales:
         count, last = sums["intervals"], sums["last"]
         often = sums["passed_ms"] / count if count else None
         return {
-            "group_id": None if group < 0 else self.groups[group],
+            "group_id": None if group is None else self.groups[group],
             "offsets_partition": partition,
-            "topic": None if topic < 0 else self.topics[topic],
+            "topic": None if topic is None else self.topics[topic],
             "kind": KINDS[what],
             "time": None if time < 0 else time,
             **{name: sums[name] for name in SUMS},
@@ -355,6 +376,13 @@ class Scales:
             "too_often": often is not None and count >= FEWEST and often < self.ask.interval_ms,
             "open_transactions": list(pending.values()),
         }
+
+
+def ranks(numbers: list[int]) -> Array:
+    """Return the place of each number in a list, and -1 at the end, for none."""
+    found = np.full(max(numbers, default=-1) + 2, -1)
+    found[numbers] = np.arange(len(numbers))
+    return found
 
 
 class Stretch:
@@ -395,7 +423,9 @@ class Stretch:
 def superseded(stretches: list[Stretch], count: int) -> list[tuple[Array, Array]]:
     """Return what the records of each stretch supersede: how many of each part, and bytes."""
     found = []
-    last = {kind: np.full(max(len(one.last[kind]["record"]) for one in stretches), -1) for kind in HELD}
+    last = {
+        kind: np.full(max(len(one.last[kind]["record"]) for one in stretches), -1) for kind in HELD
+    }
     for one in stretches:
         one.sums.fit(count)
         records = one.sums["records"] - one.sums["kept_records"]

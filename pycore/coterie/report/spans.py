@@ -93,4 +93,3 @@ class Counts:
             "at": [number * self.span_ms for number in numbers],
             "count": [self.counts[number] for number in numbers],
         }
-
