@@ -50,6 +50,7 @@ def limits_of(mode, size):
     if mode == "threads":  # three share the smallest log
         limits |= {"replay.crew.cores": lambda: 3, "replay.crew.UNIT_BYTES_MIN": size // 7 + 1}
         limits |= {"replay.crew.CUT_BYTES": 1, "replay.crew.CUT_OFF_BYTES_MIN": size // 20}
+        limits |= {"insight.together.PART_BYTES_MIN": size // 7 + 1}
     return limits
 
 
