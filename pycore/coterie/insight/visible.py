@@ -132,7 +132,8 @@ class Visible:
         """
         keys = self.keys.absorb(later.keys)
         self.plans.fit(len(self.keys))
-        self.plans.put(later.plans, keys)
+        planned = np.flatnonzero(later.plans["plan"] >= 0)  # none of the others' records counts
+        self.plans["plan"][keys[planned]] = later.plans["plan"][planned]
         self.held += [one | {"key": keys[one["key"]]} for one in later.held]
         self.upto = max(self.upto, later.upto)
         self.newest_ms = max(self.newest_ms, later.newest_ms)
