@@ -16,6 +16,7 @@ from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.generations import GroupLog
 from coterie._core.fold.history import Undecided
 from coterie._core.fold.partial import dump
+from coterie._core.fold.record_scan import RecordScan
 from coterie._core.structures.offsets import Offset
 from coterie._core.structures.votes import ProtocolCounts
 from coterie._core.wire.codec import Codec
@@ -248,6 +249,7 @@ CORE_MAKERS = {
     "Producer": a_producer,
     "Offset": lambda: Offset(5),
     "ProtocolCounts": ProtocolCounts,
+    "RecordScan": RecordScan,
     "Codec": lambda: Codec(wire.APIS.values(), wire._layout),  # another than all use
     "Layout": a_layout,
     "Request": MAKERS["coterie.wire.Request"],
@@ -255,6 +257,7 @@ CORE_MAKERS = {
 }  # fmt: skip
 CORE_GOOD = {
     **GOOD,
+    "tracks.fold": lambda: PartitionFold(tracking=(None, None)), "tail": [],
     "direction": "request", "fill": True, "tags": True, "apis": [], "make": lambda: a_layout,
     "fields": BEAT_FIELDS, "flexible": True,
     "layout_of.version": 4, "below.name": "groupId", "first": 0, "last": 4, "longest": 100,

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from commandline import coterie
 
 BYTES_AT_ONCE = (  # what is read and held at once; an answer may not depend on it
-    *("insight.reading.PIECE_BYTES", "insight.grouplog.HELD_BYTES"),
+    *("insight.reading.READ_PIECE_BYTES", "insight.grouplog.HELD_BYTES"),
     *("cli.verify.PIECE_BYTES", "replay.crew.SCAN_PIECE_BYTES"),
     "replay.crew.HISTORY_PIECE_BYTES",
 )
@@ -50,6 +50,7 @@ def limits_of(mode, size):
     if mode == "threads":  # three share the smallest log
         limits |= {"replay.crew.cores": lambda: 3, "replay.crew.UNIT_BYTES_MIN": size // 7 + 1}
         limits |= {"replay.crew.CUT_BYTES": 1, "replay.crew.CUT_OFF_BYTES_MIN": size // 20}
+        limits |= {"insight.together.PART_BYTES_MIN": size // 7 + 1}
     return limits
 
 

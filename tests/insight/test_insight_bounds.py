@@ -42,7 +42,7 @@ def test_metadata_sizes_of_the_second_segment_are_those_of_its_records(tmp_path)
 
 def test_places_are_those_in_the_segment_also_behind_its_first_piece(tmp_path, monkeypatch):
     batches = each(0, *(commit(time) for time in range(5)))
-    monkeypatch.setattr(reading, "PIECE_BYTES", len(batches[0]) + 1)
+    monkeypatch.setattr(reading, "READ_PIECE_BYTES", len(batches[0]) + 1)
     commits = commits_of(tmp_path, (0, batches))
     assert commits.position.tolist() == [len(batches[0]) * at for at in range(5)]
 

@@ -145,7 +145,7 @@ def test_each_row_names_the_batch_and_the_bytes_of_its_record(case):
 @pytest.mark.parametrize("case", ["transactions", "basic"])
 def test_where_a_segment_is_cut_changes_nothing(case, size, monkeypatch):
     whole = {number: read_records(segments) for number, segments in log_of(case).items()}
-    monkeypatch.setattr(module, "PIECE_BYTES", size)
+    monkeypatch.setattr(module, "READ_PIECE_BYTES", size)
     for number, segments in log_of(case).items():
         pieces = read_records(segments)
         assert list(rows_of(pieces.only_commits(), number)) == list(

@@ -55,7 +55,7 @@ def peak(folder, name):
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_eight_times_the_records_hold_no_more_memory(monkeypatch, tmp_path, name):
-    monkeypatch.setattr(reading, "PIECE_BYTES", 32_768)
+    monkeypatch.setattr(reading, "READ_PIECE_BYTES", 32_768)
     monkeypatch.setattr(visible, "AT_ONCE", 500)  # events of ``lag`` that wait to be sifted
     few, many = log_of(tmp_path, SEGMENTS), log_of(tmp_path, 8 * SEGMENTS)
     peak(few, name)  # fills caches

@@ -38,7 +38,7 @@ from segment_cutter import in_small_segments
 WHAT = "test"
 LEADER_EPOCH_AT = 12  # of a batch; its checksum leaves it out
 LIMITS = (
-    (reading, "PIECE_BYTES", 1),
+    (reading, "READ_PIECE_BYTES", 1),
     (visible, "AT_ONCE", 1),
     (outages, "STEADY", 2),
     (outages, "HEADS", 3),

@@ -31,7 +31,7 @@ from golden_data import log
 from log_writer import batch, commit, each, marker
 
 AT_ONCE = (
-    (reading, "PIECE_BYTES"),
+    (reading, "READ_PIECE_BYTES"),
     (visible, "AT_ONCE"),
     (growth, "PAIRS_AT_ONCE"),
     (grouplog, "HELD_BYTES"),

@@ -222,7 +222,7 @@ def test_a_server_log_says_when_a_broker_had_loaded_the_groups(tmp_path):
 def test_a_silence_is_told_where_each_batch_is_read_by_itself(tmp_path, monkeypatch):
     home = silent(tmp_path, 30_000)
     expected = list(rows_of(home, "silence"))
-    monkeypatch.setattr(reading, "PIECE_BYTES", 1)
+    monkeypatch.setattr(reading, "READ_PIECE_BYTES", 1)
     assert list(rows_of(home, "silence")) == expected != []
 
 

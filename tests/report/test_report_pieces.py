@@ -33,7 +33,7 @@ def at_once():
     with pytest.MonkeyPatch.context() as patch:
 
         def limit(piece_bytes, cells, points=spans.POINTS):
-            patch.setattr(reading, "PIECE_BYTES", piece_bytes)
+            patch.setattr(reading, "READ_PIECE_BYTES", piece_bytes)
             patch.setattr(charts, "CELLS_AT_ONCE", cells)
             patch.setattr(charts, "POINTS", points)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from functools import partial
+
 import click
 
 from coterie.cli import asking
@@ -21,10 +24,10 @@ from coterie.cli.params import (
 )
 from coterie.cli.progress import TerminalProgress
 from coterie.insight.asking import missing_groups
-from coterie.insight.facts import read_facts
+from coterie.insight.together import each_partition
 from coterie.log.folders import Log
 from coterie.report import markdown
-from coterie.report.gather import gather
+from coterie.report.gather import gather, look
 from coterie.report.page import render
 from coterie.report.sections import Basis
 
@@ -83,10 +86,16 @@ def command(
     basis = Basis(now_of(listing, now_ms, end_ms), retention_ms, told)
     chosen = chosen_groups(groups, listing)
     with TerminalProgress() as progress:
-        facts = read_facts(
-            listing, groups=chosen, at_ms=end_ms, since_ms=since_ms, progress=progress
+        read = each_partition(
+            listing,
+            partial(look, basis=basis),
+            groups=chosen,
+            at_ms=end_ms,
+            since_ms=since_ms,
+            progress=progress,
         )
-        whole = gather(facts, basis)
+        with closing(read):
+            whole = gather(read, basis)
     missing = missing_groups(chosen, frozenset(whole.found), end_ms, whole.trusted_from_ms)
     if missing is not None:
         raise missing

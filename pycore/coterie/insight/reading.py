@@ -27,7 +27,7 @@ from coterie.state.partial import PartialState, ScanOptions
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-PIECE_BYTES = 4 << 20  # its rows, as columns, are to stay in a core's cache
+READ_PIECE_BYTES = 4 << 20  # its rows, as columns, are to stay in a core's cache
 ReadSegment = Callable[[Segment], "Buffer"]
 
 
@@ -112,7 +112,7 @@ class Reader:
         self.parts: list[tuple[int, int]] = []  # records and pieces before each part absorbed
         with resting_collector():
             for segment in self.segments:
-                for _ in scan_part(self.fold, whole(segment), read, PIECE_BYTES):
+                for _ in scan_part(self.fold, whole(segment), read, READ_PIECE_BYTES):
                     self._note_piece()
 
     def _note_piece(self) -> None:
@@ -226,7 +226,7 @@ def read_pieces(
         file_number = files.index(segment.name)
         while True:
             tail = next(tails, {})  # an active segment may have grown since
-            piece, at = scan.scan(data, position=at, max_bytes=PIECE_BYTES, tail=tail.items())
+            piece, at = scan.scan(data, position=at, max_bytes=READ_PIECE_BYTES, tail=tail.items())
             batches, newer_keys = piece.pop("batches"), piece.pop("newer_keys")
             yield Commits(scan, piece, files, file_number, batches, newer_keys)
             if at >= len(data):

@@ -91,7 +91,12 @@ class Cut:
         absorb.
         """
         untouched = pickle.dumps(takers, pickle.HIGHEST_PROTOCOL)
-        each = [takers, *(pickle.loads(untouched) for _ in self.parts[1:])]
+        self.take_each(log, columns, [takers, *(pickle.loads(untouched) for _ in self.parts[1:])])
+
+    def take_each(
+        self, log: Reader, columns: Collection[str] | None, each: Sequence[Sequence[Any]]
+    ) -> None:
+        """Have the tallies of each part take its pieces; the first part's absorb the others."""
 
         def feed(part: Part, begin: Begin, takers: Sequence[Any]) -> Sequence[Any]:
             pieces = read_pieces(part, log.options, begin, self.going.read, columns)
@@ -101,8 +106,8 @@ class Cut:
             return takers
 
         for found in self._each(feed, log.begins(), each):
-            if found is not takers:
-                for one, later in zip(takers, found, strict=True):
+            if found is not each[0]:
+                for one, later in zip(each[0], found, strict=True):
                     one.absorb(later)
 
     def _each(self, work: Callable[..., T], *columns: Iterable[Any]) -> Iterator[T]:

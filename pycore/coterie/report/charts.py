@@ -74,6 +74,7 @@ class Census:
         )
         self.keys = Keys()
         self.points = Table(count=(np.int64, 0))
+        self.later: list[Array] = []  # of each part absorbed: the numbers of its keys here
 
     def take(self, records: Commits) -> None:
         """Count the next piece."""
@@ -100,6 +101,21 @@ class Census:
         rows, times = timed_rows(runs.select(counting), times)
         self.commits.add(times)
         self.points.add("count", records.key[rows])
+
+    def absorb(self, later: Census) -> None:
+        """Go on with what follows; see ``coterie.insight.tallies``."""
+        self.records += later.records
+        self.from_ms = min(self.from_ms, later.from_ms)
+        self.until_ms = max(self.until_ms, later.until_ms)
+        self.commits.merge(later.commits)
+        self.names = max(self.names, later.names, key=len)
+        self.groups.fit(len(self.names))
+        at = slice(0, later.groups.count)
+        for name, join in (("first_ms", np.minimum), ("last_ms", np.maximum), ("requests", np.add)):
+            join(self.groups[name][at], later.groups[name], out=self.groups[name][at])
+        self.later.append(self.keys.absorb(later.keys))
+        self.points.fit(len(self.keys))
+        self.points["count"][self.later[-1][: later.points.count]] += later.points["count"]
 
     def numbers(self) -> dict[str, int]:
         """Return the number of each group."""
@@ -172,15 +188,20 @@ class Charts:
     Parameters
     ----------
     census
-        Of the same pieces.
+        Of the whole log.
     plans
         Of each group that is drawn.
+    numbers
+        Those of the keys of these pieces in the census; None: they are the same.
     """
 
     COLUMNS = frozenset({"commit_timestamp"})
 
-    def __init__(self, census: Census, plans: Mapping[str, Plan]) -> None:
+    def __init__(
+        self, census: Census, plans: Mapping[str, Plan], numbers: Array | None = None
+    ) -> None:
         self.plans = plans
+        self.numbers = numbers
         self.of_groups = Table(
             **dict.fromkeys(("span_ms", "first", "cell"), (np.int64, 0)), drawn=(np.bool_, False)
         )
@@ -214,6 +235,7 @@ class Charts:
         np.add.at(self.count, held["cell"] + span, runs.size)
         rows = runs.rows()
         keys = records.key[rows].astype(np.intp)
+        keys = keys if self.numbers is None else self.numbers[keys]
         cells = self.of_keys["cell"][keys]
         every, some = ~self.of_keys["sampled"][keys] & (cells >= 0), self.of_keys["sampled"][keys]
         if every.any():
@@ -243,6 +265,22 @@ class Charts:
         # Of several writes to one place numpy keeps the last one.
         self.at[cells[latest]] = times[latest]
         self.value[cells[latest]] = offsets[latest]
+
+    def absorb(self, later: Charts) -> None:
+        """Go on with what follows; see ``coterie.insight.tallies``."""
+        self.count += later.count
+        ours, theirs = self.of_keys["taken"], later.of_keys["taken"]
+        keys = np.flatnonzero(theirs)
+        start = np.cumsum(theirs[keys]) - theirs[keys]
+        cells = np.arange(theirs.sum()) + np.repeat(
+            self.of_keys["cell"][keys] - start, theirs[keys]
+        )
+        here = cells + np.repeat(ours[keys], theirs[keys])
+        self.at[here], self.value[here] = later.at[cells], later.value[cells]
+        later.at[cells] = -1
+        ours += theirs
+        latest = np.flatnonzero((later.at >= 0) & (later.at >= self.at))
+        self.at[latest], self.value[latest] = later.at[latest], later.value[latest]
 
     def rate(self, group: str) -> dict[str, Any]:
         """Return a group's commits over time, as ``Counts.as_data``."""

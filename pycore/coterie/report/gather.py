@@ -87,7 +87,7 @@ class Gathered:
 
 
 def gather(parts: Iterable[PartitionFacts], basis: Basis) -> Gathered:
-    """Return what a page shows of these partitions."""
+    """Return what a page shows of these partitions, which :func:`look` may have looked at."""
     whole = Gathered()
     for facts in parts:
         add_partition(whole, facts, basis)
@@ -96,6 +96,8 @@ def gather(parts: Iterable[PartitionFacts], basis: Basis) -> Gathered:
 
 def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
     """Add a partition's groups."""
+    if facts.seen is None:
+        look(facts, basis)
     tables, maker = read(facts, basis)
     census = maker.census
     whole.partitions += 1
@@ -123,19 +125,36 @@ def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
         plans[group] = maker.plan(group, detail["extent"])
         undrawn[group] = zlib.compress(compact_json(detail).encode(), UNDRAWN)
     for some in some_at_once(plans):
-        charts = Charts(census, some)
-        feed(facts.pieces(Charts.COLUMNS), [charts])
+        charts = draw(facts, census, some)
         for group in some:
             detail = json.loads(zlib.decompress(undrawn.pop(group)))
             detail |= {"rate": charts.rate(group), "lines": maker.lines(group, charts)}
             whole.details.append(packed(detail))
 
 
-def read(facts: PartitionFacts, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupParts]:
-    """Have a partition's log go by, once for all; return its tables, and what makes the rest."""
-    counts = commit_counts(facts, counted_state(facts))
+def draw(facts: PartitionFacts, census: Census, some: Mapping[str, Plan]) -> Charts:
+    """Have a partition's log go by for the charts of some groups."""
+    charts = Charts(census, some)
+    if facts.cut is None:
+        feed(facts.pieces(Charts.COLUMNS), [charts])
+    else:
+        others = [Charts(census, some, numbers) for numbers in census.later]
+        facts.cut.take_each(facts.log, Charts.COLUMNS, [[one] for one in (charts, *others)])
+    return charts
+
+
+def look(facts: PartitionFacts, basis: Basis) -> PartitionFacts:
+    """Have a partition's log go by, once for all but the charts; return the same facts."""
+    counted_state(facts)
     mine: dict[str, tuple[View, Taker]] = {CENSUS: (facts.view, Census(facts.begins_ms))}
     facts.seen = keep(facts, {**tallies_of(facts, basis), **mine})
+    return facts
+
+
+def read(facts: PartitionFacts, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupParts]:
+    """Return a partition's tables, and what makes the rest; its log went by."""
+    assert facts.seen is not None  # see `look`
+    counts = commit_counts(facts, counted_state(facts))
     census, requests = (facts.seen[name] for name in (CENSUS, REQUESTS))
     tables = tables_of(facts, basis)
     facts.seen = None

@@ -90,7 +90,7 @@ class ScanOptions:
             only=self.groups,
             history=self.history,
             tracking=self.tracking,
-            survey=survey,
+            survey=survey is True,
         )
 
 

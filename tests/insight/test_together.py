@@ -1,0 +1,155 @@
+"""However many threads read a log, its answers are those of one."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from compacted_logs import FIRST_MS, folders, operations, written
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_parts import asks, ends_at
+
+from coterie.errors import LogError
+from coterie.insight import names, together
+from coterie.insight.asking import Request, answer, find_question
+from coterie.insight.facts import read_facts
+from coterie.insight.growth import Ask
+from coterie.log.folders import find_segments
+from coterie.replay import crew
+from coterie.replay.engine import Silent
+from coterie.report.gather import gather, look
+from coterie.report.page import page_data
+from coterie.report.sections import Basis
+from golden_data import log
+from segment_cutter import in_small_segments
+
+THREADS = 3
+BASIS = Basis(now_ms=FIRST_MS + 200_000, retention_ms=1000)
+CASES = ("transactions", "kip848", "old-formats", "compacted")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_is_large():
+    """Let threads share any log, and cut its partitions into more parts than there are threads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crew, "cores", lambda: THREADS)
+        patch.setattr(together, "PART_BYTES_MIN", 1)
+        patch.setattr(together, "PART_BYTES", 300)
+        yield
+
+
+def page(read):
+    return page_data(gather(read, BASIS), "title", BASIS)
+
+
+def check(home, asked, options):
+    """Compare what threads answer with what one reading of each partition does."""
+    for question, ask in asked:
+        expected = [list(question.rows(facts, ask)) for facts in read_facts([home], **options)]
+        found = together.each_partition(
+            [home], lambda facts: list(question.rows(facts, ask)), **options
+        )
+        assert list(found) == expected, question.NAME
+    by_threads = together.each_partition([home], lambda facts: look(facts, BASIS), **options)
+    assert page(by_threads) == page(read_facts([home], **options))
+
+
+@settings(max_examples=40)
+@given(
+    steps=operations(at_least=10),
+    times=st.lists(st.integers(0, 400_000), min_size=1, max_size=4),
+    wanted=st.sampled_from([None, frozenset({"a"}), frozenset({"b", "c"})]),
+    since=st.sampled_from([None, FIRST_MS + 30_000]),
+    end=st.sampled_from([None, FIRST_MS + 90_000]),
+    which=st.integers(0, 10),
+)
+def test_threads_give_the_answers_of_one(steps, times, wanted, since, end, which):
+    times = [FIRST_MS + ms for ms in times]
+    with tempfile.TemporaryDirectory() as home:
+        made = written(steps)
+        asked = asks(times[0], made.now_ms, ends_at(times))
+        for folder in folders(made, home):
+            small = in_small_segments(folder, Path(home) / "small" / Path(folder).name)
+            if small.exists():
+                options = {"groups": wanted, "since_ms": since, "at_ms": end}
+                check(small, [asked[which % len(asked)]], options)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_threads_give_the_answers_of_one_about_a_real_log(case, tmp_path):
+    small = in_small_segments(log(case), tmp_path, 7)
+    ends = [
+        max((piece.max_timestamp for piece in facts.fold.segments), default=-1)
+        for facts in read_facts([small])
+    ]
+    newest_ms = max(ends)
+    check(small, asks(newest_ms - 10_000, newest_ms, ends_at([newest_ms - 20_000, newest_ms])), {})
+
+
+class Told(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.whole, self.read = None, []
+
+    def total(self, size_bytes):
+        self.whole = size_bytes
+
+    def advance(self, size_bytes):
+        self.read.append(size_bytes)
+
+
+@pytest.mark.parametrize(("question", "ask"), [("growth", Ask()), ("names", names.Ask())])
+def test_progress_comes_with_the_parts_and_ends_with_the_log(question, ask, tmp_path):
+    small = in_small_segments(log("basic"), tmp_path, 12)
+    told = Told()
+    list(answer(Request(question, ask, [small]), told))
+    assert sum(told.read) == told.whole
+    assert len(told.read) > len(find_segments([small]).partitions())
+    assert min(told.read) >= 0
+
+
+def test_what_cannot_be_read_is_told_after_the_answers_before_it(tmp_path):
+    small = in_small_segments(log("basic"), tmp_path, 12)
+    listing = find_segments([small])
+    numbers = list(listing.partitions())
+    Path(listing.partitions()[numbers[-1]][-1].path).unlink()
+    found = answer(Request("growth", Ask(), listing), Silent())
+    with pytest.raises(LogError, match="No such file"):
+        for part in found:
+            numbers.remove(part.number)
+    assert len(numbers) == 1
+
+
+def test_nothing_is_read_once_nobody_wants_it(tmp_path):
+    small = in_small_segments(log("basic"), tmp_path, 12)
+    facts = []
+    found = together.each_partition([small], facts.append)
+    next(found)
+    found.close()
+    assert bytes(facts[-1].bytes_of(facts[-1].segments[0])) == b""
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 100])
+def test_parts_are_about_even_and_in_order(count, tmp_path):
+    small = in_small_segments(log("basic"), tmp_path, 12)
+    segments = max(find_segments([small]).partitions().values(), key=len)
+    parts = together.parts_of(segments, count)
+    assert [segment for part in parts for segment in part] == list(segments)
+    assert len(parts) <= count
+    assert all(parts)
+    share = sum(segment.size for segment in segments) / count
+    most = max(segment.size for segment in segments)
+    assert max(map(together.size_of, parts)) <= share + most
+
+
+def test_every_question_can_be_asked(tmp_path):
+    small = in_small_segments(log("basic"), tmp_path, 12)
+    for name in ("extent", "names"):
+        question = find_question(name)
+        expected = [list(question.rows(facts, question.Ask())) for facts in read_facts([small])]
+        found = [part.rows for part in answer(Request(name, question.Ask(), [small]), Silent())]
+        assert [[{**row} for row in rows] for rows in expected] == [
+            [{k: v for k, v in row.items() if k != "trusted_from"} for row in rows]
+            for rows in found
+        ]
