@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie.insight.commits import Array, Commits, is_before
-from coterie.insight.keys import LOW, Keys, Table
+from coterie.insight.keys import LOW, Keys, Names, Table
 from coterie.insight.runs import NEVER, Runs, first_in_batch, runs_of, times_of
 from coterie.report.sections import EXACT, exact
 from coterie.report.spans import POINTS, Counts
@@ -41,6 +41,13 @@ def timed_rows(runs: Runs, times: Array) -> tuple[Array, Array]:
     found = times[rows]
     known = found >= 0
     return (rows, found) if known.all() else (rows[known], found[known])
+
+
+class Numbers(NamedTuple):
+    """The numbers that keys and groups of a part of the log have in the whole."""
+
+    keys: Array
+    groups: Array
 
 
 class Census:
@@ -74,7 +81,7 @@ class Census:
         )
         self.keys = Keys()
         self.points = Table(count=(np.int64, 0))
-        self.later: list[Array] = []  # of each part absorbed: the numbers of its keys here
+        self.later: list[Numbers] = []  # of each part absorbed
 
     def take(self, records: Commits) -> None:
         """Count the next piece."""
@@ -108,14 +115,16 @@ class Census:
         self.from_ms = min(self.from_ms, later.from_ms)
         self.until_ms = max(self.until_ms, later.until_ms)
         self.commits.merge(later.commits)
-        self.names = max(self.names, later.names, key=len)
+        names = Names(self.names)
+        self.names = names.absorb(later.names)
+        numbers = Numbers(self.keys.absorb(later.keys), names.numbers(later.names))
+        self.later.append(numbers)
         self.groups.fit(len(self.names))
-        at = slice(0, later.groups.count)
+        at = numbers.groups[: later.groups.count]
         for name, join in (("first_ms", np.minimum), ("last_ms", np.maximum), ("requests", np.add)):
-            join(self.groups[name][at], later.groups[name], out=self.groups[name][at])
-        self.later.append(self.keys.absorb(later.keys))
+            self.groups[name][at] = join(self.groups[name][at], later.groups[name])
         self.points.fit(len(self.keys))
-        self.points["count"][self.later[-1][: later.points.count]] += later.points["count"]
+        self.points["count"][numbers.keys[: later.points.count]] += later.points["count"]
 
     def numbers(self) -> dict[str, int]:
         """Return the number of each group."""
@@ -192,13 +201,13 @@ class Charts:
     plans
         Of each group that is drawn.
     numbers
-        Those of the keys of these pieces in the census; None: they are the same.
+        Those that keys and groups of these pieces have in the census; None: they are the same.
     """
 
     COLUMNS = frozenset({"commit_timestamp"})
 
     def __init__(
-        self, census: Census, plans: Mapping[str, Plan], numbers: Array | None = None
+        self, census: Census, plans: Mapping[str, Plan], numbers: Numbers | None = None
     ) -> None:
         self.plans = plans
         self.numbers = numbers
@@ -227,15 +236,17 @@ class Charts:
         """Draw the next piece."""
         times = time_of(records)
         runs = runs_of(records, times)
-        ms = times[runs.first]
-        drawn = runs.counting() & (ms >= 0) & self.of_groups["drawn"][runs.group]
-        runs, ms = runs.select(drawn), ms[drawn]
-        held = {name: self.of_groups[name][runs.group] for name in ("span_ms", "first", "cell")}
+        ms, group = times[runs.first], runs.group
+        if self.numbers is not None:
+            group = np.append(self.numbers.groups, -1)[group]
+        drawn = runs.counting() & (ms >= 0) & self.of_groups["drawn"][group]
+        runs, ms, group = runs.select(drawn), ms[drawn], group[drawn]
+        held = {name: self.of_groups[name][group] for name in ("span_ms", "first", "cell")}
         span = ms // held["span_ms"] - held["first"]
         np.add.at(self.count, held["cell"] + span, runs.size)
         rows = runs.rows()
         keys = records.key[rows].astype(np.intp)
-        keys = keys if self.numbers is None else self.numbers[keys]
+        keys = keys if self.numbers is None else self.numbers.keys[keys]
         cells = self.of_keys["cell"][keys]
         every, some = ~self.of_keys["sampled"][keys] & (cells >= 0), self.of_keys["sampled"][keys]
         if every.any():
