@@ -212,7 +212,8 @@ class Charts:
         self.plans = plans
         self.numbers = numbers
         self.of_groups = Table(
-            **dict.fromkeys(("span_ms", "first", "cell"), (np.int64, 0)), drawn=(np.bool_, False)
+            **dict.fromkeys(("span_ms", "first", "cell", "sampled"), (np.int64, 0)),
+            drawn=(np.bool_, False),
         )
         self.of_groups.fit(len(census.names))
         self.of_keys = Table(cell=(np.int64, -1), taken=(np.int64, 0), sampled=(np.bool_, False))
@@ -220,14 +221,19 @@ class Charts:
         cell, sampled = self.of_keys["cell"], self.of_keys["sampled"]
         counts = points = 0
         for plan in plans.values():
-            told = (plan.span_ms, plan.first_ms // plan.span_ms, counts, True)
+            some = [line[0] for line in plan.lines if is_sampled(line)]
+            told = (plan.span_ms, plan.first_ms // plan.span_ms, counts, len(some), True)
             for name, value in zip(self.of_groups.columns, told, strict=True):
                 self.of_groups[name][plan.number] = value
             counts += plan.spans
+            # Those of one span lie together: commits of a request are of one group and time.
+            sampled[some] = True
+            cell[some] = np.arange(points, points + len(some))
+            points += plan.spans * len(some)
             for line in plan.lines:
-                cell[line[0]] = points
-                sampled[line[0]] = is_sampled(line)
-                points += plan.cells_of(line)
+                if not is_sampled(line):
+                    cell[line[0]] = points
+                    points += line[-1]
         self.count = np.zeros(counts, np.int64)
         self.at = np.full(points, -1, np.int64)
         self.value = np.zeros(points, np.int64)
@@ -241,7 +247,7 @@ class Charts:
             group = np.append(self.numbers.groups, -1)[group]
         drawn = runs.counting() & (ms >= 0) & self.of_groups["drawn"][group]
         runs, ms, group = runs.select(drawn), ms[drawn], group[drawn]
-        held = {name: self.of_groups[name][group] for name in ("span_ms", "first", "cell")}
+        held = {name: column[group] for name, column in self.of_groups.columns.items()}
         span = ms // held["span_ms"] - held["first"]
         np.add.at(self.count, held["cell"] + span, runs.size)
         rows = runs.rows()
@@ -252,7 +258,7 @@ class Charts:
         if every.any():
             self._draw_each(records, times, keys[every], rows[every])
         if some.any():
-            cells = (cells + np.repeat(span, runs.size))[some]
+            cells = (cells + np.repeat(span * held["sampled"], runs.size))[some]
             self._draw_last(times[rows[some]], records.offset[rows[some]], cells)
 
     def _draw_each(self, records: Commits, times: Array, keys: Array, rows: Array) -> None:
@@ -311,14 +317,17 @@ class Charts:
         ``sampled`` says which; ``at`` is the commit's own time (ms), not the span's. Values are
         ``exact``.
         """
-        first = int(self.of_keys["cell"][line[0]])
-        cells = slice(first, first + self.plans[group].cells_of(line))
-        at, value = self.at[cells], self.value[cells]
-        order = np.argsort(at, kind="stable")
-        order = order[at[order] >= 0]
+        first, plan = int(self.of_keys["cell"][line[0]]), self.plans[group]
+        step = int(self.of_groups["sampled"][plan.number]) if is_sampled(line) else 1
+        cells = slice(first, first + plan.cells_of(line) * step, step)
+        there = self.at[cells] >= 0
+        at, value = self.at[cells][there], self.value[cells][there]
+        if (at[1:] < at[:-1]).any():
+            order = np.argsort(at, kind="stable")
+            at, value = at[order], value[order]
         return {
-            "at": at[order].tolist(),
-            "value": exact_list(value[order]),
+            "at": at.tolist(),
+            "value": exact_list(value),
             "sampled": is_sampled(line),
         }
 
