@@ -19,7 +19,7 @@ from . import asking
 from .logs import Made, make
 
 SEEDS = 2000
-SAMPLED = range(40)
+SAMPLED = range(30)
 ROUNDS = 3  # of golden logs, each with other options
 WIDE = "wide"
 KINDS = ("log", "whole", "compacted", "with-deleted")  # of an incident's logs

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from record_columns import read_records
 
 from coterie._core.codec.reader import LogReader
 from coterie._core.fold.history import OUTCOMES
 from coterie.insight import reading as module
 from coterie.insight.facts import read_facts
-from coterie.insight.reading import read_records
 from coterie.log.folders import find_segments
 from coterie.replay.local import scan_segment
 from coterie.state.history import COMMIT_FIELDS
@@ -21,29 +21,27 @@ from log_writer import batch, commit_key, commit_value, marker
 ALL = [*cases(), *(f"corrupt/{case}" for case in corrupt_cases())]
 
 
+NOT_READ = ("leader_epoch", "metadata", "expire_timestamp")
+
+
 def log_of(case):
     return find_segments([log(case)]).partitions()
 
 
 def rows_of(commits, number):
-    """The rows of the table ``commits``, in log order."""
+    """The rows of the table ``commits`` without ``NOT_READ``, in log order."""
     for row in range(len(commits)):
         gone = bool(commits.tombstone[row])
-        times = [int(commits.timestamp[row]), int(commits.expire_timestamp[row])]
-        timestamp, expires = [None if ms == -1 else ms for ms in times]
-        producer_id = int(commits.producer_id[row])
+        timestamp, producer_id = int(commits.timestamp[row]), int(commits.producer_id[row])
         yield (
             commits.groups[commits.group[row]],
             number,
             int(commits.log_offset[row]),
-            timestamp,
+            None if timestamp == -1 else timestamp,
             commits.topics[commits.topic[row]],
             int(commits.partition[row]),
             None if gone else int(commits.offset[row]),
-            None if gone else int(commits.leader_epoch[row]),
-            None if gone else commits.metadata_of(row).decode("utf-8", "replace"),
             None if gone else int(commits.commit_timestamp[row]),
-            expires,
             gone,
             None if producer_id == -1 else producer_id,
             OUTCOMES[commits.outcome[row]],
@@ -61,13 +59,14 @@ def history(segments, number, **options):
     place = {id(event): index for index, event in enumerate(events)}
     decided = decide.decided(events)
     decided.sort(key=lambda one: place[id(one[0])])
-    return [decide.row(*one) for one in decided]
+    rows = [dict(zip(COMMIT_FIELDS, decide.row(*one), strict=True)) for one in decided]
+    return [tuple(value for name, value in row.items() if name not in NOT_READ) for row in rows]
 
 
 @pytest.mark.parametrize("case", ALL)
 def test_commits_are_those_of_the_history(case):
     for number, segments in log_of(case).items():
-        commits = read_records(segments)[0].only_commits()
+        commits = read_records(segments).only_commits()
         assert list(rows_of(commits, number)) == history(segments, number)
     assert len(COMMIT_FIELDS) == 14
 
@@ -77,16 +76,16 @@ def test_commits_as_of_a_time_are_those_of_the_history_as_of_it(case):
     times = sorted({record["timestamp"] for record in records(case)})
     for at_ms in times[:: max(len(times) // 12, 1)]:
         for number, segments in log_of(case).items():
-            commits = read_records(segments, at_ms=at_ms)[0].only_commits()
+            commits = read_records(segments, at_ms=at_ms).only_commits()
             assert list(rows_of(commits, number)) == history(segments, number, at_ms=at_ms)
 
 
 @pytest.mark.parametrize("case", ["transactions", "basic"])
 def test_commits_of_some_groups_are_theirs_of_all(case):
     for number, segments in log_of(case).items():
-        everything = list(rows_of(read_records(segments)[0].only_commits(), number))
+        everything = list(rows_of(read_records(segments).only_commits(), number))
         for group in {row[0] for row in everything}:
-            some = read_records(segments, groups={group})[0]
+            some = read_records(segments, groups={group})
             assert set(some.groups[name] for name in some.group) == {group}
             expected = [row for row in everything if row[0] == group]
             assert list(rows_of(some.only_commits(), number)) == expected
@@ -114,7 +113,7 @@ def test_outcomes_are_those_that_kafkas_decode_tells(case):
     expected = outcomes_by_hand(case)
     found = {}
     for number, segments in log_of(case).items():
-        commits = read_records(segments)[0].only_commits()
+        commits = read_records(segments).only_commits()
         places = [(number, offset) for offset in commits.log_offset.tolist()]
         outcomes = [OUTCOMES[number] for number in commits.outcome]
         found |= dict(zip(places, outcomes, strict=True))
@@ -126,7 +125,7 @@ def test_outcomes_are_those_that_kafkas_decode_tells(case):
 @pytest.mark.parametrize("case", ["basic", "compression-zstd", "compacted", "old-formats"])
 def test_each_row_names_the_batch_and_the_bytes_of_its_record(case):
     for segments in log_of(case).values():
-        commits, _ = read_records(segments)
+        commits = read_records(segments)
         expected = []
         for segment in segments:
             for held in LogReader(Path(segment.path).read_bytes()):
@@ -135,7 +134,7 @@ def test_each_row_names_the_batch_and_the_bytes_of_its_record(case):
                     place = (segment.name, held.position, held.records[0].offset)
                     expected.append((record.offset, *place, *sizes))
         names = [commits.files[number] for number in commits.file]
-        firsts = commits.batch_first[commits.batch].tolist()
+        firsts = commits.first_offset.tolist()
         sizes = commits.key_size.tolist(), commits.value_size.tolist()
         offsets, positions = commits.log_offset.tolist(), commits.position.tolist()
         found = zip(offsets, names, positions, firsts, *sizes, strict=True)
@@ -148,12 +147,11 @@ def test_where_a_segment_is_cut_changes_nothing(case, size, monkeypatch):
     whole = {number: read_records(segments) for number, segments in log_of(case).items()}
     monkeypatch.setattr(module, "PIECE_BYTES", size)
     for number, segments in log_of(case).items():
-        pieces, groups = read_records(segments)
+        pieces = read_records(segments)
         assert list(rows_of(pieces.only_commits(), number)) == list(
-            rows_of(whole[number][0].only_commits(), number)
+            rows_of(whole[number].only_commits(), number)
         )
-        assert groups == whole[number][1]
-        assert (pieces.position == whole[number][0].position).all()
+        assert (pieces.position == whole[number].position).all()
 
 
 def test_a_marker_of_one_producer_decides_nothing_of_another(tmp_path):
@@ -172,7 +170,7 @@ def test_a_marker_of_one_producer_decides_nothing_of_another(tmp_path):
     ]
     (folder / f"{0:020}.log").write_bytes(b"".join(parts))
     (segments,) = find_segments([tmp_path]).partitions().values()
-    commits = read_records(segments)[0].only_commits()
+    commits = read_records(segments).only_commits()
     outcomes = [OUTCOMES[number] for number in commits.outcome]
     assert outcomes == ["pending", "committed", "aborted", "committed"]
     assert commits.tombstone.tolist() == [False, False, False, True]

@@ -139,9 +139,8 @@ def test_a_real_log_in_pieces_gives_the_answers_of_the_log_as_one(
     listing = find_segments([log(case)])
     for segments in listing.partitions().values():
         no_more_than_this_at_once(1 << 30)
-        ((end,),) = [
-            [max(piece.max_timestamp for piece in facts.fold.segments)] for facts in [PartitionFacts(0, segments)] if facts.segments
-        ]
+        scanned = PartitionFacts(0, segments).fold.segments
+        end = max(piece.max_timestamp for piece in scanned)
         asked = asks(end - 10_000, end, ends_at([end - 20_000, end]))
         expected = answers(segments, asked, {})
         no_more_than_this_at_once(size)

@@ -5,7 +5,6 @@ Rows are a piece of the log at a time (``coterie.insight.reading``): no question
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -137,12 +136,6 @@ class Commits:
     def only_commits(self) -> Commits:
         """Return the commits and their tombstones alone."""
         return self.select(self.kind <= KIND["offset_tombstone"])
-
-
-def in_time(timestamps: Array, at_ms: int) -> Array:
-    """Return which records count as of a time, as a fold has it: always those without one (-1)."""
-    counting: Array = (timestamps <= at_ms) | (timestamps == -1)
-    return counting
 
 
 def is_before(timestamps: Array, since_ms: int | None) -> Array:

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie._core.codec.checksum import partition_for
+from coterie._core.fold.record_scan import RecordScan
 from coterie.errors import CoterieError
-from coterie.insight.commits import Array, Commits
+from coterie.insight.commit_findings import places_of
+from coterie.insight.commits import COMMIT, TOMBSTONE, Array, Commits
 from coterie.insight.facts import PartitionFacts
-from coterie.insight.keys import Key, by_key
+from coterie.insight.keys import Key, Table
 from coterie.ordering import java_order, place_order
 from coterie.state.assignments import assignments
 
 DIVERGENCE = "divergence"
 Row = dict[str, Any]
+LIMIT = 1 << 63  # of an int64
 OFFSET_FIELDS = ("offset", "leader_epoch", "metadata")
 MEMBER_FIELDS = ("group_instance_id", "client_id", "client_host")
 
@@ -266,66 +268,109 @@ class Evidence:
         wanted = list(wanted)
         self.commits = {one.key: one.offset for one in wanted if isinstance(one, CommitAfter)}
         self.groups = {one.group for one in wanted if isinstance(one, LastOf)}
+        self.named = {group for group, _, _ in self.commits}
         self.last_of: dict[str, Row] = {}
-        self.after: dict[Key, Row] = {}  # the record behind the last one of the offset
-        self.last: dict[Key, Row] = {}
-        self.waiting: set[Key] = set()  # the last record so far is one of the offset
+        self.numbers: dict[Key, int] = {}
+        # Of each key: is it shown, and does any record fit: a tombstone, or one of which offset.
+        self.asked = Table(
+            **dict.fromkeys(("shown", "known", "gone"), (np.bool_, False)), offset=(np.int64, 0)
+        )
+        places = dict.fromkeys(self.PLACE, (np.int64, 0))
+        self.after = Table(
+            there=(np.bool_, False), **places
+        )  # the record behind the last that fits
+        self.last = Table(there=(np.bool_, False), fits=(np.bool_, False), **places)
+        self.files: list[str] = []
         if self.commits or self.groups:
-            for records in facts.pieces():
+            for records in facts.pieces({"previous_offset"}):
                 self.take(records)
 
     def take(self, records: Commits) -> None:
         """Look through the next piece."""
-        for number, group in enumerate(records.groups):
-            if group in self.groups:
-                rows = np.flatnonzero(records.group == number)
-                if len(rows):
-                    self.last_of[group] = _place(records, int(rows[-1]))
-        wanted = np.array([(name in self.named) for name in records.groups], np.bool_)
-        rows = np.flatnonzero(records.counting)
-        rows = rows[wanted[records.group[rows]]]
-        for run in by_key(records, rows).runs():
-            group, topic = records.group[run[0]], records.topic[run[0]]
-            place = int(records.partition[run[0]])
-            key = records.groups[group], records.topics[topic], place
+        self.files = records.files
+        if self.groups:
+            self._take_groups(records)
+        self._note_keys(records.scan)
+        if self.numbers:
+            self._take_commits(records)
+
+    def _take_groups(self, records: Commits) -> None:
+        rows = np.flatnonzero(records.group >= 0)
+        last = np.full(len(records.groups), -1)
+        last[records.group[rows]] = rows
+        there = np.flatnonzero(last >= 0)
+        columns = [column.tolist() for column in self._places(records, last[there]).values()]
+        for number, *place in zip(there.tolist(), *columns, strict=True):
+            if records.groups[number] in self.groups:
+                self.last_of[records.groups[number]] = self._row(place)
+
+    def _note_keys(self, scan: RecordScan) -> None:
+        """Find the keys to show among those that are new."""
+        first = self.asked.count
+        if scan.key_count == first or not self.commits:
+            return
+        for table in (self.asked, self.after, self.last):
+            table.fit(scan.key_count)
+        entries = scan.keys(first)
+        named = np.array([group in self.named for group in scan.groups], np.bool_)
+        chosen = np.flatnonzero(named[entries["group"]])
+        columns = [entries[name][chosen].tolist() for name in ("group", "topic", "partition")]
+        for at, group, topic, partition in zip(chosen.tolist(), *columns, strict=True):
+            key = scan.groups[group], scan.topics[topic], partition
             if key in self.commits:
-                self._take_run(key, records, run)
+                self.numbers[key] = first + at
+                for name, value in asked_of(self.commits[key]).items():
+                    self.asked[name][first + at] = value
 
-    @cached_property
-    def named(self) -> set[str]:
-        """The groups of the commits to show."""
-        return {key[0] for key in self.commits}
-
-    def _take_run(self, key: Key, records: Commits, run: Array) -> None:
-        offset = self.commits[key]
-        same = records.tombstone[run]
-        if offset is not None:
-            same = ~same & (records.offset[run] == offset)
-        at = np.flatnonzero(same)
-        if len(at) and at[-1] + 1 < len(run):
-            self.after[key] = _place(records, int(run[at[-1] + 1]))
-            self.waiting.discard(key)
-        elif len(at):
-            self.waiting.add(key)
-        elif key in self.waiting:
-            self.after[key] = _place(records, int(run[0]))
-            self.waiting.discard(key)
-        self.last[key] = _place(records, int(run[-1]))
+    def _take_commits(self, records: Commits) -> None:
+        rows = np.flatnonzero(records.counting & self.asked["shown"].take(records.key))
+        keys = records.key[rows]
+        known, gone, offset = (self.asked[name][keys] for name in ("known", "gone", "offset"))
+        fits, follows = (
+            known & np.where(gone, kind[rows] == TOMBSTONE, (kind[rows] == COMMIT) & told)
+            for kind, told in (
+                (np.where(records.tombstone, TOMBSTONE, COMMIT), records.offset[rows] == offset),
+                (records.previous, records.previous_offset[rows] == offset),
+            )
+        )
+        self.last["fits"][keys] = fits
+        for table, at in ((self.last, np.arange(len(rows))), (self.after, np.flatnonzero(follows))):
+            table["there"][keys[at]] = True
+            for name, column in self._places(records, rows[at]).items():
+                table[name][keys[at]] = column
 
     def of(self, wanted: ShownBy) -> Row:
         """Return the fields of the record to show."""
         if isinstance(wanted, LastOf):
             return self.last_of.get(wanted.group, {})
         if isinstance(wanted, CommitAfter):
-            last = self.last.get(wanted.key, {})
-            return last if wanted.key in self.waiting else self.after.get(wanted.key, last)
+            at = self.numbers.get(wanted.key)
+            if at is None or not self.last["there"][at]:
+                return {}
+            lies_after = self.after["there"][at] and not self.last["fits"][at]
+            table = self.after if lies_after else self.last
+            return self._row([int(table[name][at]) for name in self.PLACE])
         return wanted or {}
 
+    def _places(self, records: Commits, rows: Array) -> dict[str, Array]:
+        places = places_of(records, rows)
+        return {name: places[name] for name in self.PLACE}
 
-def _place(records: Commits, row: int) -> Row:
-    file = records.files[records.file[row]]
-    place = int(records.log_offset[row]), file, int(records.position[row])
-    return _record(int(records.timestamp[row]), *place)
+    def _row(self, place: Sequence[int]) -> Row:
+        timestamp, log_offset, file, position = place
+        return _record(timestamp, log_offset, self.files[file], position)
+
+
+def asked_of(offset: Any) -> Row:
+    """Return which record of a key fits a live offset, which may be whatever JSON can hold."""
+    is_offset = isinstance(offset, int | float) and -LIMIT <= offset < LIMIT
+    known = is_offset and offset == int(offset)
+    return {
+        "shown": True,
+        "known": known or offset is None,
+        "gone": offset is None,
+        "offset": int(offset) if known else 0,
+    }
 
 
 def _record(timestamp: int, log_offset: int, file: str, position: int) -> Row:

@@ -47,11 +47,6 @@ class ByKey:
         return np.split(self.order, np.flatnonzero(self.first)[1:]) if len(self.order) else []
 
 
-def by_key(commits: Commits, rows: Array) -> ByKey:
-    """Bring rows (their numbers, in log order) of offset commits together by their key."""
-    return sorted_by(commits.key[rows].astype(np.int64), rows)
-
-
 def sorted_by(keys: Array, rows: Array) -> ByKey:
     """Bring rows together by one number each (int64), which stands for their key."""
     order = np.argsort(keys, kind="stable")
@@ -80,6 +75,15 @@ class Keys:
 
     def __len__(self) -> int:
         return len(self.known) if self.scan is None else self.scan.key_count
+
+    @property
+    def topic_names(self) -> list[str]:
+        """The names that ``topic`` of an entry numbers."""
+        return self.topics if self.scan is None else self.scan.topics
+
+    def follow(self, commits: Commits) -> None:
+        """Go on with the keys of the scan that made a piece."""
+        self.scan = commits.scan
 
     def of(self, commits: Commits, rows: Array) -> Array:
         """Return the number of each row's key; the rows are commits or their tombstones."""
@@ -156,7 +160,7 @@ class Names(dict[str, int]):
         super().__init__((name, number) for number, name in enumerate(names))
 
     def absorb(self, later: Iterable[str]) -> list[str]:
-        """Number further names, and return all."""
+        """Add further names, and return all."""
         for name in later:
             self.setdefault(name, len(self))
         return list(self)

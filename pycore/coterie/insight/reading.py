@@ -50,8 +50,8 @@ class Begin(NamedTuple):
     ----------
     number : int
         Of the part's first record.
-    names : tuple of sequences of str
-        Groups, topics and files of all of the log.
+    files : sequence of str
+        The names of all of the log.
     tails : list of dict
         Of each piece: producers whose transaction is open where it ends, and how it ended.
     check_crc : bool
@@ -59,7 +59,7 @@ class Begin(NamedTuple):
     """
 
     number: int
-    names: tuple[Sequence[str], Sequence[str], Sequence[str]]
+    files: Sequence[str]
     tails: list[dict[int, End]]
     check_crc: bool
 
@@ -157,7 +157,7 @@ class Reader:
     @cached_property
     def present(self) -> set[str]:
         """Groups that have a record."""
-        groups, _ = self.fold.names()
+        groups = partial.group_ids(self.fold)
         return {*map(decode_utf8, groups), *(place.group for place in self.group_log.places)}
 
     @property
@@ -167,19 +167,17 @@ class Reader:
 
     def begin(self) -> Begin:
         """Return what reading all of the log again must know."""
-        return Begin(0, ((), (), self._files()), self.tails, bool(self.fold.faults))
+        return Begin(0, self._files(), self.tails, bool(self.fold.faults))
 
     def _files(self) -> list[str]:
         return list(dict.fromkeys(segment.name for segment in self.segments))
 
     def begins(self) -> list[Begin]:
         """Return the same for each part that was absorbed."""
-        groups, topics = ([*map(decode_utf8, names)] for names in self.fold.names())
-        groups += self.present.difference(groups)
-        names = groups, topics, self._files()
+        files = self._files()
         ends = [first for _, first in self.parts[1:]] + [len(self.tails)]
         return [
-            Begin(number, names, self.tails[first:end], bool(self.fold.faults))
+            Begin(number, files, self.tails[first:end], bool(self.fold.faults))
             for (number, first), end in zip(self.parts, ends, strict=True)
         ]
 
@@ -218,11 +216,10 @@ def read_pieces(
         groups=options.groups,
         at_ms=options.at_ms,
         number=begin.number,
-        names=begin.names[:2],
         columns=columns,
         check_crc=begin.check_crc,
     )
-    files = list(begin.names[2])
+    files = list(begin.files)
     tails = iter(begin.tails)
     for segment in segments:
         data, at = memoryview(read(segment)), 0

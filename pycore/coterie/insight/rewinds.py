@@ -155,12 +155,13 @@ class Changes:
         columns = {name: column[rows] for name, column in commits.columns.items()}
         chosen = replace(commits, columns=columns)
         used, batch = np.unique(chosen.batch, return_inverse=True)
-        names = ("offset", "timestamp", "log_offset")
         return cls(
             steps_of(chosen),
             span,
             batch,
-            *(columns[name] for name in names),
+            columns["offset"],
+            columns["timestamp"],
+            columns["log_offset"],
             commits.batches[used],
             commits.files[commits.file_number],
         )

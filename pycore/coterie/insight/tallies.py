@@ -63,8 +63,13 @@ def keep(facts: PartitionFacts, made: Mapping[str, tuple[View, Taker]]) -> dict[
 
 def columns_of(takers: Iterable[Taker]) -> frozenset[str] | None:
     """Return the columns that some of these take; None: all."""
-    each = [getattr(taker, "COLUMNS", None) for taker in takers]
-    return None if None in each else frozenset().union(*each)
+    found: set[str] = set()
+    for taker in takers:
+        columns: frozenset[str] | None = getattr(taker, "COLUMNS", None)
+        if columns is None:
+            return None
+        found |= columns
+    return frozenset(found)
 
 
 def feed(pieces: Iterable[Commits], tallies: Iterable[Taker]) -> None:

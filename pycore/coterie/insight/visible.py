@@ -85,6 +85,8 @@ class Visible:
         Those that are asked for.
     """
 
+    COLUMNS = frozenset(("number", "decided_by", "decided_ms", "commit_timestamp", "previous_row"))
+
     def __init__(self, times: Times) -> None:
         self.times = times
         self.keys = Keys()
@@ -97,9 +99,11 @@ class Visible:
     def take(self, commits: Commits) -> None:
         """Take the next piece, of all groups: what decides is of none."""
         self.newest_ms = max(self.newest_ms, int(commits.timestamp.max(initial=-1)))
+        self.upto = max(self.upto, int(commits.number.max(initial=-1)))
+        self.keys.follow(commits)
         rows = np.flatnonzero(commits.counting)
-        keys = self.keys.of(commits, rows)
-        self._plan(commits, rows, keys)
+        keys = commits.key[rows].astype(np.int64)
+        self._plan(keys)
         # A record without a time (magic 0) counts at any.
         own, marker = (
             np.where(ms == -1, BEFORE_ALL, ms)
@@ -120,9 +124,8 @@ class Visible:
             "commit_ms": commits.commit_timestamp[rows],
         }
         keep = shown_from >= 0
-        keep[keep] = self._last_plain(events, np.flatnonzero(keep))
+        keep[replaced_rows(commits, rows, events)] = False
         self.held.append({name: column[keep] for name, column in events.items()})
-        self.upto = max(self.upto, int(commits.number.max(initial=-1)))
         self._sift_if_many()
 
     def absorb(self, later: Visible) -> None:
@@ -132,8 +135,9 @@ class Visible:
         """
         keys = self.keys.absorb(later.keys)
         self.plans.fit(len(self.keys))
-        planned = np.flatnonzero(later.plans["plan"] >= 0)  # none of the others' records counts
-        self.plans["plan"][keys[planned]] = later.plans["plan"][planned]
+        later.plans.fit(len(keys))
+        seen = np.flatnonzero(later.plans["plan"] >= 0)
+        self.plans["plan"][keys[seen]] = later.plans["plan"][seen]
         self.held += [one | {"key": keys[one["key"]]} for one in later.held]
         self.upto = max(self.upto, later.upto)
         self.newest_ms = max(self.newest_ms, later.newest_ms)
@@ -143,25 +147,16 @@ class Visible:
         if sum(len(one["key"]) for one in self.held) > self.settled + AT_ONCE:
             self._sift(self.upto)
 
-    def _plan(self, commits: Commits, rows: Array, keys: Array) -> None:
+    def _plan(self, keys: Array) -> None:
         """Find the times of keys that are new."""
         self.plans.fit(len(self.keys))
-        new = np.flatnonzero(self.plans["plan"][keys] < 0)
-        _, first = np.unique(keys[new], return_index=True)
-        for at in new[first].tolist():
-            row = rows[at]
-            place = commits.topics[commits.topic[row]], int(commits.partition[row])
-            self.plans["plan"][keys[at]] = self.times.plan(*place)
-
-    def _last_plain(self, events: Events, rows: Array) -> Array:
-        """Return which rows are of a transaction, or the last plain one that a time shows first."""
-        keep = events["inside"][rows]
-        plain = rows[~keep]
-        code = (events["key"][plain] << 32) | events["shown_from"][plain]
-        order = np.argsort(code, kind="stable")
-        last = np.append(np.diff(code[order]) != 0, True)[: len(order)]
-        keep[np.flatnonzero(~keep)[order[last]]] = True
-        return keep
+        new = np.unique(keys[self.plans["plan"][keys] < 0])
+        if not len(new):
+            return
+        entries, topics = self.keys.entries[new], self.keys.topic_names
+        names = (entries[name].tolist() for name in ("topic", "partition"))
+        for key, topic, partition in zip(new.tolist(), *names, strict=True):
+            self.plans["plan"][key] = self.times.plan(topics[topic], partition)
 
     def _sift(self, upto: int) -> None:
         """Leave out events that no time shows, once all records up to a number are in."""
@@ -197,6 +192,21 @@ class Visible:
                 NOTHING if row < 0 else (int(columns[0][row]), int(columns[1][row])) for row in rows
             ]
         return found
+
+
+def replaced_rows(commits: Commits, rows: Array, events: Events) -> Array:
+    """Return which plain events of a piece the next one of their key, plain too, stands for.
+
+    It does where the same time shows both first.
+    """
+    event_of = np.full(len(commits), -1, np.int64)
+    event_of[rows] = np.arange(len(rows))
+    later = np.flatnonzero(commits.previous_row[rows] >= 0)
+    before = event_of[commits.previous_row[rows[later]]]
+    same = events["shown_from"][later] == events["shown_from"][before]
+    same &= ~events["inside"][later] & ~events["inside"][before]
+    replaced: Array = before[same]
+    return replaced
 
 
 def same_as_next(events: Events, *names: str) -> Array:

@@ -74,7 +74,7 @@ class Census:
         )
         self.keys = Keys()
         self.points = Table(count=(np.int64, 0))
-        self.later: list[Array] = []  # of each part absorbed: the numbers of its keys here
+        self.parts: list[Array] = []  # of each part absorbed: the numbers of its keys here
 
     def take(self, records: Commits) -> None:
         """Count the next piece."""
@@ -113,9 +113,9 @@ class Census:
         at = slice(0, later.groups.count)
         for name, join in (("first_ms", np.minimum), ("last_ms", np.maximum), ("requests", np.add)):
             join(self.groups[name][at], later.groups[name], out=self.groups[name][at])
-        self.later.append(self.keys.absorb(later.keys))
+        self.parts.append(self.keys.absorb(later.keys))
         self.points.fit(len(self.keys))
-        self.points["count"][self.later[-1][: later.points.count]] += later.points["count"]
+        self.points["count"][self.parts[-1][: later.points.count]] += later.points["count"]
 
     def numbers(self) -> dict[str, int]:
         """Return the number of each group."""

@@ -5,8 +5,8 @@ from typing_extensions import Buffer, Self
 
 from coterie._core.fold.generations import GroupLog
 from coterie._core.fold.history import History
-from coterie._core.fold.survey import Survey
 from coterie._core.fold.producers import Producer
+from coterie._core.fold.survey import Survey
 
 class Fault(NamedTuple):
     """What could not be taken, and where."""
@@ -111,8 +111,6 @@ class PartitionFold:
     @property
     def key_count(self) -> int:
         """How many keys (group, topic, partition) were seen."""
-    def names(self) -> tuple[set[bytes], set[bytes]]:
-        """Give the groups that have an offset key or metadata, and the topics of keys, as UTF-8."""
     @property
     def metadata_bytes(self) -> int:
         """Bytes of memory that the keys' metadata takes, dead and free ones among them."""

@@ -66,3 +66,6 @@ def dump(fold: PartitionFold) -> tuple[Any, ...]:
 
 def restore(fold: PartitionFold, state: tuple[Any, ...]) -> None:
     """Fill an empty fold with what :func:`dump` gave."""
+
+def group_ids(fold: PartitionFold) -> set[bytes]:
+    """Give the groups that have an offset key or metadata, as UTF-8."""

@@ -22,8 +22,6 @@ class RecordScan:
         Leave out records whose own timestamp (ms) is after this; those without one stay.
     number
         Of the first record.
-    names
-        Group and topic names, in the order of their numbers, as far as they are known.
     columns
         What to give besides ``ALWAYS``: names of ``ROW_DTYPES``, and ``mixed`` of batches; None:
         all. ``decided_by`` and ``decided_ms`` come with ``number``.
@@ -48,7 +46,6 @@ class RecordScan:
         groups: Collection[str] | None = None,
         at_ms: int | None = None,
         number: int = 0,
-        names: tuple[Iterable[str], Iterable[str]] = ((), ()),
         columns: Collection[str] | None = None,
         check_crc: bool = True,
     ) -> RecordScan: ...
@@ -86,16 +83,19 @@ class RecordScan:
         Returns
         -------
         dict
-            Arrays of shape (rows,): ``log_offset``, ``timestamp`` (ms, -1: none), ``number`` (of
-            the record in the partition), ``offset``, ``commit_timestamp``, ``decided_by`` (number of the record that made the row count:
-            the marker, else its own), ``decided_ms`` (that record's time), and of the record of the same key that
-            counted before, which the row replaced, ``previous_offset``, ``previous_log_offset``
-            and ``previous_timestamp``, int64; ``previous_row`` (its row; -1: it is of an earlier
-            piece, or there is none), ``batch`` (row of ``batches``), ``key`` (see :meth:`keys`; -1: no commit), ``group`` (-1: none),
-            ``metadata_size``, ``key_size``, ``value_size`` (bytes; -1: null), int32; ``kind``
-            (see ``coterie._core.fold.columns.KIND_NAMES``) and ``outcome`` (0 committed, 1
-            aborted, 2 pending), and ``previous`` (0: no record counted before, or the row does not
-            count; 1: a tombstone did, 2: a commit), int8. A commit or its tombstone counts if it is committed.
+            Arrays of shape (rows,). int64: ``log_offset``, ``timestamp`` (ms, -1: none),
+            ``number`` (of the record in the partition), ``offset``, ``commit_timestamp``,
+            ``decided_by`` (number of the record that made the row count: the marker, else its
+            own), ``decided_ms`` (that record's time); and of the record of the same key that
+            counted before, which the row replaced, ``previous_offset``,
+            ``previous_log_offset`` and ``previous_timestamp``. int32: ``previous_row`` (that
+            record's row; -1: it is of an earlier piece, or there is none), ``batch`` (row of
+            ``batches``), ``key`` (see :meth:`keys`; -1: no commit), ``group`` (-1: none),
+            ``metadata_size``, ``key_size``, ``value_size`` (bytes; -1: null). int8: ``kind``
+            (see ``coterie._core.fold.columns.KIND_NAMES``), ``outcome`` (0 committed, 1
+            aborted, 2 pending) and ``previous`` (0: no record counted before, or the row does
+            not count; 1: a tombstone did, 2: a commit). A commit or its tombstone counts if it
+            is committed.
             ``newer_keys``: the keys of the rows of kind ``newer``. ``batches``: all batches that
             could be read, of ``BATCH_DTYPE``: ``position`` (byte in the segment), ``first_row``,
             ``first_number``, ``first_offset``, ``first_ms`` (of its first record; -1: it has
@@ -111,5 +111,6 @@ class RecordScan:
         """Give each key from a number on, and its last record that counts: ``KEY_DTYPE``.
 
         ``group``, ``topic`` (numbers of names), ``partition``; ``before``, as ``previous`` of the
-        next row would be, and then ``offset``, ``log_offset`` and ``timestamp`` of the record.
+        next row would be, and then of the record ``offset``, ``log_offset``, ``timestamp`` and
+        ``row`` (over all pieces).
         """

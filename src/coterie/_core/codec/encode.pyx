@@ -113,24 +113,22 @@ cdef int write_row(Writing* w, Layout layout, tuple row, str name) except -1:
 
 
 cdef inline bint put_number(Writing* w, Kind kind, object value) except -1:
-    """Write a whole number; false: its kind is another, or it does not fit."""
+    """Write a number of the kinds that are common; false: of another kind, or it does not fit."""
     cdef int overflow = 0
     cdef int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow)
-    if overflow:
-        return False
-    if kind == INT32 and number == <int32_t>number:
+    if kind == INT32 and number == <int32_t>number and not overflow:
         put_i32(w, <int32_t>number)
-    elif kind == INT16 and number == <int16_t>number:
+    elif kind == INT16 and number == <int16_t>number and not overflow:
         put_i16(w, <int16_t>number)
-    elif kind == INT64:
+    elif kind == INT64 and not overflow:
         put_i64(w, number)
     else:
-        return put_rare(w, kind, number)
+        return False
     return True
 
 
 cdef bint put_rare(Writing* w, Kind kind, int64_t number) except -1:
-    """The same for the kinds that few fields have."""
+    """The same for the other kinds."""
     if kind == INT8 and number == <int8_t>number:
         reserve(w, 1)[0] = <uint8_t>number
     elif kind == UINT16 and number == <uint16_t>number:
@@ -210,7 +208,7 @@ cdef int write_one(Writing* w, str name, Kind kind, object value, bint flexible)
 
 cdef int write_number(Writing* w, str name, Kind kind, object value) except -1:
     cdef int64_t number = int64_of(value, name)
-    if not put_number(w, kind, number):
+    if not (put_number(w, kind, number) or put_rare(w, kind, number)):
         bits = {INT8: 8, INT16: 16, UINT16: 16}.get(kind, 32)
         raise ArgumentError(f"{name} must fit {bits} bits, not {number}")
     return 0

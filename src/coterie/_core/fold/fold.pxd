@@ -20,6 +20,10 @@ cdef enum OnFault:
     LOAD = 2
     STOP = 3
 
+cdef enum:
+    BATCHES_HELD = 2             # plain ones for which the GIL is kept: odd ones come in runs
+    RECORDS_HELD = 16
+
 cdef enum Met:                   # by the loop over plain batches
     PLAIN = 0                    # as many of them as were asked for
     NOTHING = 1                  # the end of the piece
@@ -94,8 +98,5 @@ cdef class PartitionFold:
     cdef int apply_group(self, const Batch* batch, Record* record) except -1
     cdef int apply_newer(self, const Batch* batch, Record* record) except -1
     cdef int keep_record(self, const Batch* batch, const Record* record, bytes group) except -1
-    cdef bint note_history(self, const Batch* batch, Record* record,
-                           Parsed* parsed) noexcept nogil
     cdef void keep_history(self, History history)
-    cdef int note_open(self, const Batch* batch, Record* record, Parsed* parsed) except -1
     cdef int seal(self) except -1

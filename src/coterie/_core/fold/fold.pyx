@@ -17,18 +17,17 @@ from coterie._core.codec.batch cimport (
     MARKER_ABORT, MARKER_COMMIT, MIN_RECORD_V2, NO_FAULT, Batch, Frame, Record, Records, crc_holds,
     frame_as_loader, frame_batch, frame_to_fault, in_time, plausible_base, read_marker,
     unread_magic_holds)
-from coterie._core.fold.commit cimport (
-    Commit, canonical, commit_key, detail_of, group_of, record_of)
+from coterie._core.fold.commit cimport Commit, canonical, commit_key, detail_of, group_of, record_of
 from coterie._core.codec.cursor cimport load_i16, wrap_add
 from coterie._core.fold.generations cimport GroupView, note
 from coterie._core.fold.keytable cimport (
-    Entry, Value, coterie_equal, coterie_keyhash, own_all, own_metadata, prefetch_entry,
+    Entry, Value, coterie_keyhash, own_all, own_metadata, prefetch_entry,
     prefetch_slot, remove_plain, set_plain, table_free, table_init, table_intern)
 from coterie._core.fold.history cimport History, begin_noting, end_noting
 from coterie._core.fold.later cimport MOST_LATER, groups_alone, later_free, later_put
 from coterie._core.fold.near cimport near_free, near_init
 from coterie._core.fold.names cimport names_forget
-from coterie._core.fold.noted cimport note_commit, note_marker
+from coterie._core.fold.noted cimport note_marker
 from coterie._core.fold.only cimport ALL_KEPT, NONE_KEPT, Sifted, only_keep, passes_over, sift
 from coterie._core.fold.parsed cimport (
     FAULTY, GROUP, LEFT_OUT, NEWER, ODD_COMMIT, PLAIN_COMMIT, UNKNOWN, Parsed, classify,
@@ -37,7 +36,7 @@ from coterie._core.fold.producers cimport end_transaction, pend, producer_of
 from coterie._core.fold.survey cimport Survey
 from coterie._core.fold.tracks cimport Stamp, track_key, tracks_asked, tracks_free
 from coterie._core.fold.waiting cimport (
-    FULL, queue_apply, queue_batch, queue_clear, queue_free, queue_reserve, to_value)
+    FULL, note_parsed, queue_apply, queue_batch, queue_clear, queue_free, queue_reserve, to_value)
 
 from coterie._core.codec.batch import FRAME_DETAIL, KINDS
 from coterie._core.fold.generations import GroupLog
@@ -52,10 +51,6 @@ Scanned = namedtuple(
 Scanned.__doc__ = """See ``fold.pyi``."""
 
 ON_FAULT = {"skip": SKIP, "recover": RECOVER, "load": LOAD, "stop": STOP}
-
-cdef enum:
-    BATCHES_HELD = 2             # plain ones for which the GIL is kept: odd ones come in runs
-    RECORDS_HELD = 16
 
 cdef int64_t MAX_MS = 0x7FFFFFFFFFFFFFFF
 cdef int64_t FURTHEST = <int64_t>1 << 62      # a place in a file, to which a piece's may be added
@@ -105,24 +100,6 @@ cdef class PartitionFold:
     def key_count(self):
         """See ``fold.pyi``."""
         return self.table.count
-
-    def names(self):
-        """See ``fold.pyi``."""
-        cdef set groups = set(self.groups), topics = set()
-        cdef uint32_t i
-        cdef const uint8_t* key
-        cdef const uint8_t* before = NULL
-        cdef int32_t size, size_before = -1, group_size
-        for i in range(self.table.count):
-            key = self.table.arena + self.table.entries[i].key_at
-            size = self.table.entries[i].key_size - 4
-            if size == size_before and coterie_equal(key, before, size):
-                continue
-            group_size = key[0] << 8 | key[1]    # as `commit_key` has it
-            groups.add(key[2:2 + group_size])
-            topics.add(key[4 + group_size:size])
-            before, size_before = key, size
-        return groups, topics
 
     @property
     def metadata_bytes(self):
@@ -376,8 +353,8 @@ cdef class PartitionFold:
                                  int64_t batch_offset) noexcept nogil:
         """Apply plain commits and say which record is none; -1: no memory."""
         while i < count and self.parsed.items[i].kind == PLAIN_COMMIT:
-            if self.noted != NULL and not self.note_history(
-                    batch, &self.records.items[i], &self.parsed.items[i]):
+            if self.noted != NULL and not note_parsed(
+                    self.noted, batch, &self.records.items[i], &self.parsed.items[i].commit):
                 return -1
             if self.apply_plain(
                     &self.records.items[i], &self.parsed.items[i], batch_offset) != 0:
@@ -411,8 +388,10 @@ cdef class PartitionFold:
                          int64_t batch_offset) except -1:
         cdef bytes group, topic
         cdef Commit* commit = &parsed.commit
-        if batch.transactional and self.survey is not None and parsed.kind != FAULTY:
-            self.note_open(batch, record, parsed)
+        if batch.transactional and self.survey is not None and parsed.kind != FAULTY and (
+                self.only is None or (parsed.kind != UNKNOWN and group_of(record) in self.only)):
+            self.survey.note_open(batch.producer_id, self.number - self.records.count
+                                  + (record - self.records.items))
         if parsed.kind == FAULTY:
             return self.fault_at(parsed.fault, batch, record.offset, detail_of(record))
         if parsed.kind == GROUP:
@@ -431,21 +410,13 @@ cdef class PartitionFold:
             commit.key = key
             commit.key_size = <int32_t>len(key)
             parsed.hash = coterie_keyhash(commit.key, commit.key_size)
-        if self.noted != NULL and not self.note_history(batch, record, parsed):
+        if self.noted != NULL and not note_parsed(
+                self.noted, batch, record, commit):
             raise MemoryError
         if batch.transactional:
             return self.apply_pending(batch, record, parsed, batch_offset)
         if self.apply_plain(record, parsed, batch_offset) != 0:
             raise MemoryError
-        return 0
-
-    cdef int note_open(self, const Batch* batch, Record* record, Parsed* parsed) except -1:
-        """Tell the survey of a record of a transaction, if its group is asked for."""
-        if self.only is not None and (
-                parsed.kind == UNKNOWN or group_of(record) not in self.only):
-            return 0
-        self.survey.note_open(
-            batch.producer_id, self.number - self.records.count + (record - self.records.items))
         return 0
 
     cdef int apply_pending(self, const Batch* batch, const Record* record, Parsed* parsed,
@@ -527,11 +498,3 @@ cdef class PartitionFold:
             self.group_records.append(
                 (group, *record_of(record), self.file, self.base_position + batch.position))
         return 0
-
-    cdef bint note_history(self, const Batch* batch, Record* record,
-                           Parsed* parsed) noexcept nogil:
-        cdef Value value
-        if not parsed.commit.tombstone:
-            to_value(&parsed.commit, 0, &value)
-        return note_commit(self.noted, batch, record, parsed.commit.key,
-                           NULL if parsed.commit.tombstone else &value)

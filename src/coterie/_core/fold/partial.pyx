@@ -12,8 +12,8 @@ from coterie._core.codec.cursor cimport load_i32, wrap_add
 from coterie._core.fold.fold cimport PartitionFold
 from coterie._core.fold.history cimport dump_history, follow_on, restore_history
 from coterie._core.fold.keytable cimport (
-    Entry, Table, coterie_keyhash, own_metadata, prefetch_entry, prefetch_slot, put, remove_plain,
-    set_if_newer, table_intern)
+    Entry, Table, coterie_equal, coterie_keyhash, own_metadata, prefetch_entry, prefetch_slot, put,
+    remove_plain, set_if_newer, table_intern)
 from coterie._core.fold.producers cimport put_committed
 from coterie._core.fold.tracks cimport (
     Track, Tracks, dump_tracks, join_pending, restore_tracks, track_merge, track_shifted,
@@ -416,3 +416,23 @@ cdef bint fits(const uint8_t* keys, int64_t start, int64_t end, int64_t size) no
     if at > end - 6:
         return False
     return at + 6 + (keys[at] << 8 | keys[at + 1]) == end
+
+
+def group_ids(PartitionFold fold not None):
+    """See ``partial.pyi``."""
+    cdef set groups = set(fold.groups)
+    cdef uint32_t i
+    cdef const uint8_t* key
+    cdef const uint8_t* before = NULL
+    cdef int32_t size, size_before = -1
+    begin_read(&fold.users, IN_USE)
+    try:
+        for i in range(fold.table.count):
+            key = fold.table.arena + fold.table.entries[i].key_at
+            size = key[0] << 8 | key[1]          # as `commit_key` has it
+            if size != size_before or not coterie_equal(key, before, size + 2):
+                groups.add(key[2:2 + size])
+                before, size_before = key, size
+    finally:
+        end_use(&fold.users)
+    return groups

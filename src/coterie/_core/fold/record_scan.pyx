@@ -1,7 +1,7 @@
 """The records of a partition as columns, each decided. See ``record_scan.pyi``.
 
-Plain batches, nearly all there is, are read without the GIL; a commit's key is a number of the key
-index. What is compressed, old or broken goes through `Records`, as in the fold.
+Plain batches, nearly all there is, are read without the GIL. What is compressed, old or broken goes
+through `Records`, as in the fold.
 """
 cimport cython
 cimport numpy as cnp
@@ -20,37 +20,19 @@ from coterie._core.fold.commit cimport (
     KEY_GROUP, KEY_OFFSET_MAX, Commit, check_group_value, is_newer_key, read_any_value,
     read_commit_key, read_commit_value)
 from coterie._core.fold.keyindex cimport (
-    GONE, KEY_FAULTY, NO_MEMORY, NOTHING, THERE, Key, KeyIndex, key_index_free, key_index_init,
-    key_number, name_number)
+    KEY_FAULTY, NO_MEMORY, Key, KeyIndex, key_index_free, key_index_init, key_number, name_number)
 from coterie._core.fold.keytable cimport Table, coterie_keyhash, coterie_prefetch
+from coterie._core.fold.record_rows cimport (
+    ABORTED, COMMITTED, FAULTY, GROUP, GROUP_TOMBSTONE, MARKER, NEWER, OFFSET, OFFSET_TOMBSTONE,
+    PENDING, ROW_GUESS, UNKNOWN, BatchRow, Rows, chain)
 from coterie._core.fold.one_request cimport (
     Request, request_again, request_begin, request_free, request_note, request_room)
 
 import numpy as np
 
 from coterie._core.codec.text import decode_utf8
-from coterie._core.fold.columns import KIND_NAMES
 
 cnp.import_array()
-
-cdef enum:                       # of KIND_NAMES
-    OFFSET = 0
-    OFFSET_TOMBSTONE = 1
-    GROUP = 2
-    GROUP_TOMBSTONE = 3
-    NEWER = 4
-    UNKNOWN = 5
-    MARKER = 6
-    FAULTY = 7
-
-cdef enum:                       # outcomes
-    COMMITTED = 0
-    ABORTED = 1
-    PENDING = 2
-
-cdef enum:
-    FAR = 16                     # rows ahead, whose keys are fetched
-    ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
 
 cdef int64_t MAX_MS = 0x7FFFFFFFFFFFFFFF
 cdef str IN_USE = "this scan"
@@ -76,37 +58,6 @@ KEY_DTYPE = np.dtype([
     ("group", np.int32), ("topic", np.int32), ("partition", np.int32), ("before", np.int32),
     ("row", np.int64), ("offset", np.int64), ("log_offset", np.int64), ("timestamp", np.int64)])
 
-cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 96 bytes
-    int64_t position, producer_id, first_row, first_number, first_offset, first_ms
-    int64_t log_offset, from_ms, until_ms, group
-    int32_t size, leader_epoch, records
-    int16_t marker
-    int8_t transactional, mixed
-
-cdef struct Rows:                # the columns of a piece; `count` rows are there
-    int64_t* log_offset
-    int64_t* timestamp
-    int64_t* number
-    int64_t* offset
-    int64_t* commit_timestamp
-    int64_t* decided_by
-    int64_t* decided_ms
-    int64_t* previous_offset
-    int64_t* previous_log_offset
-    int64_t* previous_timestamp
-    int32_t* previous_row
-    int32_t* batch
-    int32_t* key
-    int32_t* group
-    int32_t* metadata_size
-    int32_t* key_size
-    int32_t* value_size
-    int8_t* kind
-    int8_t* outcome
-    int8_t* previous
-    Py_ssize_t count, capacity
-    int64_t before               # rows of the pieces before
-
 
 @cython.final
 cdef class RecordScan:
@@ -126,8 +77,8 @@ cdef class RecordScan:
     cdef bint check_crc, wants_requests, failed, piece_transactional
     cdef int users
 
-    def __cinit__(self, *, groups=None, at_ms=None, number=0, names=((), ()),
-                  columns=None, bint check_crc=True):
+    def __cinit__(self, *, groups=None, at_ms=None, number=0, columns=None,
+                  bint check_crc=True):
         cdef str name
         key_index_init(&self.index)
         self.scratch = Records.__new__(Records)
@@ -142,21 +93,18 @@ cdef class RecordScan:
         self.groups, self.topics = [], []
         if groups is not None:
             for name in sorted(texts_of(groups, "groups")):
-                self.enter(&self.index.groups, name)
+                self.enter(name)
             self.index.wanted = self.index.groups.count
-        for table_names, is_group in zip(names, (True, False), strict=True):
-            for name in table_names:
-                self.enter(&self.index.groups if is_group else &self.index.topics, name)
 
     def __dealloc__(self):
         key_index_free(&self.index)
         request_free(&self.request)
         free(self.batches)
 
-    cdef int enter(self, Table* names, str name) except -1:
+    cdef int enter(self, str name) except -1:
         cdef bytes raw = name.encode("utf-8", "surrogatepass")
         cdef const uint8_t* start = raw
-        if name_number(names, start, <int32_t>min(len(raw), 0xFFFF)) < 0:
+        if name_number(&self.index.groups, start, <int32_t>min(len(raw), 0xFFFF)) < 0:
             raise MemoryError
         return 0
 
@@ -540,38 +488,6 @@ cdef class RecordScan:
             memcpy(cnp.PyArray_DATA(out["batches"]), self.batches,
                    self.batch_count * sizeof(BatchRow))
         return out
-
-
-cdef void chain(KeyIndex* index, Rows* rows) noexcept nogil:
-    """Say of each row that counts what its key's record before was, which it replaced."""
-    cdef Py_ssize_t i
-    cdef int64_t row
-    cdef Key none                # of rows that do not count, and what a key begins as
-    cdef Key* key
-    memset(&none, 0xFF, sizeof(Key))
-    none.before = NOTHING
-    for i in range(rows.count):
-        if i + FAR < rows.count and rows.key[i + FAR] >= 0:
-            coterie_prefetch(&index.items[rows.key[i + FAR]])
-        key = &none
-        if rows.kind[i] <= OFFSET_TOMBSTONE and rows.outcome[i] == COMMITTED:
-            key = &index.items[rows.key[i]]
-        rows.previous[i] = key.before
-        if rows.previous_offset != NULL:
-            rows.previous_offset[i] = key.offset
-        if rows.previous_log_offset != NULL:
-            rows.previous_log_offset[i] = key.log_offset
-        if rows.previous_timestamp != NULL:
-            rows.previous_timestamp[i] = key.timestamp
-        if rows.previous_row != NULL:
-            row = key.row - rows.before
-            rows.previous_row[i] = <int32_t>row if row >= 0 else -1
-        if key == &none:
-            continue
-        key.before = THERE if rows.kind[i] == OFFSET else GONE
-        key.row, key.offset, key.log_offset = rows.before + i, rows.offset[i], rows.log_offset[i]
-        key.timestamp = rows.timestamp[i]
-    rows.before += rows.count
 
 
 cdef int extend_names(list names, const Table* table) except -1:

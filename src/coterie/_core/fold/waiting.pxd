@@ -17,7 +17,7 @@ from coterie._core.fold.keytable cimport (
     prefetch_key, prefetch_slot, prefetch_value, remove_plain, set_plain, table_intern)
 from coterie._core.fold.near cimport Near, near_learn, near_meet, near_names, near_place
 from coterie._core.codec.record cimport record_v2
-from coterie._core.fold.noted cimport Noted, note_plain, noted_back
+from coterie._core.fold.noted cimport Noted, note_commit, note_plain, noted_back
 from coterie._core.fold.tracks cimport Stamp, Tracks, track_key
 
 cdef enum:
@@ -207,3 +207,12 @@ cdef inline void to_value(const Commit* commit, int64_t batch_offset, Value* out
     out.metadata = commit.metadata
     out.metadata_size = commit.metadata_size
     out.leader_epoch = commit.leader_epoch
+
+
+cdef inline bint note_parsed(Noted* noted, const Batch* batch, const Record* record,
+                             const Commit* commit) noexcept nogil:
+    """A commit with a key of its own, for the history. False: no memory."""
+    cdef Value value
+    if not commit.tombstone:
+        to_value(commit, 0, &value)
+    return note_commit(noted, batch, record, commit.key, NULL if commit.tombstone else &value)

@@ -1,0 +1,91 @@
+"""The rows of a piece of records, decided, and which record each replaced. Header only: inlined.
+
+A row's columns lie in arrays of numpy's, which the scan owns (``record_scan.pyx``).
+"""
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
+from libc.string cimport memset
+
+from coterie._core.fold.keyindex cimport GONE, NOTHING, THERE, Key, KeyIndex
+from coterie._core.fold.keytable cimport coterie_prefetch
+
+cdef enum:                       # of KIND_NAMES
+    OFFSET = 0
+    OFFSET_TOMBSTONE = 1
+    GROUP = 2
+    GROUP_TOMBSTONE = 3
+    NEWER = 4
+    UNKNOWN = 5
+    MARKER = 6
+    FAULTY = 7
+
+cdef enum:                       # outcomes
+    COMMITTED = 0
+    ABORTED = 1
+    PENDING = 2
+
+cdef enum:
+    FAR = 16                     # rows ahead, whose keys are fetched
+    ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
+
+cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 96 bytes
+    int64_t position, producer_id, first_row, first_number, first_offset, first_ms
+    int64_t log_offset, from_ms, until_ms, group
+    int32_t size, leader_epoch, records
+    int16_t marker
+    int8_t transactional, mixed
+
+cdef struct Rows:                # the columns of a piece; `count` rows are there
+    int64_t* log_offset
+    int64_t* timestamp
+    int64_t* number
+    int64_t* offset
+    int64_t* commit_timestamp
+    int64_t* decided_by
+    int64_t* decided_ms
+    int64_t* previous_offset
+    int64_t* previous_log_offset
+    int64_t* previous_timestamp
+    int32_t* previous_row
+    int32_t* batch
+    int32_t* key
+    int32_t* group
+    int32_t* metadata_size
+    int32_t* key_size
+    int32_t* value_size
+    int8_t* kind
+    int8_t* outcome
+    int8_t* previous
+    Py_ssize_t count, capacity
+    int64_t before               # rows of the pieces before
+
+
+cdef inline void chain(KeyIndex* index, Rows* rows) noexcept nogil:
+    """Say of each row that counts what its key's record before was, which it replaced."""
+    cdef Py_ssize_t i
+    cdef int64_t row
+    cdef Key none                # of rows that do not count, and what a key begins as
+    cdef Key* key
+    memset(&none, 0xFF, sizeof(Key))
+    none.before = NOTHING
+    for i in range(rows.count):
+        if i + FAR < rows.count and rows.key[i + FAR] >= 0:
+            coterie_prefetch(&index.items[rows.key[i + FAR]])
+        key = &none
+        if rows.kind[i] <= OFFSET_TOMBSTONE and rows.outcome[i] == COMMITTED:
+            key = &index.items[rows.key[i]]
+        rows.previous[i] = key.before
+        if rows.previous_offset != NULL:
+            rows.previous_offset[i] = key.offset
+        if rows.previous_log_offset != NULL:
+            rows.previous_log_offset[i] = key.log_offset
+        if rows.previous_timestamp != NULL:
+            rows.previous_timestamp[i] = key.timestamp
+        if rows.previous_row != NULL:
+            row = key.row - rows.before
+            rows.previous_row[i] = <int32_t>row if row >= 0 else -1
+        if key == &none:
+            continue
+        key.before = THERE if rows.kind[i] == OFFSET else GONE
+        key.row, key.offset, key.log_offset = rows.before + i, rows.offset[i], rows.log_offset[i]
+        key.timestamp = rows.timestamp[i]
+    rows.before += rows.count
