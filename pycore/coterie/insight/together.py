@@ -87,16 +87,20 @@ class Cut:
     def take(self, log: Reader, columns: Collection[str] | None, takers: Sequence[Any]) -> None:
         """Have tallies take the pieces of a log that was surveyed; ``columns`` of ``RecordScan``.
 
-        The first part's pieces go to them. Those of each other part go to copies, which they
-        absorb.
+        Each part's go to copies of them, which they absorb.
         """
         untouched = pickle.dumps(takers, pickle.HIGHEST_PROTOCOL)
-        self.take_each(log, columns, [takers, *(pickle.loads(untouched) for _ in self.parts[1:])])
+        each = [pickle.loads(untouched) for _ in self.parts]
+        self.take_each(log, columns, each, takers)
 
     def take_each(
-        self, log: Reader, columns: Collection[str] | None, each: Sequence[Sequence[Any]]
+        self,
+        log: Reader,
+        columns: Collection[str] | None,
+        each: Sequence[Sequence[Any]],
+        whole: Sequence[Any],
     ) -> None:
-        """Have the tallies of each part take its pieces; the first part's absorb the others."""
+        """Have the tallies of each part take its pieces, and those of the whole absorb them."""
 
         def feed(part: Part, begin: Begin, takers: Sequence[Any]) -> Sequence[Any]:
             pieces = read_pieces(part, log.options, begin, self.going.read, columns)
@@ -106,9 +110,8 @@ class Cut:
             return takers
 
         for found in self._each(feed, log.begins(), each):
-            if found is not each[0]:
-                for one, later in zip(each[0], found, strict=True):
-                    one.absorb(later)
+            for one, later in zip(whole, found, strict=True):
+                one.absorb(later)
 
     def _each(self, work: Callable[..., T], *columns: Iterable[Any]) -> Iterator[T]:
         """Do something with each part at once, and yield what it gives, in log order."""

@@ -81,7 +81,7 @@ class Census:
         )
         self.keys = Keys()
         self.points = Table(count=(np.int64, 0))
-        self.later: list[Numbers] = []  # of each part absorbed
+        self.parts: list[Numbers] = []  # of each part absorbed
 
     def take(self, records: Commits) -> None:
         """Count the next piece."""
@@ -118,7 +118,7 @@ class Census:
         names = Names(self.names)
         self.names = names.absorb(later.names)
         numbers = Numbers(self.keys.absorb(later.keys), names.numbers(later.names))
-        self.later.append(numbers)
+        self.parts.append(numbers)
         self.groups.fit(len(self.names))
         at = numbers.groups[: later.groups.count]
         for name, join in (("first_ms", np.minimum), ("last_ms", np.maximum), ("requests", np.add)):

@@ -138,8 +138,8 @@ def draw(facts: PartitionFacts, census: Census, some: Mapping[str, Plan]) -> Cha
     if facts.cut is None:
         feed(facts.pieces(Charts.COLUMNS), [charts])
     else:
-        others = [Charts(census, some, numbers) for numbers in census.later]
-        facts.cut.take_each(facts.log, Charts.COLUMNS, [[one] for one in (charts, *others)])
+        each = [[Charts(census, some, numbers)] for numbers in census.parts]
+        facts.cut.take_each(facts.log, Charts.COLUMNS, each, [charts])
     return charts
 
 
