@@ -69,3 +69,13 @@ def test_some_groups_are_as_in_the_fold_of_all_and_faults_are_those_of_all(batch
     for name, log in theirs.groups.items():
         if decode_utf8(name) in wanted:
             assert ours.groups[name].generations() == log.generations()
+
+
+def test_a_record_without_a_key_at_the_head_of_a_batch_is_a_fault_with_groups_too():
+    data = batch(0, [(5, None, b"value"), commit(6, group=b"b")])
+    found = []
+    for groups in (None, frozenset({"a"})):
+        fold = ScanOptions(groups=groups).new_fold()
+        fold.scan(data)
+        found.append([(fault.kind, fault.offset) for fault in fold.faults])
+    assert found == [[("key", 0)], [("key", 0)]]

@@ -2,13 +2,16 @@
 
 import functools
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coterie import ScanOptions, scan
 from coterie._core.codec.reader import LogReader
-from coterie._core.fold.columns import decode_columns
+from coterie._core.fold.columns import KIND_NAMES, decode_columns
+from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.record_scan import RecordScan
 from golden_data import segments
 
 CASES = ["transactions", "old-formats", "compacted", "connect", "kip848"]
@@ -36,10 +39,31 @@ def read(data):
     records = [record for batch in reader for record in batch.records]
     columns = decode_columns(data, raw=True)
     assert columns["log_offset"].tolist() == [record.offset for record in records]
+    scanned_as_columns(data, columns)
     for on_fault in ("skip", "load", "recover"):
         state = scan(data, partition=0, options=ScanOptions(on_fault=on_fault, history=True))
         state.groups()
     return records, reader.faults
+
+
+def scanned_as_columns(data, columns):
+    """A scan of records gives the rows that can be read; a filter leaves those of a group."""
+    there = columns["kind"] != KIND_NAMES.index("fault")
+    for group in [None, *columns["groups"][:1]]:
+        wanted = None if group is None else {group}
+        scan_ = RecordScan(groups=wanted)
+        rows, end = scan_.scan(data)
+        assert end == len(data)
+        mine = np.array([name == group for name in columns["groups"]] + [False])
+        kept = there if group is None else there & mine[columns["group"]]
+        for name in ("log_offset", "kind", "timestamp", "offset", "commit_timestamp"):
+            assert rows[name].tolist() == columns[name][kept].tolist()
+        names = [scan_.groups[number] if number >= 0 else None for number in rows["group"]]
+        expected = [columns["groups"][n] if n >= 0 else None for n in columns["group"][kept]]
+        assert names == expected
+        fold = PartitionFold(only=wanted, survey=True, tracking=(None, None))
+        fold.scan(data)
+        assert fold.number == scan_.number
 
 
 @SLOW
@@ -78,7 +102,9 @@ def test_bytes_behind_a_valid_sum_never_crash(data):
         damaged[data.draw(st.integers(0, len(piece) - 1))] = data.draw(st.integers(0, 255))
     list(LogReader(bytes(damaged), check_crc=False))
     decode_columns(bytes(damaged), raw=True, check_crc=False)
-    scan(bytes(damaged), options=ScanOptions(on_fault="load")).groups()
+    for groups in (None, {"g"}):
+        RecordScan(groups=groups, check_crc=False).scan(bytes(damaged))
+        scan(bytes(damaged), options=ScanOptions(on_fault="load", groups=groups)).groups()
 
 
 @SLOW

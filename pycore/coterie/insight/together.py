@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -166,7 +166,7 @@ def each_partition(
     at_ms: int | None = None,
     since_ms: int | None = None,
     progress: Progress | None = None,
-) -> Iterator[T]:
+) -> Generator[T, None, None]:
     """Yield what ``work`` makes of each partition's facts, in order of their number.
 
     Threads read a large log: ``work`` is called on any of them, and changes nothing but its facts.
