@@ -9,18 +9,19 @@ by once more for each. So memory grows with keys, never with commits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from coterie.insight.commits import Array, Commits, is_before
-from coterie.insight.keys import LOW, Keys, Table
+from coterie.insight.keys import LOW, Keys, Names, Table
 from coterie.insight.runs import NEVER, Runs, first_in_batch, runs_of, times_of
 from coterie.report.sections import EXACT, exact
 from coterie.report.spans import POINTS, Counts
 
 CELLS_AT_ONCE = 1 << 24  # of 16 bytes each
+Numbers = tuple[Array, Array]  # of the groups of a part, and of its keys, in the whole
 Line = tuple[int, str, int, int]  # number of the key, topic, partition, commits with a time
 
 
@@ -74,7 +75,7 @@ class Census:
         )
         self.keys = Keys()
         self.points = Table(count=(np.int64, 0))
-        self.parts: list[Array] = []  # of each part absorbed: the numbers of its keys here
+        self.parts: list[Numbers] = []  # of each part absorbed
 
     def take(self, records: Commits) -> None:
         """Count the next piece."""
@@ -108,14 +109,16 @@ class Census:
         self.from_ms = min(self.from_ms, later.from_ms)
         self.until_ms = max(self.until_ms, later.until_ms)
         self.commits.merge(later.commits)
-        self.names = max(self.names, later.names, key=len)
+        names = Names(self.names)
+        self.names = names.absorb(later.names)
         self.groups.fit(len(self.names))
-        at = slice(0, later.groups.count)
+        at = names.numbers(later.names)
         for name, join in (("first_ms", np.minimum), ("last_ms", np.maximum), ("requests", np.add)):
-            join(self.groups[name][at], later.groups[name], out=self.groups[name][at])
-        self.parts.append(self.keys.absorb(later.keys))
+            self.groups[name][at] = join(self.groups[name][at], later.groups[name])
+        keys = self.keys.absorb(later.keys)
+        self.parts.append((np.append(at, -1), keys))  # -1: of no group
         self.points.fit(len(self.keys))
-        self.points["count"][self.parts[-1][: later.points.count]] += later.points["count"]
+        self.points["count"][keys[: later.points.count]] += later.points["count"]
 
     def numbers(self) -> dict[str, int]:
         """Return the number of each group."""
@@ -192,13 +195,13 @@ class Charts:
     plans
         Of each group that is drawn.
     numbers
-        Those of the keys of these pieces in the census; None: they are the same.
+        Those of the groups and keys of these pieces in the census; None: they are the same.
     """
 
     COLUMNS = frozenset({"commit_timestamp"})
 
     def __init__(
-        self, census: Census, plans: Mapping[str, Plan], numbers: Array | None = None
+        self, census: Census, plans: Mapping[str, Plan], numbers: Numbers | None = None
     ) -> None:
         self.plans = plans
         self.numbers = numbers
@@ -227,6 +230,8 @@ class Charts:
         """Draw the next piece."""
         times = time_of(records)
         runs = runs_of(records, times)
+        if self.numbers is not None:
+            runs = replace(runs, group=self.numbers[0][runs.group])
         ms = times[runs.first]
         drawn = runs.counting() & (ms >= 0) & self.of_groups["drawn"][runs.group]
         runs, ms = runs.select(drawn), ms[drawn]
@@ -235,7 +240,7 @@ class Charts:
         np.add.at(self.count, held["cell"] + span, runs.size)
         rows = runs.rows()
         keys = records.key[rows].astype(np.intp)
-        keys = keys if self.numbers is None else self.numbers[keys]
+        keys = keys if self.numbers is None else self.numbers[1][keys]
         cells = self.of_keys["cell"][keys]
         every, some = ~self.of_keys["sampled"][keys] & (cells >= 0), self.of_keys["sampled"][keys]
         if every.any():
