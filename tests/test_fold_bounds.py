@@ -8,6 +8,7 @@ from coterie import ScanOptions, scan
 from coterie._core.codec.writer import encode_batch
 from coterie._core.fold.columns import decode_columns
 from coterie._core.fold.intake import take
+from coterie._core.fold.record_scan import RecordScan
 from log_writer import batch, commit, group_key, group_value, marker
 
 
@@ -155,3 +156,13 @@ def test_metadata_of_records_that_come_as_objects_is_kept():
 
     (group,) = group_rows(0, fold)
     assert [one["metadata"].encode() for one in group["offsets"]] == texts
+
+
+def test_a_batch_that_does_not_add_up_leaves_no_key_of_its_newer_records():
+    newer = struct.pack(">hh1s", 3, 1, b"g"), None  # of a consumer group's metadata
+    good, bad = (bytearray(batch(at, [(5, *newer)])) for at in range(2))
+    bad += b"odd"
+    struct.pack_into(">i", bad, 8, len(bad) - 12)
+    rows, _ = RecordScan(check_crc=False).scan(bytes(bad + good))
+    assert rows["log_offset"].tolist() == [0]
+    assert rows["newer_keys"] == [newer[0]]

@@ -54,6 +54,7 @@ def scanned_as_columns(data, columns):
         scan_ = RecordScan(groups=wanted)
         rows, end = scan_.scan(data)
         assert end == len(data)
+        assert len(rows["newer_keys"]) == (rows["kind"] == KIND_NAMES.index("newer")).sum()
         mine = np.array([name == group for name in columns["groups"]] + [False])
         kept = there if group is None else there & mine[columns["group"]]
         for name in ("log_offset", "kind", "timestamp", "offset", "commit_timestamp"):

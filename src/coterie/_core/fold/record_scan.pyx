@@ -45,8 +45,7 @@ ROW_DTYPES = {
     "metadata_size": np.int32, "key_size": np.int32, "value_size": np.int32, "kind": np.int8,
     "outcome": np.int8, "previous": np.int8,
 }
-ALWAYS = {"log_offset", "timestamp", "offset", "batch", "key", "group", "kind", "outcome",
-          "previous"}
+ALWAYS = set("log_offset timestamp offset batch key group kind outcome previous".split())
 BATCH_DTYPE = np.dtype([
     ("position", np.int64), ("producer_id", np.int64), ("first_row", np.int64),
     ("first_number", np.int64), ("first_offset", np.int64), ("first_ms", np.int64),
@@ -70,6 +69,7 @@ cdef class RecordScan:
     cdef BatchRow* batches
     cdef Py_ssize_t batch_count, batch_capacity
     cdef list newer                      # the keys of the newer protocols' records of a piece
+    cdef Py_ssize_t newer_count          # those of batches that add up; see `add_plain`
     cdef readonly list groups
     cdef readonly list topics
     cdef readonly int64_t number         # of the next record
@@ -151,7 +151,7 @@ cdef class RecordScan:
     # ---- the rows of a piece -----------------------------------------------------------------
     cdef int begin(self, int64_t size) except -1:
         self.arrays = {}
-        self.newer = []
+        self.newer, self.newer_count = [], 0
         self.rows.count = self.rows.capacity = 0
         self.batch_count = 0
         self.piece_transactional = False
@@ -261,7 +261,7 @@ cdef class RecordScan:
         of it is taken."""
         cdef Cursor cur
         cdef Record record
-        cdef Py_ssize_t rows = self.rows.count
+        cdef Py_ssize_t rows = self.rows.count, newer = self.newer_count
         cdef int64_t number = self.number
         cdef int32_t _i
         self.begin_batch(batch)
@@ -277,7 +277,7 @@ cdef class RecordScan:
             if cur.at == cur.end:
                 self.end_batch(batch)
                 return True
-        self.rows.count, self.number = rows, number
+        self.rows.count, self.number, self.newer_count = rows, number, newer
         return False
 
     cdef inline void begin_batch(self, const Batch* batch) noexcept nogil:
@@ -436,7 +436,8 @@ cdef class RecordScan:
         return GROUP if check_group_value(record.value, record.value_size) == OK else FAULTY
 
     cdef void note_newer(self, const Record* record) noexcept with gil:
-        self.newer.append(record.key[:record.key_size])
+        self.newer[self.newer_count:] = [record.key[:record.key_size]]
+        self.newer_count += 1
 
     # ---- what became of them -----------------------------------------------------------------
     cdef int decide(self, dict ends) except -1:
@@ -480,7 +481,7 @@ cdef class RecordScan:
         self.rows.capacity = 0
         extend_names(self.groups, &self.index.groups)
         extend_names(self.topics, &self.index.topics)
-        out["newer_keys"] = self.newer
+        out["newer_keys"] = self.newer[:self.newer_count]
         out["batches"] = np.empty(self.batch_count, dtype=BATCH_DTYPE)
         if out["batches"].nbytes != self.batch_count * <Py_ssize_t>sizeof(BatchRow):
             raise ValueError("BATCH_DTYPE is not that of a BatchRow")
