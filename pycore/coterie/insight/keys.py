@@ -37,11 +37,6 @@ class ByKey:
     first: Array
     last: Array
 
-    def last_rows(self) -> Array:
-        """Return the last row of each key."""
-        rows: Array = self.order[self.last]
-        return rows
-
     def runs(self) -> list[Array]:
         """Return the rows of each key."""
         return np.split(self.order, np.flatnonzero(self.first)[1:]) if len(self.order) else []
@@ -203,16 +198,6 @@ class Table:
                 self.columns[name] = grown
         self.count = max(self.count, count)
 
-    def before(self, name: str, held: ByKey, column: Array) -> Array:
-        """Return what stood before each element of its key, in whichever piece; keep the last.
-
-        ``column`` is in the order of ``held``, whose keys number the rows of the table.
-        """
-        found = np.roll(column, 1)
-        found[held.first] = self[name][held.keys[held.first]]
-        self[name][held.keys[held.last]] = column[held.last]
-        return found
-
     def add(self, name: str, at: Array, weight: Array | None = None) -> None:
         """Add to rows, each as often as it is named: 1, or a weight (integers)."""
         column = self[name]
@@ -220,11 +205,6 @@ class Table:
             np.add.at(column, at, 1 if weight is None else weight)
         else:
             column += np.bincount(at, weight, len(column)).astype(column.dtype)
-
-    def put(self, later: Table, at: Array, names: Iterable[str] | None = None) -> None:
-        """Have another's rows take the place of these; ``names``: of some columns alone."""
-        for name in self.columns if names is None else names:
-            self[name][at] = later[name]
 
     def put_rows(self, other: Table, rows: Array, at: Array) -> None:
         """Have some rows of another table take the place of rows of this one."""
