@@ -9,7 +9,7 @@ from coterie.state.partial import ScanOptions
 NAMES = (
     *("kind", "group", "topic", "partition", "offset", "log_offset", "timestamp", "number"),
     *("commit_timestamp", "producer_id", "outcome", "tombstone", "key_size", "value_size", "key"),
-    *("metadata_size", "position", "file", "decided_by", "decided_ms", "previous"),
+    *("metadata_size", "position", "decided_by", "decided_ms", "previous"),
     *("previous_offset", "previous_log_offset", "previous_timestamp"),
 )
 
@@ -39,5 +39,7 @@ def read_records(segments, *, groups=None, at_ms=None):
     }
     firsts = [piece.batches["first_offset"][piece.batch] for piece in pieces]
     columns["first_offset"] = np.concatenate(firsts or [np.empty(0, np.int64)])
+    files = [np.full(len(piece), piece.file_number) for piece in pieces]
+    columns["file"] = np.concatenate(files or [np.empty(0, np.int64)])
     names = ("groups", "topics", "files")
     return Columns({name: getattr(pieces[-1], name) if pieces else [] for name in names}, columns)

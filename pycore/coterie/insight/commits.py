@@ -5,7 +5,7 @@ Rows are a piece of the log at a time (``coterie.insight.reading``): no question
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -110,32 +110,9 @@ class Commits:
 
     @cached_property
     def position(self) -> Array:
-        """Byte of a row's batch in its segment, int64: with ``file``, the evidence."""
+        """Byte of a row's batch in its segment, int64: with the file, the evidence."""
         places: Array = self.batches["position"][self.batch]
         return places
-
-    @cached_property
-    def file(self) -> Array:
-        """Number of a row's file in ``files``, int32."""
-        return np.full(len(self), self.file_number, np.int32)
-
-    def select(self, keep: Array) -> Commits:
-        """Return the rows where ``keep`` (bool) is true, still in log order."""
-        if keep.all():
-            return self
-        columns = {name: column[keep] for name, column in self.columns.items()}
-        columns.pop("previous_row", None)  # it numbers the rows of the whole piece
-        return replace(self, columns=columns)
-
-    def alone(self) -> Commits:
-        """Return the same rows without the batches that have none of them."""
-        used, batch = np.unique(self.batch, return_inverse=True)
-        columns = self.columns | {"batch": batch.astype(np.int32)}
-        return replace(self, columns=columns, batches=self.batches[used])
-
-    def only_commits(self) -> Commits:
-        """Return the commits and their tombstones alone."""
-        return self.select(self.kind <= KIND["offset_tombstone"])
 
 
 def is_before(timestamps: Array, since_ms: int | None) -> Array:

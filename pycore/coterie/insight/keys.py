@@ -1,4 +1,4 @@
-"""Rows of commits brought together by key: group, topic and partition.
+"""Keys of commits (group, topic, partition) as numbers, and columns with a row for each key.
 
 The scan of a log numbers the keys; no Python object a row.
 """

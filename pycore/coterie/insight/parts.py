@@ -1,10 +1,11 @@
 """A partition's log in parts, each read by a process of its own, with the answers of one reading.
 
-A *part* is a run of segments. Each is read twice, as a whole log is. First :func:`survey` finds
-what goes beyond it, and :func:`join` puts that together in log order: names, the last state, the
-records of groups, how each transaction ended that is open where a part ends. So :func:`begins` can
-say what each part is to be read with, and :func:`tally` then decides all of its records. What each
-part keeps is absorbed in log order by :func:`finish`. Nothing here grows with the records.
+A *part* is a run of segments. First :func:`survey` finds
+what goes beyond it, and :func:`join` puts that together in log order: the last state, the records
+of groups, how each transaction ended that is open where a part ends. A question of states can be
+answered then. Else :func:`begins` says what each part is to be read with a second time, and
+:func:`tally` decides all of its records. What each part keeps is absorbed in log order by
+:func:`finish`. Nothing here grows with the records.
 """
 
 from __future__ import annotations

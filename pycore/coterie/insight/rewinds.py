@@ -274,5 +274,5 @@ class Rewinds:
 
 def is_plain(batches: Array) -> Array:
     """Return which batches are of no transaction; bool."""
-    plain: Array = (batches["transactional"] == 0) | (batches["producer_id"] == -1)
+    plain: Array = batches["transactional"] == 0
     return plain

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.reading import Begin, Reader, ReadSegment, read_pieces
+from coterie.insight.tallies import feed
 from coterie.log.folders import Log, Segment, find_segments, read_segment
 from coterie.replay import crew
 from coterie.replay.engine import Progress, Silent
@@ -102,14 +103,12 @@ class Cut:
     ) -> None:
         """Have the tallies of each part take its pieces, and those of the whole absorb them."""
 
-        def feed(part: Part, begin: Begin, takers: Sequence[Any]) -> Sequence[Any]:
+        def fed(part: Part, begin: Begin, takers: Sequence[Any]) -> Sequence[Any]:
             pieces = read_pieces(part, log.options, begin, self.going.read, columns)
-            for records in self.going.among(pieces):
-                for one in takers:
-                    one.take(records)
+            feed(self.going.among(pieces), takers)
             return takers
 
-        for found in self._each(feed, log.begins(), each):
+        for found in self._each(fed, log.begins(), each):
             for one, later in zip(whole, found, strict=True):
                 one.absorb(later)
 

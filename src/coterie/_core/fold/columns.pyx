@@ -23,6 +23,8 @@ from coterie._core.fold.names cimport (
     NAMES_MIN, Names, Recent, name_number, names_forget, names_free, names_init, names_of,
     recent_of)
 from coterie._core.codec.record cimport record_v2
+from coterie._core.fold.record_rows cimport (
+    FAULTY, GROUP, GROUP_TOMBSTONE, MARKER, NEWER, OFFSET, OFFSET_TOMBSTONE, ROW_GUESS, UNKNOWN)
 
 import numpy as np
 
@@ -35,17 +37,8 @@ KIND_NAMES = ("offset", "offset_tombstone", "group", "group_tombstone", "newer",
               "marker", "fault")
 
 cdef enum:
-    OFFSET = 0
-    OFFSET_TOMBSTONE = 1
-    GROUP = 2
-    GROUP_TOMBSTONE = 3
-    NEWER = 4
-    UNKNOWN = 5
-    MARKER = 6
-    FAULTY = 7
     SOME_BYTES = 16              # of metadata, copied as one
     MOST_ROWS = 0x7FFFFFFF       # asked for at once: a count fits 32 bits on disk
-    ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
 
 ROW_DTYPES = {
     "log_offset": np.int64, "timestamp": np.int64, "batch": np.int32, "kind": np.int8,
@@ -70,11 +63,11 @@ cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 56 b
     int16_t unused
 
 
-cdef list strings(const Table* table):
+cdef list strings(const Table* table, uint32_t first):
     cdef uint32_t i
     cdef const uint8_t* start
     cdef list found = []
-    for i in range(table.count):
+    for i in range(first, table.count):
         start = table.arena + table.entries[i].key_at
         found.append(decode_utf8(start[:table.entries[i].key_size]))
     return found
@@ -417,8 +410,8 @@ cdef class Columns:
         out["metadata"] = np.asarray(self.heap)[:self.heap_size]
         if self.raw:
             out["bytes"] = np.asarray(self.bytes_heap)[:self.bytes_size]
-        out["groups"] = strings(&self.names.groups)
-        out["topics"] = strings(&self.names.topics)
+        out["groups"] = strings(&self.names.groups, 0)
+        out["topics"] = strings(&self.names.topics, 0)
         out["faults"] = self.faults
         out["batches"] = np.empty(self.batch_count, dtype=BATCH_DTYPE)
         if out["batches"].nbytes != self.batch_count * <Py_ssize_t>sizeof(BatchRow):

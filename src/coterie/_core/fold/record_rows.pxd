@@ -7,6 +7,7 @@ from libc.string cimport memset
 
 from coterie._core.fold.keyindex cimport GONE, NOTHING, THERE, Key, KeyIndex
 from coterie._core.fold.keytable cimport coterie_prefetch
+from coterie._core.fold.noted cimport COMMITTED
 
 cdef enum:                       # of KIND_NAMES
     OFFSET = 0
@@ -17,11 +18,6 @@ cdef enum:                       # of KIND_NAMES
     UNKNOWN = 5
     MARKER = 6
     FAULTY = 7
-
-cdef enum:                       # outcomes
-    COMMITTED = 0
-    ABORTED = 1
-    PENDING = 2
 
 cdef enum:
     FAR = 16                     # rows ahead, whose keys are fetched

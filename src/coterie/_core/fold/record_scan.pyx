@@ -19,18 +19,18 @@ from coterie._core.codec.record cimport any_record, record_v2
 from coterie._core.fold.commit cimport (
     KEY_GROUP, KEY_OFFSET_MAX, Commit, check_group_value, is_newer_key, read_any_value,
     read_commit_key, read_commit_value)
+from coterie._core.fold.columns cimport strings
 from coterie._core.fold.keyindex cimport (
     KEY_FAULTY, NO_MEMORY, Key, KeyIndex, key_index_free, key_index_init, key_number, name_number)
-from coterie._core.fold.keytable cimport Table, coterie_keyhash, coterie_prefetch
+from coterie._core.fold.keytable cimport coterie_keyhash, coterie_prefetch
+from coterie._core.fold.noted cimport ABORTED, COMMITTED, PENDING
 from coterie._core.fold.record_rows cimport (
-    ABORTED, COMMITTED, FAULTY, GROUP, GROUP_TOMBSTONE, MARKER, NEWER, OFFSET, OFFSET_TOMBSTONE,
-    PENDING, ROW_GUESS, UNKNOWN, BatchRow, Rows, chain)
+    FAULTY, GROUP, GROUP_TOMBSTONE, MARKER, NEWER, OFFSET, OFFSET_TOMBSTONE, ROW_GUESS, UNKNOWN,
+    BatchRow, Rows, chain)
 from coterie._core.fold.one_request cimport (
     Request, request_again, request_begin, request_free, request_note, request_room)
 
 import numpy as np
-
-from coterie._core.codec.text import decode_utf8
 
 cnp.import_array()
 
@@ -479,8 +479,8 @@ cdef class RecordScan:
             out["decided_by"], out["decided_ms"] = out["number"], out["timestamp"]
         self.arrays = {}
         self.rows.capacity = 0
-        extend_names(self.groups, &self.index.groups)
-        extend_names(self.topics, &self.index.topics)
+        self.groups += strings(&self.index.groups, <uint32_t>len(self.groups))
+        self.topics += strings(&self.index.topics, <uint32_t>len(self.topics))
         out["newer_keys"] = self.newer[:self.newer_count]
         out["batches"] = np.empty(self.batch_count, dtype=BATCH_DTYPE)
         if out["batches"].nbytes != self.batch_count * <Py_ssize_t>sizeof(BatchRow):
@@ -489,12 +489,3 @@ cdef class RecordScan:
             memcpy(cnp.PyArray_DATA(out["batches"]), self.batches,
                    self.batch_count * sizeof(BatchRow))
         return out
-
-
-cdef int extend_names(list names, const Table* table) except -1:
-    cdef uint32_t i
-    cdef const uint8_t* start
-    for i in range(len(names), table.count):
-        start = table.arena + table.entries[i].key_at
-        names.append(decode_utf8(start[:table.entries[i].key_size]))
-    return 0
