@@ -320,9 +320,12 @@ class FakeCopy:
     def __init__(self, good, ends, flaky=()):
         self.good, self.ends, self.flaky, self.dirty = good, ends, flaky, False
 
-    def plant(self, one):
+    def make(self):
+        pass
+
+    def plant(self, changes):
         self.dirty = True
-        return "" if one.id in self.good else "it does not compile"
+        return "" if {one.id for one in changes} <= self.good else "it does not compile"
 
     def restore(self):
         self.dirty = False
@@ -349,27 +352,63 @@ def test_what_does_not_compile_is_replaced_by_the_next_draw(slot):
     assert (outcome.change, outcome.skipped, outcome.ran) == (slot.changes[2], 2, FAILED)
 
 
-def test_what_the_room_lets_live_meets_all_suites_in_the_end(slot, monkeypatch, capsys):
+def test_what_rooms_let_live_meets_all_suites_together_and_what_failed_alone(
+    slot, monkeypatch, capsys
+):
     near = rooms.tests_of("log", slot.changes[0].file, ROOT)
-    asked = []
+    runs = []
 
     class Recorded(FakeCopy):
         def __init__(self, number):
-            super().__init__({one.id for one in slot.changes}, [PASSED, FAILED, HUNG])
-
-        def make(self):
-            pass
+            ends = [PASSED, FAILED, PASSED, PASSED, HUNG]
+            super().__init__({one.id for one in slot.changes}, ends)
 
         def run(self, tests):
-            asked.append(tests == near)
+            runs.append("near" if tests == near else tests)
             return super().run(tests)
 
+        def failing(self, tests, workers):
+            assert self.dirty
+            runs.append(len(tests) > len(near))
+            return ["tests/a.py::b", "tests/a.py::c"]
+
     monkeypatch.setattr(judging, "Copy", Recorded)
-    first, second = judging.worked([slot, slot], 1)
-    assert (first.ran, second.ran) == (HUNG, FAILED)
-    assert asked == [True, True, False]
-    said = capsys.readouterr().out.splitlines()
-    assert [line.split("  ")[0] for line in said] == ["its room lets live", "caught", "caught"]
+    outcomes = judging.worked([slot, slot, slot], 1)
+    assert [one.ran for one in outcomes] == [PASSED, FAILED, HUNG]
+    alone = ["tests/a.py::b", "tests/a.py::c"]
+    assert runs == ["near", "near", "near", True, alone, alone]
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in printed] == [
+        *("its room lets live", "caught", "its room lets live"),
+        "2 faults meet all suites together",
+        *("SURVIVED", "caught"),
+    ]
+
+
+def test_faults_are_planted_together_from_the_end_of_each_file(tmp_path, monkeypatch):
+    text = "x = a < b - 1\ny = c < d\n"
+    held = rooms.Room("log", {"some.py": text})
+    changes = draw.changes_of(held, draw.fields_of([held]))
+    first = next(one for one in changes if one.operator == "sign")
+    second = next(one for one in changes if one.operator == "comparison" and one.start > 14)
+    copy = copies.Copy(1)
+    monkeypatch.setattr(copy, "tree", tmp_path)
+    (tmp_path / "some.py").write_text(text)
+    assert copy.plant([first, second]) == ""
+    alone = {one: one.apply(text).splitlines() for one in (first, second)}
+    assert (tmp_path / "some.py").read_text().splitlines() == [alone[first][0], alone[second][1]]
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("FAILED tests/a.py::b[c - d]@spark - assert 1", "tests/a.py::b[c - d]"),
+        ("FAILED tests/a.py::b@spark", "tests/a.py::b"),
+        ("ERROR tests/a.py::b[c@d] - x", "tests/a.py::b[c@d]"),
+    ],
+)
+def test_a_test_is_named_without_the_group_that_it_ran_in(line, name):
+    assert copies.FAILED.findall(line) == [name]
 
 
 def test_a_test_that_fails_without_the_fault_shows_nothing(slot):

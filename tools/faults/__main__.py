@@ -2,10 +2,11 @@
 
     PYTHONPATH=tools python -m faults [--count 40] [--seed 7] [--rooms ROOM ...] [--only ID ...]
 
-Each fault is drawn by the seed, planted in a copy of the sources (``build/faults``), and met first
-by the tests of its room, then by those of all suites but ``tests/clients`` and ``tests/package``.
-The test that caught it is run once more without it. What the compiler refuses, or makes the same
-of, is replaced by the next draw.
+Each fault is drawn by the seed, planted in a copy of the sources (``build/faults``), and meets the
+tests of its room. The faults that survive meet all suites but ``tests/clients`` and
+``tests/package``, together; then each meets the tests that failed, alone. The test that caught a
+fault is run once more without it. What the compiler refuses, or makes the same of, is replaced by
+the next draw.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from faults.change import Change
 from faults.copies import ROOT, Copy, Ran
 from faults.draw import Slot, changes_of, drawn, fields_of
 from faults.rooms import all_tests, rooms_of, tests_of
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,21 @@ class Outcome:
         return f"{head}  {place}  {self.ran}".rstrip()
 
 
-def judged(copy: Copy, slot: Slot, suites: bool = False) -> Outcome:
-    """Plant the first fault of a slot that can be; the tests of its room meet it, or the others."""
+def judged(copy: Copy, slot: Slot, tests: list[str] | None = None) -> Outcome:
+    """Plant the first fault of a slot that can be; run tests on it: ``None`` is those of its room.
+
+    Returns
+    -------
+    Outcome
+        What became of that fault.
+    """
     began = time.monotonic()
     for skipped, change in enumerate(slot.changes):
         try:
-            if copy.plant(change):
+            if copy.plant([change]):
                 continue
-            near = tests_of(slot.room.name, change.file, ROOT)
-            ran = copy.run(all_tests(change.file, ROOT, near) if suites else near)
+            near = tests_of(slot.room.name, change.file, ROOT) if tests is None else tests
+            ran = copy.run(near)
         finally:
             copy.restore()
         unsure = bool(ran.test) and not copy.passes(ran.test)
@@ -65,49 +76,80 @@ def judged(copy: Copy, slot: Slot, suites: bool = False) -> Outcome:
 
 
 def worked(slots: Sequence[Slot], workers: int) -> list[Outcome]:
-    """Let workers judge the faults, what is to be compiled first; print each as it comes.
+    """Judge the faults in so many copies, and print each outcome as it comes.
 
-    What the rooms let live meets all suites in the end: that takes much longer.
+    Each fault meets the tests of its room alone. Those that survive then meet all other tests
+    together, in one run: all suites take minutes. Each of them meets the tests that failed alone.
     """
-    waiting: queue.PriorityQueue[tuple[bool, bool, int]] = queue.PriorityQueue()
-    for number, slot in enumerate(slots):
-        waiting.put((False, slot.changes[0].file.endswith(".py"), number))
-    copies = [Copy(n + 1) for n in range(workers)]
-    outcomes: dict[int, Outcome] = {}
-    failed: list[BaseException] = []
+    copies = [Copy(number + 1) for number in range(workers)]
+    spread(copies, list(copies), lambda _, copy: copy.make())
+    compiled_first = sorted(slots, key=lambda slot: slot.changes[0].file.endswith(".py"))
 
-    def work(copy: Copy) -> None:
+    def in_its_room(copy: Copy, slot: Slot) -> Outcome:
+        outcome = judged(copy, slot)
+        print(outcome.line("its room lets live"), flush=True)
+        return outcome
+
+    outcomes = spread(copies, compiled_first, in_its_room)
+    survivors = [one for one in outcomes if not one.ran.how]
+    failed = failed_of(copies[0], [one.change for one in survivors], workers)
+
+    def in_the_suites(copy: Copy, outcome: Outcome) -> Outcome:
+        if outcome.ran.how:
+            return outcome
+        now = judged(copy, replace(outcome.slot, changes=[outcome.change]), failed)
+        now = replace(now, seconds=now.seconds + outcome.seconds, skipped=outcome.skipped)
+        print(now.line(), flush=True)
+        return now
+
+    return spread(copies, outcomes, in_the_suites) if failed else outcomes
+
+
+def failed_of(copy: Copy, changes: Sequence[Change], workers: int) -> list[str]:
+    """Plant faults together, and return which tests of all suites fail."""
+    if not changes:
+        return []
+    print(f"{len(changes)} faults meet all suites together", flush=True)
+    tests = all_tests(changes[0].file, ROOT, [])
+    try:
+        if copy.plant(changes):  # each of them can be planted, but not all: each meets all tests
+            return tests
+        return copy.failing(tests, workers)
+    finally:
+        copy.restore()
+
+
+def spread(copies: Sequence[Copy], items: Sequence[T], work: Callable[[Copy, T], R]) -> list[R]:
+    """Let each copy work on the next item, in a thread of its own; return what came of each."""
+    waiting = queue.SimpleQueue[int]()
+    for number in range(len(items)):
+        waiting.put(number)
+    results: dict[int, R] = {}
+    failures: list[BaseException] = []
+
+    def run(copy: Copy) -> None:
         try:
-            copy.make()
-            while not failed:
-                suites, python, number = waiting.get_nowait()
-                before = outcomes.get(number)
-                slot = replace(slots[number], changes=[before.change]) if before else slots[number]
-                now = judged(copy, slot, suites)
-                if before:
-                    now = replace(now, seconds=now.seconds + before.seconds, skipped=before.skipped)
-                outcomes[number] = now
-                if not suites and not now.ran.how:
-                    waiting.put((True, python, number))
-                print(now.line("SURVIVED" if suites else "its room lets live"), flush=True)
+            while not failures:
+                number = waiting.get_nowait()
+                results[number] = work(copy, items[number])
         except queue.Empty:
             pass
         except BaseException as error:
-            failed.append(error)
+            failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(copy,)) for copy in copies]
+    threads = [threading.Thread(target=run, args=(copy,)) for copy in copies]
     for thread in threads:
         thread.start()
     try:
         for thread in threads:
             thread.join()
     except KeyboardInterrupt as error:
-        failed.append(error)
+        failures.append(error)
         for copy in copies:
             copy.stop()
-    if failed:
-        raise failed[0]
-    return [outcomes[number] for number in sorted(outcomes)]
+    if failures:
+        raise failures[0]
+    return [results[number] for number in sorted(results)]
 
 
 def as_entry(change: Change) -> str:

@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,9 +29,10 @@ WALL_S, CPU_S = 2400, 1800  # of a run of tests, where even pytest's own watch i
 MEMORY_BYTES = 8 << 30
 FAST_BUILD = {"CFLAGS": "-O1 -DNDEBUG"}  # half the time of -O3, to compile and to test
 PYTEST = [
-    *("-x", "-q", "-rfE", "-p", "no:cacheprovider", "--no-header", "--hypothesis-seed=0"),
+    *("-q", "-rfE", "-p", "no:cacheprovider", "--no-header", "--hypothesis-seed=0"),
     *("-o", f"faulthandler_timeout={HANG_S}"),
 ]
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?:@\w+)?(?: - .*)?$", re.M)
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,15 @@ class Copy:
         subprocess.run([*pip, *where], check=True, env=self._environment())
         mirror(self.home, self.clean)
 
-    def plant(self, change: Change) -> str:
-        """Put a fault in; return why that cannot be, else nothing."""
-        path = self.tree / change.file
-        text = path.read_text(encoding="utf-8")
-        if not differs(change, text):
-            return "the same to Python, or nothing"
-        path.write_text(change.apply(text), encoding="utf-8")
-        if path.suffix == ".py":
+    def plant(self, changes: Sequence[Change]) -> str:
+        """Put faults in, of each file from the end on; return why that cannot be, else nothing."""
+        for change in sorted(changes, key=lambda change: -change.start):
+            path = self.tree / change.file
+            text = path.read_text(encoding="utf-8")
+            if not differs(change, text):
+                return "the same to Python, or nothing"
+            path.write_text(change.apply(text), encoding="utf-8")
+        if all(change.file.endswith(".py") for change in changes):
             return ""
         for step in (
             ["--build", self.objects],
@@ -112,8 +115,26 @@ class Copy:
 
     def run(self, tests: list[str]) -> Ran:
         """Run tests up to the first that fails."""
+        return how_ended(*self._pytest(["-x", *tests]))
+
+    def failing(self, tests: list[str], workers: int) -> list[str]:
+        """Run tests in so many processes; return those that fail, hang or crash.
+
+        Raises
+        ------
+        SystemExit
+            pytest did not come to its end.
+        """
+        how = ["-n", str(workers), "--dist", "loadgroup", "--no-loadscope-reorder"]
+        said, status = self._pytest([*how, *tests])
+        if status not in (0, 1):
+            raise SystemExit(f"faults: the run of all suites did not end: {said[-2000:]}")
+        return list(dict.fromkeys(FAILED.findall(said)))
+
+    def _pytest(self, arguments: list[str]) -> tuple[str, int]:
+        """Run pytest; return what it printed, and its exit status."""
         self.process = process = subprocess.Popen(
-            [self.python, "-m", "pytest", *PYTEST, *tests],
+            [self.python, "-m", "pytest", *PYTEST, *arguments],
             cwd=self.tree,
             env=self._environment(),
             stdout=subprocess.PIPE,
@@ -129,7 +150,7 @@ class Copy:
             said = "Timeout"
         finally:
             self.stop()
-        return how_ended(said, process.returncode)
+        return said, process.returncode
 
     def passes(self, test: str) -> bool:
         """Return whether a test passes without a fault."""
@@ -189,7 +210,7 @@ def how_ended(said: str, status: int) -> Ran:
     """Read what pytest said, up to the first test that failed or never ended."""
     if status == 0:
         return Ran()
-    named = re.search(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - .*)?$", said, re.M)
+    named = FAILED.search(said)
     if named:
         return Ran("failed", named[1])
     at = re.search(r'File ".*?/(tests/[^"]+)", line \d+ in (test_\w+)', said)
