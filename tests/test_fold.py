@@ -19,7 +19,7 @@ from coterie._core.codec.checksum import crc32c
 from coterie._core.fold.partial import offset_columns
 from coterie.messages import encode_batch, encode_message_set, encode_value
 from golden_data import LOGS, cases, corrupt_cases, segments
-from log_writer import batch, commit_key, commit_value, record
+from log_writer import batch, commit_key, commit_value, group_key, group_value, record
 from messages import RECORDS
 
 CLASSIC = [case for case in cases() if case != "kip848"]
@@ -305,3 +305,12 @@ def test_keys_whose_hashes_begin_alike_are_kept_apart():
     assert fold.key_count == count
     assert (columns["partition"] == np.arange(count)).all()
     assert (columns["offset"] == np.arange(count)).all()
+
+
+def test_a_generation_says_how_long_after_the_record_before_it_came():
+    data = b"".join(
+        batch(at, [(time, group_key(b"g"), group_value(3, [b"m"]))])
+        for at, time in enumerate((1_000, 9_500, -1, 9_900))
+    )
+    rows = scan(data).to_arrow()["generations"].to_pylist()
+    assert [row["since_previous_ms"] for row in rows] == [None, 8_500, None, None]

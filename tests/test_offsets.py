@@ -156,6 +156,11 @@ def test_columns_of_the_wrong_kind_are_refused(columns):
         expired([1], [1], 0, 0, keep=[1])
 
 
+def test_a_single_time_stands_for_a_column_of_no_rows_too():
+    nothing = np.empty(0, np.int64)
+    assert expired(nothing, -1, 5, 1, base_ms=0).tolist() == []
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_expiry_leaves_the_garbage_collector_as_it_was(enabled):
     offsets = OffsetMap()

@@ -62,6 +62,17 @@ def test_stops_of_one_group_each_take_a_rebalance(stopped, design):
     assert 200_000 <= first < second
 
 
+@pytest.mark.parametrize("design", COORDINATED)
+def test_of_several_stops_of_a_group_the_first_one_comes_first(stopped, design):
+    late, early = (stop("group1", moment) for moment in (MOMENTS[3], MOMENTS[0]))
+    first = []
+    for stops in ([late, early], [late], [early]):
+        stopped.clear()
+        run(scenario(topic("t", [0]), start("a", 1000), *stops, start("b", 200_000)), design)
+        first.append(stopped[0])
+    assert first[0] == first[1] > first[2]
+
+
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_topic_is_deleted_only_where_brokers_delete_topics(design):
     delete = {"at": 100_000, "op": "delete_topic", "topic": "t"}

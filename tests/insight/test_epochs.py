@@ -4,6 +4,7 @@ import pytest
 from lives import life, member, written
 
 from coterie.insight import explain
+from coterie.insight.epochs import learn_names
 from coterie.insight.facts import read_facts
 from coterie.messages import encode_key, encode_value
 
@@ -211,3 +212,23 @@ def test_partitions_that_are_not_given_up_yet_are_not_reconciled(tmp_path):
     waits = [subscribes(20, "b"), epoch(20, 2), current(20, "a", 2), record(20, 8, revoking, "b")]
     rows = explained(tmp_path, joins(10, "a", 1), waits)
     assert rows[1]["until"] is None
+
+
+@pytest.mark.parametrize("then", [{"subscribedTopicRegex": "t.*"}, None])
+def test_a_target_of_a_member_without_topics_by_name_names_no_topic(tmp_path, then):
+    topic_id = "AAAAAAAAAAAAAAAAAAAAEQ"
+    target = {"topicPartitions": [{"topicId": topic_id, "partitions": [0]}]}
+    joined = [*joins(1_000, "a", 1), record(1_100, 7, target, "a")]
+    (facts,) = read_facts([written(tmp_path / "named", *([one] for one in joined))])
+    names = {}
+    learn_names(facts.newer_records, names)
+    assert list(names.values()) == ["t"]
+    changed = [
+        *joins(1_000, "a", 1),
+        record(1_050, 5, None if then is None else WHOLE | then, "a"),
+        record(1_100, 7, target, "a"),
+    ]
+    (facts,) = read_facts([written(tmp_path / "unnamed", *([one] for one in changed))])
+    names = {}
+    learn_names(facts.newer_records, names)
+    assert names == {}

@@ -166,6 +166,12 @@ def test_it_warns_of_all_that_makes_a_reset_go_wrong(tmp_path):
     assert without.stdout == "t,0,1\n"
 
 
+def test_before_a_time_is_up_to_the_millisecond_that_ends_there(tmp_path):
+    asked = ("undo", made_log(tmp_path), "--group", "g", "--before")
+    assert coterie_ok(*asked, 200).stdout == "t,0,1\nt,2,5\n"
+    assert coterie_ok(*asked, 201).stdout == "t,0,9\nt,1,7\n"
+
+
 def test_there_is_no_file_where_there_is_nothing_to_go_back_to(tmp_path):
     out = tmp_path / "out.csv"
     log = made_log(tmp_path)

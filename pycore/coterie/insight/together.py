@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coterie.insight.facts import PartitionFacts
@@ -64,6 +64,8 @@ class Cut:
         In log order.
     pool
         The threads.
+    threads : int
+        How many they are: so many parts are read, or wait to be absorbed, at once.
     going : Going
         Whether to go on.
     progress : Progress
@@ -71,9 +73,12 @@ class Cut:
         its first readings, and :meth:`close` tells the rest.
     """
 
-    def __init__(self, parts: list[Part], pool: Executor, going: Going, progress: Progress) -> None:
+    def __init__(
+        self, parts: list[Part], pool: Executor, threads: int, going: Going, progress: Progress
+    ) -> None:
         self.parts = parts
         self.pool = pool
+        self.threads = threads
         self.going = going
         self.progress = progress
         self.left = sum(map(size_of, parts))
@@ -98,10 +103,14 @@ class Cut:
         self,
         log: Reader,
         columns: Collection[str] | None,
-        each: Sequence[Sequence[Any]],
+        each: Iterable[Sequence[Any]],
         whole: Sequence[Any],
     ) -> None:
-        """Have the tallies of each part take its pieces, and those of the whole absorb them."""
+        """Have the tallies of each part take its pieces, and those of the whole absorb them.
+
+        The first part may fill those of the whole itself. ``each`` is asked for the tallies of a
+        part when that is read next.
+        """
 
         def fed(part: Part, begin: Begin, takers: Sequence[Any]) -> Sequence[Any]:
             pieces = read_pieces(part, log.options, begin, self.going.read, columns)
@@ -110,15 +119,20 @@ class Cut:
 
         for found in self._each(fed, log.begins(), each):
             for one, later in zip(whole, found, strict=True):
-                one.absorb(later)
+                if later is not one:
+                    one.absorb(later)
 
     def _each(self, work: Callable[..., T], *columns: Iterable[Any]) -> Iterator[T]:
-        """Do something with each part at once, and yield what it gives, in log order."""
-        rows = list(zip(self.parts, *columns, strict=True))
-        del columns
-        ahead = deque(self.pool.submit(work, *row) for row in rows)
-        for part in self.parts:
-            yield ahead.popleft().result()
+        """Do something with each part, as many at once as there are threads; yield in log order."""
+        ahead: deque[tuple[Part, Future[T]]] = deque()
+        rows = zip(self.parts, *columns, strict=True)
+        while True:
+            for part, *row in islice(rows, self.threads - len(ahead)):
+                ahead.append((part, self.pool.submit(work, part, *row)))
+            if not ahead:
+                return
+            part, found = ahead.popleft()
+            yield found.result()
             self._tell(size_of(part) // 2)
 
     def _tell(self, size: int) -> None:
@@ -201,7 +215,7 @@ def each_partition(
             parts = parts_of(segments, part_count(sum(map(crew.weight, segments)), whole, threads))
             facts = PartitionFacts(number, segments, only, at_ms, going.read, since_ms)
             if len(parts) > 1:
-                facts.cut = Cut(parts, pool, going, progress)
+                facts.cut = Cut(parts, pool, threads, going, progress)
             if len(ahead) == crew.AHEAD_PER_THREAD * threads:
                 yield taken(*ahead.popleft())
             ahead.append((facts, None if facts.cut else pool.submit(work, facts)))

@@ -20,7 +20,7 @@ from coterie.insight.runs import NEVER, Runs, first_in_batch, runs_of, times_of
 from coterie.report.sections import EXACT, exact
 from coterie.report.spans import POINTS, Counts
 
-CELLS_AT_ONCE = 1 << 24  # of 16 bytes each
+CELLS_AT_ONCE = 44 << 20  # of 16 bytes each, in all copies of the charts
 Line = tuple[int, str, int, int]  # number of the key, topic, partition, commits with a time
 
 
@@ -174,16 +174,17 @@ def is_sampled(line: Line) -> bool:
     return line[-1] > POINTS
 
 
-def some_at_once(plans: Mapping[str, Plan]) -> Iterator[dict[str, Plan]]:
-    """Yield the groups in order, so many at once as there is room for, at least one."""
+def some_at_once(plans: Mapping[str, Plan], copies: int) -> Iterator[dict[str, Plan]]:
+    """Yield the groups in order, so many at once as ``copies`` have room for, at least one."""
     some: dict[str, Plan] = {}
     cells = 0
     for group, plan in plans.items():
-        if some and cells + plan.cells > CELLS_AT_ONCE:
+        more = plan.cells * copies
+        if some and cells + more > CELLS_AT_ONCE:
             yield some
             some, cells = {}, 0
         some[group] = plan
-        cells += plan.cells
+        cells += more
     if some:
         yield some
 
@@ -296,8 +297,9 @@ class Charts:
         self.at[here], self.value[here] = later.at[cells], later.value[cells]
         later.at[cells] = -1
         ours += theirs
-        latest = np.flatnonzero((later.at >= 0) & (later.at >= self.at))
-        self.at[latest], self.value[latest] = later.at[latest], later.value[latest]
+        latest = (later.at >= 0) & (later.at >= self.at)
+        np.copyto(self.at, later.at, where=latest)
+        np.copyto(self.value, later.value, where=latest)
 
     def rate(self, group: str) -> dict[str, Any]:
         """Return a group's commits over time, as ``Counts.as_data``."""
@@ -320,8 +322,10 @@ class Charts:
         first, plan = int(self.of_keys["cell"][line[0]]), self.plans[group]
         step = int(self.of_groups["sampled"][plan.number]) if is_sampled(line) else 1
         cells = slice(first, first + plan.cells_of(line) * step, step)
-        there = self.at[cells] >= 0
-        at, value = self.at[cells][there], self.value[cells][there]
+        at, value = self.at[cells], self.value[cells]
+        there = at >= 0
+        if not there.all():
+            at, value = at[there], value[there]
         if (at[1:] < at[:-1]).any():
             order = np.argsort(at, kind="stable")
             at, value = at[order], value[order]
@@ -335,5 +339,5 @@ class Charts:
 def exact_list(values: Array) -> list[Any]:
     """Return integers as the page gets them: few lines have any that a double cannot hold."""
     held: list[Any] = values.tolist()
-    beyond = (values > EXACT) | (values < -EXACT)
-    return list(map(exact, held)) if beyond.any() else held
+    beyond = len(held) and (values.max() > EXACT or values.min() < -EXACT)
+    return list(map(exact, held)) if beyond else held

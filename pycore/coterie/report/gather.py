@@ -7,10 +7,10 @@ holds what questions keep, and of each group what its page shows, compressed.
 from __future__ import annotations
 
 import base64
-import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ LINES = 40  # partitions in the chart of offsets: those with most commits
 PARTITIONS = 1_000  # in the table of offsets
 CENSUS = "report.census"
 UNDRAWN = 1  # zlib's level for what waits for its charts
+NOTHING_DRAWN = b'"rate":null,"lines":null'  # in no text, where quotes are escaped
 GONE = "Gone"
 OVERVIEW = (
     *("group", "state", "type", "protocol", "members", "partitions", "commits", "requests"),
@@ -124,12 +125,12 @@ def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
         whole.overview.append(shown + overview_of(detail["tables"]))
         plans[group] = maker.plan(group, detail["extent"])
         undrawn[group] = zlib.compress(compact_json(detail).encode(), UNDRAWN)
-    for some in some_at_once(plans):
+    copies = 1 if facts.cut is None else min(len(facts.cut.parts), facts.cut.threads + 1)
+    for some in some_at_once(plans, copies):
         charts = draw(facts, census, some)
         for group in some:
-            detail = json.loads(zlib.decompress(undrawn.pop(group)))
-            detail |= {"rate": charts.rate(group), "lines": maker.lines(group, charts)}
-            whole.details.append(packed(detail))
+            drawn = {"rate": charts.rate(group), "lines": maker.lines(group, charts)}
+            whole.details.append(packed(zlib.decompress(undrawn.pop(group)), drawn))
 
 
 def draw(facts: PartitionFacts, census: Census, some: Mapping[str, Plan]) -> Charts:
@@ -138,8 +139,9 @@ def draw(facts: PartitionFacts, census: Census, some: Mapping[str, Plan]) -> Cha
     if facts.cut is None:
         feed(facts.pieces(Charts.COLUMNS), [charts])
     else:
-        each = [[Charts(census, some, numbers)] for numbers in census.parts]
-        facts.cut.take_each(facts.log, Charts.COLUMNS, each, [charts])
+        # The first part fills the whole itself. Each other part's cells are made when it is read.
+        later = ([Charts(census, some, numbers)] for numbers in census.parts[1:])
+        facts.cut.take_each(facts.log, Charts.COLUMNS, chain([[charts]], later), [charts])
     return charts
 
 
@@ -180,9 +182,10 @@ def negated(number: int | None) -> int | None:
     return None if number is None else -number
 
 
-def packed(detail: Row) -> str:
-    """Return a group's parts as the page unpacks them."""
-    return base64.b64encode(zlib.compress(compact_json(detail).encode(), 6)).decode()
+def packed(detail: bytes, drawn: Row) -> str:
+    """Return a group's parts, of which ``NOTHING_DRAWN`` is to come, as the page unpacks them."""
+    whole = detail.replace(NOTHING_DRAWN, compact_json(drawn)[1:-1].encode())
+    return base64.b64encode(zlib.compress(whole, 6)).decode()
 
 
 class GroupParts:

@@ -220,20 +220,18 @@ def tables_of(facts: PartitionFacts, basis: Basis) -> dict[str, dict[str, Row]]:
 
 def table_of(section: Section, rows: list[Row]) -> Row:
     """Return what a section shows of a group's rows."""
-    shown = [shown_row(section, row) for row in rows[-ROWS:]]
-    table: Row = {"rows": shown, "count": len(rows)}
+    columns = (shown_column(section, name, rows[-ROWS:]) for name in section.fields)
+    table: Row = {"rows": list(map(list, zip(*columns, strict=True))), "count": len(rows)}
     if section.column is not None:
         table["overview"] = section.column.of(rows)
     return table
 
 
-def shown_row(section: Section, row: Row) -> list[Any]:
-    """Return a row's fields as the page gets them."""
-    return [value_of(section, name, row) for name in section.fields]
-
-
-def value_of(section: Section, name: str, row: Row) -> Any:
-    """Return what a section shows in a field of a row."""
+def shown_column(section: Section, name: str, rows: list[Row]) -> list[Any]:
+    """Return what a section shows in a field of rows."""
     if name in section.texts:
-        return section.texts[name](row)
-    return section.words.get(name, {}).get(row[name], exact(row[name]))
+        return [section.texts[name](row) for row in rows]
+    values = [row[name] for row in rows]
+    if name in section.words:
+        values = [section.words[name].get(value, value) for value in values]
+    return [exact(value) if isinstance(value, int) else value for value in values]
