@@ -190,6 +190,13 @@ def test_a_group_that_goes_there_and_back_twice_keeps_its_members(tmp_path):
     assert [who for row in rows for what, who, _ in told(row) if what == "left_or_evicted"] == ["x"]
 
 
+def test_an_upgrade_of_a_group_whose_classic_records_were_compacted_names_no_assignor(tmp_path):
+    up = [life(20, None), subscribes(20, "m"), epoch(20, 1)]
+    rows = explained(tmp_path, up, joins(30, "x", 2))
+    assert rows[0]["event"] == "upgraded"
+    assert told(rows[0])[0] == ("upgraded", None, "classic to consumer")
+
+
 def test_an_epoch_is_reconciled_when_its_last_member_has_the_assignment(tmp_path):
     late = [[*joins(20, "b", 2)], [current(30, "a", 1)], [current(45, "a", 2)]]
     rows = explained(tmp_path, joins(10, "a", 1), *late, joins(60, "c", 3))
