@@ -83,15 +83,16 @@ class Ask:
 
     Attributes
     ----------
-    now_ms : int
-        Epoch ms that offsets are judged at.
+    now_ms : int or None
+        Epoch ms that offsets are judged at; None: the time of the log's newest record, which the
+        asker finds.
     retention_ms : int
         ``offsets.retention.minutes`` of the broker, in ms.
     what_if_ms : tuple of int
         Other retentions to compare with.
     """
 
-    now_ms: int
+    now_ms: int | None = None
     retention_ms: int = DEFAULT_RETENTION_MS
     what_if_ms: tuple[int, ...] = ()
 
@@ -239,6 +240,7 @@ def judged(
     number: int | None, held: list[Held], idle: dict[str, int | None], ask: Ask
 ) -> Iterator[dict[str, Any]]:
     """Yield the row of each offset."""
+    assert ask.now_ms is not None  # the asker found it
     times = {
         name: [-1 if (ms := one.offset[name]) is None else ms for one in held]
         for name in ("commit_timestamp", "expire_timestamp")
@@ -254,11 +256,11 @@ def judged(
     ]
     for index, one in enumerate(held):
         over = [(retention_ms, flags[index]) for retention_ms, flags in asked]
-        yield _row(number, one, idle.get(one.group), over, ask)
+        yield _row(number, one, idle.get(one.group), over, ask.now_ms)
 
 
 def _row(
-    number: int | None, one: Held, idle_ms: int | None, over: list[tuple[int, bool]], ask: Ask
+    number: int | None, one: Held, idle_ms: int | None, over: list[tuple[int, bool]], now_ms: int
 ) -> dict[str, Any]:
     expires = [None if one.kept else _expires_at(one, retention_ms) for retention_ms, _ in over]
     status = KEPT if one.kept else EXPIRED if over[0][1] else DUE
@@ -281,7 +283,7 @@ def _row(
         "rule": rule,
         "since": None if one.kept or one.rule == "explicit" else one.base_ms,
         "expires_at": expires[0],
-        "remaining_ms": None if expires[0] is None else _clamped(expires[0] - ask.now_ms),
+        "remaining_ms": None if expires[0] is None else _clamped(expires[0] - now_ms),
         "removed_at": one.removed_ms,
         "pending": one.pending,
         "what_if": [
