@@ -104,9 +104,8 @@ def command(
 
     asking.show(expire.FIELDS, rows, options, draw=draw)
     if now_ms is None:
-        say(
-            f"coterie: now is {format_time(newest.ms)}, the log's newest record; --now sets another"
-        )
+        newest_at = format_time(newest.ms)
+        say(f"coterie: now is {newest_at}, the log's newest record; --now sets another")
     for note in notes:
         say(f"coterie: {note}")
 

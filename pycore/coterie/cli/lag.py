@@ -89,7 +89,7 @@ def latest_totals(rows: list[Row]) -> list[Row]:
     for row in last.values():
         known = [ms for ms in (newest.get(row["group_id"]), row["time"]) if ms is not None]
         newest[row["group_id"]] = max(known, default=None)
-    return list(lag.totals({**row, "time": newest[row["group_id"]]} for row in last.values()))
+    return list(lag.totals(last.values(), lambda row: newest[row["group_id"]]))
 
 
 def lag_text(row: Row) -> str | None:

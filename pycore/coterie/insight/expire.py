@@ -146,7 +146,9 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
         for group, head in heads.items()
         if group not in full and head["type"] != "share"
     ]
-    yield from sorted(found, key=_place)
+    order = key_order()
+    found.sort(key=lambda row: order((row["group_id"], row["topic"] or "", row["partition"] or 0)))
+    yield from found
 
 
 def standing(group: str, head: dict[str, Any], offset: dict[str, Any], undecided: Any) -> Held:
@@ -320,7 +322,3 @@ def without_offsets(
         "pending": False,
         "what_if": [],
     }
-
-
-def _place(row: dict[str, Any]) -> tuple[bytes, bytes, int]:
-    return key_order((row["group_id"], row["topic"] or "", row["partition"] or 0))

@@ -188,11 +188,10 @@ class Reader:
         """
         yield from read_pieces(self.segments, self.options, self.begin(), self.bytes_of, columns)
 
-    def keys(self, which: Array) -> Iterator[Key]:
-        """Yield group, topic and partition of some keys, by their places in the fold's tracks."""
-        for place in which.tolist():
-            group, topic, partition = partial.split_key(partial.key_at(self.fold, place))
-            yield decode_utf8(group), decode_utf8(topic), partition
+    def keys(self, which: Array) -> list[Key]:
+        """Return group, topic and partition of some keys, by their places in the fold's tracks."""
+        keys = partial.keys(self.fold)
+        return [keys[place] for place in which.tolist()]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process may absorb: neither bytes nor what leads to them."""
