@@ -83,7 +83,8 @@ def command(
     if retention_ms is None:
         retention_ms = expire.Ask.retention_ms
         notes.append(f"retention is {DEFAULT}, Kafka's default; --retention sets the broker's")
-    ask, newest = expire.Ask(now_ms, retention_ms, what_if_ms), Newest("--now")
+    ask = expire.Ask(now_ms, retention_ms, what_if_ms)
+    newest = Newest("--now") if now_ms is None else None
     states: dict[str, str] = {}  # of the groups that are there, whichever of their rows are shown
 
     def wanted(row: Row) -> bool:
@@ -93,17 +94,15 @@ def command(
             return False
         return (not status or row["status"] in status) and (not idle or is_idle(row))
 
-    parts = asking.parts_of(expire.NAME, ask, options)
-    if now_ms is None:
-        parts = newest.of(parts)
+    parts = asking.parts_of(expire.NAME, ask, options, newest=newest)
     rows = (row for part in parts for row in part.rows if wanted(row))
 
     def draw(rows: list[Row]) -> Iterable[shapes.Piece]:
-        known = replace(ask, now_ms=newest.ms) if now_ms is None else ask
+        known = ask if newest is None else replace(ask, now_ms=newest.ms)
         return (draw_offsets if by_offset else draw_groups)(rows, known, states)
 
     asking.show(expire.FIELDS, rows, options, draw=draw)
-    if now_ms is None:
+    if newest is not None:
         newest_at = format_time(newest.ms)
         say(f"coterie: now is {newest_at}, the log's newest record; --now sets another")
     for note in notes:

@@ -64,7 +64,7 @@ def command(
         newest.ms = log_until_ms
     statuses = Statuses("status")
     ask = lag.Ask(ends, at_ms, latest, log_until_ms)
-    parts = newest.of(asking.parts_of(lag.NAME, ask, options))
+    parts = asking.parts_of(lag.NAME, ask, options, newest=newest)
     rows = statuses.of(row for part in parts for row in part.rows)
     if totalled:
         asking.show(lag.TOTALS, lag.totals(rows), options)

@@ -84,15 +84,15 @@ def command(
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
     if ends is None and log_until_ms is not None:
         raise click.UsageError("--log-until is for --end-offsets")
-    newest, end_ms = Newest("--log-until"), asking.until(options, at_ms)
-    if ends is not None and (ends.timed or end_ms is not None or log_until_ms is not None):
-        asking.check(options)
-        log_until_ms = log_until(options.logs.listing, options.where, log_until_ms, end_ms)
-        newest.ms = log_until_ms
-    ask = metrics.Ask(group_filter, group_exclude, topic_filter, topic_exclude, ends, log_until_ms)
-    parts = asking.parts_of(metrics.NAME, ask, options, at_ms=at_ms)
+    newest, end_ms = None, asking.until(options, at_ms)
     if ends is not None:
-        parts = newest.of(parts)
+        newest = Newest("--log-until")
+        if ends.timed or end_ms is not None or log_until_ms is not None:
+            asking.check(options)
+            log_until_ms = log_until(options.logs.listing, options.where, log_until_ms, end_ms)
+            newest.ms = log_until_ms
+    ask = metrics.Ask(group_filter, group_exclude, topic_filter, topic_exclude, ends, log_until_ms)
+    parts = asking.parts_of(metrics.NAME, ask, options, at_ms=at_ms, newest=newest)
     statuses = Statuses("lag_status")
     rows = statuses.of(row for part in parts for row in part.rows)
     if options.form == TEXT:
@@ -104,6 +104,6 @@ def command(
         count = asking.show(metrics.FIELDS, rows, options)
     if not count:
         asking.say_no_group(at_ms)
-    if ends is not None:
+    if ends is not None and newest is not None:
         say_untimed(ends, end_ms, newest.ms)
         statuses.say_unknown()

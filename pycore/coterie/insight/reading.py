@@ -109,7 +109,8 @@ class Reader:
         self.began: dict[int, int] = {}  # producer -> number of the first record of what is open
         self.ended: dict[int, End] = {}  # producer -> its first marker
         self.count = 0
-        self.parts: list[tuple[int, int]] = []  # records and pieces before each part absorbed
+        # Records and pieces before each part: itself, and what it absorbed.
+        self.parts = [(0, 0)] if self.segments else []
         with resting_collector():
             for segment in self.segments:
                 for _ in scan_part(self.fold, whole(segment), read, READ_PIECE_BYTES):
@@ -173,7 +174,7 @@ class Reader:
         return list(dict.fromkeys(segment.name for segment in self.segments))
 
     def begins(self) -> list[Begin]:
-        """Return the same for each part that was absorbed."""
+        """Return the same for each part."""
         files = self._files()
         ends = [first for _, first in self.parts[1:]] + [len(self.tails)]
         return [
