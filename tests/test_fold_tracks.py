@@ -96,7 +96,7 @@ def tracked(state):
         for name, there in (("before", row["before"]), ("commit", row["commit"])):
             if not there:
                 told |= {one: None for one in TRACK if one.startswith(name)}
-        found[partial.split_key(partial.key_at(fold, place))[2]] = told
+        found[partial.keys(fold)[place][2]] = told
     return found
 
 
@@ -148,6 +148,14 @@ def test_records_of_groups_that_are_no_commits_are_kept_whole():
     alone = PartitionFold(tracking=(None, None), only=["new"])
     alone.scan(batch(10, told))
     assert [record[0] for record in alone.group_records] == [b"new"]
+
+
+def test_keys_have_their_names_as_java_reads_them_in_order_of_first_sight():
+    places = [(b"g\xff", "é".encode(), 3), (b"", b"t", -1), (b"g\xff", b"t", 0)]
+    fold = PartitionFold()
+    fold.scan(batch(0, [commit(5, group=g, topic=t, partition=p) for g, t, p in places * 2]))
+    named = [("g\ufffd", "é", 3), ("", "t", -1), ("g\ufffd", "t", 0)]
+    assert partial.keys(fold) == [key for key, _ in partial.offset_entries(fold)] == named
 
 
 def test_a_fold_that_tracks_nothing_says_so():

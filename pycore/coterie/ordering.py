@@ -5,6 +5,9 @@ Each is the key of a sort.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 
 def java_order(text: str) -> bytes:
     """As Java's String.compareTo: by UTF-16 code units."""
@@ -21,6 +24,7 @@ def place_order(place: tuple[str, int]) -> tuple[bytes, int]:
     return java_order(place[0]), place[1]
 
 
-def key_order(key: tuple[str, str, int]) -> tuple[bytes, bytes, int]:
-    """(group, topic, partition)."""
-    return java_order(key[0]), java_order(key[1]), key[2]
+def key_order() -> Callable[[tuple[str, str, int]], tuple[bytes, bytes, int]]:
+    """Return the order of (group, topic, partition) for one sort, which encodes each name once."""
+    order = functools.cache(java_order)
+    return lambda key: (order(key[0]), order(key[1]), key[2])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 20_000
 PART = "part of an answer"
-DEFAULTS = ("now_ms",)  # found in the log where they are not given
 Frame = Callable[..., "DataFrame"]
 Time = int | str | datetime | None
 
@@ -54,6 +53,10 @@ def answer(request: Request, progress: Progress) -> Iterator[Part]:
 
     with session_of_command(request.master, progress, request.conf) as spark:
         log = log_of(spark, request.log)
+        if getattr(request.ask, "now_ms", 0) is None:
+            now_ms = newest_ms(spark, request.log)
+            ask = replace(request.ask, now_ms=-1 if now_ms is None else now_ms)
+            request = replace(request, ask=ask)
         size = sum(segment.size for _, segments in log for segment in segments)
         progress.total(size)
         progress.stage("reading")
@@ -151,7 +154,7 @@ def check_names(name: str, ask_type: type[Any], given: Mapping[str, Any]) -> Non
             raise CoterieError(f"{name} has no {one}; it takes {', '.join(known) or 'nothing'}")
     for one, field in known.items():
         has_default = field.default is not MISSING or field.default_factory is not MISSING
-        if not has_default and given.get(one) is None and one not in DEFAULTS:
+        if not has_default and given.get(one) is None:
             raise CoterieError(f"{name} needs {'at' if one == 'at_ms' else one}")
 
 

@@ -183,6 +183,17 @@ def test_a_commit_to_an_empty_group_does_not_renew_its_clock(tmp_path):
     assert told.stderr == ""
 
 
+def test_now_is_the_newest_record_of_any_partition(tmp_path):
+    other = tmp_path / "__consumer_offsets-1"
+    other.mkdir()
+    later = batch(0, [(9000, group_key(b"later"), group_value(1, []))])
+    (other / f"{0:020}.log").write_bytes(later)
+    told = coterie_ok("expire", made_log(tmp_path), "--format", "json")
+    assert "now is 1970-01-01T00:00:09.000Z" in told.stderr
+    by_key = {(row["group_id"], row["partition"]): row for row in json.loads(told.stdout)}
+    assert by_key["s", 0]["remaining_ms"] == 7 * DAY - 4000
+
+
 def test_now_is_the_newest_record_and_retention_kafkas_unless_given(tmp_path):
     told = coterie_ok("expire", made_log(tmp_path), "--format", "json")
     assert "now is 1970-01-01T00:00:07.000Z" in told.stderr

@@ -103,6 +103,7 @@ def main() -> None:
     def end(number: int, frame: FrameType | None) -> None:
         raise Terminated
 
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's others spin, and have no work here
     sys.unraisablehook = heard_again
     signal.signal(signal.SIGTERM, end)
     sys.exit(run())

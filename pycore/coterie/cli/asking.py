@@ -29,6 +29,7 @@ from coterie.cli.logs import (
     say_left_alone,
     trust_notes,
 )
+from coterie.cli.newest import Newest
 from coterie.cli.nopandas import without_pandas
 from coterie.cli.outfile import text_of, whole_file
 from coterie.cli.params import (
@@ -171,10 +172,18 @@ def put(
     return show(find_question(name).FIELDS, rows, options, draw=draw)
 
 
-def parts_of(name: str, ask: Any, options: Options, *, at_ms: int | None = None) -> Iterator[Part]:
+def parts_of(
+    name: str,
+    ask: Any,
+    options: Options,
+    *,
+    at_ms: int | None = None,
+    newest: Newest | None = None,
+) -> Iterator[Part]:
     """Yield the answer of each partition; say at the end what was left alone or out.
 
-    Options that do not go together fail here, before anything is asked or written.
+    Options that do not go together fail here, before anything is asked or written. ``newest`` finds
+    the time of the newest record, if the command has to know it.
 
     Raises
     ------
@@ -191,7 +200,7 @@ def parts_of(name: str, ask: Any, options: Options, *, at_ms: int | None = None)
     if at_ms is None:
         at_ms = getattr(ask, "at_ms", None)
     asker = find_asker(options.engine)
-    return told_parts(request, listing, asker, options, at_ms)
+    return told_parts(request, listing, asker, options, at_ms, newest)
 
 
 def say_notes(options: Options) -> None:
@@ -211,6 +220,7 @@ def told_parts(
     answer: Asker,
     options: Options,
     at_ms: int | None = None,
+    newest: Newest | None = None,
 ) -> Iterator[Part]:
     """Yield the parts of an answer, with progress; see :func:`parts_of`.
 
@@ -221,6 +231,8 @@ def told_parts(
     newest_ms = -1
     with TerminalProgress() as progress:
         parts = answer(request, progress)
+        if newest is not None:
+            parts = newest.of(parts)
         if request.groups is not None:  # all of a group lies in one partition: few rows
             held = list(parts)
             found = frozenset().union(*(part.found for part in held))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from coterie.cli import asking
 from coterie.cli.failures import say
-from coterie.cli.newest import newest_ms
+from coterie.cli.newest import Newest
 from coterie.cli.params import DURATION, TIME
 from coterie.insight import expire, shapes
 from coterie.insight.asking import Row
@@ -79,13 +80,11 @@ def command(
     notes = []
     if now_ms is None and options.until_ms is not None:
         now_ms = options.until_ms
-    if now_ms is None:
-        now_ms = newest_ms(options.logs.listing, options.where)
-        notes.append(f"now is {format_time(now_ms)}, the log's newest record; --now sets another")
     if retention_ms is None:
         retention_ms = expire.Ask.retention_ms
         notes.append(f"retention is {DEFAULT}, Kafka's default; --retention sets the broker's")
     ask = expire.Ask(now_ms, retention_ms, what_if_ms)
+    newest = Newest("--now") if now_ms is None else None
     states: dict[str, str] = {}  # of the groups that are there, whichever of their rows are shown
 
     def wanted(row: Row) -> bool:
@@ -95,13 +94,17 @@ def command(
             return False
         return (not status or row["status"] in status) and (not idle or is_idle(row))
 
-    parts = asking.parts_of(expire.NAME, ask, options)
+    parts = asking.parts_of(expire.NAME, ask, options, newest=newest)
     rows = (row for part in parts for row in part.rows if wanted(row))
 
     def draw(rows: list[Row]) -> Iterable[shapes.Piece]:
-        return (draw_offsets if by_offset else draw_groups)(rows, ask, states)
+        known = ask if newest is None else replace(ask, now_ms=newest.ms)
+        return (draw_offsets if by_offset else draw_groups)(rows, known, states)
 
     asking.show(expire.FIELDS, rows, options, draw=draw)
+    if newest is not None:
+        newest_at = format_time(newest.ms)
+        say(f"coterie: now is {newest_at}, the log's newest record; --now sets another")
     for note in notes:
         say(f"coterie: {note}")
 
@@ -137,6 +140,7 @@ def draw_groups(rows: list[Row], ask: expire.Ask, states: dict[str, str]) -> Ite
         {"state": states.get(group, GONE), **group_line(group, theirs, ask)}
         for group, theirs in by_group(rows).items()
     ]
+    assert ask.now_ms is not None  # it is known by now
     lines.sort(key=lambda line: (line["next_at"] is None, line["next_at"] or 0))
     title = (
         f"{plural(len(lines), 'group')} at {format_time(ask.now_ms)}, "
@@ -152,6 +156,7 @@ def group_line(group: str, rows: list[Row], ask: expire.Ask) -> Row:
     head = (standing or rows)[0]
     times = [row["expires_at"] for row in standing if row["expires_at"] is not None]
     next_at = min(times, default=None)
+    assert ask.now_ms is not None  # it is known by now
     line = {
         "group": group,
         "idle_since": head["idle_since"],

@@ -111,7 +111,8 @@ def table_of(group: str, rows: list[Row]) -> shapes.Table:
         cells = {**row, "cause": cause_of(row), "duration": waited(row)}
         lines.append([shapes.cell(cells[name], kind) for name, kind in SHOWN.items()])
     title = f"group {shapes.shortened(shapes.printable(group))}"
-    return shapes.Table(title, HEADINGS, list(SHOWN.values()), lines)
+    columns = [[line[place] for line in lines] for place in range(len(HEADINGS))]
+    return shapes.Table(title, HEADINGS, list(SHOWN.values()), columns)
 
 
 def sum_lines(rows: list[Row]) -> Iterator[str]:

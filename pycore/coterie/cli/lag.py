@@ -8,7 +8,7 @@ import click
 
 from coterie.cli import asking
 from coterie.cli.lagnotes import Statuses, say_untimed
-from coterie.cli.newest import log_until
+from coterie.cli.newest import Newest, log_until
 from coterie.cli.params import TIME, log_until_option
 from coterie.insight import lag, shapes
 from coterie.insight.asking import Row
@@ -58,16 +58,19 @@ def command(
     ends = read_end_offsets(file)
     if at_ms is not None and ends.timed:
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
-    until_ms = log_until(options.logs.listing, options.where, log_until_ms, at_ms)
+    newest = Newest("--log-until")
+    if ends.timed or asking.until(options, at_ms) is not None or log_until_ms is not None:
+        log_until_ms = log_until(options.logs.listing, options.where, log_until_ms, at_ms)
+        newest.ms = log_until_ms
     statuses = Statuses("status")
-    ask = lag.Ask(ends, at_ms, latest, until_ms)
-    parts = asking.parts_of(lag.NAME, ask, options)
+    ask = lag.Ask(ends, at_ms, latest, log_until_ms)
+    parts = asking.parts_of(lag.NAME, ask, options, newest=newest)
     rows = statuses.of(row for part in parts for row in part.rows)
     if totalled:
         asking.show(lag.TOTALS, lag.totals(rows), options)
     else:
         asking.show(lag.FIELDS, rows, options, draw=draw)
-    say_untimed(ends, asking.until(options, at_ms), until_ms)
+    say_untimed(ends, asking.until(options, at_ms), newest.ms)
     statuses.say_unknown()
 
 
@@ -86,7 +89,7 @@ def latest_totals(rows: list[Row]) -> list[Row]:
     for row in last.values():
         known = [ms for ms in (newest.get(row["group_id"]), row["time"]) if ms is not None]
         newest[row["group_id"]] = max(known, default=None)
-    return list(lag.totals({**row, "time": newest[row["group_id"]]} for row in last.values()))
+    return list(lag.totals(last.values(), lambda row: newest[row["group_id"]]))
 
 
 def lag_text(row: Row) -> str | None:

@@ -10,7 +10,7 @@ import click
 
 from coterie.cli import asking
 from coterie.cli.lagnotes import Statuses, say_untimed
-from coterie.cli.newest import log_until
+from coterie.cli.newest import Newest, log_until
 from coterie.cli.params import at_option, log_until_option
 from coterie.insight import metrics, prometheus
 from coterie.insight.endoffsets import read_end_offsets
@@ -84,12 +84,15 @@ def command(
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
     if ends is None and log_until_ms is not None:
         raise click.UsageError("--log-until is for --end-offsets")
+    newest, end_ms = None, asking.until(options, at_ms)
     if ends is not None:
-        asking.check(options)
-        listing, end_ms = options.logs.listing, asking.until(options, at_ms)
-        log_until_ms = log_until(listing, options.where, log_until_ms, end_ms)
+        newest = Newest("--log-until")
+        if ends.timed or end_ms is not None or log_until_ms is not None:
+            asking.check(options)
+            log_until_ms = log_until(options.logs.listing, options.where, log_until_ms, end_ms)
+            newest.ms = log_until_ms
     ask = metrics.Ask(group_filter, group_exclude, topic_filter, topic_exclude, ends, log_until_ms)
-    parts = asking.parts_of(metrics.NAME, ask, options, at_ms=at_ms)
+    parts = asking.parts_of(metrics.NAME, ask, options, at_ms=at_ms, newest=newest)
     statuses = Statuses("lag_status")
     rows = statuses.of(row for part in parts for row in part.rows)
     if options.form == TEXT:
@@ -101,6 +104,6 @@ def command(
         count = asking.show(metrics.FIELDS, rows, options)
     if not count:
         asking.say_no_group(at_ms)
-    if ends is not None and log_until_ms is not None:
-        say_untimed(ends, asking.until(options, at_ms), log_until_ms)
+    if ends is not None and newest is not None:
+        say_untimed(ends, end_ms, newest.ms)
         statuses.say_unknown()

@@ -2,15 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import click
 
 from coterie.cli.failures import Failed
 from coterie.cli.progress import TerminalProgress
 from coterie.insight import extent
-from coterie.insight.asking import Request, find_asker
+from coterie.insight.asking import Part, Request, find_asker
 from coterie.log.folders import Log
 from coterie.replay.engine import HERE, Where
 from coterie.times import format_time
+
+
+class Newest:
+    """Finds the time of the newest record of a log while its parts pass.
+
+    Parameters
+    ----------
+    option
+        Says the time where no record has one.
+
+    Attributes
+    ----------
+    ms : int
+        -1: none so far.
+    """
+
+    def __init__(self, option: str) -> None:
+        self.option = option
+        self.ms = -1
+
+    def of(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """Yield the parts, none before one has a time; Failed where none does."""
+        held = []
+        for part in parts:
+            self.ms = max(self.ms, part.newest_ms)
+            held.append(part)
+            if self.ms >= 0:
+                yield from held
+                held.clear()
+        if self.ms < 0:
+            raise without_time(self.option)
+
+
+def without_time(option: str) -> Failed:
+    """Return the failure of a log in which no record has a time."""
+    return Failed(f"the log has no record with a time; give {option} TIME")
 
 
 def newest_ms(log: Log, where: Where = HERE) -> int:
@@ -33,7 +71,7 @@ def extent_ms(log: Log, where: Where, option: str) -> tuple[int, int]:
     first = [row["first_timestamp"] for row in rows if row["first_timestamp"] is not None]
     newest = [row["newest_timestamp"] for row in rows if row["newest_timestamp"] is not None]
     if not newest:
-        raise Failed(f"the log has no record with a time; give {option} TIME")
+        raise without_time(option)
     return min(first, default=min(newest)), max(newest)
 
 

@@ -68,8 +68,8 @@ def text_lines(text: str, screen: Screen) -> Iterator[str]:
 
 def table_lines(table: Table, screen: Screen) -> Iterator[str]:
     """Yield the lines of a table: title, headings, a rule, rows."""
-    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.headings)
-    most, widths = measured(table, columns, screen.width)
+    columns = table.columns
+    most, widths = measured(table, screen.width)
     long = sum(widths) + GAP * (len(widths) - 1)
     if table.title is not None:
         yield cropped(table.title, most).join(screen.title)
@@ -79,8 +79,8 @@ def table_lines(table: Table, screen: Screen) -> Iterator[str]:
     yield f" {RULE * long} "
     gap = " " * GAP
     if all(longest(column) <= width for column, width in zip(columns, widths, strict=True)):
-        for cells in zip(*map(padded, columns, widths, right), strict=True):
-            yield f" {gap.join(cells)} "
+        formats, cells = zip(*map(padded, columns, widths, right), strict=True)
+        yield from map(f" {gap.join(formats)} ".__mod__, zip(*cells, strict=True))
     else:
         for row in zip(*columns, strict=True):
             for cells in zip_longest(*map(broken, row, widths), fillvalue=""):
@@ -108,14 +108,12 @@ def heading_lines(
         yield f" {' '.join(cells)} "
 
 
-def measured(
-    table: Table, columns: Sequence[Sequence[str]], screen_width: int | None
-) -> tuple[int | None, list[int]]:
+def measured(table: Table, screen_width: int | None) -> tuple[int | None, list[int]]:
     """Return how long a line may be (None: as long as it is), and the columns' widths.
 
     Where lines are too long, the widest columns that may be broken become narrower, evenly.
     """
-    headed = [(heading, *column) for heading, column in zip(table.headings, columns, strict=True)]
+    headed = [(name, *column) for name, column in zip(table.headings, table.columns, strict=True)]
     widths = [longest(column) for column in headed]
     if screen_width is None:
         return None, widths
@@ -169,11 +167,11 @@ def cropped(text: str, width: int | None) -> str:
     return set_cell_size(text, width)
 
 
-def padded(column: Sequence[str], width: int, right: bool) -> Iterator[str]:
-    """Return the cells of a column, all as wide as it is."""
+def padded(column: Sequence[str], width: int, right: bool) -> tuple[str, Sequence[str]]:
+    """Return the format that makes cells of a column as wide as it is, and what it takes."""
     if "".join(column).isascii():
-        return map(f"{{:{'>' if right else '<'}{width}}}".format, column)
-    return (pad(text, width, right) for text in column)
+        return f"%{width if right else -width}s", column
+    return "%s", [pad(text, width, right) for text in column]
 
 
 def pad(text: str, width: int, right: bool) -> str:

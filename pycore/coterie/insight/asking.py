@@ -7,13 +7,16 @@ registers under the entry point group ``coterie.askers``, as engines of a replay
 from __future__ import annotations
 
 import importlib
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, cast
 
 from coterie.errors import CoterieError
 from coterie.insight.facts import PartitionFacts
 from coterie.insight.fields import Fields
+from coterie.insight.parts import states_of
 from coterie.insight.together import each_partition
 from coterie.log.folders import Log
 from coterie.replay.crew import resting_collector
@@ -128,27 +131,44 @@ def part_of(facts: PartitionFacts, question: Question, ask: Any) -> Part:
     """Put a question to one partition."""
     rows = list(rows_of(facts, question, ask))
     found = frozenset(facts.group_ids) if facts.groups else frozenset()
-    newest_ms = max((piece.max_timestamp for piece in facts.fold.segments), default=-1)
     faults = len(facts.fold.faults)
-    return Part(facts.number, rows, found, faults, facts.trusted_from_ms, newest_ms)
+    return Part(facts.number, rows, found, faults, facts.trusted_from_ms, newest_of(facts))
+
+
+def newest_of(facts: PartitionFacts) -> int:
+    """Return the time of a partition's newest record, of any group; -1: none has one."""
+    return max((piece.max_timestamp for piece in facts.fold.segments), default=-1)
 
 
 def answer(request: Request, progress: Progress) -> Iterator[Part]:
     """Answer in this process: threads read a large log."""
-    question = find_question(request.question)
+    question, ask = find_question(request.question), request.ask
 
     def part(facts: PartitionFacts) -> Part:
         with resting_collector():  # rows are no cycles, and it would walk them again and again
-            return part_of(facts, question, request.ask)
+            return part_of(facts, question, ask)
 
-    yield from each_partition(
+    def states(facts: PartitionFacts) -> PartitionFacts:
+        for view in states_of(facts, question, ask):
+            facts.read(view)
+        return facts
+
+    each = partial(
+        each_partition,
         request.log,
-        part,
         groups=request.groups,
         at_ms=request.at_ms,
         since_ms=request.since_ms,
         progress=progress,
     )
+    if getattr(ask, "now_ms", 0) is not None:
+        yield from each(part)
+        return
+    read = deque(each(states))  # all of them, for the newest time of any
+    newest_ms = [newest_of(facts) for facts in read]
+    ask = replace(ask, now_ms=max(newest_ms, default=-1))
+    while read:
+        yield part(read.popleft())
 
 
 def missing_groups(

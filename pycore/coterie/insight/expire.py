@@ -83,15 +83,16 @@ class Ask:
 
     Attributes
     ----------
-    now_ms : int
-        Epoch ms that offsets are judged at.
+    now_ms : int or None
+        Epoch ms that offsets are judged at; None: the time of the log's newest record, which the
+        asker finds.
     retention_ms : int
         ``offsets.retention.minutes`` of the broker, in ms.
     what_if_ms : tuple of int
         Other retentions to compare with.
     """
 
-    now_ms: int
+    now_ms: int | None = None
     retention_ms: int = DEFAULT_RETENTION_MS
     what_if_ms: tuple[int, ...] = ()
 
@@ -145,7 +146,9 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
         for group, head in heads.items()
         if group not in full and head["type"] != "share"
     ]
-    yield from sorted(found, key=_place)
+    order = key_order()
+    found.sort(key=lambda row: order((row["group_id"], row["topic"] or "", row["partition"] or 0)))
+    yield from found
 
 
 def standing(group: str, head: dict[str, Any], offset: dict[str, Any], undecided: Any) -> Held:
@@ -239,6 +242,7 @@ def judged(
     number: int | None, held: list[Held], idle: dict[str, int | None], ask: Ask
 ) -> Iterator[dict[str, Any]]:
     """Yield the row of each offset."""
+    assert ask.now_ms is not None  # the asker found it
     times = {
         name: [-1 if (ms := one.offset[name]) is None else ms for one in held]
         for name in ("commit_timestamp", "expire_timestamp")
@@ -254,11 +258,11 @@ def judged(
     ]
     for index, one in enumerate(held):
         over = [(retention_ms, flags[index]) for retention_ms, flags in asked]
-        yield _row(number, one, idle.get(one.group), over, ask)
+        yield _row(number, one, idle.get(one.group), over, ask.now_ms)
 
 
 def _row(
-    number: int | None, one: Held, idle_ms: int | None, over: list[tuple[int, bool]], ask: Ask
+    number: int | None, one: Held, idle_ms: int | None, over: list[tuple[int, bool]], now_ms: int
 ) -> dict[str, Any]:
     expires = [None if one.kept else _expires_at(one, retention_ms) for retention_ms, _ in over]
     status = KEPT if one.kept else EXPIRED if over[0][1] else DUE
@@ -281,7 +285,7 @@ def _row(
         "rule": rule,
         "since": None if one.kept or one.rule == "explicit" else one.base_ms,
         "expires_at": expires[0],
-        "remaining_ms": None if expires[0] is None else _clamped(expires[0] - ask.now_ms),
+        "remaining_ms": None if expires[0] is None else _clamped(expires[0] - now_ms),
         "removed_at": one.removed_ms,
         "pending": one.pending,
         "what_if": [
@@ -318,7 +322,3 @@ def without_offsets(
         "pending": False,
         "what_if": [],
     }
-
-
-def _place(row: dict[str, Any]) -> tuple[bytes, bytes, int]:
-    return key_order((row["group_id"], row["topic"] or "", row["partition"] or 0))

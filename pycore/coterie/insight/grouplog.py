@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from coterie._core.fold.fold import PartitionFold
 
 CHUNK_BYTES = 4 << 20
-HELD_BYTES = 16 << 20  # of keys and values in memory; more go to a temporary file
+HELD_BYTES = 4 << 20  # of keys and values in memory; more go to a temporary file
 
 
 class GroupRecord(NamedTuple):

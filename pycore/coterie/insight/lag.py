@@ -9,10 +9,12 @@ committed, since it ends before the sample or compaction took it, no lag is know
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +29,6 @@ from coterie.insight.visible import NOTHING, Times, Visible
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import key_order
 from coterie.state.partial import Tracking
-from coterie.state.rows import visible_offsets
 
 NAME = "lag"
 VISIBLE = "visible"
@@ -150,12 +151,17 @@ def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterato
     keys = {*shown_of, *assigned(facts)}
     if facts.groups is not None:
         keys = {key for key in keys if key[0] in facts.groups}
-    for key in sorted(keys, key=key_order):
-        samples = times.samples(*key[1:])
-        when = times.of(*key[1:])
-        shown = shown_of[key] if key in shown_of else [NOTHING] * len(when)
+
+    @functools.cache
+    def asked_of(topic: str, partition: int) -> tuple[tuple[Sample, ...], list[int | None], Any]:
+        when = times.of(topic, partition)
         asked = [index for index, ms in enumerate(when) if facts.is_asked(ms)]
-        for index in asked[-1:] if ask.latest else asked:
+        return times.samples(topic, partition), when, asked[-1:] if ask.latest else asked
+
+    for key in sorted(keys, key=key_order()):
+        samples, when, asked = asked_of(*key[1:])
+        shown = shown_of[key] if key in shown_of else [NOTHING] * len(when)
+        for index in asked:
             offset, commit_ms = shown[index]
             yield {
                 "group_id": key[0],
@@ -174,11 +180,10 @@ def shown_last(facts: PartitionFacts, ask: Ask) -> dict[Key, list[tuple[int | No
     """Return what readers see at the end of each key that ever had a record that counts."""
     log = facts.read(*states(facts, ask))
     counting = np.flatnonzero(partial.tracks(log.fold)["last"])
-    shown = {key: [NOTHING] for key in log.keys(counting)}
-    for group, row in visible_offsets(log.fold):
-        assert row is not None  # all are wanted
-        shown[group, row["topic"], row["partition"]] = [(row["offset"], row["commit_timestamp"])]
-    return shown
+    seen = partial.offset_entries(log.fold)
+    return {key: [NOTHING] for key in log.keys(counting)} | {
+        key: [(one.offset, one.commit_timestamp)] for key, one in seen
+    }
 
 
 def newest_of(visible: Visible, ask: Ask) -> int | None:
@@ -196,27 +201,29 @@ def lag_of(
     ``lost``: why the offset as of the sample is not known.
     """
     end = samples[index].offset
-    status = NO_COMMIT if offset is None else NO_END_OFFSET if end is None else OK
-    unknown: dict[str, Any] = {"lag": None, "lag_max": None, "status": status}
-    unknown |= {"lag_ms_min": None, "lag_ms_max": None}
-    if lost is not None:
-        if offset is not None and end is not None and offset <= end:
-            unknown["lag_max"] = end - offset
-        return unknown | {"status": lost}
-    if offset is None or end is None:
-        return unknown
-    if offset > end:
-        return unknown | {"status": AHEAD}
-    least, most = (0, 0) if offset == end else behind_ms(offset, samples[: index + 1])
-    known = {"lag": end - offset, "lag_ms_min": least, "lag_ms_max": most}
-    return unknown | known
+    lag = None if offset is None or end is None or offset > end else end - offset
+    status = lost or OK
+    if lost is None and lag is None:
+        status = NO_COMMIT if offset is None else NO_END_OFFSET if end is None else AHEAD
+    least = most = None
+    if lost is None and offset is not None and lag is not None:
+        least, most = behind_ms(offset, samples[: index + 1]) if lag else (0, 0)
+    return {
+        "lag": lag if lost is None else None,
+        "lag_max": None if lost is None else lag,
+        "status": status,
+        "lag_ms_min": least,
+        "lag_ms_max": most,
+    }
 
 
-def totals(rows: Iterable[Row]) -> Iterator[Row]:
+def totals(
+    rows: Iterable[Row], time_of: Callable[[Row], int | None] = itemgetter("time")
+) -> Iterator[Row]:
     """Yield one row a group and time, over its partitions; groups as they come, times rising."""
     found: dict[str, dict[int | None, list[Row]]] = {}
     for row in rows:
-        found.setdefault(row["group_id"], {}).setdefault(row["time"], []).append(row)
+        found.setdefault(row["group_id"], {}).setdefault(time_of(row), []).append(row)
     for group, by_time in found.items():
         for time in sorted(by_time, key=lambda ms: -1 if ms is None else ms):
             theirs = by_time[time]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from coterie._core.fold import partial
+from coterie._core.fold.producers import Committed
 from coterie.errors import CorruptData
 from coterie.insight import lag
 from coterie.insight.endoffsets import EndOffsets
@@ -25,6 +26,7 @@ from coterie.insight.tallies import Tally, kept
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import java_order, key_order
 from coterie.state.partial import Tracking
+from coterie.state.rows import head_rows, pending_by_group
 
 NAME = "metrics"
 FIELDS = {
@@ -97,27 +99,34 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order, then topics and partitions."""
     counted_view = counted_state(facts)
     seen = kept(facts, tallies, ask)
-    partitions = partitions_by_group(facts, commit_counts(facts, counted_view))
+    offsets = dict(partial.offset_entries(facts.fold))
+    partitions = partitions_by_group(facts, offsets, commit_counts(facts, counted_view))
+    named = {group for group, _, _ in offsets}.union(pending_by_group(facts.fold))
+    heads = head_rows(facts.fold, named)
     newer = facts.newer_records.by_group()
     behind = {} if ask.ends is None else lags_by_key(facts, lag_ask(facts, ask), seen)
-    for group in sorted(facts.group_rows, key=java_order):
+    for group in sorted(heads, key=java_order):
         if not passes(group, ask.group_filter, ask.group_exclude):
             continue
         theirs = [
-            row | behind.get((group, row["topic"], row["partition"]), {})
+            row
             for row in partitions.get(group, ())
             if passes(row["topic"], ask.topic_filter, ask.topic_exclude)
         ]
+        if behind:
+            for row in theirs:
+                row.update(behind.get((group, row["topic"], row["partition"]), {}))
         counted = rebalances(facts, facts.lives.get(group), newer.get(group, ()))
-        head = head_of(facts.group_rows[group], counted) | {
+        head = head_of(heads[group], counted)
+        yield {
+            **dict.fromkeys(FIELDS),
+            "group_id": group,
+            "offsets_partition": facts.number,
             "commits": sum(row["commits"] for row in theirs),
             "commit_timestamp": latest(row["commit_timestamp"] for row in theirs),
+            **head,
         }
-        for row in (head, *theirs):
-            yield {name: row.get(name) for name in FIELDS} | {
-                "group_id": group,
-                "offsets_partition": facts.number,
-            }
+        yield from theirs
 
 
 def passes(name: str, wanted: str | None, unwanted: str | None) -> bool:
@@ -133,26 +142,26 @@ def latest(times: Iterable[int | None]) -> int | None:
 
 
 def partitions_by_group(
-    facts: PartitionFacts, counted: Mapping[Key, tuple[int, int | None]]
+    facts: PartitionFacts,
+    offsets: Mapping[Key, Committed],
+    counted: Mapping[Key, tuple[int, int | None]],
 ) -> dict[str, list[Row]]:
-    """Return the rows of each group's partitions, without the group's own names.
+    """Return the rows of each group's partitions, without lags.
 
     ``counted``: of :func:`commit_counts`.
     """
-    offsets = {
-        (group, row["topic"], row["partition"]): row
-        for group, whole in facts.group_rows.items()
-        for row in whole["offsets"]
-    }
     found: dict[str, list[Row]] = {}
-    for key in sorted({*counted, *offsets}, key=key_order):
+    blank = dict.fromkeys(FIELDS) | {"offsets_partition": facts.number}
+    for key in sorted({*counted, *offsets}, key=key_order()):
         count, timestamp = counted.get(key, (0, None))
-        now = offsets.get(key, {})
+        now = offsets.get(key)
         row = {
+            **blank,
+            "group_id": key[0],
             "topic": key[1],
             "partition": key[2],
-            "offset": now.get("offset"),
-            "commit_timestamp": now.get("commit_timestamp", timestamp),
+            "offset": None if now is None else now.offset,
+            "commit_timestamp": timestamp if now is None else now.commit_timestamp,
             "commits": count,
         }
         found.setdefault(key[0], []).append(row)

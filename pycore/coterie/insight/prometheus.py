@@ -6,13 +6,15 @@ Values stand as they are, whole numbers to the last digit; what is not known has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Row = dict[str, Any]
 TOPIC, PARTITION = GRANULARITIES = ("topic", "partition")
 NAMES = ("kafka_exporter", "braedon", "kminion")
 STABLE = "Stable"
+TEXTS_KEPT = 4096  # of labels: a group and its topics come again and again
 
 
 class Family(NamedTuple):
@@ -159,13 +161,14 @@ def text_lines(
         labels = dict(family.labels)
         if family.level == "each" and level == PARTITION:
             labels["partition"] = "partition"
-        values = [(row, family.value(row)) for row in by_level[level]]
-        samples = [(row, value) for row, value in values if value is not None]
-        if samples:
-            yield f"# HELP {family.name} {family.help}\n"
-            yield f"# TYPE {family.name} {family.kind}\n"
-        for row, value in samples:
-            yield f"{family.name}{{{label_text(labels, row)}}} {value}\n"
+        head = f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
+        line = f"{family.name}{{{label_text(dict.fromkeys(labels, '%s'))}}} %s\n"
+        fields = list(labels.values())
+        for row in by_level[level]:
+            value = family.value(row)
+            if value is not None:
+                yield head + line % (*[escaped(row[name]) for name in fields], value)
+                head = ""
 
 
 def topic_rows(rows: Sequence[Row]) -> list[Row]:
@@ -199,11 +202,12 @@ def total(values: Iterable[int | None]) -> int | None:
     return sum(known) if known and len(known) == len(found) else None
 
 
-def label_text(labels: dict[str, str], row: Row) -> str:
-    """Return labels as they stand between braces."""
-    return ",".join(f'{label}="{escaped(row[name])}"' for label, name in labels.items())
+def label_text(labels: Mapping[str, Any]) -> str:
+    """Return labels with their values as they stand between braces."""
+    return ",".join(f'{label}="{escaped(value)}"' for label, value in labels.items())
 
 
+@functools.lru_cache(TEXTS_KEPT, typed=True)
 def escaped(value: Any) -> str:
     """Return a label's value with what the format escapes; null is the empty text."""
     text = "" if value is None else str(value)

@@ -109,7 +109,8 @@ class Reader:
         self.began: dict[int, int] = {}  # producer -> number of the first record of what is open
         self.ended: dict[int, End] = {}  # producer -> its first marker
         self.count = 0
-        self.parts: list[tuple[int, int]] = []  # records and pieces before each part absorbed
+        # Records and pieces before each part: itself, and what it absorbed.
+        self.parts = [(0, 0)] if self.segments else []
         with resting_collector():
             for segment in self.segments:
                 for _ in scan_part(self.fold, whole(segment), read, READ_PIECE_BYTES):
@@ -173,7 +174,7 @@ class Reader:
         return list(dict.fromkeys(segment.name for segment in self.segments))
 
     def begins(self) -> list[Begin]:
-        """Return the same for each part that was absorbed."""
+        """Return the same for each part."""
         files = self._files()
         ends = [first for _, first in self.parts[1:]] + [len(self.tails)]
         return [
@@ -188,11 +189,10 @@ class Reader:
         """
         yield from read_pieces(self.segments, self.options, self.begin(), self.bytes_of, columns)
 
-    def keys(self, which: Array) -> Iterator[Key]:
-        """Yield group, topic and partition of some keys, by their places in the fold's tracks."""
-        for place in which.tolist():
-            group, topic, partition = partial.split_key(partial.key_at(self.fold, place))
-            yield decode_utf8(group), decode_utf8(topic), partition
+    def keys(self, which: Array) -> list[Key]:
+        """Return group, topic and partition of some keys, by their places in the fold's tracks."""
+        keys = partial.keys(self.fold)
+        return [keys[place] for place in which.tolist()]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process may absorb: neither bytes nor what leads to them."""

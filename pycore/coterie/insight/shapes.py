@@ -43,32 +43,35 @@ def csv_lines(fields: Fields, rows: Iterable[Row]) -> Iterator[str]:
 
 
 class Table(NamedTuple):
-    """What is drawn as a table: a title, headings, the kind of each column, rows of cells."""
+    """What is drawn as a table: a title, headings, the kind of each column, columns of cells."""
 
     title: str | None
     headings: Sequence[str]
     kinds: Sequence[Any]
-    rows: Sequence[Sequence[str]]
+    columns: Sequence[Sequence[str]]
 
 
 Piece = Table | str  # what is printed for people
 
 
-def table(fields: Fields, rows: Iterable[Row], title: str | None = None) -> Table:
+def table(fields: Fields, rows: Sequence[Row], title: str | None = None) -> Table:
     """Return rows as a table: headings as Kafka's tools write them, "-" where nothing is known.
 
     Only a name of more than ``LONGEST`` characters is cut: another cell goes on in the next line
     where the terminal is narrow.
     """
-    kinds = fields.items()
-    cells = [[named_cell(name, row[name], kind) for name, kind in kinds] for row in rows]
-    return Table(title, [heading(name) for name in fields], list(fields.values()), cells)
+    columns = [cells(name, [row[name] for row in rows], kind) for name, kind in fields.items()]
+    return Table(title, [heading(name) for name in fields], list(fields.values()), columns)
 
 
-def named_cell(name: str, value: Any, kind: Any) -> str:
-    """Return a value as people read it; of a long name its beginning and its end."""
-    shown = cell(value, kind)
-    return shortened(shown) if name in NAMES else shown
+def cells(name: str, values: Sequence[Any], kind: Any) -> list[str]:
+    """Return a column as people read it; of a long name its beginning and its end."""
+    if not isinstance(kind, str) or kind == "double":  # 1 and 1.0 are equal
+        return [cell(value, kind) for value in values]
+    shown = {value: cell(value, kind) for value in set(values)}
+    if name in NAMES:
+        shown = {value: shortened(text) for value, text in shown.items()}
+    return [shown[value] for value in values]
 
 
 def shortened(name: str) -> str:

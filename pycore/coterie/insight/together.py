@@ -85,8 +85,9 @@ class Cut:
 
     def survey(self, options: ScanOptions, read: ReadSegment) -> Reader:
         """Read the partition for its state, and what reading it again must know."""
-        whole = Reader((), options, read)
-        for found in self._each(lambda part: Reader(part, options, self.going.read)):
+        each = self._each(lambda part: Reader(part, options, read))
+        whole = next(each)
+        for found in each:
             whole.absorb(found)
         return whole
 

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
 from coterie.insight.expire import DEFAULT_RETENTION_MS
 from coterie.insight.facts import PartitionFacts, View
 from coterie.insight.keys import Key
 from coterie.ordering import key_order
 from coterie.state.partial import Tracking
-from coterie.state.rows import head_rows, pending_by_group, visible_offsets
+from coterie.state.rows import head_rows, pending_by_group
 
 NAME = "undo"
 FIELDS = {
@@ -68,8 +69,8 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     _, then_view = states(facts, ask)
     rewound = rewound_keys(facts, ask)
     is_whole = facts.trusted_from_ms is None or facts.trusted_from_ms <= ask.at_ms
-    then = offsets_by_key(facts.read(then_view).fold)
-    latest = offsets_by_key(facts.fold)
+    then = dict(partial.offset_entries(facts.read(then_view).fold))
+    latest = dict(partial.offset_entries(facts.fold))
     heads = head_rows(facts.fold, ())
     simple = {group for group, _, _ in latest}
     pending = {
@@ -78,14 +79,14 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
         for producer in producers
         for row in producer["offsets"]
     }
-    for key in sorted({*then, *latest}, key=key_order):
+    for key in sorted({*then, *latest}, key=key_order()):
         group, topic, partition = key
-        before, now = then.get(key, {}), latest.get(key, {})
-        offset, latest_offset = before.get("offset"), now.get("offset")
+        before, now = then.get(key), latest.get(key)
+        offset, latest_offset = (None if one is None else one.offset for one in (before, now))
         was, when = rewound.get(key, (None, None))
         head = heads.get(group)
-        changed: int = (now or before)["commit_timestamp"]
-        if facts.since_ms is not None and changed < facts.since_ms:
+        changed: Any = now or before
+        if facts.since_ms is not None and changed.commit_timestamp < facts.since_ms:
             continue
         yield {
             "group_id": group,
@@ -96,10 +97,10 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
             "offset": offset,
             "latest_offset": latest_offset,
             "difference": difference(offset, latest_offset),
-            "leader_epoch": before.get("leader_epoch"),
-            "metadata": before.get("metadata"),
-            "commit_timestamp": before.get("commit_timestamp"),
-            "latest_commit_timestamp": now.get("commit_timestamp"),
+            "leader_epoch": None if before is None else before.leader_epoch,
+            "metadata": None if before is None else decode_utf8(before.metadata),
+            "commit_timestamp": None if before is None else before.commit_timestamp,
+            "latest_commit_timestamp": None if now is None else now.commit_timestamp,
             "pending": key in pending,
             "state": head["state"] if head else "Empty" if group in simple else None,
             "rewound_from": was,
@@ -148,12 +149,3 @@ def change_of(offset: int | None, latest: int | None, is_whole: bool = True) -> 
 def difference(offset: int | None, latest: int | None) -> int | None:
     """Return what a reset would add to the latest offset; None without both."""
     return None if offset is None or latest is None else offset - latest
-
-
-def offsets_by_key(fold: Any) -> dict[Key, dict[str, Any]]:
-    """Return the offsets that readers see by (group, topic, partition)."""
-    found = {}
-    for group, row in visible_offsets(fold):
-        assert row is not None  # all are wanted
-        found[group, row["topic"], row["partition"]] = row
-    return found

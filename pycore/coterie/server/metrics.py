@@ -119,6 +119,6 @@ def _family(name: str, kind: str, told: str, samples: Iterable[tuple[Row, int]])
     """Yield a family's lines; none where it has no sample."""
     head = f"# HELP {name} {told}\n# TYPE {name} {kind}\n"
     for labels, value in samples:
-        shown = label_text({label: label for label in labels}, labels)
+        shown = label_text(labels)
         yield f"{head}{name}{f'{{{shown}}}' if shown else ''} {value}\n"
         head = ""

@@ -27,11 +27,9 @@ def visible_offsets(
 
     Of a group that is not ``wanted`` (None: all are), None stands for the offset.
     """
-    for key, values in partial.offset_entries(fold):
-        name, topic, partition = partial.split_key(key)
-        group = decode_utf8(name)
+    for (group, topic, partition), values in partial.offset_entries(fold):
         if wanted is None or group in wanted:
-            yield group, offset_row(decode_utf8(topic), partition, values)
+            yield group, offset_row(topic, partition, values)
         else:
             yield group, None
 

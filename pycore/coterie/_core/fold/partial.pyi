@@ -23,14 +23,17 @@ def offset_columns(fold: PartitionFold) -> dict[str, Any]:
         (n, 4): start and end of the group's and of the topic's name in ``keys``.
     """
 
-def offset_entries(fold: PartitionFold) -> Iterator[tuple[bytes, Committed]]:
-    """Give what :func:`offset_columns` gives, one by one: the key, and the value."""
+def offset_entries(fold: PartitionFold) -> Iterator[tuple[tuple[str, str, int], Committed]]:
+    """Give what :func:`offset_columns` gives, one by one: the key as of :func:`keys`, the value."""
+
+def keys(fold: PartitionFold) -> list[tuple[str, str, int]]:
+    """Give (group, topic, partition) of every key, in order of first sight."""
 
 def tracks(fold: PartitionFold) -> Any:
     """Give what came last of each key, in log order, and how many commits.
 
     Counted and ordered is what is outside of transactions or of a committed one. A key's place is
-    its index, as of :func:`key_at`; a key of which nothing counts has a row, too.
+    its index, as of :func:`keys`; a key of which nothing counts has a row, too.
 
     Returns
     -------

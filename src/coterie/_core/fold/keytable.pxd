@@ -42,6 +42,7 @@ cdef struct Entry:
     uint32_t key_size
     bint present                 # whether `value` is one
     bint owned                   # `value.metadata` lies in the table's heap
+    bint borrows                 # it is among those that may borrow it
     int64_t base_seq             # ordinal of the last plain value or tombstone; -1: none
     int64_t won_seq              # ordinal at which `value` was put; means nothing if not present
     Value value
@@ -55,6 +56,8 @@ cdef struct Table:
     uint8_t* arena
     uint64_t arena_size
     uint64_t arena_capacity
+    uint32_t* borrowers          # entries whose metadata `own_all` has to look at
+    uint32_t borrower_count
     Heap heap                    # metadata
 
 
@@ -71,6 +74,7 @@ cdef inline void table_free(Table* table) noexcept:
     heap_free(&table.heap)
     free(table.slots)
     free(table.entries)
+    free(table.borrowers)
     free(table.arena)
     memset(table, 0, sizeof(Table))
 
@@ -107,6 +111,10 @@ cdef inline int table_reserve(Table* table, uint32_t key_size) noexcept nogil:
         if grown == NULL:
             return -1
         table.entries = <Entry*>grown
+        grown = realloc(table.borrowers, want * sizeof(uint32_t))
+        if grown == NULL:
+            return -1
+        table.borrowers = <uint32_t*>grown
         table.capacity = <uint32_t>want
     if table.arena_size + key_size > table.arena_capacity:
         want = table.arena_capacity * (4 if table.arena_capacity < 1 << 26 else 2)
@@ -200,6 +208,10 @@ cdef inline void put(Table* table, Entry* entry, const Value* value, int64_t seq
     entry.value = value[0]
     entry.present = True
     entry.won_seq = seq
+    if value.metadata_size and not entry.borrows:
+        entry.borrows = True
+        table.borrowers[table.borrower_count] = <uint32_t>(entry - table.entries)
+        table.borrower_count += 1
 
 
 cdef inline int table_room(Table* table, uint64_t size) noexcept nogil:
@@ -238,13 +250,18 @@ cdef inline int own_metadata(Table* table, Entry* entry) noexcept nogil:
 
 
 cdef inline int own_all(Table* table) noexcept nogil:
-    """`own_metadata` of every key. It lies wherever the key was met last: far apart."""
+    """`own_metadata` of every key that may borrow it. It lies wherever the key was met last: far
+    apart."""
+    cdef Entry* entry
     cdef uint32_t i
     cdef int missing = 0
-    for i in range(table.count):
-        if i + FAR < table.count:
-            coterie_prefetch(table.entries[i + FAR].value.metadata)
-        missing |= own_metadata(table, &table.entries[i])
+    for i in range(table.borrower_count):
+        if i + FAR < table.borrower_count:
+            coterie_prefetch(table.entries[table.borrowers[i + FAR]].value.metadata)
+        entry = &table.entries[table.borrowers[i]]
+        entry.borrows = False
+        missing |= own_metadata(table, entry)
+    table.borrower_count = 0
     return missing
 
 

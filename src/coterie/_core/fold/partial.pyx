@@ -19,12 +19,14 @@ from coterie._core.fold.tracks cimport (
     Track, Tracks, dump_tracks, join_pending, restore_tracks, track_merge, track_shifted,
     tracks_fit)
 
+from coterie._core.codec.text import decode_utf8
 from coterie._core.fold.producers import Committed, Producer
 from coterie.errors import CorruptData, CoterieError
 
 cdef enum:
     PRESENT = 1
     AHEAD = 16                   # keys whose slots are fetched before they are looked up
+    AT_ONCE = 4096               # entries that become Python objects before any is handed out
 
 cdef str IN_USE = "this partial state"
 
@@ -272,29 +274,59 @@ def offset_columns(PartitionFold fold not None):
 
 def offset_entries(PartitionFold fold not None):
     """See ``partial.pyi``."""
-    cdef uint32_t i = 0
-    cdef tuple found = entry_at(fold, i)
-    while found is not None:         # the table may grow and move between two entries
-        if found[1] is not None:
-            yield found
-        i += 1
-        found = entry_at(fold, i)
+    cdef dict names = {}
+    cdef uint32_t first = 0
+    while first < fold.table.count:    # the table may grow and move between two runs of entries
+        yield from entries_from(fold, first, names)
+        first += AT_ONCE
 
 
-cdef tuple entry_at(PartitionFold fold, uint32_t i):
-    """(key, what was committed last or None) of an entry; None behind the last one."""
+cdef list entries_from(PartitionFold fold, uint32_t first, dict names):
+    """((group, topic, partition), what was committed last) of the next entries that have that."""
+    cdef list found = []
     cdef Entry* entry
+    cdef uint32_t i
     begin_read(&fold.users, IN_USE)
     try:
-        if i >= fold.table.count:
-            return None
-        entry = &fold.table.entries[i]
-        return key_bytes(fold, i), None if not entry.present else Committed(
-            entry.value.batch_offset, entry.value.offset, entry.value.commit_timestamp,
-            entry.value.expire_timestamp, entry.value.leader_epoch,
-            (<const char*>entry.value.metadata)[:entry.value.metadata_size])
+        for i in range(first, min(first + AT_ONCE, fold.table.count)):
+            entry = &fold.table.entries[i]
+            if entry.present:
+                found.append((named_key(fold, i, names), Committed(
+                    entry.value.batch_offset, entry.value.offset, entry.value.commit_timestamp,
+                    entry.value.expire_timestamp, entry.value.leader_epoch,
+                    (<const char*>entry.value.metadata)[:entry.value.metadata_size])))
     finally:
         end_use(&fold.users)
+    return found
+
+
+def keys(PartitionFold fold not None):
+    """See ``partial.pyi``."""
+    cdef dict names = {}
+    cdef uint32_t i
+    begin_read(&fold.users, IN_USE)
+    try:
+        return [named_key(fold, i, names) for i in range(fold.table.count)]
+    finally:
+        end_use(&fold.users)
+
+
+cdef tuple named_key(PartitionFold fold, uint32_t i, dict names):
+    """(group, topic, partition); each name is decoded once."""
+    cdef const uint8_t* at = fold.table.arena + fold.table.entries[i].key_at
+    group = name_at(at, names)
+    at += 2 + (at[0] << 8 | at[1])
+    topic = name_at(at, names)
+    return group, topic, load_i32(at + 2 + (at[0] << 8 | at[1]))
+
+
+cdef str name_at(const uint8_t* at, dict names):
+    """The name that stands behind its length."""
+    cdef bytes raw = at[2:2 + (at[0] << 8 | at[1])]
+    name = names.get(raw)
+    if name is None:
+        name = names[raw] = decode_utf8(raw)
+    return name
 
 
 def tracks(PartitionFold fold not None):

@@ -31,6 +31,7 @@ cdef struct Track:               # all zeros: nothing came; ordinals begin with 
 cdef struct Tracks:              # the keys' from `size` on have none yet
     Track* items
     uint32_t size
+    uint32_t capacity
     int64_t ordinal              # of the last record
     int64_t since_ms
     int64_t until_ms             # records later than this have no part
@@ -46,14 +47,16 @@ cdef inline void tracks_free(Tracks* tracks) noexcept:
 
 
 cdef inline int tracks_fit(Tracks* tracks, const Table* table) noexcept nogil:
-    """A track for each key that the table has room for. -1: no memory."""
+    """A track for each key of the table. -1: no memory."""
     cdef Track* grown
-    if tracks.size < table.capacity:
+    if tracks.capacity < table.count:
         grown = <Track*>realloc(tracks.items, table.capacity * sizeof(Track))
         if grown == NULL:
             return -1
-        memset(grown + tracks.size, 0, (table.capacity - tracks.size) * sizeof(Track))
-        tracks.items, tracks.size = grown, table.capacity
+        tracks.items, tracks.capacity = grown, table.capacity
+    if tracks.size < table.count:
+        memset(tracks.items + tracks.size, 0, (table.count - tracks.size) * sizeof(Track))
+        tracks.size = table.count
     return 0
 
 
