@@ -10,7 +10,6 @@ import base64
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -139,9 +138,11 @@ def draw(facts: PartitionFacts, census: Census, some: Mapping[str, Plan]) -> Cha
     if facts.cut is None:
         feed(facts.pieces(Charts.COLUMNS), [charts])
     else:
-        # The first part fills the whole itself. Each other part's cells are made when it is read.
-        later = ([Charts(census, some, numbers)] for numbers in census.parts[1:])
-        facts.cut.take_each(facts.log, Charts.COLUMNS, chain([[charts]], later), [charts])
+
+        def later(part: int) -> list[Charts]:
+            return [Charts(census, some, census.parts[part - 1])]
+
+        facts.cut.take_each(facts.log, Charts.COLUMNS, later, [charts])
     return charts
 
 
