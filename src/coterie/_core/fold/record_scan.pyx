@@ -19,6 +19,7 @@ from coterie._core.codec.record cimport any_record, record_v2
 from coterie._core.fold.commit cimport (
     KEY_GROUP, KEY_OFFSET_MAX, Commit, check_group_value, is_newer_key, read_any_value,
     read_commit_key, read_commit_value)
+from coterie._core.fold.another_group cimport is_of_another_group
 from coterie._core.fold.columns cimport strings
 from coterie._core.fold.keyindex cimport (
     KEY_FAULTY, NO_MEMORY, Key, KeyIndex, key_index_free, key_index_init, key_number, name_number)
@@ -265,6 +266,11 @@ cdef class RecordScan:
         cdef int64_t number = self.number
         cdef int32_t _i
         self.begin_batch(batch)
+        if self.index.wanted >= 0 and is_of_another_group(
+                &self.index, batch, self.until_ms, &self.batches[self.batch_count]):
+            self.number += batch.record_count
+            self.end_batch(batch)
+            return True
         cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
         for _i in range(batch.record_count):
             # What comes some batches on: see columns.pyx. Never a read.
