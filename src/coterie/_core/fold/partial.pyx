@@ -9,6 +9,7 @@ from libc.string cimport memcpy
 
 from coterie._core.checks cimport begin_change, begin_read, end_use, within
 from coterie._core.codec.cursor cimport load_i32, wrap_add
+from coterie._core.fold.commit cimport key_fits
 from coterie._core.fold.fold cimport PartitionFold
 from coterie._core.fold.history cimport dump_history, follow_on, restore_history
 from coterie._core.fold.keytable cimport (
@@ -388,7 +389,7 @@ cdef int enter_columns(PartitionFold fold, dict columns) except -1:
     cdef const uint8_t[::1] flag = columns["flags"]
     cdef const int32_t[::1] epoch = columns["leader_epoch"]
     for i in range(key_end.shape[0]):
-        if not (fits(&keys[0], key_start, key_end[i], keys.shape[0])
+        if not (key_fits(&keys[0], key_start, key_end[i], keys.shape[0])
                 and start <= end[i] <= min(metadata.shape[0], start + 0x7FFFFFFF)
                 and find(fold, &keys[key_start], <uint32_t>(key_end[i] - key_start)) == i):
             raise CorruptData(f"key {i} of a partial state's {key_end.shape[0]} does not fit it")
@@ -405,17 +406,6 @@ cdef int enter_columns(PartitionFold fold, dict columns) except -1:
                 raise MemoryError
         key_start, start = key_end[i], end[i]
     return 0
-
-
-cdef bint fits(const uint8_t* keys, int64_t start, int64_t end, int64_t size) noexcept nogil:
-    """Whether an offset key stands there whole: group and topic behind their sizes, partition."""
-    cdef int64_t at = start
-    if start < 0 or end > size or end - start < 8:
-        return False
-    at += 2 + (keys[at] << 8 | keys[at + 1])
-    if at > end - 6:
-        return False
-    return at + 6 + (keys[at] << 8 | keys[at + 1]) == end
 
 
 def group_ids(PartitionFold fold not None):
