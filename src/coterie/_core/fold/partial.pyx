@@ -11,7 +11,7 @@ from coterie._core.checks cimport begin_change, begin_read, end_use, within
 from coterie._core.codec.cursor cimport load_i32, wrap_add
 from coterie._core.fold.commit cimport key_fits
 from coterie._core.fold.fold cimport PartitionFold
-from coterie._core.fold.history cimport dump_history, follow_on, restore_history
+from coterie._core.fold.history cimport dump_history, follow_on, restore_history, row_number
 from coterie._core.fold.keytable cimport (
     Entry, Table, coterie_equal, coterie_keyhash, own_metadata, prefetch_entry, prefetch_slot, put,
     remove_plain, set_if_newer, table_intern)
@@ -128,8 +128,6 @@ cdef int follow(PartitionFold fold, PartitionFold later) except -1:
         fold.unknown[version] = fold.unknown.get(version, 0) + count
     fold.faults.extend(later.faults)
     fold.segments.extend(later.segments)
-    if fold.history is not None and later.history is not None:
-        follow_on(fold.history, later.history)
     fold.seq = shift + later.seq
     fold.failed = fold.failed or later.failed
     fold.cut = later.cut
@@ -152,6 +150,7 @@ cdef int follow_tracks(PartitionFold fold, PartitionFold later,
 
 cdef int follow_producers(PartitionFold fold, PartitionFold later, int64_t shift,
                           const uint32_t* index_of) except -1:
+    cdef list markers = []
     for producer_id, theirs in later.producers.items():
         ours = fold.producers.get(producer_id)
         if ours is None:
@@ -166,13 +165,15 @@ cdef int follow_producers(PartitionFold fold, PartitionFold later, int64_t shift
         if theirs.first_committed:
             # The later piece's first marker decides what the earlier one left open.
             put_committed(ours, before, &fold.table, fold.tracks, theirs.first_seq + shift)
+        markers.append((theirs.first_seq, producer_id, theirs,
+                        ours if ours.first_seq < 0 else None))
         if ours.first_seq < 0:
             ours.first_seq = theirs.first_seq + shift
             ours.first_committed = theirs.first_committed
             ours.before = frozenset(ours.pending) | before
         ours.pending, ours.tracked = pending, {}
         follow_tracked(fold, later, index_of, ours.tracked, theirs.tracked)
-    return 0
+    return follow_on(fold.history, later.history, markers)
 
 
 cdef int follow_tracked(PartitionFold fold, PartitionFold later, const uint32_t* index_of,
@@ -339,7 +340,8 @@ cdef bytes key_bytes(PartitionFold fold, uint32_t index):
 
 def dump(PartitionFold fold not None):
     """See ``partial.pyi``."""
-    producers = {producer_id: (p.first_seq, p.first_committed, p.before, p.pending, p.tracked)
+    producers = {producer_id: (p.first_seq, p.first_committed, p.first_row, p.before, p.pending,
+                               p.tracked)
                  for producer_id, p in fold.producers.items()}
     tracks = None
     if fold.tracks != NULL:
@@ -366,10 +368,13 @@ def restore(PartitionFold fold not None, tuple state not None):
         if tracks is not None:
             ordinal, packed, fold.group_records = tracks
             restore_tracks(fold.tracks, &fold.table, ordinal, packed)
-        for producer_id, (first_seq, committed_first, before, pending,
+        for producer_id, (first_seq, committed_first, first_row, before, pending,
                           tracked) in producers.items():
+            if not 0 <= first_row <= row_number(fold.history):
+                raise CorruptData(f"the first marker of producer {producer_id} stands in no row")
             producer = fold.producers[producer_id] = Producer()
             producer.first_seq, producer.first_committed = first_seq, committed_first
+            producer.first_row = first_row
             producer.before, producer.pending, producer.tracked = before, pending, tracked
     finally:
         end_use(&fold.users)
