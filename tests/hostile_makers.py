@@ -14,7 +14,6 @@ from coterie._core.coordinator.load import Wanted
 from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.generations import GroupLog
-from coterie._core.fold.history import Undecided
 from coterie._core.fold.partial import dump
 from coterie._core.fold.record_scan import RecordScan
 from coterie._core.structures.offsets import Offset
@@ -244,7 +243,6 @@ CORE_MAKERS = {
     "Effects": effects,
     "PartitionFold": a_fold,
     "History": lambda: a_fold().history,
-    "Undecided": Undecided,
     "GroupLog": a_log,
     "Producer": a_producer,
     "Offset": lambda: Offset(5),
@@ -279,7 +277,7 @@ CORE_GOOD = {
     "max_bytes": 10, "subscriptions": [b""], "members": 1, "scan.data": RAW_LOG, "log_offset": 9,
     "timestamp": 0, "add.value": RAW_GROUP, "only": ["g"], "Coordinator.now_ms": 0,
     "load.now_ms": 0, "read_group_value.value": RAW_GROUP,
-    "events": [], "decide.events": lambda: a_fold().history,
+    "events": [],
     "fresh": [], "key_type.version": 3, "write": lambda: lambda *batch: 0,
     "CallerLog.rows": lambda: lambda: (), "DirectLog.rows": lambda: lambda: (),
     "rows_of_partitions.rows": ROWS,

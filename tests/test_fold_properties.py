@@ -16,6 +16,7 @@ import log_writer as write
 from coterie import PartialState, ScanOptions, merge, scan
 from coterie._core.codec.reader import batch_boundaries
 from golden_data import cases, corrupt_cases, segments
+from history_model import commits_of
 
 MODES = ("skip", "recover", "load", "stop")
 COMMIT, ABORT = True, False
@@ -40,13 +41,18 @@ def what_it_says(state):
                 "generations": {group: log.generations() for group, log in fold.groups.items()},
                 "newer": fold.newer,
                 "unknown": fold.unknown,
-                "history": None if fold.history is None else list(fold.history),
+                "history": None if fold.history is None else history_of(fold),
                 "ends": (fold.failed, fold.cut, fold.stopped),
                 "keys": fold.key_count if not (fold.cut or fold.stopped or fold.failed) else None,
             }
             for number, fold in state.partitions.items()
         },
     }
+
+
+def history_of(fold):
+    """What is decided and what is not: (commit, outcome) each."""
+    return commits_of(fold.history), commits_of(fold.history.pending())
 
 
 def subsets(places):
@@ -91,8 +97,10 @@ def pieces_of(case):
 def times_of(case):
     """A few times at which the log can be looked at, and none."""
     state = one_scan(pieces_of(case), ScanOptions(history=True))
-    events = [e for fold in state.partitions.values() for e in fold.history if e[0] == "commit"]
-    times = sorted({event[3] for event in events})
+    commits = [
+        one for fold in state.partitions.values() for each in history_of(fold) for one in each
+    ]
+    times = sorted({event[3] for event, _ in commits})
     return [None, *times[:: max(1, len(times) // 4)]]
 
 

@@ -16,7 +16,7 @@ from coterie.replay.local import replay
 from coterie.state import tables
 from coterie.state.document import document_groups
 from coterie.state.faults import fault_line
-from coterie.state.history import CommitHistory, commit_rows, commits_table
+from coterie.state.history import commit_rows, commits_table
 from coterie.state.newer import newer_groups
 from log_writer import batch, commit, commit_key, group_key, group_value, text
 
@@ -43,7 +43,7 @@ def test_an_expiry_is_none_only_where_it_is_minus_1(expires, shown):
     state = scanned(with_expiry(expires), history=True)
     (group,) = state.groups()
     assert [offset["expire_timestamp"] for offset in group["offsets"]] == [shown]
-    (line,) = commit_rows(CommitHistory(0).feed(state.fold(0).history))
+    (line,) = commit_rows(0, state.fold(0).history)
     assert line[10] == shown
     pa = pytest.importorskip("pyarrow")
     for table in (state.to_arrow()["offsets"], state.to_arrow()["commits"]):
@@ -53,9 +53,9 @@ def test_an_expiry_is_none_only_where_it_is_minus_1(expires, shown):
 def test_a_commit_at_the_time_0_has_a_time():
     pa = pytest.importorskip("pyarrow")
     state = scanned(commit(0), history=True)
-    decided = CommitHistory(0).feed(state.fold(0).history)
-    assert [row[3] for row in commit_rows(decided)] == [0]
-    assert commits_table(decided)["timestamp"].cast(pa.int64()).to_pylist() == [0]
+    history = state.fold(0).history
+    assert [row[3] for row in commit_rows(0, history)] == [0]
+    assert commits_table(0, history)["timestamp"].cast(pa.int64()).to_pylist() == [0]
 
 
 def test_metadata_is_each_offsets_own_in_every_chunk_of_a_table(monkeypatch):
@@ -87,9 +87,9 @@ def test_pending_transactions_stand_by_producer_and_their_offsets_by_place():
 def test_commits_that_no_marker_decides_stand_by_their_place_in_the_log():
     data = opened(0, 9) + opened(1, 5) + opened(2, 9)
     state = scan(data, partition=0, options=ScanOptions(history=True))
-    decide = CommitHistory(0)
-    assert list(commit_rows(decide.feed(state.fold(0).history))) == []
-    assert [row[2] for row in commit_rows(decide.finish())] == [0, 1, 2]
+    history = state.fold(0).history
+    assert list(commit_rows(0, history)) == []
+    assert [row[2] for row in commit_rows(0, history.pending())] == [0, 1, 2]
 
 
 def test_groups_and_members_stand_as_java_sorts_them():

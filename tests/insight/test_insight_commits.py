@@ -10,12 +10,11 @@ from coterie._core.codec.reader import LogReader
 from coterie._core.fold.history import OUTCOMES
 from coterie.insight import reading as module
 from coterie.insight.facts import read_facts
-from coterie.log.folders import find_segments
-from coterie.replay.local import scan_segment
+from coterie.log.folders import find_segments, read_segment
 from coterie.state.history import COMMIT_FIELDS
 from coterie.state.partial import ScanOptions
 from golden_data import cases, corrupt_cases, log, records, wide
-from history_model import HistoryModel
+from history_model import HistoryModel, events_by_batch
 from log_writer import batch, commit_key, commit_value, marker
 
 ALL = [*cases(), *(f"corrupt/{case}" for case in corrupt_cases())]
@@ -50,12 +49,10 @@ def rows_of(commits, number):
 
 def history(segments, number, **options):
     """The rows of ``replay --history`` for one partition, in log order."""
-    fold = ScanOptions(history=True, **options).new_fold()
-    for segment in segments:
-        scan_segment(fold, segment)
-    events = list(fold.history)
+    pieces = map(read_segment, segments)
+    events = list(events_by_batch(pieces, ScanOptions(history=True, **options)))
     decide = HistoryModel(number)
-    # Offsets may go back in a log, so the order of the fold's own list is the order of the log.
+    # Offsets may go back in a log, so the order of the events is the order of the log.
     place = {id(event): index for index, event in enumerate(events)}
     decided = decide.decided(events)
     decided.sort(key=lambda one: place[id(one[0])])

@@ -137,7 +137,7 @@ def test_a_record_that_came_twice_is_applied_once_and_the_newest_is_known():
     assert told.file == f"{TOPIC}-3"
     assert (told.records, told.first_offset, told.last_offset) == (2, 5, 6)
     assert told.max_timestamp == 900
-    assert [event[2] for event in run.fold.history] == [5, 6]
+    assert [row[1] for row in run.fold.history.rows()] == [5, 6]
 
 
 # ---- decoded records

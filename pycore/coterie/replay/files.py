@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 from coterie.extras import missing_module
 from coterie.replay.engine import ReplayRequest
 from coterie.state.document import commit_lines, write_document
-from coterie.state.history import CommitHistory, Decided
 from coterie.state.partial import PartialState, ScanOptions
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from coterie._core.fold.fold import PartitionFold
+    from coterie._core.fold.history import History
 
 ROWS_HELD = 20_000  # generations of a partition, before they are written
 
@@ -55,12 +55,12 @@ class Tables:
         if table.num_rows:
             self.writers[name].write_table(table)
 
-    def put_commits(self, rows: Decided) -> None:
-        """Append decided commits."""
+    def put_commits(self, number: int | None, history: History) -> None:
+        """Append the commits of a history."""
         from coterie.state.tables import commits_table
 
-        if rows:
-            self.put("commits", commits_table(rows))
+        if history:
+            self.put("commits", commits_table(number, history))
 
     def put_generations(self, number: int | None, fold: PartitionFold) -> None:
         """Append the generations that a fold holds, which may forget them now."""
@@ -101,10 +101,10 @@ class Documents:
         if self.commits is not None:
             self.commits.close()
 
-    def put_commits(self, rows: Decided) -> None:
-        """Append decided commits."""
+    def put_commits(self, number: int | None, history: History) -> None:
+        """Append the commits of a history."""
         if self.commits is not None:
-            self.commits.writelines(commit_lines(rows))
+            self.commits.writelines(commit_lines(number, history))
 
     def put_generations(self, number: int | None, fold: PartitionFold) -> None:
         """Do nothing: the document has none."""
@@ -125,18 +125,18 @@ class Drain:
         self.number = number
         self.files = files
         self.lasting = options.on_fault in ("skip", "stop")
-        self.decide = CommitHistory(number)
 
     def take(self, fold: PartitionFold) -> None:
-        """Write what the fold noted since the last time."""
+        """Write what came into the fold since the last time."""
         if fold.history:
-            self.files.put_commits(self.decide.feed(fold.history))
+            self.files.put_commits(self.number, fold.history)
             fold.history.clear()
         if self.lasting and sum(len(log.changes) for log in fold.groups.values()) > ROWS_HELD:
             self.files.put_generations(self.number, fold)
             for log in fold.groups.values():
                 log.changes.clear()
 
-    def finish(self) -> None:
+    def finish(self, fold: PartitionFold) -> None:
         """Write the commits that no marker decided."""
-        self.files.put_commits(self.decide.finish())
+        if fold.history is not None:
+            self.files.put_commits(self.number, fold.history.pending())

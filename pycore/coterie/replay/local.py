@@ -51,7 +51,7 @@ def replay(request: ReplayRequest, progress: Progress) -> Summary:
                 drain.take(state.fold(number))
                 stop_at_fault(state)
                 progress.advance(step.size)
-            drain.finish()
+            drain.finish(state.fold(number))
         progress.stage("writing")
         groups = files.write(state)
     return summarize(read_of(state), groups, listing.passed_over)

@@ -10,11 +10,14 @@ import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coterie.state.faults import fault_line
-from coterie.state.history import COMMIT_FIELDS, Decided, commit_rows
+from coterie.state.history import COMMIT_FIELDS, commit_rows
 from coterie.state.partial import PartialState
+
+if TYPE_CHECKING:
+    from coterie._core.fold.history import History
 
 
 def write_document(state: PartialState, path: Path) -> int:
@@ -34,9 +37,9 @@ def write_document(state: PartialState, path: Path) -> int:
     return count
 
 
-def commit_lines(rows: Decided) -> Iterator[str]:
-    """Yield rows of ``CommitHistory`` as JSON objects, a line each; timestamps in epoch ms."""
-    for row in commit_rows(rows):
+def commit_lines(number: int | None, history: History) -> Iterator[str]:
+    """Yield the commits of a partition as JSON objects, a line each; timestamps in epoch ms."""
+    for row in commit_rows(number, history):
         yield _json(dict(zip(COMMIT_FIELDS, row, strict=True))) + "\n"
 
 

@@ -1,17 +1,16 @@
-"""Commits one by one, each with what became of it: the table ``commits``, as the log is read.
+"""The history of a fold, each commit with its outcome, as rows and as the table ``commits``.
 
-A plain commit counts at once; one of a transaction is held back until the producer's next marker
-says committed or aborted, or the log ends: pending. So its row stands where it was decided, and
-memory holds what is undecided, not the log. The work is in ``coterie._core.fold.history``.
+A row stands where its commit was decided, and what no marker decides comes last. So a history can
+be written and cleared while the log is read: memory holds what is undecided, not the log. The fold
+decides, and ``coterie._core.fold.history`` holds the rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from coterie._core.fold.history import OUTCOMES, History, Undecided
+from coterie._core.fold.history import OUTCOMES, History
 from coterie.state.schemas import SCHEMAS
 
 if TYPE_CHECKING:
@@ -27,47 +26,13 @@ ROWS_A_CHUNK = 1 << 18  # so that no chunk's text comes near the 2 GiB that Arro
 Row = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class Decided:
-    """Commits and what became of them, for :func:`commits_table` and :func:`commit_rows`.
+def commit_rows(number: int | None, history: History) -> Iterator[Row]:
+    """Yield each commit in the order of ``COMMIT_FIELDS``, timestamps in epoch ms.
 
-    ``commits`` may be the fold's own history: good until that is cleared.
+    ``number`` is the partition of the topic; it goes into each row.
     """
-
-    number: int | None
-    commits: History
-
-    def __len__(self) -> int:
-        return len(self.commits)
-
-
-class CommitHistory:
-    """Decides the commits of one partition of the topic.
-
-    Parameters
-    ----------
-    number : int or None
-        The partition; it goes into each row.
-    """
-
-    def __init__(self, number: int | None) -> None:
-        self.number = number
-        self.undecided = Undecided()
-
-    def feed(self, events: History) -> Decided:
-        """Take what a fold noted (``PartitionFold.history``); return what is decided by it."""
-        return Decided(self.number, self.undecided.decide(events))
-
-    def finish(self) -> Decided:
-        """Return the commits that no marker decided, in order of the log."""
-        return Decided(self.number, self.undecided.finish())
-
-
-def commit_rows(decided: Decided) -> Iterator[Row]:
-    """Yield each decided commit in the order of ``COMMIT_FIELDS``, timestamps in epoch ms."""
-    number = (decided.number,)
-    for row in decided.commits.rows():
-        yield row[:1] + number + row[1:]
+    for row in history.rows():
+        yield (row[0], number, *row[1:])
 
 
 def stored_schema() -> pa.Schema:
@@ -81,22 +46,25 @@ def stored_schema() -> pa.Schema:
     return schema
 
 
-def commits_table(decided: Decided) -> pa.Table:
-    """Return decided commits as the table ``commits``, of the type ``stored_schema``."""
+def commits_table(number: int | None, history: History) -> pa.Table:
+    """Return the commits as the table ``commits``, of the type ``stored_schema``."""
     import pyarrow as pa
 
-    starts = range(0, len(decided), ROWS_A_CHUNK)
-    chunks = [_chunk(decided, at, min(at + ROWS_A_CHUNK, len(decided))) for at in starts]
+    count = len(history)
+    chunks = [
+        _chunk(number, history, start, min(start + ROWS_A_CHUNK, count))
+        for start in range(0, count, ROWS_A_CHUNK)
+    ]
     return pa.concat_tables(chunks) if chunks else stored_schema().empty_table()
 
 
-def _chunk(decided: Decided, start: int, end: int) -> pa.Table:
+def _chunk(number: int | None, history: History, start: int, end: int) -> pa.Table:
     import pyarrow as pa
 
     from coterie.texts import slices, texts_of, to_text
 
     schema = stored_schema()
-    columns = decided.commits.columns(start, end)
+    columns = history.columns(start, end)
     gone = columns["kind"] != 0
     nulls = {
         "timestamp": columns["timestamp"] == -1,
@@ -123,9 +91,6 @@ def _chunk(decided: Decided, start: int, end: int) -> pa.Table:
         return pa.array(columns[field.name]).view(field.type)
 
     columns["tombstone"] = gone
-    number = pa.scalar(decided.number, pa.int32())
-    arrays = [
-        pa.repeat(number, end - start) if field.name == "offsets_partition" else column(field)
-        for field in schema
-    ]
+    repeated = pa.repeat(pa.scalar(number, pa.int32()), end - start)
+    arrays = [repeated if field.name == "offsets_partition" else column(field) for field in schema]
     return pa.Table.from_arrays(arrays, schema=schema)

@@ -17,7 +17,7 @@ from coterie.errors import CoterieError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-FORM = 6
+FORM = 7
 """Raised with each change of what travels, so that builds of one version are told apart, too."""
 
 _OURS = b"coterie "

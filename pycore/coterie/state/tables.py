@@ -15,7 +15,7 @@ import numpy as np
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
 from coterie._core.fold.generations import Generation
-from coterie.state.history import CommitHistory, commits_table
+from coterie.state.history import commits_table
 from coterie.state.newer import name_topics
 from coterie.state.rows import head_rows, pending_by_group
 from coterie.state.schemas import SCHEMAS
@@ -42,9 +42,8 @@ def state_tables(folds: Mapping[int | None, PartitionFold], *, history: bool) ->
                 parts[name].append(table)
         parts["faults"].append(faults_table(number, fold.faults))
         if fold.history is not None:
-            commits = CommitHistory(number)
-            for rows in (commits.feed(fold.history), commits.finish()):
-                parts["commits"].append(commits_table(rows).cast(SCHEMAS["commits"]()))
+            for rows in (fold.history, fold.history.pending()):
+                parts["commits"].append(commits_table(number, rows).cast(SCHEMAS["commits"]()))
     if not history:
         del parts["commits"]
     return {

@@ -15,7 +15,6 @@ from coterie._core.fold.fold import Scanned
 from coterie.replay.crew import resting_collector
 from coterie.replay.engine import Read
 from coterie.state.document import commit_lines
-from coterie.state.history import CommitHistory, Decided
 from coterie.state.partial import PartialState
 from coterie.state.portable import pack
 from coterie_spark.bulk.arrow import to_spark
@@ -23,6 +22,8 @@ from coterie_spark.bulk.scanning import CHUNK_BYTES, Batches, Worker, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from coterie._core.fold.history import History
 
 PRODUCT_DDL = "partition int, name string, part int, body binary"
 ABOUT, ERROR = "-about", "-error"  # beside the tables, whose names have no dash
@@ -74,7 +75,6 @@ class Merging:
         self.partition = partition
         self.form = form
         self.state: PartialState | None = None
-        self.commits = CommitHistory(partition)
         self.parts: dict[str, int] = {}
 
     def add(self, later: PartialState) -> Iterator[pa.RecordBatch]:
@@ -88,7 +88,7 @@ class Merging:
             self.state.absorb(later)
         fold = self.state.partitions[self.partition]
         if fold.history:
-            yield from self.put_commits(self.commits.feed(fold.history))
+            yield from self.put_commits(fold.history)
             fold.history.clear()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -96,8 +96,9 @@ class Merging:
         from coterie.state.tables import faults_table, fold_tables
 
         assert self.state is not None  # made by the first piece
-        yield from self.put_commits(self.commits.finish())
         fold = self.state.partitions[self.partition]
+        if fold.history is not None:
+            yield from self.put_commits(fold.history.pending())
         groups = 0
         if self.form == "json":
             body = memoryview(self.state.to_bytes())
@@ -118,14 +119,14 @@ class Merging:
         part = self.parts[name] = self.parts.get(name, -1) + 1
         return product(self.partition, name, part, body)
 
-    def put_commits(self, rows: Decided) -> Iterator[pa.RecordBatch]:
-        """Yield decided commits."""
+    def put_commits(self, history: History) -> Iterator[pa.RecordBatch]:
+        """Yield the commits of a history."""
         from coterie.state.tables import commits_table
 
-        if rows and self.form == "json":
-            yield self.put(LINES, "".join(commit_lines(rows)).encode())
-        elif rows:
-            yield from self.put_table("commits", commits_table(rows))
+        if history and self.form == "json":
+            yield self.put(LINES, "".join(commit_lines(self.partition, history)).encode())
+        elif history:
+            yield from self.put_table("commits", commits_table(self.partition, history))
 
     def put_table(self, name: str, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield a table's rows as Arrow streams of about ``CHUNK_BYTES``."""

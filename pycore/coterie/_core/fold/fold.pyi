@@ -51,7 +51,7 @@ class PartitionFold:
     only
         Group ids to keep; None: all.
     history
-        Keep every commit and marker in :attr:`history`.
+        Keep every commit, with its outcome, in :attr:`history`.
     tracking
         Track keys (see ``partial.tracks``), and keep :attr:`group_records`: (since_ms, until_ms).
         Commits count from ``since_ms`` on; records later than ``until_ms`` have no part, but
@@ -88,7 +88,7 @@ class PartitionFold:
     segments: list[Scanned]
     """What was scanned, in log order."""
     history: History | None
-    """Every commit and marker, in log order."""
+    """Every commit, each once it is decided."""
     survey: Survey | None
     """What a second reading must know, if it was asked for."""
     number: int

@@ -60,6 +60,18 @@ cdef inline Status read_commit_key(const uint8_t* key, int32_t size, Commit* out
     return OK
 
 
+cdef inline bint key_fits(const uint8_t* keys, int64_t start, int64_t end,
+                          int64_t size) noexcept nogil:
+    """Whether an offset's key stands there whole: group and topic behind their sizes, partition."""
+    cdef int64_t at = start
+    if start < 0 or end > size or end - start < 8:
+        return False
+    at += 2 + (keys[at] << 8 | keys[at + 1])
+    if at > end - 6:
+        return False
+    return at + 6 + (keys[at] << 8 | keys[at + 1]) == end
+
+
 cdef inline Status read_commit_value(const uint8_t* value, int32_t size,
                                      Commit* out) noexcept nogil:
     """A value that is not null. An unknown version answers NEGATIVE."""

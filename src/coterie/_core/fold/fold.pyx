@@ -23,11 +23,10 @@ from coterie._core.fold.generations cimport GroupView, note
 from coterie._core.fold.keytable cimport (
     Entry, Value, coterie_keyhash, own_all, own_metadata, prefetch_entry,
     prefetch_slot, remove_plain, set_plain, table_free, table_init, table_intern)
-from coterie._core.fold.history cimport History, begin_noting, end_noting
+from coterie._core.fold.history cimport History, add_pending, begin_noting, end_noting
 from coterie._core.fold.later cimport MOST_LATER, groups_alone, later_free, later_put
 from coterie._core.fold.near cimport near_free, near_init
 from coterie._core.fold.names cimport names_forget
-from coterie._core.fold.noted cimport note_marker
 from coterie._core.fold.only cimport ALL_KEPT, NONE_KEPT, Sifted, only_keep, passes_over, sift
 from coterie._core.fold.parsed cimport (
     FAULTY, GROUP, LEFT_OUT, NEWER, ODD_COMMIT, PLAIN_COMMIT, UNKNOWN, Parsed, classify,
@@ -354,7 +353,7 @@ cdef class PartitionFold:
         """Apply plain commits and say which record is none; -1: no memory."""
         while i < count and self.parsed.items[i].kind == PLAIN_COMMIT:
             if self.noted != NULL and not note_parsed(
-                    self.noted, batch, &self.records.items[i], &self.parsed.items[i].commit):
+                    self.noted, &self.records.items[i], &self.parsed.items[i].commit):
                 return -1
             if self.apply_plain(
                     &self.records.items[i], &self.parsed.items[i], batch_offset) != 0:
@@ -410,11 +409,10 @@ cdef class PartitionFold:
             commit.key = key
             commit.key_size = <int32_t>len(key)
             parsed.hash = coterie_keyhash(commit.key, commit.key_size)
-        if self.noted != NULL and not note_parsed(
-                self.noted, batch, record, commit):
-            raise MemoryError
         if batch.transactional:
             return self.apply_pending(batch, record, parsed, batch_offset)
+        if self.noted != NULL and not note_parsed(self.noted, record, commit):
+            raise MemoryError
         if self.apply_plain(record, parsed, batch_offset) != 0:
             raise MemoryError
         return 0
@@ -427,6 +425,8 @@ cdef class PartitionFold:
         if index < 0:
             raise MemoryError
         to_value(commit, batch_offset, &value)
+        add_pending(self.history, batch.producer_id, record, commit.key, commit.key_size,
+                    NULL if commit.tombstone else &value)
         return pend(producer_of(self.producers, batch.producer_id), index,
                     NULL if commit.tombstone else &value, record, self.tracks)
 
@@ -440,14 +440,11 @@ cdef class PartitionFold:
                 kind != MARKER_COMMIT and kind != MARKER_ABORT):
             return self.fault_at(FAULT_MARKER, batch, None,
                                  f"a control batch of type {kind}, neither ABORT nor COMMIT")
-        end_transaction(producer_of(self.producers, batch.producer_id), kind == MARKER_COMMIT,
-                        &self.table, self.tracks, self.seq)
+        end_transaction(self.producers, batch.producer_id, kind == MARKER_COMMIT, &self.table,
+                        self.tracks, self.history, self.seq)
         if self.survey is not None:
             self.survey.note_end(batch.producer_id, kind, self.number - self.records.count,
                                  record.timestamp)
-        if self.noted != NULL and not note_marker(
-                self.noted, batch.producer_id, kind == MARKER_COMMIT):
-            raise MemoryError
         return 0
 
     cdef int apply_group(self, const Batch* batch, Record* record) except -1:

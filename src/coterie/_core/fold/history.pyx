@@ -1,29 +1,26 @@
-"""What a scan notes of commits and markers, and what became of each. See ``history.pyi``.
+"""The commits of a log, each with its outcome, in the order in which they are decided. See
+``history.pyi``.
 
-A plain commit, nearly all there is, counts at once and is never copied: what was noted is what is
-decided. The commits of a transaction wait in a store of their own for the producer's next marker.
+A plain commit, nearly all there is, is decided at once. The commits of a transaction are pending,
+each as bytes of its own, until the fold applies the producer's next marker.
 """
-from collections import namedtuple
-
 cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcpy
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
 
 from coterie._core.checks cimport begin_change, begin_read, end_use, within
-from coterie._core.fold.commit cimport commit_key
-from coterie._core.fold.keytable cimport Table
+from coterie._core.codec.batch cimport Record
+from coterie._core.fold.commit cimport key_fits
+from coterie._core.fold.keytable cimport Table, Value
 from coterie._core.fold.noted cimport (
-    ABORTED, MARKER, PENDING, TOMBSTONE, Noted, NotedRow, metadata_start, name_number, noted_clear,
-    noted_copy, noted_follow, noted_free, noted_init, noted_reserve)
+    ABORTED, COMMITTED, PENDING, TOMBSTONE, Noted, NotedRow, metadata_start, name_number,
+    names_into, note_commit, noted_clear, noted_follow, noted_free, noted_init, noted_reserve)
 
 from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData
 
-CommitEvent = namedtuple(
-    "CommitEvent", "what key log_offset timestamp producer_id value", module=__name__)
-CommitEvent.__doc__ = """See ``history.pyi``."""
-MarkerEvent = namedtuple("MarkerEvent", "what producer_id committed", module=__name__)
-MarkerEvent.__doc__ = """See ``history.pyi``."""
 OUTCOMES = ("committed", "aborted", "pending")
 
 COLUMNS = dict.fromkeys(
@@ -34,8 +31,16 @@ COLUMNS |= dict.fromkeys(("kind", "transactional", "outcome"), 1)
 ROW_BYTES = sum(COLUMNS.values())
 
 cdef str IN_USE = "this history"
-cdef enum:
-    SOME_GONE = 1024             # rows decided, before those that still wait move together
+cdef int64_t MANY_ROWS = <int64_t>1 << 62
+cdef int64_t MIN_ID = -0x8000000000000000
+cdef int64_t MAX_ID = 0x7FFFFFFFFFFFFFFF
+
+cdef struct PendingCommit:       # as bytes; behind it stand its key and its metadata
+    int64_t log_offset
+    int64_t timestamp
+    int32_t key_size
+    bint tombstone
+    Value value                  # its metadata is NULL; all zeros in a tombstone
 
 
 @cython.final
@@ -44,6 +49,7 @@ cdef class History:
 
     def __cinit__(self):
         noted_init(&self.noted)
+        self.open_transactions = {}
 
     def __dealloc__(self):
         noted_free(&self.noted)
@@ -51,18 +57,10 @@ cdef class History:
     def __len__(self):
         return self.noted.count
 
-    def __iter__(self):
-        """See ``history.pyi``."""
-        cdef Py_ssize_t i = 0
-        event = event_at(self, i)
-        while event is not None:         # rows may be added and cleared between two
-            yield event
-            i += 1
-            event = event_at(self, i)
-
     def clear(self):
         """See ``history.pyi``."""
         begin_change(&self.users, IN_USE)
+        self.cleared += self.noted.count
         noted_clear(&self.noted)
         end_use(&self.users)
 
@@ -81,10 +79,25 @@ cdef class History:
         cdef Py_ssize_t i = 0
         cdef dict texts = {}
         row = row_at(self, i, texts)
-        while row is not None:
+        while row is not None:           # rows may be added and cleared between two
             yield row
             i += 1
             row = row_at(self, i, texts)
+
+    def pending(self):
+        """See ``history.pyi``."""
+        cdef History found = History()
+        cdef list left = []
+        begin_read(&self.users, IN_USE)
+        try:
+            for producer_id, commits in self.open_transactions.items():
+                for packed in commits:   # of two at one log offset the one that came first is first
+                    left.append((log_offset_of(packed), len(left), producer_id, packed))
+            for _, _, producer_id, packed in sorted(left):
+                add_row(&found.noted, producer_id, packed, PENDING)
+        finally:
+            end_use(&self.users)
+        return found
 
 
 cdef bytes name_at(const Table* table, int32_t number):
@@ -104,29 +117,6 @@ cdef bytes metadata_at(const Noted* noted, Py_ssize_t i):
     cdef int64_t start = metadata_start(noted, i)
     return (<const char*>noted.heap)[start:noted.rows[i].metadata_end] if (
         noted.rows[i].metadata_end > start) else b""
-
-
-cdef object event_at(History history, Py_ssize_t i):
-    """A row as an event; None behind the last one."""
-    cdef const NotedRow* row
-    cdef Noted* noted = &history.noted
-    cdef object value = None
-    begin_read(&history.users, IN_USE)
-    try:
-        if i >= noted.count:
-            return None
-        row = &noted.rows[i]
-        if row.kind == MARKER:
-            return MarkerEvent("marker", row.producer_id, row.outcome != ABORTED)
-        if row.kind != TOMBSTONE:
-            value = (row.offset, row.leader_epoch, metadata_at(noted, i), row.commit_timestamp,
-                     row.expire_timestamp)
-        key = commit_key(name_at(&noted.names.groups, row.group),
-                         name_at(&noted.names.topics, row.topic), row.partition)
-        return CommitEvent("commit", key, row.log_offset, row.timestamp,
-                           row.producer_id if row.transactional else None, value)
-    finally:
-        end_use(&history.users)
 
 
 cdef tuple row_at(History history, Py_ssize_t i, dict texts):
@@ -210,83 +200,6 @@ cdef dict columns_of(const Noted* noted, Py_ssize_t start, Py_ssize_t end):
             "topics": names_columns(&noted.names.topics)}
 
 
-@cython.final
-cdef class Undecided:
-    """See ``history.pyi``."""
-    cdef History held                    # rows in the order they came, decided ones among them
-    cdef dict waiting                    # producer id -> list of rows in `held`
-    cdef Py_ssize_t gone                 # rows of `held` that were decided
-    cdef int users                       # see `begin_change`
-
-    def __cinit__(self):
-        self.held, self.waiting = History(), {}
-
-    def decide(self, History events not None):
-        """See ``history.pyi``."""
-        cdef History decided = events
-        begin_change(&self.users, "what is undecided")
-        try:
-            begin_read(&events.users, IN_USE)
-            try:
-                if events.noted.undecided:
-                    decided = History()
-                    self.sort_out(&events.noted, &decided.noted)
-            finally:
-                end_use(&events.users)
-        finally:
-            end_use(&self.users)
-        return decided
-
-    cdef int sort_out(self, const Noted* events, Noted* decided) except -1:
-        cdef Py_ssize_t i
-        cdef const NotedRow* row
-        for i in range(events.count):
-            row = &events.rows[i]
-            if row.kind == MARKER:
-                self.release(self.waiting.pop(row.producer_id, ()), row.outcome, decided)
-            elif not row.transactional:
-                copy_row(decided, events, i)
-            else:
-                self.waiting.setdefault(row.producer_id, []).append(self.held.noted.count)
-                copy_row(&self.held.noted, events, i)
-        if self.gone > SOME_GONE and 2 * self.gone > self.held.noted.count:
-            self.move_together()
-        return 0
-
-    cdef int release(self, object rows, int8_t outcome, Noted* decided) except -1:
-        cdef Py_ssize_t i
-        for i in rows:
-            copy_row(decided, &self.held.noted, i)
-            decided.rows[decided.count - 1].outcome = outcome
-            self.gone += 1
-        return 0
-
-    cdef int move_together(self) except -1:
-        """Let go of the rows that were decided."""
-        cdef History kept = History()
-        cdef Py_ssize_t i
-        for rows in self.waiting.values():
-            for at, i in enumerate(rows):
-                rows[at] = kept.noted.count
-                copy_row(&kept.noted, &self.held.noted, i)
-        self.held, self.gone = kept, 0
-        return 0
-
-    def finish(self):
-        """See ``history.pyi``."""
-        cdef History decided = History()
-        begin_change(&self.users, "what is undecided")
-        try:
-            left = [row for rows in self.waiting.values() for row in rows]
-            places = [self.held.noted.rows[<Py_ssize_t>row].log_offset for row in left]
-            in_order = sorted(range(len(left)), key=places.__getitem__)
-            self.release([left[i] for i in in_order], PENDING, &decided.noted)
-            self.held, self.waiting, self.gone = History(), {}, 0
-        finally:
-            end_use(&self.users)
-        return decided
-
-
 cdef int begin_noting(int* users, History history) except -1:
     """Let nobody else change a fold or its history, or read them, up to `end_noting`."""
     begin_change(users, "this partial state")
@@ -305,19 +218,67 @@ cdef void end_noting(int* users, History history) noexcept:
     end_use(users)
 
 
-cdef int copy_row(Noted* to, const Noted* of, Py_ssize_t at) except -1:
-    if not noted_copy(to, of, at):
-        raise MemoryError
+cdef int add_pending(History history, int64_t producer_id, const Record* record,
+                     const uint8_t* key, int32_t key_size, const Value* value) except -1:
+    cdef PendingCommit commit
+    cdef int32_t size = 0 if value == NULL else value.metadata_size
+    cdef bytes packed
+    cdef char* at
+    if history is None:
+        return 0
+    memset(&commit, 0, sizeof(PendingCommit))
+    commit.log_offset, commit.timestamp = record.offset, record.timestamp
+    commit.key_size, commit.tombstone = key_size, value == NULL
+    if value != NULL:
+        commit.value = value[0]
+        commit.value.metadata = NULL
+    packed = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>sizeof(PendingCommit) + key_size + size)
+    at = PyBytes_AS_STRING(packed)
+    memcpy(at, &commit, sizeof(PendingCommit))
+    memcpy(at + sizeof(PendingCommit), key, key_size)
+    if size:
+        memcpy(at + sizeof(PendingCommit) + key_size, value.metadata, size)
+    history.open_transactions.setdefault(producer_id, []).append(packed)
     return 0
 
 
-cdef int follow_on(History history, History later) except -1:
+cdef int decide(History history, int64_t producer_id, bint committed) except -1:
+    if history is not None:
+        for packed in history.open_transactions.pop(producer_id, ()):
+            add_row(&history.noted, producer_id, packed, COMMITTED if committed else ABORTED)
+    return 0
+
+
+cdef int add_row(Noted* noted, int64_t producer_id, bytes packed, int8_t outcome) except -1:
+    cdef const uint8_t* key = <const uint8_t*>PyBytes_AS_STRING(packed) + sizeof(PendingCommit)
+    cdef PendingCommit commit
+    cdef NotedRow* row
+    memcpy(&commit, PyBytes_AS_STRING(packed), sizeof(PendingCommit))
+    commit.value.metadata = key + commit.key_size
+    row = note_commit(noted, commit.log_offset, commit.timestamp, key,
+                      NULL if commit.tombstone else &commit.value)
+    if row == NULL:
+        raise MemoryError
+    row.transactional, row.producer_id, row.outcome = 1, producer_id, outcome
+    return 0
+
+
+cdef int64_t log_offset_of(bytes packed) noexcept:
+    return (<const PendingCommit*>PyBytes_AS_STRING(packed)).log_offset
+
+
+cdef int64_t row_number(History history) noexcept:
+    return 0 if history is None else history.cleared + history.noted.count
+
+
+cdef int follow_on(History history, History later, list markers) except -1:
+    if history is None or later is None:
+        return 0
     begin_change(&history.users, IN_USE)
     try:
         begin_read(&later.users, IN_USE)
         try:
-            if not noted_follow(&history.noted, &later.noted):
-                raise MemoryError
+            follow_rows(history, later, markers)
         finally:
             end_use(&later.users)
     finally:
@@ -325,8 +286,40 @@ cdef int follow_on(History history, History later) except -1:
     return 0
 
 
+cdef int follow_rows(History history, History later, list markers) except -1:
+    """A marker decides what the earlier piece left open where it stands in the later one."""
+    cdef Noted* to = &history.noted
+    cdef const Noted* of = &later.noted
+    cdef Py_ssize_t at = 0, row
+    cdef int32_t* groups = <int32_t*>malloc(
+        (of.names.groups.count + of.names.topics.count + 1) * sizeof(int32_t))
+    cdef int32_t* topics = groups + (of.names.groups.count if groups != NULL else 0)
+    try:
+        if (groups == NULL
+                or not names_into(&to.names, &to.names.groups, &of.names.groups, groups)
+                or not names_into(&to.names, &to.names.topics, &of.names.topics, topics)):
+            raise MemoryError
+        for _, producer_id, theirs, first_of in sorted(markers):
+            # Whoever has the fold may have written other numbers; rows may have been cleared.
+            row = max(at, within(theirs.first_row, "the row of a marker", 0, row_number(later))
+                      - later.cleared)
+            if not noted_follow(to, of, at, row, groups, topics):
+                raise MemoryError
+            at = row
+            if first_of is not None:
+                first_of.first_row = row_number(history)
+            decide(history, producer_id, theirs.first_committed)
+        if not noted_follow(to, of, at, of.count, groups, topics):
+            raise MemoryError
+    finally:
+        free(groups)
+    for producer_id, commits in later.open_transactions.items():
+        history.open_transactions.setdefault(producer_id, []).extend(commits)
+    return 0
+
+
 cdef tuple dump_history(History history):
-    """Bytes of the rows, metadata, and the names' bytes and bounds."""
+    """Bytes of the rows, metadata, the names' bytes and bounds; open transactions; rows cleared."""
     import numpy as np
     cdef Noted* noted = &history.noted
     cdef uint8_t[::1] row_view, heap_view
@@ -339,8 +332,10 @@ cdef tuple dump_history(History history):
             memcpy(&row_view[0], noted.rows, noted.count * sizeof(NotedRow))
         if noted.heap_size:
             memcpy(&heap_view[0], noted.heap, noted.heap_size)
+        pending = {producer_id: tuple(commits)
+                   for producer_id, commits in history.open_transactions.items()}
         return (rows, heap, *names_columns(&noted.names.groups),
-                *names_columns(&noted.names.topics))
+                *names_columns(&noted.names.topics), pending, history.cleared)
     finally:
         end_use(&history.users)
 
@@ -350,7 +345,7 @@ cdef History restore_history(tuple state):
     cdef History history = History()
     cdef Noted* noted = &history.noted
     cdef const uint8_t[::1] rows, heap
-    rows, heap, groups, group_bounds, topics, topic_bounds = state
+    rows, heap, groups, group_bounds, topics, topic_bounds, pending, cleared = state
     if rows.shape[0] % sizeof(NotedRow):
         raise CorruptData("the rows of a history are cut short")
     enter_names(noted, &noted.names.groups, groups, group_bounds)
@@ -363,6 +358,10 @@ cdef History restore_history(tuple state):
         memcpy(noted.heap, &heap[0], heap.shape[0])
     noted.heap_size = heap.shape[0]
     enter_rows(noted, rows.shape[0] // sizeof(NotedRow))
+    enter_pending(history, pending)
+    if not 0 <= cleared <= MANY_ROWS:
+        raise CorruptData(f"a history of which {cleared} rows were cleared")
+    history.cleared = cleared
     return history
 
 
@@ -385,15 +384,37 @@ cdef int enter_rows(Noted* noted, Py_ssize_t count) except -1:
     cdef NotedRow* row
     for i in range(count):
         row = &noted.rows[i]
-        if not (0 <= row.kind <= MARKER and 0 <= row.outcome <= PENDING
-                and 0 <= row.transactional <= 1 and start <= row.metadata_end <= noted.heap_size
+        if not (0 <= row.kind <= TOMBSTONE and 0 <= row.transactional <= 1
+                and 0 <= row.outcome <= (ABORTED if row.transactional else COMMITTED)
+                and start <= row.metadata_end <= noted.heap_size
                 and row.metadata_end - start <= 0x7FFFFFFF):
             raise CorruptData(f"row {i} of a history's {count} does not fit it")
-        if row.kind != MARKER and not (
-                0 <= row.group < <int64_t>noted.names.groups.count
+        if not (0 <= row.group < <int64_t>noted.names.groups.count
                 and 0 <= row.topic < <int64_t>noted.names.topics.count):
             raise CorruptData(f"row {i} of a history's {count} names what is not there")
-        noted.undecided += row.kind == MARKER or row.transactional
         start = row.metadata_end
     noted.count = count
     return 0
+
+
+cdef int enter_pending(History history, dict pending) except -1:
+    for producer_id, commits in pending.items():
+        if not (type(producer_id) is int and MIN_ID <= producer_id <= MAX_ID
+                and type(commits) is tuple and all([pending_fits(one) for one in commits])):
+            raise CorruptData(f"a pending commit of producer {producer_id!r} is damaged")
+        history.open_transactions[producer_id] = list(commits)
+    return 0
+
+
+cdef bint pending_fits(object packed) except -1:
+    cdef PendingCommit commit
+    cdef const uint8_t* start
+    cdef int64_t key_end, size
+    if type(packed) is not bytes or len(packed) < <Py_ssize_t>sizeof(PendingCommit):
+        return False
+    start, size = <const uint8_t*>PyBytes_AS_STRING(packed), len(packed)
+    memcpy(&commit, start, sizeof(PendingCommit))
+    key_end = <int64_t>sizeof(PendingCommit) + commit.key_size
+    return (0 <= commit.tombstone <= 1 and commit.value.metadata_size >= 0
+            and key_fits(start, sizeof(PendingCommit), key_end, size)
+            and key_end + commit.value.metadata_size == size)

@@ -1,12 +1,12 @@
-"""Every commit and marker of a piece of log, in its order, as rows of C. Header only: inlined.
+"""The decided commits of a piece of log as rows of C. Header only: inlined.
 
 Rows own what they point to, but for `names.recent`: see names.pxd.
 """
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from coterie._core.codec.batch cimport Batch, Record
+from coterie._core.codec.batch cimport Record
 from coterie._core.codec.cursor cimport load_i32
 from coterie._core.fold.keytable cimport Table, Value, table_free, table_init
 from coterie._core.fold.names cimport (
@@ -18,7 +18,6 @@ cdef enum:
     PENDING = 2
     COMMIT = 0
     TOMBSTONE = 1
-    MARKER = 2                   # its `outcome` is what it says
 
 cdef struct NotedRow:
     int64_t log_offset
@@ -42,7 +41,6 @@ cdef struct Noted:
     Py_ssize_t count, capacity
     uint8_t* heap                # metadata end to end
     int64_t heap_size, heap_capacity
-    Py_ssize_t undecided         # rows that are no plain commits: see history.pyx
     Names names
 
 
@@ -120,37 +118,21 @@ cdef inline bint note_plain(Noted* noted, const Record* record,
     return not noted.names.failed
 
 
-cdef inline bint note_commit(Noted* noted, const Batch* batch, const Record* record,
-                             const uint8_t* key, const Value* value) noexcept nogil:
+cdef inline NotedRow* note_commit(Noted* noted, int64_t log_offset, int64_t timestamp,
+                                  const uint8_t* key, const Value* value) noexcept nogil:
     """A commit by its key as the fold has it, without a version; its names may take all of their
-    16 bits. False: no memory."""
+    16 bits. NULL: no memory."""
     cdef int32_t group_size = key[0] << 8 | key[1]
     cdef const uint8_t* topic = key + 2 + group_size
     cdef int32_t topic_size = topic[0] << 8 | topic[1]
     cdef NotedRow* row = noted_add(noted, value)
     if row == NULL:
-        return False
-    row.log_offset, row.timestamp = record.offset, record.timestamp
+        return NULL
+    row.log_offset, row.timestamp = log_offset, timestamp
     row.group = name_number(&noted.names, &noted.names.groups, key + 2, group_size)
     row.topic = name_number(&noted.names, &noted.names.topics, topic + 2, topic_size)
     row.partition = load_i32(topic + 2 + topic_size)
-    if batch.transactional:
-        row.transactional, row.producer_id = 1, batch.producer_id
-        noted.undecided += 1
-    return not noted.names.failed
-
-
-cdef inline bint note_marker(Noted* noted, int64_t producer_id, bint committed) noexcept nogil:
-    """False: no memory."""
-    cdef NotedRow* row = noted_add(noted, NULL)
-    if row == NULL:
-        return False
-    row.log_offset = row.timestamp = -1
-    row.group = row.topic = row.partition = -1
-    row.kind, row.transactional, row.producer_id = MARKER, 1, producer_id
-    row.outcome = COMMITTED if committed else ABORTED
-    noted.undecided += 1
-    return True
+    return NULL if noted.names.failed else row
 
 
 cdef inline void noted_back(Noted* noted, Py_ssize_t count) noexcept nogil:
@@ -161,7 +143,7 @@ cdef inline void noted_back(Noted* noted, Py_ssize_t count) noexcept nogil:
 
 cdef inline void noted_clear(Noted* noted) noexcept:
     """No rows and no names; their room stays."""
-    noted.count = noted.undecided = 0
+    noted.count = 0
     noted.heap_size = 0
     noted.names.failed = False
     names_forget(&noted.names)
@@ -185,55 +167,24 @@ cdef inline bint names_into(Names* to, Table* to_table, const Table* of, int32_t
     return not to.failed
 
 
-cdef inline bint noted_copy(Noted* to, const Noted* of, Py_ssize_t at) noexcept:
-    """One row of another, with its names, at the end. False: no memory."""
-    cdef const NotedRow* row = &of.rows[at]
-    cdef NotedRow* copy
-    cdef int64_t start = metadata_start(of, at), size = row.metadata_end - start
-    if not noted_reserve(to, 1, size):
-        return False
-    copy = &to.rows[to.count]
-    copy[0] = row[0]
-    copy.group = name_into(to, &to.names.groups, &of.names.groups, row.group)
-    copy.topic = name_into(to, &to.names.topics, &of.names.topics, row.topic)
-    if to.names.failed:
-        return False
-    if size:
-        memcpy(to.heap + to.heap_size, of.heap + start, size)
-        to.heap_size += size
-    copy.metadata_end = to.heap_size
-    to.count += 1
-    return True
-
-
-cdef inline int32_t name_into(Noted* to, Table* table, const Table* of, int32_t number) noexcept:
-    return name_number(&to.names, table, of.arena + of.entries[number].key_at,
-                       <int32_t>of.entries[number].key_size)
-
-
-cdef inline bint noted_follow(Noted* to, const Noted* later) noexcept:
-    """All rows of another at the end. False: no memory, and no row was added."""
-    cdef Py_ssize_t i
-    cdef int64_t shift = to.heap_size
-    cdef int32_t* group = <int32_t*>malloc((later.names.groups.count + 1) * sizeof(int32_t))
-    cdef int32_t* topic = <int32_t*>malloc((later.names.topics.count + 1) * sizeof(int32_t))
+cdef inline bint noted_follow(Noted* to, const Noted* later, Py_ssize_t start, Py_ssize_t end,
+                              const int32_t* groups, const int32_t* topics) noexcept:
+    """The rows of another from `start` to `end`, at the end; `groups` and `topics`: the numbers
+    that its names have here. False: no memory, and no row was added."""
+    cdef Py_ssize_t i, count = end - start
+    cdef int64_t heap_start = metadata_start(later, start)
+    cdef int64_t size = metadata_start(later, end) - heap_start
     cdef NotedRow* row
-    cdef bint room = (group != NULL and topic != NULL
-                      and noted_reserve(to, later.count, later.heap_size)
-                      and names_into(&to.names, &to.names.groups, &later.names.groups, group)
-                      and names_into(&to.names, &to.names.topics, &later.names.topics, topic))
-    if room and later.count:
-        memcpy(to.rows + to.count, later.rows, later.count * sizeof(NotedRow))
-        if later.heap_size:
-            memcpy(to.heap + to.heap_size, later.heap, later.heap_size)
-        for i in range(to.count, to.count + later.count):
-            row = &to.rows[i]
-            row.metadata_end += shift
-            if row.kind != MARKER:
-                row.group, row.topic = group[row.group], topic[row.topic]
-        to.count += later.count
-        to.heap_size += later.heap_size
-        to.undecided += later.undecided
-    free(group)
-    free(topic)
-    return room
+    if not noted_reserve(to, count, size):
+        return False
+    if count:
+        memcpy(to.rows + to.count, later.rows + start, count * sizeof(NotedRow))
+    if size:
+        memcpy(to.heap + to.heap_size, later.heap + heap_start, size)
+    for i in range(count):
+        row = &to.rows[to.count + i]
+        row.metadata_end += to.heap_size - heap_start
+        row.group, row.topic = groups[row.group], topics[row.topic]
+    to.count += count
+    to.heap_size += size
+    return True

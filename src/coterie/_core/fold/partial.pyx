@@ -9,8 +9,9 @@ from libc.string cimport memcpy
 
 from coterie._core.checks cimport begin_change, begin_read, end_use, within
 from coterie._core.codec.cursor cimport load_i32, wrap_add
+from coterie._core.fold.commit cimport key_fits
 from coterie._core.fold.fold cimport PartitionFold
-from coterie._core.fold.history cimport dump_history, follow_on, restore_history
+from coterie._core.fold.history cimport dump_history, follow_on, restore_history, row_number
 from coterie._core.fold.keytable cimport (
     Entry, Table, coterie_equal, coterie_keyhash, own_metadata, prefetch_entry, prefetch_slot, put,
     remove_plain, set_if_newer, table_intern)
@@ -129,8 +130,6 @@ cdef int follow(PartitionFold fold, PartitionFold later) except -1:
         fold.unknown[version] = fold.unknown.get(version, 0) + count
     fold.faults.extend(later.faults)
     fold.segments.extend(later.segments)
-    if fold.history is not None and later.history is not None:
-        follow_on(fold.history, later.history)
     fold.seq = shift + later.seq
     fold.failed = fold.failed or later.failed
     fold.cut = later.cut
@@ -153,6 +152,7 @@ cdef int follow_tracks(PartitionFold fold, PartitionFold later,
 
 cdef int follow_producers(PartitionFold fold, PartitionFold later, int64_t shift,
                           const uint32_t* index_of) except -1:
+    cdef list markers = []
     for producer_id, theirs in later.producers.items():
         ours = fold.producers.get(producer_id)
         if ours is None:
@@ -167,13 +167,15 @@ cdef int follow_producers(PartitionFold fold, PartitionFold later, int64_t shift
         if theirs.first_committed:
             # The later piece's first marker decides what the earlier one left open.
             put_committed(ours, before, &fold.table, fold.tracks, theirs.first_seq + shift)
+        markers.append((theirs.first_seq, producer_id, theirs,
+                        ours if ours.first_seq < 0 else None))
         if ours.first_seq < 0:
             ours.first_seq = theirs.first_seq + shift
             ours.first_committed = theirs.first_committed
             ours.before = frozenset(ours.pending) | before
         ours.pending, ours.tracked = pending, {}
         follow_tracked(fold, later, index_of, ours.tracked, theirs.tracked)
-    return 0
+    return follow_on(fold.history, later.history, markers)
 
 
 cdef int follow_tracked(PartitionFold fold, PartitionFold later, const uint32_t* index_of,
@@ -370,7 +372,8 @@ cdef bytes key_bytes(PartitionFold fold, uint32_t index):
 
 def dump(PartitionFold fold not None):
     """See ``partial.pyi``."""
-    producers = {producer_id: (p.first_seq, p.first_committed, p.before, p.pending, p.tracked)
+    producers = {producer_id: (p.first_seq, p.first_committed, p.first_row, p.before, p.pending,
+                               p.tracked)
                  for producer_id, p in fold.producers.items()}
     tracks = None
     if fold.tracks != NULL:
@@ -397,10 +400,13 @@ def restore(PartitionFold fold not None, tuple state not None):
         if tracks is not None:
             ordinal, packed, fold.group_records = tracks
             restore_tracks(fold.tracks, &fold.table, ordinal, packed)
-        for producer_id, (first_seq, committed_first, before, pending,
+        for producer_id, (first_seq, committed_first, first_row, before, pending,
                           tracked) in producers.items():
+            if not 0 <= first_row <= row_number(fold.history):
+                raise CorruptData(f"the first marker of producer {producer_id} stands in no row")
             producer = fold.producers[producer_id] = Producer()
             producer.first_seq, producer.first_committed = first_seq, committed_first
+            producer.first_row = first_row
             producer.before, producer.pending, producer.tracked = before, pending, tracked
     finally:
         end_use(&fold.users)
@@ -420,7 +426,7 @@ cdef int enter_columns(PartitionFold fold, dict columns) except -1:
     cdef const uint8_t[::1] flag = columns["flags"]
     cdef const int32_t[::1] epoch = columns["leader_epoch"]
     for i in range(key_end.shape[0]):
-        if not (fits(&keys[0], key_start, key_end[i], keys.shape[0])
+        if not (key_fits(&keys[0], key_start, key_end[i], keys.shape[0])
                 and start <= end[i] <= min(metadata.shape[0], start + 0x7FFFFFFF)
                 and find(fold, &keys[key_start], <uint32_t>(key_end[i] - key_start)) == i):
             raise CorruptData(f"key {i} of a partial state's {key_end.shape[0]} does not fit it")
@@ -437,17 +443,6 @@ cdef int enter_columns(PartitionFold fold, dict columns) except -1:
                 raise MemoryError
         key_start, start = key_end[i], end[i]
     return 0
-
-
-cdef bint fits(const uint8_t* keys, int64_t start, int64_t end, int64_t size) noexcept nogil:
-    """Whether an offset key stands there whole: group and topic behind their sizes, partition."""
-    cdef int64_t at = start
-    if start < 0 or end > size or end - start < 8:
-        return False
-    at += 2 + (keys[at] << 8 | keys[at + 1])
-    if at > end - 6:
-        return False
-    return at + 6 + (keys[at] << 8 | keys[at + 1]) == end
 
 
 def group_ids(PartitionFold fold not None):

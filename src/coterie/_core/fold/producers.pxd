@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t
 
 from coterie._core.codec.batch cimport Record
+from coterie._core.fold.history cimport History
 from coterie._core.fold.keytable cimport Table, Value
 from coterie._core.fold.tracks cimport Tracks
 
@@ -11,8 +12,10 @@ cdef object producer_of(dict producers, int64_t producer_id)
 cdef int pend(object producer, int64_t index, const Value* value, const Record* record,
               Tracks* tracks) except -1
 
-cdef int end_transaction(object producer, bint committed, Table* table, Tracks* tracks,
-                         int64_t seq) except -1
+# A marker: a COMMIT puts what was pending, any type forgets it and decides its rows in `history`,
+# which may be None.
+cdef int end_transaction(dict producers, int64_t producer_id, bint committed, Table* table,
+                         Tracks* tracks, History history, int64_t seq) except -1
 
 cdef int put_committed(object producer, object but, Table* table, Tracks* tracks,
                        int64_t seq) except -1

@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.checks cimport within
 from coterie._core.codec.batch cimport Record
+from coterie._core.fold.history cimport History, decide, row_number
 from coterie._core.fold.keytable cimport Entry, Table, Value, own_metadata, set_if_newer
 from coterie._core.fold.tracks cimport Tracks, put_tracked, track_pending
 
@@ -16,11 +17,12 @@ from coterie._core.fold.tracks cimport Tracks, put_tracked, track_pending
 class Producer:
     """See ``producers.pyi``."""
 
-    __slots__ = ("before", "first_committed", "first_seq", "pending", "tracked")
+    __slots__ = ("before", "first_committed", "first_row", "first_seq", "pending", "tracked")
 
     def __init__(self):
         self.first_seq = -1
         self.first_committed = False
+        self.first_row = 0
         self.before = frozenset()
         self.pending, self.tracked = {}, {}
 
@@ -49,17 +51,18 @@ cdef int pend(object producer, int64_t index, const Value* value, const Record* 
     return 0
 
 
-cdef int end_transaction(object producer, bint committed, Table* table, Tracks* tracks,
-                         int64_t seq) except -1:
-    """A marker: a COMMIT puts what was pending, any type forgets it."""
+cdef int end_transaction(dict producers, int64_t producer_id, bint committed, Table* table,
+                         Tracks* tracks, History history, int64_t seq) except -1:
+    producer = producer_of(producers, producer_id)
     if committed:
         put_committed(producer, (), table, tracks, seq)
     if producer.first_seq < 0:
         producer.first_seq = seq
         producer.first_committed = committed
+        producer.first_row = row_number(history)
         producer.before = frozenset(producer.pending)
     producer.pending, producer.tracked = {}, {}
-    return 0
+    return decide(history, producer_id, committed)
 
 
 cdef int put_committed(object producer, object but, Table* table, Tracks* tracks,

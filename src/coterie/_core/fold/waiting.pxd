@@ -209,10 +209,11 @@ cdef inline void to_value(const Commit* commit, int64_t batch_offset, Value* out
     out.leader_epoch = commit.leader_epoch
 
 
-cdef inline bint note_parsed(Noted* noted, const Batch* batch, const Record* record,
+cdef inline bint note_parsed(Noted* noted, const Record* record,
                              const Commit* commit) noexcept nogil:
-    """A commit with a key of its own, for the history. False: no memory."""
+    """A plain commit with a key of its own, for the history. False: no memory."""
     cdef Value value
     if not commit.tombstone:
         to_value(commit, 0, &value)
-    return note_commit(noted, batch, record, commit.key, NULL if commit.tombstone else &value)
+    return note_commit(noted, record.offset, record.timestamp, commit.key,
+                       NULL if commit.tombstone else &value) != NULL
