@@ -3,19 +3,13 @@
 import json
 from collections import Counter, defaultdict
 from fractions import Fraction
-from itertools import accumulate, pairwise
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from models import rows_told
 
 from commandline import coterie_ok, fails
 from coterie._core.codec.reader import LogReader
 from coterie.insight import growth
-from coterie.insight.weighing import bytes_of_rows
 from golden_data import cases, lines_of, log, records, segments, wide
 from log_writer import batch, commit_key, commit_value, marker
 
@@ -275,23 +269,6 @@ def test_over_time_the_group_with_most_requests_of_a_span_is_named(tmp_path):
         if "1970-01-01" in line
     ]
     assert line.split()[-2:] == ["h", "2"]
-
-
-class OneBatch(SimpleNamespace):
-    """The columns of a piece that holds one batch."""
-
-    def __len__(self):
-        return len(self.key_size)
-
-
-@given(st.lists(st.integers(1, 1 << 27), min_size=2, max_size=8), st.integers(1, (1 << 31) - 1))
-def test_the_shares_of_a_batch_are_cut_off_exactly_however_many_bytes_it_has(weights, size):
-    sizes = np.array(weights, np.int32)
-    batches = {"first_row": np.array([0]), "size": np.array([size])}
-    rows = OneBatch(key_size=np.zeros_like(sizes), value_size=sizes, batches=batches)
-    upto = [size * held // sum(weights) for held in accumulate(weights, initial=0)]
-    expected = [now - before for before, now in pairwise(upto)]
-    assert bytes_of_rows(rows).tolist() == expected
 
 
 def test_where_no_group_commits_too_often_that_is_said_instead_of_an_empty_topic():

@@ -30,7 +30,6 @@ from coterie.insight.weighing import (
     Codes,
     Stays,
     Stretch,
-    bytes_of_rows,
     distinct,
     rows_where,
     run_starts,
@@ -112,19 +111,16 @@ class Ask:
 def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
     """Return what weighs records while the log goes by.
 
-    Batches and keys are shared: all of the partition is weighed, whatever groups are asked for.
+    A batch's bytes are shared out to all of its records, whatever groups are asked for.
     """
-    whole = facts.whole()
-    return {SCALES: (whole.view, Scales(whole, ask))}
+    return {SCALES: (facts.view, Scales(facts, ask))}
 
 
 def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row a group, topic and kind (and span of time), the most bytes first."""
     scales: Scales = kept(facts, tallies, ask)[SCALES]
     found = list(scales.rows(facts.number))
-    if facts.groups is not None:
-        found = [row for row in found if row["group_id"] in facts.groups]
-    elif scales.empty_bytes > 0:
+    if facts.groups is None and scales.empty_bytes > 0:
         nothing = dict.fromkeys(FIELDS, 0) | dict.fromkeys(UNKNOWN_OF_EMPTY)
         found.append(
             nothing
@@ -142,7 +138,7 @@ class Scales:
     of time.
     """
 
-    COLUMNS = frozenset({"key_size", "value_size"})
+    COLUMNS = frozenset({"disk_bytes", "value_size"})
 
     def __init__(self, facts: PartitionFacts, ask: Ask) -> None:
         self.since_ms = facts.since_ms
@@ -168,16 +164,17 @@ class Scales:
     def take(self, records: Commits) -> None:
         """Weigh the next piece."""
         self.groups, self.topics = records.groups, records.topics
-        first_row = records.batches["first_row"]
-        there = np.diff(first_row, append=len(records)) > 0
-        self.empty_bytes += int(records.batches["size"][~there].sum())
+        batches = records.batches
+        self.empty_bytes += int(batches["size"][batches["records"] == 0].sum())
         if not len(records):
             return
         what, key, place = self._places(records)
         part = self._parts(records, place)
         self._fit()
-        self.sums.add("requests", part[first_row[there]])
-        own = {"what": what, "key": key, "part": part, "size": bytes_of_rows(records)}
+        first = run_starts(records.batch)  # a row of another group may lie before it
+        begins = records.log_offset[first] == batches["log_offset"][records.batch[first]]
+        self.sums.add("requests", part[first[begins]])
+        own = {"what": what, "key": key, "part": part, "size": records.disk_bytes}
         columns = records.columns | own
         for stretch, rows in zip(self.stretches, self._cut(records), strict=True):
             if rows.start < rows.stop:

@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from coterie.insight.commits import Array, Commits
+from coterie.insight.commits import Array
 from coterie.insight.keys import LOW, Table
-
-EXACT = 1 << 53  # below, a quotient of doubles is cut off as that of integers is
 
 
 class Stretch:
@@ -204,27 +202,3 @@ def distinct(numbers: Array) -> Array:
 def rows_where(is_so: Array) -> Array | slice:
     """Return which rows are meant, as an index: nothing is copied where all are."""
     return slice(None) if is_so.all() else np.flatnonzero(is_so)
-
-
-def bytes_of_rows(records: Commits) -> Array:
-    """Return each record's share of its batch on disk, int64; a batch's add up to its size."""
-    first, size = records.batches["first_row"], records.batches["size"].astype(np.int64)
-    count = np.diff(first, append=len(records))
-    first, size, count = (column[count > 0] for column in (first, size, count))
-    weight = np.maximum(records.key_size, 0)
-    weight += np.maximum(records.value_size, 0)
-    upto = np.cumsum(np.maximum(weight, 1, out=weight), dtype=np.int64)
-    before = np.append(0, upto)[first]
-    total = np.diff(before, append=upto[-1])
-    upto -= np.repeat(before, count)
-    if (total * size).max() < EXACT:
-        share = upto.astype(np.float64)
-        share *= np.repeat(size.astype(np.float64), count)
-        share /= np.repeat(total.astype(np.float64), count)
-        upto = share.astype(np.int64)
-    else:  # a batch of 100 MB, or one that was compressed very well
-        upto = upto * np.repeat(size, count) // np.repeat(total, count)
-    shares = upto.copy()
-    shares[1:] -= upto[:-1]
-    shares[first] = upto[first]
-    return shares

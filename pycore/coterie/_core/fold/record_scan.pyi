@@ -91,11 +91,12 @@ class RecordScan:
             ``previous_log_offset`` and ``previous_timestamp``. int32: ``previous_row`` (that
             record's row; -1: it is of an earlier piece, or there is none), ``batch`` (row of
             ``batches``), ``key`` (see :meth:`keys`; -1: no commit), ``group`` (-1: none),
-            ``metadata_size``, ``key_size``, ``value_size`` (bytes; -1: null). int8: ``kind``
-            (see ``coterie._core.fold.columns.KIND_NAMES``), ``outcome`` (0 committed, 1
-            aborted, 2 pending) and ``previous`` (0: no record counted before, or the row does
-            not count; 1: a tombstone did, 2: a commit). A commit or its tombstone counts if it
-            is committed.
+            ``metadata_size``, ``key_size``, ``value_size`` (bytes; -1: null). int64:
+            ``disk_bytes`` (its share of its batch, by the bytes of key and value; those of all
+            records of a batch add up to the batch's size). int8: ``kind`` (see
+            ``coterie._core.fold.columns.KIND_NAMES``), ``outcome`` (0 committed, 1 aborted, 2
+            pending) and ``previous`` (0: no record counted before, or the row does not count; 1:
+            a tombstone did, 2: a commit). A commit or its tombstone counts if it is committed.
             ``newer_keys``: the keys of the rows of kind ``newer``. ``batches``: all batches that
             could be read, of ``BATCH_DTYPE``: ``position`` (byte in the segment), ``first_row``,
             ``first_number``, ``first_offset``, ``first_ms`` (of its first record; -1: it has

@@ -29,8 +29,8 @@ from coterie._core.fold.near cimport near_free, near_init
 from coterie._core.fold.names cimport names_forget
 from coterie._core.fold.only cimport ALL_KEPT, NONE_KEPT, Sifted, only_keep, passes_over, sift
 from coterie._core.fold.parsed cimport (
-    FAULTY, GROUP, LEFT_OUT, NEWER, ODD_COMMIT, PLAIN_COMMIT, UNKNOWN, Parsed, classify,
-    parsed_free, parsed_reserve)
+    ANOTHER_GROUP, FAULTY, GROUP, LEFT_OUT, NEWER, ODD_COMMIT, PLAIN_COMMIT, UNKNOWN, Parsed,
+    classify, parsed_free, parsed_reserve)
 from coterie._core.fold.producers cimport end_transaction, pend, producer_of
 from coterie._core.fold.survey cimport Survey
 from coterie._core.fold.tracks cimport Stamp, track_key, tracks_asked, tracks_free
@@ -220,7 +220,7 @@ cdef class PartitionFold:
                 or count < 1 or count > batch.size // MIN_RECORD_V2 or not self.takes_plain):
             return OTHER
         sifted = sift(&self.kept, batch, self.until_ms) if self.filters else ALL_KEPT
-        if sifted == NONE_KEPT:
+        if sifted == NONE_KEPT and not (batch.transactional and self.survey is not None):
             self.count_batch(batch, batch.base_offset, count)
             return PLAIN
         if sifted != ALL_KEPT or batch.transactional:
@@ -324,11 +324,14 @@ cdef class PartitionFold:
                 i = self.apply_plains(batch, i, count, batch_offset)
         else:
             self.classify_all(count)
+            if batch.transactional and self.survey is not None:
+                self.survey.note_open(batch.producer_id, self.parsed.items, count,
+                                      self.number - count)
         while 0 <= i < count and not (self.failed or self.stopped):
             if plain and self.parsed.items[i].kind == PLAIN_COMMIT:
                 i = self.apply_plains(batch, i, count, batch_offset)
                 continue
-            if self.parsed.items[i].kind != LEFT_OUT:
+            if self.parsed.items[i].kind < LEFT_OUT:
                 self.apply_other(batch, &self.records.items[i], &self.parsed.items[i], batch_offset)
             i += 1
         if i < 0:
@@ -341,7 +344,7 @@ cdef class PartitionFold:
             classify(&self.records.items[i], self.until_ms, &self.parsed.items[i])
             if self.filters and passes_over(
                     &self.kept, &self.records.items[i], &self.parsed.items[i]):
-                self.parsed.items[i].kind = LEFT_OUT
+                self.parsed.items[i].kind = ANOTHER_GROUP
             if self.parsed.items[i].kind == PLAIN_COMMIT:
                 prefetch_slot(&self.table, self.parsed.items[i].hash)
         for i in range(count):
@@ -387,10 +390,6 @@ cdef class PartitionFold:
                          int64_t batch_offset) except -1:
         cdef bytes group, topic
         cdef Commit* commit = &parsed.commit
-        if batch.transactional and self.survey is not None and parsed.kind != FAULTY and (
-                self.only is None or (parsed.kind != UNKNOWN and group_of(record) in self.only)):
-            self.survey.note_open(batch.producer_id, self.number - self.records.count
-                                  + (record - self.records.items))
         if parsed.kind == FAULTY:
             return self.fault_at(parsed.fault, batch, record.offset, detail_of(record))
         if parsed.kind == GROUP:

@@ -4,12 +4,13 @@ A coordinator appends the commits of a request as one batch, but older tools and
 put several into one. Then a batch has records of other kinds or groups beside its commits, or two
 commits of one partition.
 """
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from coterie._core.codec.batch cimport Record
-from coterie._core.codec.cursor cimport load_i16, load_i32
-from coterie._core.fold.commit cimport KEY_ENDS
+from coterie._core.codec.batch cimport Record, in_time
+from coterie._core.codec.cursor cimport OK, load_i16, load_i32
+from coterie._core.fold.commit cimport (
+    KEY_ENDS, KEY_OFFSET_MAX, Commit, read_any_value, read_commit_key)
 from coterie._core.fold.keytable cimport coterie_equal, coterie_keyhash
 
 cdef enum:
@@ -95,3 +96,16 @@ cdef inline bint request_again(Request* request, const uint8_t* key, int32_t siz
         slot = &request.slots[at]
     slot.key, slot.size, slot.batch = key, size, request.batch
     return False
+
+
+cdef inline bint commit_comes_again(Request* request, const Record* record,
+                                    int64_t until_ms) noexcept nogil:
+    """Whether a record is a commit of a partition that the batch has had one of."""
+    cdef Commit commit
+    if record.key_size < 2 or not 0 <= load_i16(record.key) <= KEY_OFFSET_MAX or (
+            record.value_size < 0 or not in_time(record, until_ms)):
+        return False
+    if read_commit_key(record.key, record.key_size, &commit) != OK or (
+            read_any_value(record.value, record.value_size, &commit) != OK):
+        return False
+    return request_again(request, commit.key, commit.key_size)

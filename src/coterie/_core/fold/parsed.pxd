@@ -16,12 +16,13 @@ cdef enum:
     UNKNOWN = 4
     FAULTY = 5
     LEFT_OUT = 6                 # later than the time asked for
+    ANOTHER_GROUP = 7            # without a fault, of a group that is not kept
 
 cdef struct Parsed:
     Commit commit
     uint64_t hash
     int16_t version              # of the key
-    int kind                     # PLAIN_COMMIT ... LEFT_OUT
+    int kind                     # PLAIN_COMMIT ... ANOTHER_GROUP
     int fault
 
 cdef struct AllParsed:           # the records of a batch

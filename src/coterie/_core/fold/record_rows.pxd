@@ -48,11 +48,39 @@ cdef struct Rows:                # the columns of a piece; `count` rows are ther
     int32_t* metadata_size
     int32_t* key_size
     int32_t* value_size
+    int64_t* disk_bytes          # until the end of a batch: the weight of its records so far
     int8_t* kind
     int8_t* outcome
     int8_t* previous
     Py_ssize_t count, capacity
     int64_t before               # rows of the pieces before
+
+
+cdef extern from *:
+    """
+    static inline int64_t coterie_share(int64_t part, int64_t whole, int64_t size) {
+        return (int64_t)((unsigned __int128)part * (uint64_t)size / (uint64_t)whole);
+    }
+    """
+    int64_t coterie_share(int64_t part, int64_t whole, int64_t size) noexcept nogil
+
+
+cdef inline int64_t weight_of(int32_t key_size, int32_t value_size) noexcept nogil:
+    return max(1, <int64_t>max(key_size, 0) + max(value_size, 0))
+
+
+cdef inline void share_out(Rows* rows, Py_ssize_t first, int64_t size,
+                           int64_t weight) noexcept nogil:
+    """Share a batch's bytes out to its rows, from `first` on, by the weight of each among all."""
+    cdef Py_ssize_t i
+    cdef int64_t upto = 0, share = 0, before, now
+    for i in range(first, rows.count):
+        before = rows.disk_bytes[i] - weight_of(rows.key_size[i], rows.value_size[i])
+        if before != upto:                       # records of other groups lie between
+            share = coterie_share(before, weight, size)
+        upto = rows.disk_bytes[i]
+        now = coterie_share(upto, weight, size)
+        rows.disk_bytes[i], share = now - share, now
 
 
 cdef inline void chain(KeyIndex* index, Rows* rows) noexcept nogil:

@@ -27,9 +27,9 @@ from coterie._core.fold.keytable cimport coterie_keyhash, coterie_prefetch
 from coterie._core.fold.noted cimport ABORTED, COMMITTED, PENDING
 from coterie._core.fold.record_rows cimport (
     FAULTY, GROUP, GROUP_TOMBSTONE, MARKER, NEWER, OFFSET, OFFSET_TOMBSTONE, ROW_GUESS, UNKNOWN,
-    BatchRow, Rows, chain)
+    BatchRow, Rows, chain, share_out, weight_of)
 from coterie._core.fold.one_request cimport (
-    Request, request_again, request_begin, request_free, request_note, request_room)
+    Request, commit_comes_again, request_begin, request_free, request_note, request_room)
 
 import numpy as np
 
@@ -43,7 +43,8 @@ ROW_DTYPES = {
     "commit_timestamp": np.int64, "decided_by": np.int64, "decided_ms": np.int64,
     "previous_offset": np.int64, "previous_log_offset": np.int64, "previous_timestamp": np.int64,
     "previous_row": np.int32, "batch": np.int32, "key": np.int32, "group": np.int32,
-    "metadata_size": np.int32, "key_size": np.int32, "value_size": np.int32, "kind": np.int8,
+    "metadata_size": np.int32, "key_size": np.int32, "value_size": np.int32,
+    "disk_bytes": np.int64, "kind": np.int8,
     "outcome": np.int8, "previous": np.int8,
 }
 ALWAYS = set("log_offset timestamp offset batch key group kind outcome previous".split())
@@ -74,6 +75,7 @@ cdef class RecordScan:
     cdef readonly list groups
     cdef readonly list topics
     cdef readonly int64_t number         # of the next record
+    cdef int64_t weight                  # of the batch's records so far, of all groups
     cdef int64_t until_ms
     cdef bint check_crc, wants_requests, failed, piece_transactional
     cdef int users
@@ -89,6 +91,8 @@ cdef class RecordScan:
         self.number = int64_of(number, "number")
         self.check_crc = check_crc
         asked = set(ROW_DTYPES | {"mixed": None}) if columns is None else ALWAYS | set(columns)
+        if "disk_bytes" in asked:
+            asked |= {"key_size", "value_size"}
         self.dtypes = {name: dtype for name, dtype in ROW_DTYPES.items() if name in asked}
         self.wants_requests = "mixed" in asked
         self.groups, self.topics = [], []
@@ -189,6 +193,7 @@ cdef class RecordScan:
         at.metadata_size = <int32_t*>self.start_of("metadata_size")
         at.key_size = <int32_t*>self.start_of("key_size")
         at.value_size = <int32_t*>self.start_of("value_size")
+        at.disk_bytes = <int64_t*>self.start_of("disk_bytes")
         at.kind = <int8_t*>self.start_of("kind")
         at.outcome = <int8_t*>self.start_of("outcome")
         at.previous = <int8_t*>self.start_of("previous")
@@ -305,6 +310,7 @@ cdef class RecordScan:
         row.group = row.marker = -1
         row.size, row.leader_epoch = <int32_t>batch.size, batch.leader_epoch
         row.transactional = batch.transactional
+        self.weight = 0
         if self.wants_requests:
             request_begin(&self.request)
 
@@ -312,6 +318,8 @@ cdef class RecordScan:
         cdef BatchRow* row = &self.batches[self.batch_count]
         if batch.transactional or batch.control:
             self.piece_transactional = True
+        if self.rows.disk_bytes != NULL:
+            share_out(&self.rows, row.first_row, batch.size, self.weight)
         if self.wants_requests and not batch.control:
             row.mixed = self.request.mixed or (
                 not self.request.rising and self.commits_again(batch))
@@ -334,19 +342,9 @@ cdef class RecordScan:
                 record = self.scratch.items[i]
             elif any_record(&cur, batch, &record) != OK:    # see `groups_alone` of later.pxd
                 return False
-            if self.commit_comes_again(&record):
+            if commit_comes_again(&self.request, &record, self.until_ms):
                 return True
         return False
-
-    cdef bint commit_comes_again(self, const Record* record) noexcept nogil:
-        cdef Commit commit
-        if record.key_size < 2 or not 0 <= load_i16(record.key) <= KEY_OFFSET_MAX or (
-                record.value_size < 0 or not in_time(record, self.until_ms)):
-            return False
-        if read_commit_key(record.key, record.key_size, &commit) != OK or (
-                read_any_value(record.value, record.value_size, &commit) != OK):
-            return False
-        return request_again(&self.request, commit.key, commit.key_size)
 
     cdef inline void add_record(self, const Batch* batch, const Record* record) noexcept nogil:
         """Take a record, if it is asked for. There is room for its row."""
@@ -405,6 +403,8 @@ cdef class RecordScan:
             rows.metadata_size[n] = commit.metadata_size
         if rows.key_size != NULL:
             rows.key_size[n], rows.value_size[n] = record.key_size, record.value_size
+        if rows.disk_bytes != NULL:
+            rows.disk_bytes[n] = self.weight
         rows.count = n + 1
 
     cdef inline void note_batch(self, BatchRow* row, const Record* record, int kind,
@@ -416,6 +416,8 @@ cdef class RecordScan:
                 row.group = <int64_t>(coterie_keyhash(name, name_size) >> 1)
         row.until_ms = record.timestamp
         row.records += 1
+        if self.rows.disk_bytes != NULL:
+            self.weight += weight_of(record.key_size, record.value_size)
         if self.wants_requests:
             if kind == NEWER:
                 row.mixed = self.request.mixed = True

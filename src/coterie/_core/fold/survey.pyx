@@ -2,6 +2,9 @@
 
 Few among millions of records: Python objects.
 """
+from libc.stdint cimport int64_t
+
+from coterie._core.fold.parsed cimport FAULTY, LEFT_OUT, Parsed
 
 
 cdef class Survey:
@@ -14,8 +17,14 @@ cdef class Survey:
         self.open, self.ended = {}, {}
         return 0
 
-    cdef int note_open(self, object producer_id, object number) except -1:
-        self.open.setdefault(producer_id, number)
+    cdef int note_open(self, int64_t producer_id, const Parsed* parsed, Py_ssize_t count,
+                       int64_t number) except -1:
+        """A transaction is known by its first record that counts, of any group."""
+        cdef Py_ssize_t i
+        for i in range(count):
+            if parsed[i].kind != FAULTY and parsed[i].kind != LEFT_OUT:
+                self.open.setdefault(producer_id, number + i)
+                break
         return 0
 
     cdef int note_end(self, object producer_id, int marker, object number, object ms) except -1:
