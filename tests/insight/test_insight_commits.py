@@ -4,10 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from record_columns import read_records
 
 from coterie._core.codec.reader import LogReader
 from coterie._core.fold.history import OUTCOMES
+from coterie._core.fold.record_scan import RecordScan
 from coterie.insight import reading as module
 from coterie.insight.facts import read_facts
 from coterie.log.folders import find_segments, read_segment
@@ -15,7 +18,7 @@ from coterie.state.history import COMMIT_FIELDS
 from coterie.state.partial import ScanOptions
 from golden_data import cases, corrupt_cases, log, records, wide
 from history_model import HistoryModel, events_by_batch
-from log_writer import batch, commit_key, commit_value, marker
+from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
 ALL = [*cases(), *(f"corrupt/{case}" for case in corrupt_cases())]
 
@@ -182,3 +185,56 @@ def test_the_log_of_a_million_records_is_read_as_it_is():
             assert np.all(np.diff(piece.log_offset, prepend=last) > 0)
             last = piece.log_offset[-1]
     assert rows == 1_182_263  # golden/logs/README.md
+
+
+REQUESTS = st.lists(  # batches of (group, topic, partition, whether it is a commit, a fault)
+    st.tuples(
+        st.lists(
+            st.tuples(
+                st.sampled_from([b"g", b"h", b"\xc3\xbc"]),
+                st.sampled_from([b"t", b"u"]),
+                st.integers(0, 3),
+                st.sampled_from(["commit", "commit", "tombstone", "fault", "group", "left over"]),
+                st.integers(0, 60),
+            ),
+            min_size=1,
+            max_size=5,
+        ),
+        st.sampled_from([{}, {}, {}, {"producer_id": 4, "transactional": True}]),
+    ),
+    max_size=8,
+)
+
+
+def record_of(group, topic, partition, kind, time):
+    key = commit_key(1, group, topic, partition)
+    value = commit_value(7, -1, b"m" * partition, time)
+    return {
+        "commit": (time, key, value),
+        "tombstone": (time, key, None),
+        "fault": (time, key, b"\x00"),
+        "group": (time, group_key(group), group_value(1, [b"m"])),
+        "left over": (time, key + b"\x00", value),
+    }[kind]
+
+
+@given(REQUESTS, st.sampled_from([None, 30]), st.sampled_from(["g", "ü"]))
+def test_a_scan_of_one_group_tells_of_its_records_and_of_all_batches_as_one_of_all_groups(
+    requests, at_ms, group
+):
+    data, offset = b"", 0
+    for rows, how in requests:
+        data += batch(offset, [record_of(*row) for row in rows], **how)
+        offset += len(rows)
+    whole, some = RecordScan(at_ms=at_ms), RecordScan(at_ms=at_ms, groups=[group])
+    (all_rows, _), (rows, _) = whole.scan(data), some.scan(data)
+    theirs = np.array([name >= 0 and whole.groups[name] == group for name in all_rows["group"]])
+    own = ("log_offset", "timestamp", "number", "offset", "disk_bytes", "outcome", "previous")
+    for name in own:
+        assert rows[name].tolist() == all_rows[name][theirs.astype(bool)].tolist(), name
+    for name in set(rows["batches"].dtype.names) - {"first_row"}:
+        assert rows["batches"][name].tolist() == all_rows["batches"][name].tolist(), name
+    shared = np.zeros(len(all_rows["batches"]), np.int64)
+    np.add.at(shared, all_rows["batch"], all_rows["disk_bytes"])
+    counted = all_rows["batches"]["records"] > 0
+    assert shared[counted].tolist() == all_rows["batches"]["size"][counted].tolist()
