@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coterie.insight.facts import PartitionFacts
@@ -94,22 +94,23 @@ class Cut:
     def take(self, log: Reader, columns: Collection[str] | None, takers: Sequence[Any]) -> None:
         """Have tallies take the pieces of a log that was surveyed; ``columns`` of ``RecordScan``.
 
-        Those of each part but the first go to copies of them, which they absorb.
+        Each part's go to copies of them, which they absorb.
         """
         untouched = pickle.dumps(takers, pickle.HIGHEST_PROTOCOL)
-        self.take_each(log, columns, lambda _: pickle.loads(untouched), takers)
+        each = [pickle.loads(untouched) for _ in self.parts]
+        self.take_each(log, columns, each, takers)
 
     def take_each(
         self,
         log: Reader,
         columns: Collection[str] | None,
-        later: Callable[[int], Sequence[Any]],
+        each: Iterable[Sequence[Any]],
         whole: Sequence[Any],
     ) -> None:
-        """Have the tallies of the whole take the pieces of the first part, and absorb the others'.
+        """Have the tallies of each part take its pieces, and those of the whole absorb them.
 
-        ``later`` makes the tallies of a part behind the first, by its number, when that is read
-        next.
+        The first part may fill those of the whole itself. ``each`` is asked for the tallies of a
+        part when that is read next.
         """
 
         def fed(part: Part, begin: Begin, takers: Sequence[Any]) -> Sequence[Any]:
@@ -117,12 +118,10 @@ class Cut:
             feed(self.going.among(pieces), takers)
             return takers
 
-        takers = chain([whole], map(later, range(1, len(self.parts))))
-        parts = self._each(fed, log.begins(), takers)
-        next(parts)
-        for found in parts:
-            for one, other in zip(whole, found, strict=True):
-                one.absorb(other)
+        for found in self._each(fed, log.begins(), each):
+            for one, later in zip(whole, found, strict=True):
+                if later is not one:
+                    one.absorb(later)
 
     def _each(self, work: Callable[..., T], *columns: Iterable[Any]) -> Iterator[T]:
         """Do something with each part, as many at once as there are threads; yield in log order."""

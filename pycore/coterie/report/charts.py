@@ -81,7 +81,7 @@ class Census:
         )
         self.keys = Keys()
         self.points = Table(count=(np.int64, 0))
-        self.parts: list[Numbers] = []  # of each part absorbed: all but the first
+        self.parts: list[Numbers] = []  # of each part absorbed
 
     def take(self, records: Commits) -> None:
         """Count the next piece."""

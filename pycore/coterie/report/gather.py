@@ -10,6 +10,7 @@ import base64
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -138,11 +139,9 @@ def draw(facts: PartitionFacts, census: Census, some: Mapping[str, Plan]) -> Cha
     if facts.cut is None:
         feed(facts.pieces(Charts.COLUMNS), [charts])
     else:
-
-        def later(part: int) -> list[Charts]:
-            return [Charts(census, some, census.parts[part - 1])]
-
-        facts.cut.take_each(facts.log, Charts.COLUMNS, later, [charts])
+        # The first part fills the whole itself. Each other part's cells are made when it is read.
+        later = ([Charts(census, some, numbers)] for numbers in census.parts[1:])
+        facts.cut.take_each(facts.log, Charts.COLUMNS, chain([[charts]], later), [charts])
     return charts
 
 
