@@ -16,7 +16,7 @@ import log_writer as write
 from coterie import PartialState, ScanOptions, merge, scan
 from coterie._core.codec.reader import batch_boundaries
 from golden_data import cases, corrupt_cases, segments
-from history_model import commits_of
+from history_model import HistoryModel, commits_of
 
 MODES = ("skip", "recover", "load", "stop")
 COMMIT, ABORT = True, False
@@ -244,6 +244,22 @@ def is_late(time, at_ms):
     return at_ms is not None and time > at_ms and time != -1
 
 
+def events_of(log, at_ms):
+    """The commits and markers of a log, for the model of its history."""
+    for base, producer, content in log:
+        if isinstance(content, tuple):
+            committed, time = content
+            if not is_late(time, at_ms):
+                yield "marker", producer, committed
+            continue
+        for offset, (kind, time, *rest) in enumerate(content, base):
+            if kind == "commit" and not is_late(time, at_ms):
+                _, (group, topic, partition), value = rest
+                names = [name(raw).encode() for raw in (group, topic)]
+                key = write.commit_key(1, *names, partition)[2:]
+                yield "commit", key, offset, time, producer, value and (*value, -1)
+
+
 def model(log, at_ms):
     """GroupMetadataManager.doLoadGroupsAndOffsets, as short as it can be said."""
     offsets, pending, metadata = {}, defaultdict(dict), {}
@@ -368,6 +384,15 @@ TANGLES = {  # rare in logs drawn at random: a list of (base offset, producer, c
         (11, None, commit_of(2)),
         (12, 1, (COMMIT, 0)),
     ],
+    "transactions end in the order of their markers, not in that in which they began": [
+        (10, 1, commit_of(1)),
+        (11, 2, commit_of(2)),
+        (12, 1, commit_of(3)),
+        (13, 2, commit_of(4)),
+        (14, 2, (COMMIT, 0)),
+        (15, None, commit_of(5)),
+        (16, 1, (ABORT, 0)),
+    ],
 }
 
 
@@ -375,7 +400,10 @@ TANGLES = {  # rare in logs drawn at random: a list of (base offset, producer, c
 def test_every_cut_of_a_tangle_is_what_the_model_says(claim):
     data = as_bytes(TANGLES[claim])
     places = batch_boundaries(data, 1)
-    parts = [scan(data[a:b], partition=0) for a, b in itertools.pairwise(places)]
+    options = ScanOptions(history=True)
+    parts = [scan(data[a:b], partition=0, options=options) for a, b in itertools.pairwise(places)]
+    commits = HistoryModel(0)
+    history = commits.feed_events(events_of(TANGLES[claim], None)), commits.left()
     for cuts in itertools.product([False, True], repeat=len(parts) - 1):
         for from_the_right in (False, True):
             states = [parts[0]]
@@ -385,6 +413,7 @@ def test_every_cut_of_a_tangle_is_what_the_model_says(claim):
                 at = len(states) - 2 if from_the_right else 0
                 states[at : at + 2] = [merge(states[at : at + 2])]
             assert state_in_words(states[0]) == in_words(TANGLES[claim], None)
+            assert history_of(states[0].fold(0)) == history
 
 
 @given(LOGS, st.sets(st.sampled_from(GROUPS)))

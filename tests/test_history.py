@@ -23,29 +23,13 @@ from test_fold_properties import (
     TIMES,
     as_bytes,
     cut_and_merged,
+    events_of,
     history_of,
-    is_late,
     laid_out,
     slow,
 )
 
 MODES = ("skip", "recover", "load", "stop")
-
-
-def events_of(log, at_ms):
-    """What a log drawn at random says, for the model."""
-    for base, producer, content in log:
-        if isinstance(content, tuple):
-            committed, time = content
-            if not is_late(time, at_ms):
-                yield "marker", producer, committed == 1
-            continue
-        for offset, (kind, time, *rest) in enumerate(content, base):
-            if kind == "commit" and not is_late(time, at_ms):
-                _, (group, topic, partition), value = rest
-                names = [text.decode("utf-8", "replace").encode() for text in (group, topic)]
-                key = write.commit_key(1, *names, partition)[2:]
-                yield "commit", key, offset, time, producer, value and (*value, -1)
 
 
 def rows_of(events, number=0):
