@@ -93,6 +93,15 @@ def test_what_spark_calls_itself_says_what_a_worker_lacks(name, monkeypatch):
         work([])
 
 
+def test_two_heartbeats_in_one_millisecond_are_of_one_session():
+    from coterie_spark.udfs import table_function
+
+    sessions = table_function()()
+    beats = [{"member": "m", "heartbeat_ms": 5, "timeout_ms": timeout_ms} for timeout_ms in (0, 7)]
+    assert [ended for beat in beats for ended in sessions.eval(beat)] == []
+    assert list(sessions.terminate()) == [("m", 12)]
+
+
 def test_the_table_function_needs_no_coterie_on_a_worker():
     from coterie_spark.udfs import table_function
 

@@ -7,7 +7,10 @@ import pytest
 import golden_data
 from coterie import CoterieError
 from coterie._core.codec.reader import LogReader
+from coterie.state.partial import ScanOptions
 from coterie_spark import replay, replay_frame
+from coterie_spark.bulk.frame import Run
+from log_writer import commit_key, commit_value
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
@@ -98,3 +101,14 @@ def test_a_record_stands_at_its_own_offset_and_a_fault_too(spark):
 def test_a_column_that_is_missing_is_named(spark):
     with pytest.raises(CoterieError, match="no column 'timestamp'"):
         replay_frame(spark.createDataFrame([], DDL).drop("timestamp"))
+
+
+def test_a_run_counts_its_first_offset_and_has_no_time_where_its_rows_have_none():
+    run = Run(3, 0, ScanOptions())
+    rows = [(1, commit_key(1, b"g", b"t", 0), commit_value(5, -1, b"", 9)), (2, b"\x00\x63", None)]
+    for offset, key, value in rows:
+        run.add(offset, -1, key, value)
+    list(run.finish())
+    (read,) = run.fold.segments
+    assert (read.first_offset, read.last_offset, read.records) == (1, 2, 2)
+    assert (read.first_timestamp, read.max_timestamp) == (-1, -1)
