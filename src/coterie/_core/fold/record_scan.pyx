@@ -17,8 +17,7 @@ from coterie._core.codec.batch cimport (
 from coterie._core.codec.cursor cimport OK, Cursor, load_i16
 from coterie._core.codec.record cimport any_record, record_v2
 from coterie._core.fold.commit cimport (
-    KEY_GROUP, KEY_OFFSET_MAX, Commit, check_group_value, is_newer_key, read_any_value,
-    read_commit_key, read_commit_value)
+    KEY_GROUP, KEY_OFFSET_MAX, Commit, check_group_value, is_newer_key, read_commit_value)
 from coterie._core.fold.another_group cimport is_of_another_group
 from coterie._core.fold.columns cimport strings
 from coterie._core.fold.keyindex cimport (
