@@ -278,9 +278,11 @@ def offset_entries(PartitionFold fold not None):
     """See ``partial.pyi``."""
     cdef dict names = {}
     cdef uint32_t first = 0
-    while first < fold.table.count:    # the table may grow and move between two runs of entries
+    while True:                        # the table may grow and move between two runs of entries
         yield from entries_from(fold, first, names)
         first += AT_ONCE
+        if first >= fold.table.count:
+            return
 
 
 cdef list entries_from(PartitionFold fold, uint32_t first, dict names):
