@@ -33,7 +33,7 @@ COMMANDS = [
     ("groups", "--list"),
     ("explain",),
     ("undo", "--all-groups", "--at", "1796133900000", "-o", "{out}"),
-    ("expire", "-o", "{out}"),
+    ("expire", "-o", "{file}"),
     ("growth", "--format", "csv"),
     ("audit", "--format", "json"),
     ("lag", "--end-offsets", "{ends}"),
@@ -46,11 +46,12 @@ COMMANDS = [
 @pytest.fixture(params=COMMANDS, ids=lambda command: command[0])
 def command(request, tmp_path):
     """A command without its LOG; whatever it is given must leave no output behind."""
-    out, ends = tmp_path / "nowhere" / "out", tmp_path / "ends"
+    out, ends, file = tmp_path / "nowhere" / "out", tmp_path / "ends", tmp_path / "answer"
     if "{ends}" in request.param:
         ends.write_text("orders:0:10\n")
-    yield [part.format(out=out, ends=ends) for part in request.param]
+    yield [part.format(out=out, ends=ends, file=file) for part in request.param]
     assert not out.parent.exists()
+    assert not file.exists()
 
 
 @pytest.fixture
