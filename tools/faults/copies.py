@@ -126,10 +126,10 @@ class Copy:
             pytest did not come to its end.
         """
         how = ["-n", str(workers), "--dist", "loadgroup", "--no-loadscope-reorder"]
-        said, status = self._pytest([*how, *tests])
+        output, status = self._pytest([*how, *tests])
         if status not in (0, 1):
-            raise SystemExit(f"faults: the run of all suites did not end: {said[-2000:]}")
-        return list(dict.fromkeys(FAILED.findall(said)))
+            raise SystemExit(f"faults: the run of all suites did not end: {output[-2000:]}")
+        return list(dict.fromkeys(FAILED.findall(output)))
 
     def _pytest(self, arguments: list[str]) -> tuple[str, int]:
         """Run pytest; return what it printed, and its exit status."""
@@ -145,12 +145,12 @@ class Copy:
             preexec_fn=_limit,
         )
         try:
-            said, _ = process.communicate(timeout=WALL_S)
+            output, _ = process.communicate(timeout=WALL_S)
         except subprocess.TimeoutExpired:
-            said = "Timeout"
+            output = "Timeout"
         finally:
             self.stop()
-        return said, process.returncode
+        return output, process.returncode
 
     def passes(self, test: str) -> bool:
         """Return whether a test passes without a fault."""

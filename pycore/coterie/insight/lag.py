@@ -153,15 +153,15 @@ def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterato
         keys = {key for key in keys if key[0] in facts.groups}
 
     @functools.cache
-    def asked_of(topic: str, partition: int) -> tuple[tuple[Sample, ...], list[int | None], Any]:
+    def samples_of(topic: str, partition: int) -> tuple[tuple[Sample, ...], list[int | None], Any]:
         when = times.of(topic, partition)
-        asked = [index for index, ms in enumerate(when) if facts.is_asked(ms)]
-        return times.samples(topic, partition), when, asked[-1:] if ask.latest else asked
+        indices = [index for index, ms in enumerate(when) if facts.is_asked(ms)]
+        return times.samples(topic, partition), when, indices[-1:] if ask.latest else indices
 
     for key in sorted(keys, key=key_order()):
-        samples, when, asked = asked_of(*key[1:])
+        samples, when, indices = samples_of(*key[1:])
         shown = shown_of[key] if key in shown_of else [NOTHING] * len(when)
-        for index in asked:
+        for index in indices:
             offset, commit_ms = shown[index]
             yield {
                 "group_id": key[0],

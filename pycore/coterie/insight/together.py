@@ -83,6 +83,11 @@ class Cut:
         self.progress = progress
         self.left = sum(map(size_of, parts))
 
+    @property
+    def copies(self) -> int:
+        """How many copies of a tally exist at once in :meth:`take_each`, the whole's among them."""
+        return min(len(self.parts), self.threads + 1)
+
     def survey(self, options: ScanOptions, read: ReadSegment) -> Reader:
         """Read the partition for its state, and what reading it again must know."""
         each = self._each(lambda part: Reader(part, options, read))

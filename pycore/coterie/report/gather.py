@@ -125,7 +125,7 @@ def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
         whole.overview.append(shown + overview_of(detail["tables"]))
         plans[group] = maker.plan(group, detail["extent"])
         undrawn[group] = zlib.compress(compact_json(detail).encode(), UNDRAWN)
-    copies = 1 if facts.cut is None else min(len(facts.cut.parts), facts.cut.threads + 1)
+    copies = 1 if facts.cut is None else facts.cut.copies
     for some in some_at_once(plans, copies):
         charts = draw(facts, census, some)
         for group in some:

@@ -16,7 +16,7 @@ cdef enum:
     UNKNOWN = 4
     FAULTY = 5
     LEFT_OUT = 6                 # later than the time asked for
-    ANOTHER_GROUP = 7            # without a fault, of a group that is not kept
+    ANOTHER_GROUP = 7            # without a fault, of a group that is filtered out
 
 cdef struct Parsed:
     Commit commit
