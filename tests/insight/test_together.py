@@ -1,8 +1,11 @@
 """However many threads read a log, its answers are those of one."""
 
 import tempfile
+import weakref
+from collections import defaultdict
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from compacted_logs import FIRST_MS, folders, operations, written
@@ -15,6 +18,7 @@ from coterie.insight import names, together
 from coterie.insight.asking import Request, answer, find_question
 from coterie.insight.facts import read_facts
 from coterie.insight.growth import Ask
+from coterie.insight.tallies import keep
 from coterie.log.folders import find_segments
 from coterie.replay import crew
 from coterie.replay.engine import Silent
@@ -111,6 +115,39 @@ def test_progress_comes_with_the_parts_and_ends_with_the_log(question, ask, tmp_
     assert sum(told.read) == told.whole
     assert len(told.read) > len(find_segments([small]).partitions())
     assert min(told.read) >= 0
+
+
+class Counted:
+    """A tally that counts the parts it has absorbed, and the copies of a partition's tally."""
+
+    ALIVE: ClassVar = defaultdict(weakref.WeakSet)
+
+    def __init__(self, partition):
+        self.partition, self.absorbed, self.most = partition, 0, 0
+        self.ALIVE[partition].add(self)
+
+    def __reduce__(self):
+        return Counted, (self.partition,)
+
+    def take(self, records):
+        pass
+
+    def absorb(self, later):
+        self.absorbed += 1
+        self.most = max(self.most, len(self.ALIVE[self.partition]))
+
+
+def test_a_tally_is_let_go_once_it_was_absorbed(tmp_path):
+    small = in_small_segments(log("basic"), tmp_path, 12)
+
+    def most_alive(facts):
+        tally = Counted(facts.number)
+        keep(facts, {"counted": (facts.view, tally)})
+        return tally.absorbed, tally.most, facts.cut and facts.cut.copies
+
+    cut = [found for found in together.each_partition([small], most_alive) if found[2]]
+    assert max(parts for parts, _, _ in cut) > THREADS + 1
+    assert all(most <= copies for _, most, copies in cut)
 
 
 def test_what_cannot_be_read_is_told_after_the_answers_before_it(tmp_path):

@@ -102,7 +102,7 @@ class Cut:
         Each part's go to copies of them, which they absorb.
         """
         untouched = pickle.dumps(takers, pickle.HIGHEST_PROTOCOL)
-        each = [pickle.loads(untouched) for _ in self.parts]
+        each = (pickle.loads(untouched) for _ in self.parts)  # one is let go once absorbed
         self.take_each(log, columns, each, takers)
 
     def take_each(
@@ -127,6 +127,7 @@ class Cut:
             for one, later in zip(whole, found, strict=True):
                 if later is not one:
                     one.absorb(later)
+            del found, later  # before another part is read
 
     def _each(self, work: Callable[..., T], *columns: Iterable[Any]) -> Iterator[T]:
         """Do something with each part, as many at once as there are threads; yield in log order."""
@@ -139,6 +140,7 @@ class Cut:
                 return
             part, found = ahead.popleft()
             yield found.result()
+            del found  # and with it what was absorbed, before another part is read
             self._tell(size_of(part) // 2)
 
     def _tell(self, size: int) -> None:
