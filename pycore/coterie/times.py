@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from datetime import datetime, timedelta, timezone, tzinfo
 
@@ -134,6 +135,7 @@ def parse_duration(text: str) -> int:
     return length
 
 
+@functools.lru_cache(maxsize=1 << 12)  # a table has the same ones again and again
 def format_duration(length_ms: int) -> str:
     """Return ms as its two greatest units, the rest cut off: ``6d4h``; ``-`` before what is past.
 

@@ -132,12 +132,7 @@ def part_of(facts: PartitionFacts, question: Question, ask: Any) -> Part:
     rows = list(rows_of(facts, question, ask))
     found = frozenset(facts.group_ids) if facts.groups else frozenset()
     faults = len(facts.fold.faults)
-    return Part(facts.number, rows, found, faults, facts.trusted_from_ms, newest_of(facts))
-
-
-def newest_of(facts: PartitionFacts) -> int:
-    """Return the time of a partition's newest record, of any group; -1: none has one."""
-    return max((piece.max_timestamp for piece in facts.fold.segments), default=-1)
+    return Part(facts.number, rows, found, faults, facts.trusted_from_ms, facts.newest_ms)
 
 
 def answer(request: Request, progress: Progress) -> Iterator[Part]:
@@ -165,8 +160,7 @@ def answer(request: Request, progress: Progress) -> Iterator[Part]:
         yield from each(part)
         return
     read = deque(each(states))  # all of them, for the newest time of any
-    newest_ms = [newest_of(facts) for facts in read]
-    ask = replace(ask, now_ms=max(newest_ms, default=-1))
+    ask = replace(ask, now_ms=max((facts.newest_ms for facts in read), default=-1))
     while read:
         yield part(read.popleft())
 

@@ -240,6 +240,11 @@ class PartitionFacts:
         """From when on the state is whole; None: from its start (``coterie.log.trust``)."""
         return trusted_from(self.fold.segments)
 
+    @property
+    def newest_ms(self) -> int:
+        """The time of the newest record, whatever was asked for; -1: none has one."""
+        return max((piece.max_timestamp for piece in self.fold.segments), default=-1)
+
     @cached_property
     def begins_ms(self) -> int | None:
         """From when on the records tell all that is asked for; None: from the log's start."""

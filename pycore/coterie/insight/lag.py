@@ -13,7 +13,7 @@ import functools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -32,7 +32,6 @@ from coterie.state.partial import Tracking
 
 NAME = "lag"
 VISIBLE = "visible"
-EVERY = View(None, None)
 FIELDS = {
     "group_id": "string",
     "offsets_partition": "int32",
@@ -114,12 +113,11 @@ class Extent(NamedTuple):
 def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
     """Return what finds, while the log goes by, what readers saw.
 
-    Markers are of no group, and may come later: all is read, whatever is asked for. Nothing where
-    only the end of the log is asked for, which its state tells.
+    Nothing where only the end of the log is asked for, which its state tells.
     """
     if states(facts, ask):
         return {}
-    return {VISIBLE: (EVERY, Visible(Times(ask.ends, time_of(facts, ask))))}
+    return {VISIBLE: (facts.view, Visible(Times(ask.ends, time_of(facts, ask))))}
 
 
 def time_of(facts: PartitionFacts, ask: Ask) -> int | None:
@@ -144,7 +142,7 @@ def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterato
     if VISIBLE in seen:
         visible: Visible = seen[VISIBLE]
         times, shown_of = visible.times, visible.by_key()
-        extent = Extent(facts.trusted_from_ms, newest_of(visible, ask))
+        extent = Extent(facts.trusted_from_ms, log_end_ms(facts, ask))
     else:
         times, shown_of = Times(ask.ends, None), shown_last(facts, ask)
         extent = Extent(facts.trusted_from_ms, None)  # which has no part without times
@@ -153,13 +151,13 @@ def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterato
         keys = {key for key in keys if key[0] in facts.groups}
 
     @functools.cache
-    def samples_of(topic: str, partition: int) -> tuple[tuple[Sample, ...], list[int | None], Any]:
+    def ends_of(topic: str, partition: int) -> tuple[Ends, list[int | None], list[int]]:
         when = times.of(topic, partition)
         indices = [index for index, ms in enumerate(when) if facts.is_asked(ms)]
-        return times.samples(topic, partition), when, indices[-1:] if ask.latest else indices
+        return Ends(times.samples(topic, partition)), when, indices[-1:] if ask.latest else indices
 
     for key in sorted(keys, key=key_order()):
-        samples, when, indices = samples_of(*key[1:])
+        ends, when, indices = ends_of(*key[1:])
         shown = shown_of[key] if key in shown_of else [NOTHING] * len(when)
         for index in indices:
             offset, commit_ms = shown[index]
@@ -171,8 +169,8 @@ def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterato
                 "time": when[index],
                 "offset": offset,
                 "commit_timestamp": commit_ms,
-                "end_offset": samples[index].offset,
-                **lag_of(offset, samples, index, extent.status(when[index], offset)),
+                "end_offset": ends.samples[index].offset,
+                **lag_of(offset, ends, index, extent.status(when[index], offset)),
             }
 
 
@@ -186,28 +184,26 @@ def shown_last(facts: PartitionFacts, ask: Ask) -> dict[Key, list[tuple[int | No
     }
 
 
-def newest_of(visible: Visible, ask: Ask) -> int | None:
+def log_end_ms(facts: PartitionFacts, ask: Ask) -> int | None:
     """Return up to when the log tells all; None: no record has a time."""
     if ask.log_until_ms is not None:
         return ask.log_until_ms
-    return None if visible.newest_ms < 0 else visible.newest_ms
+    return None if facts.newest_ms < 0 else facts.newest_ms
 
 
-def lag_of(
-    offset: int | None, samples: tuple[Sample, ...], index: int, lost: str | None = None
-) -> dict[str, Any]:
+def lag_of(offset: int | None, ends: Ends, index: int, lost: str | None = None) -> dict[str, Any]:
     """Return the lag at a sample, how sure it is, and how long it has lasted.
 
     ``lost``: why the offset as of the sample is not known.
     """
-    end = samples[index].offset
+    end = ends.samples[index].offset
     lag = None if offset is None or end is None or offset > end else end - offset
     status = lost or OK
     if lost is None and lag is None:
         status = NO_COMMIT if offset is None else NO_END_OFFSET if end is None else AHEAD
     least = most = None
     if lost is None and offset is not None and lag is not None:
-        least, most = behind_ms(offset, samples[: index + 1]) if lag else (0, 0)
+        least, most = ends.behind_ms(offset, index) if lag else (0, 0)
     return {
         "lag": lag if lost is None else None,
         "lag_max": None if lost is None else lag,
@@ -239,22 +235,37 @@ def totals(
             }
 
 
-def behind_ms(offset: int, samples: tuple[Sample, ...]) -> tuple[int | None, int | None]:
-    """Return within what the age of the first unread record lies, as of the last sample's time.
+class Ends:
+    """The samples of a partition of a topic, and how old its first unread record is at each.
 
-    It was written after the last sample whose end was not above ``offset``, and not after the
-    next. Where ends go back, the topic was made anew: nothing is said.
+    It was written after the last sample whose end was not above the committed offset, and not
+    after the next. Where ends go back, the topic was made anew: nothing is said from there on.
     """
-    known = [
-        (sample.time_ms, sample.offset)
-        for sample in samples
-        if sample.time_ms is not None and sample.offset is not None
-    ]
-    if not known or any(later[1] < earlier[1] for earlier, later in pairwise(known)):
-        return None, None
-    now_ms = known[-1][0]
-    at = bisect_right([one for _, one in known], offset)
-    return now_ms - known[at][0], None if at == 0 else now_ms - known[at - 1][0]
+
+    def __init__(self, samples: tuple[Sample, ...]) -> None:
+        self.samples = samples
+        known = [
+            (sample.time_ms, sample.offset)
+            for sample in samples
+            if sample.time_ms is not None and sample.offset is not None
+        ]
+        self.times_ms = [ms for ms, _ in known]
+        self.offsets = [offset for _, offset in known]
+        backward = (at for at, (one, next_) in enumerate(pairwise(self.offsets), 1) if next_ < one)
+        self.rising = next(backward, len(known))  # so many rise
+        known_so_far = accumulate(
+            one.time_ms is not None and one.offset is not None for one in samples
+        )
+        self.known = list(known_so_far)
+
+    def behind_ms(self, offset: int, index: int) -> tuple[int | None, int | None]:
+        """Return within what the age lies as of a sample, whose end is above ``offset``."""
+        count = self.known[index]
+        if not count or count > self.rising:
+            return None, None
+        now_ms = self.times_ms[count - 1]
+        at = bisect_right(self.offsets, offset, 0, count)
+        return now_ms - self.times_ms[at], None if at == 0 else now_ms - self.times_ms[at - 1]
 
 
 def assigned(facts: PartitionFacts) -> Iterator[Key]:

@@ -23,6 +23,12 @@ NOTHING: tuple[int | None, int | None] = (None, None)
 AT_ONCE = 1 << 18  # events held until those are left out that no time shows
 BEFORE_ALL = -MAX_MS - 1
 Events = dict[str, Array]
+LAST = {
+    **dict.fromkeys(("shown_from", "decided_by", "number", "ms", "appended"), (np.int64, -1)),
+    **dict.fromkeys(("inside", "gone"), (np.bool_, False)),
+    **dict.fromkeys(("offset", "commit_ms"), (np.int64, -1)),
+    "place": (np.int64, -1),  # among those of a piece: its first there, then its last
+}
 
 
 class Times:
@@ -69,7 +75,10 @@ class Times:
         return self.plans[tuple(self.of(topic, partition))]
 
     def first_showing(self, plan: Array, ms: Array) -> Array:
-        """Return the number of the first time that is not before each of these; -1: none is."""
+        """Return the first time that is not before each of these, as a place in ``codes``.
+
+        -1: none is.
+        """
         rank = np.searchsorted(self.sorted, ms)
         at = np.searchsorted(self.codes, plan * self.span + rank)
         shown: Array = np.where(at < self.ends_at[plan], at, -1)
@@ -91,17 +100,18 @@ class Visible:
         self.times = times
         self.keys = Keys()
         self.plans = Table(plan=(np.int64, -1))
-        self.held: list[Events] = []
+        self.last = Table(**LAST)  # the last plain event of each key; shown_from -1: none
+        self.held: list[Events] = []  # all others
         self.settled = 0  # events left by the last sifting
         self.upto = -1  # the number of the last record so far
-        self.newest_ms = -1  # the newest time of a record so far; -1: none has one
 
     def take(self, commits: Commits) -> None:
-        """Take the next piece, of all groups: what decides is of none."""
-        self.newest_ms = max(self.newest_ms, int(commits.timestamp.max(initial=-1)))
+        """Take the next piece."""
         self.upto = max(self.upto, int(commits.number.max(initial=-1)))
         self.keys.follow(commits)
         rows = np.flatnonzero(commits.counting)
+        if not len(rows):
+            return
         keys = commits.key[rows].astype(np.int64)
         self._plan(keys)
         # A record without a time (magic 0) counts at any.
@@ -125,14 +135,54 @@ class Visible:
         }
         keep = shown_from >= 0
         keep[replaced_rows(commits, rows, events)] = False
-        self.held.append({name: column[keep] for name, column in events.items()})
+        events = {name: column[keep] for name, column in events.items()}
+        self.held += self._hold_last(events)
         self._sift_if_many()
+
+    def _hold_last(self, events: Events) -> Iterator[Events]:
+        """Make the last plain event of each key its last; yield what is left of all others.
+
+        A plain event takes the place of the plain one before it where the same time shows both
+        first. That is what becomes of nearly all, and needs no sorting.
+        """
+        self.last.fit(len(self.keys))
+        plain = np.flatnonzero(~events["inside"])
+        if not len(plain):
+            yield events
+            return
+        keys, places = events["key"][plain], np.arange(len(plain))
+        self.last["place"][keys[::-1]] = places[::-1]
+        first = plain[self.last["place"][keys] == places]
+        self.last["place"][keys] = places
+        last = plain[self.last["place"][keys] == places]
+        before = self.last["shown_from"][events["key"][first]]
+        yield self._last_of(events["key"][first[before != events["shown_from"][first]]])
+        others = np.ones(len(events["key"]), dtype=np.bool_)
+        others[last] = False
+        if others.any():
+            yield {name: column[others] for name, column in events.items()}
+        for name in LAST:
+            if name != "place":
+                self.last[name][events["key"][last]] = events[name][last]
+
+    def _last_of(self, keys: Array) -> Events:
+        """Return the last plain event of each of these keys that has one."""
+        keys = keys[self.last["shown_from"][keys] >= 0]
+        names = (name for name in LAST if name != "place")
+        return {"key": keys} | {name: self.last[name][keys] for name in names}
+
+    def _let_last_go(self) -> None:
+        """Hold the last plain events with all others."""
+        self.held.append(self._last_of(np.arange(self.last.count)))
+        self.last = Table(**LAST)
 
     def absorb(self, later: Visible) -> None:
         """Go on with what follows; see ``tallies``. Of its events some are left out already.
 
         Whatever took the place of those did so within the later part, and does so here.
         """
+        self._let_last_go()
+        later._let_last_go()
         keys = self.keys.absorb(later.keys)
         self.plans.fit(len(self.keys))
         later.plans.fit(len(keys))
@@ -140,7 +190,6 @@ class Visible:
         self.plans["plan"][keys[seen]] = later.plans["plan"][seen]
         self.held += [one | {"key": keys[one["key"]]} for one in later.held]
         self.upto = max(self.upto, later.upto)
-        self.newest_ms = max(self.newest_ms, later.newest_ms)
         self._sift_if_many()
 
     def _sift_if_many(self) -> None:
@@ -160,8 +209,6 @@ class Visible:
 
     def _sift(self, upto: int) -> None:
         """Leave out events that no time shows, once all records up to a number are in."""
-        if not self.held:
-            return
         events = {name: np.concatenate([one[name] for one in self.held]) for name in self.held[0]}
         names = ("number", "decided_by", "shown_from", "key")
         order = np.lexsort([events[name] for name in names])
@@ -174,23 +221,30 @@ class Visible:
 
     def by_key(self) -> dict[Key, list[tuple[int | None, int | None]]]:
         """Return the offset and commit time of each key at each of its times; None: none."""
+        self._let_last_go()
         self._sift(MAX_MS)
-        if not self.held:
-            return {}
         events = self.held[0]
         order = np.lexsort([events[name] for name in ("number", "decided_by", "key")])
         events = {name: column[order] for name, column in events.items()}
-        starts = np.searchsorted(events["key"], np.arange(len(self.keys) + 1)).tolist()
+        plans = self.plans["plan"]
+        counts = np.diff(self.times.ends_at, prepend=0)
+        events["shown_from"] -= (self.times.ends_at - counts)[plans[events["key"]]]
+        lengths = np.where(plans < 0, 0, counts[plans])  # of the times of each key
+        rows = shown_rows(events, lengths)
+        ends = np.cumsum(lengths)
+        bounds = np.searchsorted(events["key"], np.arange(len(plans) + 1)).tolist()
+        odd = set(odd_keys(events).tolist())
+        offsets, commit_ms = events["offset"].tolist(), events["commit_ms"].tolist()
         found = {}
         for number, key in self.keys.items():
-            if number >= self.plans.count or self.plans["plan"][number] < 0:
+            if number >= len(plans) or not lengths[number]:
                 continue  # none of its records counts
-            theirs = {n: c[starts[number] : starts[number + 1]] for n, c in events.items()}
-            rows = list(shown(theirs, self.times.of(*key[1:])))
-            columns = theirs["offset"], theirs["commit_ms"]
-            found[key] = [
-                NOTHING if row < 0 else (int(columns[0][row]), int(columns[1][row])) for row in rows
-            ]
+            theirs = rows[ends[number] - lengths[number] : ends[number]].tolist()
+            if number in odd:
+                first, end = bounds[number : number + 2]
+                own = {name: column[first:end] for name, column in events.items()}
+                theirs = [shown_at(own, ms, first) for ms in self.times.of(*key[1:])]
+            found[key] = [NOTHING if row < 0 else (offsets[row], commit_ms[row]) for row in theirs]
         return found
 
 
@@ -264,23 +318,37 @@ def passed_over(events: Events, upto: int) -> Array:
     return events["inside"] & (greatest > rank)
 
 
-def shown(events: Events, times: list[int | None]) -> Iterator[int]:
-    """Yield which event of a key readers saw at each time (None: at the end); -1: none.
+def odd_keys(events: Events) -> Array:
+    """Return the keys that have an event of a transaction, or one of before the last one's time."""
+    back = np.zeros(len(events["key"]), dtype=np.bool_)
+    back[1:] = (np.diff(events["ms"]) < 0) & (np.diff(events["key"]) == 0)
+    odd: Array = np.unique(events["key"][back | events["inside"]])
+    return odd
 
-    The events stand in the order in which they were decided.
+
+def shown_rows(events: Events, lengths: Array) -> Array:
+    """Return which event is seen at each time of each key; -1: none. Those of odd keys are wrong.
+
+    The events stand by key, and in the order in which they were decided; ``shown_from`` is the
+    number of a time among those of the key. ``lengths``: how many times each key has.
     """
-    ms, inside, gone = events["ms"], events["inside"], events["gone"]
-    if not inside.any() and not (np.diff(ms) < 0).any():
-        for at_ms in times:
-            count = len(ms) if at_ms is None else int(ms.searchsorted(at_ms, "right"))
-            yield count - 1 if count and not gone[count - 1] else -1
-        return
-    for at_ms in times:
-        yield shown_at(events, at_ms)
+    rows = np.full(int(lengths.sum()), -1, np.int64)
+    if not len(events["key"]):
+        return rows
+    begins = np.cumsum(lengths) - lengths
+    # Of several events that one time shows first, the last is seen.
+    rows[begins[events["key"]] + events["shown_from"]] = np.arange(len(events["key"]))
+    rows = np.maximum.accumulate(rows)
+    keys = np.repeat(np.arange(len(lengths)), lengths)
+    none = (rows < 0) | (events["key"][rows] != keys) | events["gone"][rows]
+    return np.where(none, -1, rows)
 
 
-def shown_at(events: Events, at_ms: int | None) -> int:
-    """As :func:`shown` for one time, event by event."""
+def shown_at(events: Events, at_ms: int | None, first: int) -> int:
+    """Return which event of a key readers saw at a time (None: at the end); -1: none.
+
+    The events stand in the order in which they were decided; ``first`` is the first one's number.
+    """
     ms, inside, gone, appended = (events[n] for n in ("ms", "inside", "gone", "appended"))
     counting = [row for row in range(len(ms)) if at_ms is None or ms[row] <= at_ms]
     last = {int(events["decided_by"][row]): row for row in counting}
@@ -290,4 +358,4 @@ def shown_at(events: Events, at_ms: int | None) -> int:
             found = -1 if gone[row] else row
         elif not gone[row] and (found < 0 or appended[found] < appended[row]):
             found = row
-    return found
+    return found if found < 0 else first + found
