@@ -185,6 +185,19 @@ def test_a_control_record_of_another_type_ends_no_transaction():
     assert seen(batch(0, [pair], **within), other, batch(2, [plain]), tombstone, marked) == (10, 10)
 
 
+def test_a_record_without_a_time_counts_at_any_and_over_what_was_before_it():
+    key = commit_key(1, b"g", b"t", 0)
+    samples = tuple(Sample(ms, 9) for ms in (500, 1500, 2500, 3500, 4500))
+    commits = [
+        batch(at, [(ms, key, commit_value(at, -1, b"", 1000))])
+        for at, ms in enumerate((1000, 2000, 3000, -1, 4000))
+    ]
+    ask = lag.Ask(EndOffsets(True, {("t", 0): samples}), log_until_ms=4500)
+    for count, seen_at in ((3, [None, 0, 1, 2, 2]), (4, [3] * 5), (5, [3, 3, 3, 3, 4])):
+        facts = facts_of(b"".join(commits[:count]))
+        assert [row["offset"] for row in lag.rows(facts, ask)] == seen_at
+
+
 def asked(tmp_path, text, *options):
     """Rows of the made log as data, with these end offsets."""
     file = tmp_path / "ends"

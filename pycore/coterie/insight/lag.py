@@ -113,11 +113,12 @@ class Extent(NamedTuple):
 def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
     """Return what finds, while the log goes by, what readers saw.
 
+    A key that has records only after the end that is asked for has rows, too: all is read.
     Nothing where only the end of the log is asked for, which its state tells.
     """
     if states(facts, ask):
         return {}
-    return {VISIBLE: (facts.view, Visible(Times(ask.ends, time_of(facts, ask))))}
+    return {VISIBLE: (View(facts.groups, None), Visible(Times(ask.ends, time_of(facts, ask))))}
 
 
 def time_of(facts: PartitionFacts, ask: Ask) -> int | None:

@@ -83,7 +83,7 @@ def views_of(facts: PartitionFacts, question: Any, ask: Any) -> list[View]:
     states = states_of(facts, question, ask)
     if states and is_of_states(question):
         return list(dict.fromkeys(states))
-    views = [*states, facts.view, View(None, facts.at_ms)]
+    views = [*states, facts.view, View(None, facts.at_ms), View(facts.groups, None)]
     return list({view[:2]: view for view in reversed(views)}.values())
 
 

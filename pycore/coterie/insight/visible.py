@@ -321,7 +321,8 @@ def passed_over(events: Events, upto: int) -> Array:
 def odd_keys(events: Events) -> Array:
     """Return the keys that have an event of a transaction, or one of before the last one's time."""
     back = np.zeros(len(events["key"]), dtype=np.bool_)
-    back[1:] = (np.diff(events["ms"]) < 0) & (np.diff(events["key"]) == 0)
+    key, ms = events["key"], events["ms"]  # the least of all times has no difference to others
+    back[1:] = (ms[1:] < ms[:-1]) & (key[1:] == key[:-1])
     odd: Array = np.unique(events["key"][back | events["inside"]])
     return odd
 
