@@ -1,6 +1,6 @@
 """Questions of golden logs, for tests that ask them on Spark: name, case, parameters."""
 
-from coterie.insight.endoffsets import EndOffsets, Sample
+from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 
 RESET_CLI = 1795237385000
 QUESTIONS = [

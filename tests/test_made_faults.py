@@ -265,10 +265,10 @@ def test_each_room_has_faults_and_tests_and_each_test_is_there():
 
 
 def test_the_tests_that_know_a_source_come_first_and_slow_ones_last():
-    found = rooms.tests_of("insight", "pycore/coterie/insight/lag.py", ROOT)
+    found = rooms.tests_of("insight", "pycore/coterie/insight/questions/lag.py", ROOT)
     assert found[0] == "tests/insight/test_lag.py"
     assert found[0] in rooms.tests_of("cli", "pycore/coterie/cli/lag.py", ROOT)
-    rest = rooms.all_tests("pycore/coterie/insight/lag.py", ROOT, found)
+    rest = rooms.all_tests("pycore/coterie/insight/questions/lag.py", ROOT, found)
     assert not set(found) & set(rest)
     late = [one for one in rest if one.startswith("tests/spark/")]
     assert set(late) <= set(rest[-2 * len(late) :])

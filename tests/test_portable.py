@@ -101,8 +101,8 @@ QUESTIONS |= {
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_answer_to_each_question_travels(name):
     from coterie.insight.asking import find_question, part_of
-    from coterie.insight.endoffsets import EndOffsets
-    from coterie.insight.facts import read_facts
+    from coterie.insight.offsets.end_offsets import EndOffsets
+    from coterie.insight.records.partition_view import read_facts
 
     question = find_question(name)
     ends = {"ends": EndOffsets(False, {})} if name == "lag" else {}

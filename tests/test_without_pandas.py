@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from coterie.cli import asking
 from coterie.cli.nopandas import WithoutPandas
-from coterie.insight import undo
+from coterie.insight.questions import undo
 from golden_data import log
 
 QUESTIONS = ("audit", "expire", "explain", "growth", "lag", "metrics", "undo")

@@ -16,10 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError
-from coterie.insight import extent
 from coterie.insight.asking import Part, Request, fields_of, find_question, part_of, rows_of
-from coterie.insight.facts import PartitionFacts
-from coterie.insight.fields import arrow_schema, arrow_table
+from coterie.insight.questions import time_range
+from coterie.insight.records.partition_view import PartitionFacts
+from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie.log.folders import Listing, Log
 from coterie.replay.engine import Progress
 from coterie.state.portable import pack, unpack
@@ -141,7 +141,7 @@ def part_batches(request: Request, task: int, facts: parted.Facts) -> Iterator[p
 
 def newest_ms(spark: SparkSession, log: Log) -> int | None:
     """Return the time of a log's newest record, up to which it tells all; None: none has one."""
-    frame = asked(spark, Request(extent.NAME, extent.Ask(), log, frozenset()))
+    frame = asked(spark, Request(time_range.NAME, time_range.Ask(), log, frozenset()))
     newest: int | None = frame.selectExpr("max(unix_millis(newest_timestamp))").collect()[0][0]
     return newest
 

@@ -17,12 +17,16 @@ import pyarrow.parquet as pq
 from commandline import coterie
 
 BYTES_AT_ONCE = (  # what is read and held at once; an answer may not depend on it
-    *("insight.reading.READ_PIECE_BYTES", "insight.grouplog.HELD_BYTES"),
+    *("insight.records.log_reader.READ_PIECE_BYTES", "insight.records.group_log.HELD_BYTES"),
     *("cli.verify.PIECE_BYTES", "replay.crew.SCAN_PIECE_BYTES"),
     "replay.crew.HISTORY_PIECE_BYTES",
 )
 ROWS_AT_ONCE = (
-    *("insight.visible.AT_ONCE", "insight.growth.PAIRS_AT_ONCE", "report.charts.CELLS_AT_ONCE"),
+    *(
+        "insight.offsets.at_times.AT_ONCE",
+        "insight.questions.growth.PAIRS_AT_ONCE",
+        "report.charts.CELLS_AT_ONCE",
+    ),
 )
 ROW_BYTES = 150  # of a log, roughly
 PIECES = 6  # into which a log is cut; its smallest are one by one
@@ -50,7 +54,7 @@ def limits_of(mode, size):
     if mode == "threads":  # three share the smallest log
         limits |= {"replay.crew.cores": lambda: 3, "replay.crew.UNIT_BYTES_MIN": size // 7 + 1}
         limits |= {"replay.crew.CUT_BYTES": 1, "replay.crew.CUT_OFF_BYTES_MIN": size // 20}
-        limits |= {"insight.together.PART_BYTES_MIN": size // 7 + 1}
+        limits |= {"insight.records.threads.PART_BYTES_MIN": size // 7 + 1}
     return limits
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.insight.asking import rows_of
-from coterie.insight.facts import read_facts
+from coterie.insight.records.partition_view import read_facts
 from golden_data import log, records
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from coterie.insight.commits import KIND
-from coterie.insight.reading import Reader
+from coterie.insight.records.log_reader import Reader
+from coterie.insight.records.record_columns import KIND
 from coterie.state.partial import ScanOptions
 
 NAMES = (

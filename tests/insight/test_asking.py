@@ -7,7 +7,7 @@ import pytest
 
 from commandline import coterie_ok
 from coterie.cli.tables import show_tables
-from coterie.insight.shapes import csv_lines, json_lines, table
+from coterie.insight.render.tables import csv_lines, json_lines, table
 from golden_data import log
 
 FIELDS = {

@@ -8,8 +8,8 @@ import pytest
 from models import rows_told
 
 from commandline import coterie, coterie_ok, fails
-from coterie.insight import audit
-from coterie.insight.divergence import Live, read_live
+from coterie.insight.offsets.divergence import Live, read_live
+from coterie.insight.questions import audit
 from golden_data import json_of, log, records, wide
 from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from coterie.insight import audit
-from coterie.insight.divergence import Live
-from coterie.insight.facts import Life, PartitionFacts, read_facts
+from coterie.insight.offsets.divergence import Live
+from coterie.insight.questions import audit
+from coterie.insight.records.partition_view import Life, PartitionFacts, read_facts
 from log_writer import batch, commit_key, commit_value, group_key, group_value
 
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import rows_told
 
-from coterie.insight import audit, expire, explain, lag, metrics, undo
 from coterie.insight.asking import rows_of
-from coterie.insight.endoffsets import EndOffsets, Sample
-from coterie.insight.facts import read_facts
+from coterie.insight.offsets.end_offsets import EndOffsets, Sample
+from coterie.insight.questions import audit, expire, explain, lag, metrics, undo
+from coterie.insight.records.partition_view import read_facts
 
 TIMES = st.lists(st.integers(-1, 1_000_000), min_size=1, max_size=4)
 KEY = ("group_id", "topic", "partition")

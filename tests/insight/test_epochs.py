@@ -3,9 +3,9 @@
 import pytest
 from lives import life, member, written
 
-from coterie.insight import explain
-from coterie.insight.epochs import learn_names
-from coterie.insight.facts import read_facts
+from coterie.insight.groups.epochs import learn_names
+from coterie.insight.questions import explain
+from coterie.insight.records.partition_view import read_facts
 from coterie.messages import encode_key, encode_value
 
 WHOLE = {

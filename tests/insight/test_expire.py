@@ -10,7 +10,7 @@ from commandline import coterie, coterie_ok, fails, folder_of
 from coterie import GroupCoordinator
 from coterie._core.codec.schema import decode_key
 from coterie.coordinator.batches import read_log
-from coterie.insight import expire
+from coterie.insight.questions import expire
 from coterie.messages import encode_value
 from golden_data import json_of, log, records, segments, wide
 from log_writer import batch, commit_key, commit_value, group_key, group_value, marker

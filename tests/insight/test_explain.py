@@ -12,9 +12,9 @@ from broker_session import REQUESTS, SERVER, made_log
 from models import trusted_since
 
 from commandline import coterie, coterie_ok, fails
-from coterie.insight import explain
 from coterie.insight.asking import rows_of
-from coterie.insight.facts import read_facts
+from coterie.insight.questions import explain
+from coterie.insight.records.partition_view import read_facts
 from golden_data import cases, log, records, wide
 from log_writer import batch, commit_key, commit_value, group_key, group_value
 from request_lines import line as logged
@@ -310,7 +310,7 @@ def test_a_join_says_the_clients_own_reason(tmp_path):
     ],
 )  # fmt: skip
 def test_the_words_of_older_and_newer_coordinators_are_read(line, what, member, generation):
-    from coterie.insight.brokerlog import read_server_log
+    from coterie.insight.brokerlogs.server_log import read_server_log
 
     head = "[2026-11-21 05:41:12,707] INFO [GroupCoordinator id=1 topic=t partition=3] "
     (told,) = read_server_log([head + line])

@@ -3,10 +3,12 @@
 import pytest
 
 from coterie._core.codec.schema import encode_key, encode_value
-from coterie.insight import brokerlog, causes, epochs, explain, flapping, timeline
-from coterie.insight.brokerlog import JOINED, REQUESTS, SEEN, Index, Told
-from coterie.insight.facts import Life, read_facts
-from coterie.insight.grouplog import GroupLog, GroupRecord
+from coterie.insight.brokerlogs import server_log
+from coterie.insight.brokerlogs.server_log import JOINED, REQUESTS, SEEN, Index, Told
+from coterie.insight.groups import causes, epochs, flapping, timeline
+from coterie.insight.questions import explain
+from coterie.insight.records.group_log import GroupLog, GroupRecord
+from coterie.insight.records.partition_view import Life, read_facts
 from coterie.log.consumer_protocol import assignment
 from log_writer import batch, commit_key, commit_value, group_key, group_value
 
@@ -137,7 +139,7 @@ def test_times_of_a_request_log_in_another_zone_are_those_of_utc():
         '"request": {"groupId": "g", "memberId": "m"}, "response": {"errorCode": 0},'
         '"totalTimeMs": 5.0} (kafka)'
     )
-    left, *_ = brokerlog.read_request_log([line], "+02:00")
+    left, *_ = server_log.read_request_log([line], "+02:00")
     assert (left.what, left.at_ms) == ("left", 5)
 
 

@@ -9,7 +9,7 @@ from models import rows_told
 
 from commandline import coterie_ok, fails
 from coterie._core.codec.reader import LogReader
-from coterie.insight import growth
+from coterie.insight.questions import growth
 from golden_data import cases, lines_of, log, records, segments, wide
 from log_writer import batch, commit_key, commit_value, marker
 

@@ -3,10 +3,13 @@
 import pytest
 from record_columns import read_records
 
+from coterie import prometheus
 from coterie.errors import CoterieError
-from coterie.insight import expire, extent, growth, metrics, prometheus, reading, shapes, undo
-from coterie.insight.endoffsets import EndOffsets, Sample, read_end_offsets
-from coterie.insight.facts import read_facts
+from coterie.insight.offsets.end_offsets import EndOffsets, Sample, read_end_offsets
+from coterie.insight.questions import expire, growth, metrics, time_range, undo
+from coterie.insight.records import log_reader
+from coterie.insight.records.partition_view import read_facts
+from coterie.insight.render import tables
 from coterie.times import MAX_MS
 from log_writer import batch, commit, commit_key, each, group_key, group_value, marker
 
@@ -42,7 +45,7 @@ def test_metadata_sizes_of_the_second_segment_are_those_of_its_records(tmp_path)
 
 def test_places_are_those_in_the_segment_also_behind_its_first_piece(tmp_path, monkeypatch):
     batches = each(0, *(commit(time) for time in range(5)))
-    monkeypatch.setattr(reading, "READ_PIECE_BYTES", len(batches[0]) + 1)
+    monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", len(batches[0]) + 1)
     commits = commits_of(tmp_path, (0, batches))
     assert commits.position.tolist() == [len(batches[0]) * at for at in range(5)]
 
@@ -62,7 +65,7 @@ def test_a_partition_below_0_is_a_key_like_any_other(tmp_path):
 
 def test_the_newest_record_may_lie_before_the_last_segment(tmp_path):
     facts = facts_of(tmp_path, (0, each(0, commit(9), commit(8))), (2, each(2, commit(5))))
-    (row,) = extent.rows(facts, extent.Ask())
+    (row,) = time_range.rows(facts, time_range.Ask())
     assert (row["first_timestamp"], row["newest_timestamp"]) == (5, 9)
 
 
@@ -217,4 +220,4 @@ def test_a_transaction_that_is_committed_at_the_very_time_counts(tmp_path):
     [(True, "bool", "yes"), (False, "bool", "no"), (None, "bool", "-"), (0, "int64", "0")],
 )
 def test_a_cell_says_no_where_something_is_not_and_a_dash_where_it_is_not_known(value, kind, text):
-    assert shapes.cell(value, kind) == text
+    assert tables.cell(value, kind) == text

@@ -11,8 +11,8 @@ from record_columns import read_records
 from coterie._core.codec.reader import LogReader
 from coterie._core.fold.history import OUTCOMES
 from coterie._core.fold.record_scan import RecordScan
-from coterie.insight import reading as module
-from coterie.insight.facts import read_facts
+from coterie.insight.records import log_reader as module
+from coterie.insight.records.partition_view import read_facts
 from coterie.log.folders import find_segments, read_segment
 from coterie.state.history import COMMIT_FIELDS
 from coterie.state.partial import ScanOptions

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie.insight.facts import read_facts
+from coterie.insight.records.partition_view import read_facts
 from golden_data import cases, log, records
 
 

@@ -5,10 +5,11 @@ import tracemalloc
 
 import pytest
 
-from coterie.insight import reading, visible
 from coterie.insight.asking import find_question, rows_of
-from coterie.insight.endoffsets import EndOffsets, Sample
-from coterie.insight.facts import read_facts
+from coterie.insight.offsets import at_times
+from coterie.insight.offsets.end_offsets import EndOffsets, Sample
+from coterie.insight.records import log_reader
+from coterie.insight.records.partition_view import read_facts
 from log_writer import batch, commit
 
 KEYS, ROUNDS, SEGMENTS = 10, 400, 4
@@ -55,8 +56,8 @@ def peak(folder, name):
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_eight_times_the_records_hold_no_more_memory(monkeypatch, tmp_path, name):
-    monkeypatch.setattr(reading, "READ_PIECE_BYTES", 32_768)
-    monkeypatch.setattr(visible, "AT_ONCE", 500)  # events of ``lag`` that wait to be sifted
+    monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 32_768)
+    monkeypatch.setattr(at_times, "AT_ONCE", 500)  # events of ``lag`` that wait to be sifted
     few, many = log_of(tmp_path, SEGMENTS), log_of(tmp_path, 8 * SEGMENTS)
     peak(few, name)  # fills caches
     early, late = peak(few, name), peak(many, name)

@@ -13,9 +13,9 @@ from models import offsets_at, rows_told, times
 import test_fold_properties as properties
 from commandline import coterie_ok, fails
 from coterie.errors import CoterieError
-from coterie.insight import lag
-from coterie.insight.endoffsets import EndOffsets, Sample, read_end_offsets
-from coterie.insight.facts import PartitionFacts
+from coterie.insight.offsets.end_offsets import EndOffsets, Sample, read_end_offsets
+from coterie.insight.questions import lag
+from coterie.insight.records.partition_view import PartitionFacts
 from coterie.log.folders import Segment
 from golden_data import live, log, records, wide
 from log_writer import batch, commit_key, commit_value, marker

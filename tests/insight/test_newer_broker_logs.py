@@ -9,7 +9,7 @@ import pytest
 from incident import FOLDER, LOGS, REQUESTS, SERVER, asked, told, within
 
 from commandline import coterie_ok, fails
-from coterie.insight.brokerlog import read_server_log
+from coterie.insight.brokerlogs.server_log import read_server_log
 from coterie.times import LogClock
 
 

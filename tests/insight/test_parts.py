@@ -12,23 +12,13 @@ from hypothesis import strategies as st
 from transaction_logs import STEPS, batches_of, write
 
 from coterie._core.codec.reader import LogReader
-from coterie.insight import (
-    audit,
-    expire,
-    explain,
-    growth,
-    lag,
-    metrics,
-    outages,
-    parts,
-    reading,
-    rewinds,
-    undo,
-    visible,
-)
-from coterie.insight.brokerlog import LOADED, Told
-from coterie.insight.endoffsets import EndOffsets, Sample
-from coterie.insight.facts import PartitionFacts
+from coterie.insight.brokerlogs.server_log import LOADED, Told
+from coterie.insight.groups import outages
+from coterie.insight.offsets import at_times, rewinds
+from coterie.insight.offsets.end_offsets import EndOffsets, Sample
+from coterie.insight.questions import audit, expire, explain, growth, lag, metrics, undo
+from coterie.insight.records import log_parts, log_reader
+from coterie.insight.records.partition_view import PartitionFacts
 from coterie.log.folders import find_segments
 from coterie.state.portable import pack, unpack
 from golden_data import log
@@ -38,8 +28,8 @@ from segment_cutter import in_small_segments
 WHAT = "test"
 LEADER_EPOCH_AT = 12  # of a batch; its checksum leaves it out
 LIMITS = (
-    (reading, "READ_PIECE_BYTES", 1),
-    (visible, "AT_ONCE", 1),
+    (log_reader, "READ_PIECE_BYTES", 1),
+    (at_times, "AT_ONCE", 1),
     (outages, "STEADY", 2),
     (outages, "HEADS", 3),
     (outages, "LEAST_MS", 300),
@@ -75,7 +65,7 @@ def sent(value):
 
 def surveyed(part, views):
     """What a part's survey is once it came: bytes of records of groups come on their own."""
-    found = parts.survey(part, views)
+    found = log_parts.survey(part, views)
     came = sent(found)
     for whole, arrived in zip(found.values(), came.values(), strict=True):
         for chunk in whole.group_log.chunks():
@@ -88,12 +78,12 @@ def answer_in_parts(segments, cuts, question, ask, options):
     facts = PartitionFacts(0, segments, **options)
     bounds = [0, *sorted(cuts), len(segments)]
     runs = [segments[a:b] for a, b in pairwise(bounds) if b > a]
-    views = parts.views_of(facts, question, ask)
-    parts.join(facts, [surveyed(tuple(run), views) for run in runs])
-    begun = [sent(one) for one in parts.begins(facts, question, ask, len(runs))]
+    views = log_parts.views_of(facts, question, ask)
+    log_parts.join(facts, [surveyed(tuple(run), views) for run in runs])
+    begun = [sent(one) for one in log_parts.begins(facts, question, ask, len(runs))]
     if begun:
-        kept = [sent(parts.tally(*one)) for one in zip(runs, begun, strict=True)]
-        parts.finish(facts, question, ask, kept)
+        kept = [sent(log_parts.tally(*one)) for one in zip(runs, begun, strict=True)]
+        log_parts.finish(facts, question, ask, kept)
     return list(question.rows(facts, ask))
 
 

@@ -10,31 +10,22 @@ from hypothesis import strategies as st
 from transaction_logs import STEPS, batches_of, write
 
 from coterie.errors import CoterieError
-from coterie.insight import (
-    audit,
-    expire,
-    explain,
-    grouplog,
-    growth,
-    lag,
-    metrics,
-    reading,
-    undo,
-    visible,
-)
-from coterie.insight.divergence import Live
-from coterie.insight.endoffsets import EndOffsets, Sample
-from coterie.insight.facts import PartitionFacts
-from coterie.insight.grouplog import GroupLog, GroupRecord
+from coterie.insight.offsets import at_times
+from coterie.insight.offsets.divergence import Live
+from coterie.insight.offsets.end_offsets import EndOffsets, Sample
+from coterie.insight.questions import audit, expire, explain, growth, lag, metrics, undo
+from coterie.insight.records import group_log, log_reader
+from coterie.insight.records.group_log import GroupLog, GroupRecord
+from coterie.insight.records.partition_view import PartitionFacts
 from coterie.log.folders import find_segments
 from golden_data import log
 from log_writer import batch, commit, each, marker
 
 AT_ONCE = (
-    (reading, "READ_PIECE_BYTES"),
-    (visible, "AT_ONCE"),
+    (log_reader, "READ_PIECE_BYTES"),
+    (at_times, "AT_ONCE"),
     (growth, "PAIRS_AT_ONCE"),
-    (grouplog, "HELD_BYTES"),
+    (group_log, "HELD_BYTES"),
 )
 
 

@@ -7,8 +7,8 @@ from lives import commit, life, member, written
 from models import rebalances_by_hand
 
 from commandline import coterie_ok
-from coterie.insight import explain, metrics
-from coterie.insight.facts import read_facts
+from coterie.insight.questions import explain, metrics
+from coterie.insight.records.partition_view import read_facts
 from golden_data import log
 from log_writer import batch
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from coterie._core.fold.record_scan import RecordScan
-from coterie.insight import explain
-from coterie.insight.commits import COMMITTED, Commits
-from coterie.insight.facts import PartitionFacts
-from coterie.insight.runs import NEVER, first_in_batch, runs_of, times_of
+from coterie.insight.questions import explain
+from coterie.insight.records.partition_view import PartitionFacts
+from coterie.insight.records.record_columns import COMMITTED, Commits
+from coterie.insight.records.runs import NEVER, first_in_batch, runs_of, times_of
 from coterie.log.folders import find_segments
 from log_writer import batch, commit_key, commit_value, marker
 

@@ -6,8 +6,9 @@ import pytest
 from lives import commit, life, member, written
 
 from commandline import coterie_ok
-from coterie.insight import explain, reading
-from coterie.insight.facts import read_facts
+from coterie.insight.questions import explain
+from coterie.insight.records import log_reader
+from coterie.insight.records.partition_view import read_facts
 from coterie.messages import encode_batch
 from golden_data import GOLDEN, log, records
 from log_writer import batch, commit_key, commit_value
@@ -222,7 +223,7 @@ def test_a_server_log_says_when_a_broker_had_loaded_the_groups(tmp_path):
 def test_a_silence_is_told_where_each_batch_is_read_by_itself(tmp_path, monkeypatch):
     home = silent(tmp_path, 30_000)
     expected = list(rows_of(home, "silence"))
-    monkeypatch.setattr(reading, "READ_PIECE_BYTES", 1)
+    monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
     assert list(rows_of(home, "silence")) == expected != []
 
 

@@ -6,8 +6,8 @@ import pytest
 from lives import commit, life, member, written
 
 from commandline import coterie
-from coterie.insight import audit, explain
-from coterie.insight.facts import read_facts
+from coterie.insight.questions import audit, explain
+from coterie.insight.records.partition_view import read_facts
 from golden_data import GOLDEN, cases, log
 
 

@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from coterie.cli.tables import show_tables
-from coterie.insight.shapes import NUMBERS, Table, printable
+from coterie.insight.render.tables import NUMBERS, Table, printable
 
 UNBROKEN = 1_000_000
 HEADINGS = ("GROUP", "TOPIC-NAME", "N", "CURRENT-OFFSET")

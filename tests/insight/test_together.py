@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from test_parts import asks, ends_at
 
 from coterie.errors import LogError
-from coterie.insight import names, together
 from coterie.insight.asking import Request, answer, find_question
-from coterie.insight.facts import read_facts
-from coterie.insight.growth import Ask
-from coterie.insight.tallies import keep
+from coterie.insight.questions import group_names
+from coterie.insight.questions.growth import Ask
+from coterie.insight.records import threads
+from coterie.insight.records.aggregates import keep
+from coterie.insight.records.partition_view import read_facts
 from coterie.log.folders import find_segments
 from coterie.replay import crew
 from coterie.replay.engine import Silent
@@ -38,8 +39,8 @@ def small_is_large():
     """Let threads share any log, and cut its partitions into more parts than there are threads."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(crew, "cores", lambda: THREADS)
-        patch.setattr(together, "PART_BYTES_MIN", 1)
-        patch.setattr(together, "PART_BYTES", 300)
+        patch.setattr(threads, "PART_BYTES_MIN", 1)
+        patch.setattr(threads, "PART_BYTES", 300)
         yield
 
 
@@ -56,9 +57,9 @@ def check(home, asked, options):
     for question, ask in asked:
         expected = [rows_of(question, ask, facts) for facts in read_facts([home], **options)]
         rows = partial(rows_of, question, ask)
-        found = together.each_partition([home], rows, **options)
+        found = threads.each_partition([home], rows, **options)
         assert list(found) == expected, question.NAME
-    by_threads = together.each_partition([home], lambda facts: look(facts, BASIS), **options)
+    by_threads = threads.each_partition([home], lambda facts: look(facts, BASIS), **options)
     assert page(by_threads) == page(read_facts([home], **options))
 
 
@@ -107,7 +108,7 @@ class Told(Silent):
         self.read.append(size_bytes)
 
 
-@pytest.mark.parametrize(("question", "ask"), [("growth", Ask()), ("names", names.Ask())])
+@pytest.mark.parametrize(("question", "ask"), [("growth", Ask()), ("names", group_names.Ask())])
 def test_progress_comes_with_the_parts_and_ends_with_the_log(question, ask, tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
     told = Told()
@@ -145,7 +146,7 @@ def test_a_tally_is_let_go_once_it_was_absorbed(tmp_path):
         keep(facts, {"counted": (facts.view, tally)})
         return tally.absorbed, tally.most, facts.cut and facts.cut.copies
 
-    cut = [found for found in together.each_partition([small], most_alive) if found[2]]
+    cut = [found for found in threads.each_partition([small], most_alive) if found[2]]
     assert max(parts for parts, _, _ in cut) > THREADS + 1
     assert all(most <= copies for _, most, copies in cut)
 
@@ -164,7 +165,7 @@ def test_what_cannot_be_read_is_told_after_the_answers_before_it(tmp_path):
 def test_nothing_is_read_once_nobody_wants_it(tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
     facts = []
-    found = together.each_partition([small], facts.append)
+    found = threads.each_partition([small], facts.append)
     next(found)
     found.close()
     assert bytes(facts[-1].bytes_of(facts[-1].segments[0])) == b""
@@ -174,13 +175,13 @@ def test_nothing_is_read_once_nobody_wants_it(tmp_path):
 def test_parts_are_about_even_and_in_order(count, tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
     segments = max(find_segments([small]).partitions().values(), key=len)
-    parts = together.parts_of(segments, count)
+    parts = threads.parts_of(segments, count)
     assert [segment for part in parts for segment in part] == list(segments)
     assert len(parts) <= count
     assert all(parts)
     share = sum(segment.size for segment in segments) / count
     most = max(segment.size for segment in segments)
-    assert max(map(together.size_of, parts)) <= share + most
+    assert max(map(threads.size_of, parts)) <= share + most
 
 
 def test_every_question_can_be_asked(tmp_path):

@@ -8,9 +8,9 @@ import pytest
 from models import offsets_at, rows_told, times
 
 from commandline import coterie, coterie_ok, fails, folder_of
-from coterie.insight import undo
 from coterie.insight.asking import fields_of
-from coterie.insight.facts import read_facts
+from coterie.insight.questions import undo
+from coterie.insight.records.partition_view import read_facts
 from golden_data import log, wide
 from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
@@ -111,7 +111,7 @@ def test_both_engines_give_the_same_rows_as_data(engine, tmp_path):
 
 def test_as_parquet_each_field_has_its_type(tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
-    schema = import_module("coterie.insight.fields").arrow_schema(fields_of(undo))
+    schema = import_module("coterie.insight.render.fields").arrow_schema(fields_of(undo))
     file = tmp_path / "undo.parquet"
     asked = ("--all-groups", "--at", RESET_CLI, "--format", "parquet", "--out", file)
     coterie_ok("undo", log("basic"), *asked)

@@ -5,9 +5,9 @@ from broker_session import SERVER, made_log
 from lives import commit, life, member, written
 
 from commandline import coterie_ok
-from coterie.insight import explain
-from coterie.insight.brokerlog import read_server_log
-from coterie.insight.facts import read_facts
+from coterie.insight.brokerlogs.server_log import read_server_log
+from coterie.insight.questions import explain
+from coterie.insight.records.partition_view import read_facts
 from coterie.traces.files import open_text
 from golden_data import GOLDEN
 

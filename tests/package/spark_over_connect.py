@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
 import coterie_spark
-from coterie.insight.endoffsets import read_end_offsets
+from coterie.insight.offsets.end_offsets import read_end_offsets
 
 NOW_MS = 1795237385000
 ROWS = ("key", "value", "offsets_partition as partition", "log_offset as offset", "timestamp")

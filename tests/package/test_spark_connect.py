@@ -13,9 +13,9 @@ from coterie import ScanOptions, run_trace
 from coterie.designs import compare
 from coterie.designs.shipped import path_of
 from coterie.insight.asking import fields_of, find_question, rows_of
-from coterie.insight.endoffsets import read_end_offsets
-from coterie.insight.facts import read_facts
-from coterie.insight.fields import arrow_schema, arrow_table
+from coterie.insight.offsets.end_offsets import read_end_offsets
+from coterie.insight.records.partition_view import read_facts
+from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie.replay.engine import Silent
 from coterie.replay.local import scan_state
 from coterie_spark.bulk.arrow import spark_schema, to_spark

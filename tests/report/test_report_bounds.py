@@ -7,7 +7,7 @@ from base64 import b64decode
 import numpy as np
 import pytest
 
-from coterie.insight.facts import Life, read_facts
+from coterie.insight.records.partition_view import Life, read_facts
 from coterie.log.consumer_protocol import assignment
 from coterie.report import charts, gather, ownership, sections, spans
 from coterie.report.ownership import Bar

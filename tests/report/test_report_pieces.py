@@ -13,8 +13,8 @@ from compacted_logs import folders, operations, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.insight import reading
-from coterie.insight.facts import read_facts
+from coterie.insight.records import log_reader
+from coterie.insight.records.partition_view import read_facts
 from coterie.report import charts, spans
 from coterie.report.gather import gather
 from coterie.report.page import page_data
@@ -33,7 +33,7 @@ def at_once():
     with pytest.MonkeyPatch.context() as patch:
 
         def limit(piece_bytes, cells, points=spans.POINTS):
-            patch.setattr(reading, "READ_PIECE_BYTES", piece_bytes)
+            patch.setattr(log_reader, "READ_PIECE_BYTES", piece_bytes)
             patch.setattr(charts, "CELLS_AT_ONCE", cells)
             patch.setattr(charts, "POINTS", points)
 

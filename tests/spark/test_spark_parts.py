@@ -4,8 +4,8 @@ import pytest
 
 import coterie_spark
 from coterie.insight.asking import Request, fields_of, find_question, rows_of
-from coterie.insight.facts import read_facts
-from coterie.insight.fields import arrow_schema, arrow_table
+from coterie.insight.records.partition_view import read_facts
+from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie_spark.bulk import parted
 from coterie_spark.bulk.arrow import spark_schema, to_spark
 from golden_data import log

@@ -43,7 +43,6 @@ from coterie.cli.params import (
 from coterie.cli.progress import TerminalProgress
 from coterie.cli.tables import show_tables
 from coterie.extras import missing_module
-from coterie.insight import shapes
 from coterie.insight.asking import (
     TRUSTED,
     Asker,
@@ -54,13 +53,14 @@ from coterie.insight.asking import (
     find_question,
     missing_groups,
 )
-from coterie.insight.fields import Fields
+from coterie.insight.render import tables
+from coterie.insight.render.fields import Fields
 from coterie.log.folders import Listing
 from coterie.replay.engine import AUTO, Conf, Where, choose_engine
 from coterie.times import format_time
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-Draw = Callable[[list[Row]], Iterable[shapes.Piece]]
+Draw = Callable[[list[Row]], Iterable[tables.Piece]]
 ROWS_AT_ONCE = 20_000
 FORMATS = ("table", "json", "csv", "parquet")
 
@@ -287,11 +287,11 @@ def show(fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | 
         else:
             with text_of(path) as out:
                 if options.form == "json":
-                    out.writelines(shapes.json_lines(counted))
+                    out.writelines(tables.json_lines(counted))
                 elif options.form == "csv":
-                    out.writelines(shapes.csv_lines(fields, counted))
+                    out.writelines(tables.csv_lines(fields, counted))
                 else:
-                    drawn = draw or (lambda held: [shapes.table(with_trust(own, held), held)])
+                    drawn = draw or (lambda held: [tables.table(with_trust(own, held), held)])
                     show_tables(drawn(list(counted)), out, path is None)
     return counted.count
 
@@ -338,7 +338,7 @@ def write_parquet(fields: Fields, rows: Iterable[Row], path: Path) -> None:
         import pyarrow.parquet as pq
     except ModuleNotFoundError as error:
         raise missing_module(error) from error
-    from coterie.insight.fields import arrow_schema, arrow_table
+    from coterie.insight.render.fields import arrow_schema, arrow_table
 
     remaining = iter(rows)
     with pq.ParquetWriter(path, arrow_schema(fields)) as writer:

@@ -14,9 +14,10 @@ from coterie.cli.brokerlogs import flap_options, read_logs, request_log_options
 from coterie.cli.failures import say
 from coterie.cli.logs import Since
 from coterie.cli.params import DURATION
-from coterie.insight import audit, shapes
 from coterie.insight.asking import Row
-from coterie.insight.divergence import Live, read_live
+from coterie.insight.offsets.divergence import Live, read_live
+from coterie.insight.questions import audit
+from coterie.insight.render import tables
 from coterie.times import format_time
 
 SHOWN = (
@@ -122,7 +123,7 @@ def live_of(file: str, options: asking.Options) -> Live:
     return Live(read_live(file), options.logs.listing.partition_count())
 
 
-def draw(rows: list[Row], trusted_from_ms: Since) -> Iterator[shapes.Piece]:
+def draw(rows: list[Row], trusted_from_ms: Since) -> Iterator[tables.Piece]:
     """Yield what was found in numbers, one by one, and where a live state begins to differ."""
     if not rows:
         since_ms = max(trusted_from_ms.values(), default=None)
@@ -131,14 +132,14 @@ def draw(rows: list[Row], trusted_from_ms: Since) -> Iterator[shapes.Piece]:
         return
     counts = Counter(row["kind"] for row in rows)
     told = ", ".join(f"{counts[kind]} {kind}" for kind in audit.KINDS if counts[kind])
-    yield shapes.table({name: audit.FIELDS[name] for name in SHOWN}, rows, told)
+    yield tables.table({name: audit.FIELDS[name] for name in SHOWN}, rows, told)
     differing = [
         row for row in rows if row["kind"] == audit.DIVERGENCE and row["log_offset"] is not None
     ]
     if differing:
         first = min(differing, key=lambda row: (row["timestamp"] or 0, row["log_offset"]))
         time = "-" if first["timestamp"] is None else format_time(first["timestamp"])
-        yield shapes.printable(
+        yield tables.printable(
             f"first differing record: {first['file']}, byte {first['position']}, "
             f"offset {first['log_offset']}, {time}"
         )

@@ -12,13 +12,14 @@ import click
 from coterie.cli.failures import Failed, say
 from coterie.cli.params import DURATION
 from coterie.errors import CoterieError
-from coterie.insight import brokerlog, explain
+from coterie.insight.brokerlogs import server_log
+from coterie.insight.questions import explain
 from coterie.times import log_zone
 from coterie.traces.files import open_text
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 UTC = "Z"
-Reading = Callable[[Iterable[str], str], Iterator[brokerlog.Told]]
+Reading = Callable[[Iterable[str], str], Iterator[server_log.Told]]
 
 
 def zone_of(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -76,18 +77,18 @@ def flap_options(command: Decorated) -> Decorated:
 
 def read_logs(
     server_logs: Iterable[str], request_logs: Iterable[str], zone: str
-) -> tuple[brokerlog.Told, ...]:
+) -> tuple[server_log.Told, ...]:
     """Return what a broker's logs say; fail in one line where one cannot be read."""
     servers, requests = tuple(server_logs), tuple(request_logs)
     if zone != UTC and not servers + requests:
         raise click.UsageError("--log-zone is for the times of a broker's logs; none is given")
     return (
-        *read_told(servers, brokerlog.read_server_log, zone),
-        *read_told(requests, brokerlog.read_request_log, zone),
+        *read_told(servers, server_log.read_server_log, zone),
+        *read_told(requests, server_log.read_request_log, zone),
     )
 
 
-def read_told(names: Iterable[str], read: Reading, zone: str) -> Iterator[brokerlog.Told]:
+def read_told(names: Iterable[str], read: Reading, zone: str) -> Iterator[server_log.Told]:
     """Yield what logs of one kind say."""
     for name in names:
         told = list(read_one(name, read, zone))
@@ -96,7 +97,7 @@ def read_told(names: Iterable[str], read: Reading, zone: str) -> Iterator[broker
         yield from told
 
 
-def read_one(name: str, read: Reading, zone: str) -> Iterator[brokerlog.Told]:
+def read_one(name: str, read: Reading, zone: str) -> Iterator[server_log.Told]:
     """Yield what one log says."""
     try:
         with open_text(Path(name)) as lines:

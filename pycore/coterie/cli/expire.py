@@ -13,8 +13,9 @@ from coterie.cli import asking
 from coterie.cli.failures import say
 from coterie.cli.newest import Newest
 from coterie.cli.params import DURATION, TIME
-from coterie.insight import expire, shapes
 from coterie.insight.asking import Row
+from coterie.insight.questions import expire
+from coterie.insight.render import tables
 from coterie.times import format_duration, format_time
 
 DEFAULT = "7d"
@@ -97,7 +98,7 @@ def command(
     parts = asking.parts_of(expire.NAME, ask, options, newest=newest)
     rows = (row for part in parts for row in part.rows if wanted(row))
 
-    def draw(rows: list[Row]) -> Iterable[shapes.Piece]:
+    def draw(rows: list[Row]) -> Iterable[tables.Piece]:
         known = ask if newest is None else replace(ask, now_ms=newest.ms)
         return (draw_offsets if by_offset else draw_groups)(rows, known, states)
 
@@ -133,7 +134,7 @@ def by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def draw_groups(rows: list[Row], ask: expire.Ask, states: dict[str, str]) -> Iterator[shapes.Piece]:
+def draw_groups(rows: list[Row], ask: expire.Ask, states: dict[str, str]) -> Iterator[tables.Piece]:
     """Yield a table of a line a group, those that lose offsets first."""
     kept = {f"gone_at_{format_duration(ms)}": "int64" for ms in ask.what_if_ms}
     lines = [
@@ -146,7 +147,7 @@ def draw_groups(rows: list[Row], ask: expire.Ask, states: dict[str, str]) -> Ite
         f"{plural(len(lines), 'group')} at {format_time(ask.now_ms)}, "
         f"retention {format_duration(ask.retention_ms)}"
     )
-    yield shapes.table({**GROUP_FIELDS, **kept}, lines, title)
+    yield tables.table({**GROUP_FIELDS, **kept}, lines, title)
 
 
 def group_line(group: str, rows: list[Row], ask: expire.Ask) -> Row:
@@ -175,7 +176,7 @@ def group_line(group: str, rows: list[Row], ask: expire.Ask) -> Row:
 
 def draw_offsets(
     rows: list[Row], ask: expire.Ask, states: dict[str, str]
-) -> Iterator[shapes.Piece]:
+) -> Iterator[tables.Piece]:
     """Yield a table for each group: its offsets one by one."""
     fields: dict[str, Any] = {name: expire.FIELDS[name] for name in OFFSET_FIELDS}
     fields |= {"in": "string"}
@@ -192,7 +193,7 @@ def draw_offsets(
         idle = theirs[0]["idle_since"]
         since = "" if idle is None else f", idle since {format_time(idle)}"
         state = states.get(group, GONE)
-        yield shapes.table(fields, lines, f"group {shapes.printable(group)}: {state}{since}")
+        yield tables.table(fields, lines, f"group {tables.printable(group)}: {state}{since}")
 
 
 def plural(count: int, what: str) -> str:

@@ -16,10 +16,12 @@ from coterie.cli.brokerlogs import (
 )
 from coterie.cli.failures import say
 from coterie.cli.params import at_option
-from coterie.insight import brokerlog, explain, shapes
 from coterie.insight.asking import Part, Row
-from coterie.insight.causes import counted
-from coterie.insight.words import cause_of, summed, waited
+from coterie.insight.brokerlogs import server_log
+from coterie.insight.groups.causes import counted
+from coterie.insight.questions import explain
+from coterie.insight.questions.explain_text import cause_of, summed, waited
+from coterie.insight.render import tables
 from coterie.times import format_time
 
 SHOWN = {
@@ -75,11 +77,11 @@ def noting(parts: Iterable[Part], seen: set[str]) -> Iterator[Row]:
             yield row
 
 
-def say_refused(told: Iterable[brokerlog.Told], seen: Collection[str]) -> None:
+def say_refused(told: Iterable[server_log.Told], seen: Collection[str]) -> None:
     """Say of which groups nothing but refused joins is known: they have no record to explain."""
     refused: dict[str, list[str]] = {}
     for one in told:
-        if one.what == brokerlog.REFUSED and one.group not in seen:
+        if one.what == server_log.REFUSED and one.group not in seen:
             refused.setdefault(one.group, []).append((one.detail or "").partition(";")[0])
     for group, errors in list(refused.items())[:NAMED]:
         names = ", ".join(f"{count} x {name}" for name, count in Counter(errors).items())
@@ -88,7 +90,7 @@ def say_refused(told: Iterable[brokerlog.Told], seen: Collection[str]) -> None:
         say(f"coterie: so it is with {len(refused) - NAMED} more groups")
 
 
-def draw(rows: list[Row]) -> Iterator[shapes.Piece]:
+def draw(rows: list[Row]) -> Iterator[tables.Piece]:
     """Yield a table and what sums it up for each group."""
     by_group: dict[str, list[Row]] = {}
     for row in rows:
@@ -98,7 +100,7 @@ def draw(rows: list[Row]) -> Iterator[shapes.Piece]:
         yield "\n".join(sum_lines(theirs)) + "\n"
 
 
-def table_of(group: str, rows: list[Row]) -> shapes.Table:
+def table_of(group: str, rows: list[Row]) -> tables.Table:
     """Return the timeline of a group."""
     lines: list[list[str]] = []
     missing = False
@@ -109,18 +111,18 @@ def table_of(group: str, rows: list[Row]) -> shapes.Table:
             lines.append(["", "", "", "", whole, ""])
         missing = not late
         cells = {**row, "cause": cause_of(row), "duration": waited(row)}
-        lines.append([shapes.cell(cells[name], kind) for name, kind in SHOWN.items()])
-    title = f"group {shapes.shortened(shapes.printable(group))}"
+        lines.append([tables.cell(cells[name], kind) for name, kind in SHOWN.items()])
+    title = f"group {tables.shortened(tables.printable(group))}"
     columns = [[line[place] for line in lines] for place in range(len(HEADINGS))]
-    return shapes.Table(title, HEADINGS, list(SHOWN.values()), columns)
+    return tables.Table(title, HEADINGS, list(SHOWN.values()), columns)
 
 
 def sum_lines(rows: list[Row]) -> Iterator[str]:
     """Yield what sums up a group: the whole, who flaps, who causes rebalances."""
     for row in rows:
         if row["event"] == "summary":
-            yield shapes.printable(summed(row))
+            yield tables.printable(summed(row))
     for row in rows:
         if row["event"] in SUMS[:2]:
             count = f" ({counted(row['count'], 'rebalance')})" if row["event"] == "client" else ""
-            yield f"  {shapes.printable(row['cause'])}{count}"
+            yield f"  {tables.printable(row['cause'])}{count}"

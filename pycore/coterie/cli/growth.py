@@ -9,8 +9,9 @@ import click
 
 from coterie.cli import asking
 from coterie.cli.params import DURATION
-from coterie.insight import growth, shapes
 from coterie.insight.asking import Row
+from coterie.insight.questions import growth
+from coterie.insight.render import tables
 from coterie.times import format_duration
 
 SUMMED = (
@@ -75,7 +76,7 @@ def command(
     parts = asking.parts_of(growth.NAME, ask, options)
     rows = (row for part in parts for row in part.rows if row["too_often"] or not too_often)
 
-    def draw(rows: list[Row]) -> Iterable[shapes.Piece]:
+    def draw(rows: list[Row]) -> Iterable[tables.Piece]:
         if too_often and not rows:
             return [f"no group commits a partition more than every {format_duration(interval_ms)}"]
         if every_ms is not None:
@@ -85,7 +86,7 @@ def command(
     asking.show(growth.FIELDS, rows, options, draw=draw)
 
 
-def draw_totals(rows: list[Row], by: list[str], top: int) -> Iterator[shapes.Piece]:
+def draw_totals(rows: list[Row], by: list[str], top: int) -> Iterator[tables.Piece]:
     """Yield the whole in a few lines, a table of the biggest, and the open transactions."""
     whole = {name: sum(row[name] for row in rows) for name in SUMMED}
     yield "\n".join(summary(whole))
@@ -95,7 +96,7 @@ def draw_totals(rows: list[Row], by: list[str], top: int) -> Iterator[shapes.Pie
     title = f"by {' and '.join(by)}"
     if len(shown) < len(lines):
         title += f": the biggest {len(shown)} of {len(lines)} (--top 0 shows all)"
-    yield shapes.table(dict.fromkeys(by, "string") | COLUMNS, shown, title)
+    yield tables.table(dict.fromkeys(by, "string") | COLUMNS, shown, title)
     opened = [
         {"group": row["group_id"], "topic": row["topic"], **transaction}
         for row in rows
@@ -104,7 +105,7 @@ def draw_totals(rows: list[Row], by: list[str], top: int) -> Iterator[shapes.Pie
     if opened:
         held: Any = growth.FIELDS["open_transactions"][0]
         fields: dict[str, Any] = {"group": "string", "topic": "string", **held}
-        yield shapes.table(fields, opened, "open transactions: nothing after them is compacted")
+        yield tables.table(fields, opened, "open transactions: nothing after them is compacted")
 
 
 def summary(whole: Row) -> Iterator[str]:
@@ -147,7 +148,7 @@ def line_of(by: list[str], key: tuple[str, ...], rows: list[Row], whole: Row) ->
     }
 
 
-def draw_over_time(rows: list[Row]) -> Iterator[shapes.Piece]:
+def draw_over_time(rows: list[Row]) -> Iterator[tables.Piece]:
     """Yield a table with a line a span of time, and who committed most in it."""
     fields = {"time": "timestamp", "requests": "int64", "records": "int64", "bytes": "int64"}
     fields |= {"busiest_group": "string", "its_requests": "int64"}
@@ -166,7 +167,7 @@ def draw_over_time(rows: list[Row]) -> Iterator[shapes.Piece]:
         lines.append(
             {"time": time, **line, "busiest_group": busiest, "its_requests": by_group[busiest]}
         )
-    yield shapes.table(fields, lines)
+    yield tables.table(fields, lines)
 
 
 def percent(part: int, whole: int) -> str:

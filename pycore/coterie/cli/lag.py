@@ -10,9 +10,10 @@ from coterie.cli import asking
 from coterie.cli.lagnotes import Statuses, say_untimed
 from coterie.cli.newest import Newest, log_until
 from coterie.cli.params import TIME, log_until_option
-from coterie.insight import lag, shapes
 from coterie.insight.asking import Row
-from coterie.insight.endoffsets import read_end_offsets
+from coterie.insight.offsets.end_offsets import read_end_offsets
+from coterie.insight.questions import lag
+from coterie.insight.render import tables
 from coterie.times import format_duration
 
 SHOWN = ("group_id", "topic", "partition", "time", "offset", "end_offset", "lag", "status")
@@ -74,12 +75,12 @@ def command(
     statuses.say_unknown()
 
 
-def draw(rows: list[Row]) -> Iterator[shapes.Piece]:
+def draw(rows: list[Row]) -> Iterator[tables.Piece]:
     """Yield the table, and what the lags of each group come to."""
     fields = {name: lag.FIELDS[name] for name in SHOWN} | {"behind": "string"}
     drawn = [{**row, "lag": lag_text(row), "behind": behind(row)} for row in rows]
-    yield shapes.table(asking.with_trust(fields, rows), drawn)
-    yield shapes.table(lag.TOTALS, latest_totals(rows), "lag of each group, as of its last sample")
+    yield tables.table(asking.with_trust(fields, rows), drawn)
+    yield tables.table(lag.TOTALS, latest_totals(rows), "lag of each group, as of its last sample")
 
 
 def latest_totals(rows: list[Row]) -> list[Row]:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from coterie.cli.failures import say
-from coterie.insight import lag
 from coterie.insight.asking import Row
-from coterie.insight.endoffsets import EndOffsets
+from coterie.insight.offsets.end_offsets import EndOffsets
+from coterie.insight.questions import lag
 from coterie.times import format_time
 
 

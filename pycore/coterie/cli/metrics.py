@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
+from coterie import prometheus
 from coterie.cli import asking
 from coterie.cli.lagnotes import Statuses, say_untimed
 from coterie.cli.newest import Newest, log_until
 from coterie.cli.params import at_option, log_until_option
-from coterie.insight import metrics, prometheus
-from coterie.insight.endoffsets import read_end_offsets
+from coterie.insight.offsets.end_offsets import read_end_offsets
+from coterie.insight.questions import metrics
 
 TEXT = "prometheus"
 

@@ -8,8 +8,8 @@ import click
 
 from coterie.cli.failures import Failed
 from coterie.cli.progress import TerminalProgress
-from coterie.insight import extent
 from coterie.insight.asking import Part, Request, find_asker
+from coterie.insight.questions import time_range
 from coterie.log.folders import Log
 from coterie.replay.engine import HERE, Where
 from coterie.times import format_time
@@ -65,7 +65,7 @@ def extent_ms(log: Log, where: Where, option: str) -> tuple[int, int]:
         No record has a time; ``option`` says it instead.
     """
     engine, master, conf = where
-    request = Request(extent.NAME, extent.Ask(), log, frozenset(), master=master, conf=conf)
+    request = Request(time_range.NAME, time_range.Ask(), log, frozenset(), master=master, conf=conf)
     with TerminalProgress() as progress:
         rows = [row for part in find_asker(engine)(request, progress) for row in part.rows]
     first = [row["first_timestamp"] for row in rows if row["first_timestamp"] is not None]

@@ -24,7 +24,7 @@ from coterie.cli.params import (
 )
 from coterie.cli.progress import TerminalProgress
 from coterie.insight.asking import missing_groups
-from coterie.insight.together import each_partition
+from coterie.insight.records.threads import each_partition
 from coterie.log.folders import Log
 from coterie.report import markdown
 from coterie.report.gather import gather, look

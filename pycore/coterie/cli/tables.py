@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple, TextIO
 
-from coterie.insight.shapes import NUMBERS, Piece, Table
+from coterie.insight.render.tables import NUMBERS, Piece, Table
 
 WHOLE = (*NUMBERS, "timestamp", "bool")  # kinds whose cells are never broken
 GAP = 3  # blanks between two columns

@@ -14,8 +14,9 @@ from coterie.cli import asking
 from coterie.cli.failures import Failed, say
 from coterie.cli.params import TIME, retention_option
 from coterie.cli.tables import show_tables
-from coterie.insight import shapes, undo
 from coterie.insight.asking import Row
+from coterie.insight.questions import undo
+from coterie.insight.render import tables
 from coterie.times import format_time
 
 SHOWN = ("topic", "partition", "change", "offset", "latest_offset", "difference")
@@ -121,7 +122,7 @@ def reset_lines(rows: Iterable[Row], *, with_group: bool) -> Iterator[str]:
         yield line([*group, row["topic"], row["partition"], row["offset"]])
 
 
-def draw_groups(rows: list[Row]) -> Iterator[shapes.Piece]:
+def draw_groups(rows: list[Row]) -> Iterator[tables.Piece]:
     """Yield a line a group, where a line a partition is more than people read."""
     counts: dict[str, Counter[str]] = {}
     for row in rows:
@@ -132,10 +133,10 @@ def draw_groups(rows: list[Row]) -> Iterator[shapes.Piece]:
         for group, of in counts.items()
     ]
     title = f"{len(rows):,} partitions of {len(counts):,} groups; --against-latest shows each"
-    yield shapes.table(fields, lines, title)
+    yield tables.table(fields, lines, title)
 
 
-def draw(rows: list[Row]) -> Iterator[shapes.Piece]:
+def draw(rows: list[Row]) -> Iterator[tables.Piece]:
     """Yield a table for each group: what would change."""
     fields = asking.with_trust({name: undo.FIELDS[name] for name in (*SHOWN, *TIMES)}, rows)
     by_group: dict[str, list[Row]] = {}
@@ -144,7 +145,7 @@ def draw(rows: list[Row]) -> Iterator[shapes.Piece]:
     for group, theirs in by_group.items():
         counts = Counter(row["change"] for row in theirs)
         told = ", ".join(f"{counts[change]} {change}" for change in undo.CHANGES if counts[change])
-        yield shapes.table(fields, theirs, f"group {shapes.printable(group)}: {told}")
+        yield tables.table(fields, theirs, f"group {tables.printable(group)}: {told}")
 
 
 def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:

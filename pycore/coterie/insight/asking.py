@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from coterie.errors import CoterieError
-from coterie.insight.facts import PartitionFacts
-from coterie.insight.fields import Fields
-from coterie.insight.parts import states_of
-from coterie.insight.together import each_partition
+from coterie.insight.records.log_parts import states_of
+from coterie.insight.records.partition_view import PartitionFacts
+from coterie.insight.records.threads import each_partition
+from coterie.insight.render.fields import Fields
 from coterie.log.folders import Log
 from coterie.replay.crew import resting_collector
 from coterie.replay.engine import Conf, Progress, find_entry
@@ -106,7 +106,7 @@ Asker = Callable[[Request, Progress], Iterator[Part]]
 
 def find_question(name: str) -> Question:
     """Return the module that answers a question."""
-    return cast(Question, importlib.import_module(f"coterie.insight.{name}"))
+    return cast(Question, importlib.import_module(f"coterie.insight.questions.{name}"))
 
 
 def find_asker(engine: str) -> Asker:

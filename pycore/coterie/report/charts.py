@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.insight.commits import Array, Commits, is_before
-from coterie.insight.keys import LOW, Keys, Names, Table
-from coterie.insight.runs import NEVER, Runs, first_in_batch, runs_of, times_of
+from coterie.insight.records.key_index import LOW, Keys, Names, Table
+from coterie.insight.records.record_columns import Array, Commits, is_before
+from coterie.insight.records.runs import NEVER, Runs, first_in_batch, runs_of, times_of
 from coterie.report.sections import EXACT, exact
 from coterie.report.spans import POINTS, Counts
 
@@ -110,7 +110,7 @@ class Census:
         self.points.add("count", records.key[rows])
 
     def absorb(self, later: Census) -> None:
-        """Go on with what follows; see ``coterie.insight.tallies``."""
+        """Go on with what follows; see ``coterie.insight.records.aggregates``."""
         self.records += later.records
         self.from_ms = min(self.from_ms, later.from_ms)
         self.until_ms = max(self.until_ms, later.until_ms)
@@ -285,7 +285,7 @@ class Charts:
         self.value[cells[latest]] = offsets[latest]
 
     def absorb(self, later: Charts) -> None:
-        """Go on with what follows; see ``coterie.insight.tallies``."""
+        """Go on with what follows; see ``coterie.insight.records.aggregates``."""
         self.count += later.count
         ours, theirs = self.of_keys["taken"], later.of_keys["taken"]
         keys = np.flatnonzero(theirs)

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from coterie.insight.epochs import learn_names
-from coterie.insight.explain import REQUESTS
-from coterie.insight.facts import Life, PartitionFacts, View
-from coterie.insight.keys import Key
-from coterie.insight.metrics import commit_counts, counted_state, head_of
-from coterie.insight.rebalances import rebalances
-from coterie.insight.tallies import Taker, feed, keep
+from coterie.insight.groups.epochs import learn_names
+from coterie.insight.groups.rebalances import rebalances
+from coterie.insight.questions.explain import REQUESTS
+from coterie.insight.questions.metrics import commit_counts, counted_state, head_of
+from coterie.insight.records.aggregates import Taker, feed, keep
+from coterie.insight.records.key_index import Key
+from coterie.insight.records.partition_view import Life, PartitionFacts, View
 from coterie.ordering import java_order, place_order
 from coterie.pages.shell import compact_json
 from coterie.report import ownership

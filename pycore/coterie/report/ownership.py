@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coterie.errors import CorruptData
-from coterie.insight.epochs import decoded, is_readable
-from coterie.insight.facts import Life
-from coterie.insight.grouplog import GroupRecord
+from coterie.insight.groups.epochs import decoded, is_readable
+from coterie.insight.records.group_log import GroupRecord
+from coterie.insight.records.partition_view import Life
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.state.newer import PROTOCOLS
 

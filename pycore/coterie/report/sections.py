@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coterie.insight import audit, expire, explain
 from coterie.insight.asking import find_question
-from coterie.insight.brokerlog import Told
-from coterie.insight.facts import PartitionFacts, View
-from coterie.insight.parts import maker_of
-from coterie.insight.tallies import Tally
-from coterie.insight.words import cause_of, summed, waited
+from coterie.insight.brokerlogs.server_log import Told
+from coterie.insight.questions import audit, expire, explain
+from coterie.insight.questions.explain_text import cause_of, summed, waited
+from coterie.insight.records.aggregates import Tally
+from coterie.insight.records.log_parts import maker_of
+from coterie.insight.records.partition_view import PartitionFacts, View
 
 EXACT = 1 << 53  # JavaScript's numbers are doubles
 ROWS = 500  # of a section on a group's page; the last ones are kept

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.insight.commits import Array
+from coterie.insight.records.record_columns import Array
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 LADDER = (

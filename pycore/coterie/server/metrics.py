@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from coterie.insight.prometheus import label_text, text_lines
+from coterie.prometheus import label_text, text_lines
 from coterie.server.apis import SERVED
 from coterie.server.cluster import Cluster
 from coterie.server.handling import Call

@@ -1,11 +1,11 @@
 """A question over partitions in parts, so that a large one is not one task's work.
 
-Four stages, a shuffle between each two: survey (a task a part), join (a task a partition), tally
-(a task a part), answer (a task a partition); see ``coterie.insight.parts``. Of a question that only
-looks at states the answer follows on the survey. A stage hands on rows
-of at most ``CHUNK_BYTES``, which come in order of their task, part, kind and chunk. What a task
-holds is bounded by keys and findings. What cannot be read travels as a row with ``error`` set.
-Of a log at a URL the bytes of a part come to both of its tasks, which put them into files.
+Four stages, a shuffle between each two: survey (a task a part), join (a task a partition), tally (a
+task a part), answer (a task a partition); see ``coterie.insight.records.log_parts``. Of a question
+that only looks at states the answer follows on the survey. A stage hands on rows of at most
+``CHUNK_BYTES``, which come in order of their task, part, kind and chunk. What a task holds is
+bounded by keys and findings. What cannot be read travels as a row with ``error`` set. Of a log at a
+URL the bytes of a part come to both of its tasks, which put them into files.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie.errors import CoterieError
-from coterie.insight import parts
 from coterie.insight.asking import Request, find_question
-from coterie.insight.facts import PartitionFacts
+from coterie.insight.records import log_parts
+from coterie.insight.records.partition_view import PartitionFacts
 from coterie.log.folders import Segment
 from coterie.state.portable import pack, unpack
 from coterie_spark.bulk import plan, scanning
@@ -95,7 +95,7 @@ class Plan(NamedTuple):
 
 def planned(spark: SparkSession, log: Partitions, request: Request) -> Plan | None:
     """Return how a question is asked in parts; None: a task for each partition will do."""
-    if parts.maker_of(find_question(request.question)) is None:
+    if log_parts.maker_of(find_question(request.question)) is None:
         return None
     size = sum(segment.size for _, theirs in log for segment in theirs)
     wanted = size // (plan.TASKS_PER_CORE * cores_of(spark))
@@ -103,7 +103,7 @@ def planned(spark: SparkSession, log: Partitions, request: Request) -> Plan | No
     found = [
         (place, part)
         for place, (_, theirs) in enumerate(log)
-        for part in parts.parts_of(theirs, part_bytes) or [()]
+        for part in log_parts.parts_of(theirs, part_bytes) or [()]
     ]
     return None if len(found) == len(log) else Plan(log, request, found, scanning.reader())
 
@@ -118,7 +118,7 @@ def answered(spark: SparkSession, asked: Plan, answer: Answer, schema: Any) -> D
 
     count, partitions = len(asked.dealt), len(asked.log)
     found = each_partition(spark, asked.parts, partial(survey, asked), ROWS_DDL)
-    if parts.is_of_states(asked.question):
+    if log_parts.is_of_states(asked.question):
         last = partial(finish, asked, answer, joined_facts)
         return dealt(found, partitions).mapInArrow(shipped(last), schema)
     begun = dealt(found, partitions).mapInArrow(shipped(partial(join, asked)), ROWS_DDL)
@@ -136,12 +136,12 @@ def survey(
     asked: Plan, read: scanning.Reader, batches: scanning.Batches
 ) -> Iterator[pa.RecordBatch]:
     """Read the parts whose number comes in column ``id`` for the first time."""
-    views = parts.views_of(asked.facts(0), asked.question, asked.request.ask)
+    views = log_parts.views_of(asked.facts(0), asked.question, asked.request.ask)
     for batch in batches:
         for number in batch.column(0).to_pylist():
             place, part = asked.dealt[number]
             try:
-                found = parts.survey(part, views, read)
+                found = log_parts.survey(part, views, read)
             except CoterieError as error:
                 yield error_row(place, number, error)
             else:
@@ -155,8 +155,8 @@ def join(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
         facts = asked.facts(place)
         try:
             each = (found_of(those) for _, those in groupby(rows, key=lambda row: row.number))
-            joined = parts.join(facts, each)
-            begun = parts.begins(facts, asked.question, asked.request.ask, len(numbers))
+            joined = log_parts.join(facts, each)
+            begun = log_parts.begins(facts, asked.question, asked.request.ask, len(numbers))
             for number, one in zip(numbers, begun, strict=False):  # there may be none
                 yield from body_rows(number, number, 0, pack(BEGUN, one))
             yield from found_rows(numbers[0], WHOLE, joined)
@@ -194,7 +194,7 @@ def tally_by(
             continue
         try:
             begun = unpack(BEGUN, joined_body(rows))
-            kept = parts.tally(part, begun, read)
+            kept = log_parts.tally(part, begun, read)
             yield from body_rows(place, number, 0, pack(TALLIED, kept))
         except CoterieError as error:
             yield error_row(place, number, error)
@@ -211,7 +211,9 @@ def finish(
 def joined_facts(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionFacts:
     """Return the facts of a partition of which states were asked for, in parts."""
     facts = asked.facts(place)
-    parts.join(facts, (found_of(those) for _, those in groupby(rows, key=lambda row: row.number)))
+    log_parts.join(
+        facts, (found_of(those) for _, those in groupby(rows, key=lambda row: row.number))
+    )
     return facts
 
 
@@ -221,13 +223,13 @@ def facts_of(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionFacts:
     each = groupby(rows, key=lambda row: row.number)
     number, those = next(each)
     assert number == WHOLE  # it comes first
-    parts.join(facts, [found_of(those)])
+    log_parts.join(facts, [found_of(those)])
     kept = (unpack(TALLIED, joined_body(those)) for _, those in each)
-    parts.finish(facts, asked.question, asked.request.ask, kept)
+    log_parts.finish(facts, asked.question, asked.request.ask, kept)
     return facts
 
 
-def found_rows(task: int, number: int, found: parts.Found) -> Iterator[pa.RecordBatch]:
+def found_rows(task: int, number: int, found: log_parts.Found) -> Iterator[pa.RecordBatch]:
     """Yield what was found, and behind it the bytes of the records of groups of each view."""
     yield from body_rows(task, number, 0, pack(JOINED, found))
     for kind, log in enumerate(found.values(), 1):
@@ -235,9 +237,9 @@ def found_rows(task: int, number: int, found: parts.Found) -> Iterator[pa.Record
             yield batch_of(Row(task, number, kind, chunk, None, body))
 
 
-def found_of(rows: Iterable[Row]) -> parts.Found:
+def found_of(rows: Iterable[Row]) -> log_parts.Found:
     """Put what :func:`found_rows` gave together again."""
-    found: parts.Found = {}
+    found: log_parts.Found = {}
     for kind, those in groupby(rows, key=lambda row: row.kind):
         if kind == 0:
             found = unpack(JOINED, joined_body(those))

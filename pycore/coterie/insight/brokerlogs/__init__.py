@@ -1,0 +1,1 @@
+"""What brokers' own logs tell of groups: server logs and request logs."""

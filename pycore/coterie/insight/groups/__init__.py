@@ -1,0 +1,1 @@
+"""What the metadata records of groups tell: generations and their causes, members, changes."""

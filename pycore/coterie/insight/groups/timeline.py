@@ -1,0 +1,109 @@
+"""The life of a group with metadata records as rows: a row a record, times between them filled.
+
+How long a rebalance took no record tells: one is written when the leader's assignment comes in, and
+holds since when the group had waited for that, but not since when it had waited for members to
+join, which takes longer. The record before it says when the rebalance had not begun yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from coterie.insight.groups.causes import RECORDS, Cause, State, causes_of, in_words
+from coterie.insight.records.partition_view import Life
+
+GENERATION, STATIC, REWRITTEN = "generation", "static_replacement", "rewritten"
+EMPTY, DELETED = "empty", "deleted"
+RECORDED = (GENERATION, STATIC, REWRITTEN, EMPTY)  # events that are a record of the group as it is
+SOURCE = "duration_source"
+Row = dict[str, Any]
+
+
+def timeline(life: Life, instead: Mapping[int, Row] | None = None) -> list[Row]:
+    """Return a row for each metadata record of a group, in log order.
+
+    ``instead``: rows of records that tell of something else, by their number.
+    """
+    instead = instead or {}
+    states: dict[int, State | None] = {}
+    rows: list[Row] = []
+    for index, record in enumerate(life.generations):
+        states[index] = life.state(index)
+        states.pop(index - 3, None)
+        if index in instead:
+            rows.append(instead[index])
+            continue
+        causes = [] if record["tombstone"] else causes_of(life, index, states)
+        rows.append(_row(record, causes))
+    _fill_empty(rows)
+    return rows
+
+
+def _row(record: Row, causes: list[Cause]) -> Row:
+    event = _event(record, causes)
+    if event == DELETED:
+        text = "the group was deleted, or had expired"
+    elif event == EMPTY:
+        words = in_words(causes)
+        made = "the group was made" if record["generation"] == 0 else ""
+        text = "; ".join(filter(None, [words or made, "no members"]))
+    elif event == REWRITTEN:
+        text = "the same generation was written again"
+    else:
+        text = in_words(causes)
+    return {
+        "event": event,
+        "timestamp": record["timestamp"],
+        "log_offset": record["log_offset"],
+        "generation": record["generation"],
+        "previous_generation": record["previous_generation"],
+        "member_count": None if event == DELETED else record["member_count"],
+        "protocol": record["protocol"],
+        "leader": record["leader"],
+        "cause": text,
+        "causes": causes,
+        "file": record["file"],
+        "position": record["position"],
+        "since": record["current_state_timestamp"],
+    }
+
+
+def _event(record: Row, causes: list[Cause]) -> str:
+    if record["tombstone"]:
+        return DELETED
+    if not record["member_count"]:
+        return EMPTY
+    if record["generation"] != record["previous_generation"]:
+        return GENERATION
+    return STATIC if any(one["what"] == "replaced" for one in causes) else REWRITTEN
+
+
+def bound_waits(rows: list[Row]) -> None:
+    """Say of each generation how long the group had no assignment at most, where records tell.
+
+    ``rows`` are all of a group's, commits too. Where two records of the group itself are
+    neighbours, the rebalance began after the first and had ended at the second.
+    """
+    for before, row in pairwise(rows):
+        if row["event"] == GENERATION and before["event"] in RECORDED and not row.get(SOURCE):
+            began, ended = before["timestamp"], row["timestamp"]
+            if began is not None and ended is not None and began <= ended:
+                row |= {"duration_ms": ended - began, SOURCE: RECORDS}
+
+
+def _fill_empty(rows: list[Row]) -> None:
+    """Say of each time without members when it ended; the last one may not have."""
+    began: Row | None = None
+    for row in rows:
+        if began is not None and row["event"] != EMPTY:
+            start = began["since"] if began["since"] is not None else began["timestamp"]
+            if start is not None and row["timestamp"] is not None:
+                began["until"] = row["timestamp"]
+                began["duration_ms"] = max(row["timestamp"] - start, 0)
+            began = None
+        if row["event"] == EMPTY and began is None:
+            began = row
+    for row in rows:
+        del row["since"]

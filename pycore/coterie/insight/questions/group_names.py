@@ -1,0 +1,23 @@
+"""The groups that a log has any record of: what a pattern for ``--group`` is matched with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from coterie.insight.records.partition_view import PartitionFacts
+
+NAME = "group_names"
+FIELDS = {"group_id": "string"}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Nothing to choose."""
+
+
+def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
+    """Yield one row a group, in Java's order of their ids."""
+    for group in facts.group_ids:
+        yield {"group_id": group}

@@ -1,0 +1,33 @@
+"""From when to when a partition's records are: asked where a time is wanted and none was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from coterie.insight.records.partition_view import PartitionFacts
+
+NAME = "time_range"
+FIELDS = {
+    "offsets_partition": "int32",
+    "first_timestamp": "timestamp",
+    "newest_timestamp": "timestamp",
+}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Nothing to choose."""
+
+
+def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
+    """Yield one row: the first batch's time and the newest record's; None without any."""
+    pieces = facts.fold.segments
+    first = [piece.first_timestamp for piece in pieces if piece.first_timestamp >= 0]
+    newest = [piece.max_timestamp for piece in pieces if piece.max_timestamp >= 0]
+    yield {
+        "offsets_partition": facts.number,
+        "first_timestamp": min(first, default=None),
+        "newest_timestamp": max(newest, default=None),
+    }

@@ -1,0 +1,151 @@
+"""Where a group was: its own committed offsets as of a time, beside the latest ones.
+
+Not what a reset by timestamp gives (that looks for records of the topic), but what the group had
+committed. Both states are folds of the same log, so transactions, tombstones and deletions count
+as they do for a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coterie._core.codec.text import decode_utf8
+from coterie._core.fold import partial
+from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
+from coterie.insight.records.key_index import Key
+from coterie.insight.records.partition_view import PartitionFacts, View
+from coterie.ordering import key_order
+from coterie.state.partial import Tracking
+from coterie.state.rows import head_rows, pending_by_group
+
+NAME = "undo"
+FIELDS = {
+    "group_id": "string",
+    "offsets_partition": "int32",
+    "topic": "string",
+    "partition": "int32",
+    "change": "string",  # of CHANGES
+    "offset": "int64",  # as of the time; null: there was none, or it is not known
+    "latest_offset": "int64",  # as of the end of the log; null: there is none any more
+    "difference": "int64",  # what a reset would add to the latest; null without both
+    "leader_epoch": "int32",
+    "metadata": "string",  # of then; Kafka's tool commits none
+    "commit_timestamp": "timestamp",
+    "latest_commit_timestamp": "timestamp",
+    "pending": "bool",  # an open transaction holds another offset for the partition
+    "state": "string",  # of the group at the end of the log; null: it is gone
+    "rewound_from": "int64",  # the commit of then had gone back, from here; null: it had not
+    "rewound_at": "timestamp",  # when it did
+    "expires_at": "timestamp",  # when it would go as the group stands; null: that is not known
+}
+SAME, MOVED, NEW, DELETED, UNKNOWN = CHANGES = ("same", "moved", "new", "deleted", "unknown")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """As of when: epoch ms, by the records' own timestamps; ``retention_ms``: the broker's."""
+
+    at_ms: int
+    retention_ms: int = DEFAULT_RETENTION_MS
+
+
+def states(facts: PartitionFacts, ask: Ask) -> tuple[View, ...]:
+    """Return the states that are looked at: of the end, and of the time."""
+    end = facts.view._replace(tracking=Tracking(until_ms=ask.at_ms))
+    return end, View(facts.groups, ask.at_ms)
+
+
+def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
+    """Yield one row a group, topic and partition that has an offset then or now.
+
+    Groups stand as Java sorts them, then topics, then partitions. ``change`` is ``same``;
+    ``moved``; ``new``: the group had none then; ``deleted``: it has none now; ``unknown``: the
+    log has none of then, but was compacted, so it may have had one.
+    """
+    _, then_view = states(facts, ask)
+    rewound = rewound_keys(facts, ask)
+    is_whole = facts.trusted_from_ms is None or facts.trusted_from_ms <= ask.at_ms
+    then = dict(partial.offset_entries(facts.read(then_view).fold))
+    latest = dict(partial.offset_entries(facts.fold))
+    heads = head_rows(facts.fold, ())
+    simple = {group for group, _, _ in latest}
+    pending = {
+        (group, row["topic"], row["partition"])
+        for group, producers in pending_by_group(facts.fold).items()
+        for producer in producers
+        for row in producer["offsets"]
+    }
+    for key in sorted({*then, *latest}, key=key_order()):
+        group, topic, partition = key
+        before, now = then.get(key), latest.get(key)
+        offset, latest_offset = (None if one is None else one.offset for one in (before, now))
+        was, when = rewound.get(key, (None, None))
+        head = heads.get(group)
+        changed: Any = now or before
+        if facts.since_ms is not None and changed.commit_timestamp < facts.since_ms:
+            continue
+        yield {
+            "group_id": group,
+            "offsets_partition": facts.number,
+            "topic": topic,
+            "partition": partition,
+            "change": change_of(offset, latest_offset, is_whole),
+            "offset": offset,
+            "latest_offset": latest_offset,
+            "difference": difference(offset, latest_offset),
+            "leader_epoch": None if before is None else before.leader_epoch,
+            "metadata": None if before is None else decode_utf8(before.metadata),
+            "commit_timestamp": None if before is None else before.commit_timestamp,
+            "latest_commit_timestamp": None if now is None else now.commit_timestamp,
+            "pending": key in pending,
+            "state": head["state"] if head else "Empty" if group in simple else None,
+            "rewound_from": was,
+            "rewound_at": when,
+            "expires_at": None if offset is None or head is None else goes_at(head, ask),
+        }
+
+
+def goes_at(head: dict[str, Any], ask: Ask) -> int | None:
+    """Return when a restored offset of a group would expire, as the group stands at the end.
+
+    Only of an Empty group whose record says since when it is: its offsets go by that time, however
+    late they were committed (``GroupMetadata.removeExpiredOffsets``).
+    """
+    since: int | None = head["current_state_timestamp"]
+    if head["type"] != "classic" or head["state"] != "Empty" or since is None:
+        return None
+    return since + ask.retention_ms if head["protocol_type"] else None
+
+
+def rewound_keys(facts: PartitionFacts, ask: Ask) -> dict[Key, tuple[int, int]]:
+    """Return of the keys whose last commit by a time went back: from where, and when (epoch ms).
+
+    A commit of a transaction counts if its marker came at all, even after the time.
+    """
+    log = facts.read(states(facts, ask)[0])
+    found = partial.tracks(log.fold)
+    followed = (found["before"] > 0) & (found["before_gone"] == 0) & (found["last_gone"] == 0)
+    back = followed & (found["last_offset"] < found["before_offset"])
+    at = np.flatnonzero(back & (found["last_timestamp"] >= 0))
+    columns = (found[name][at].tolist() for name in ("before_offset", "last_timestamp"))
+    return dict(zip(log.keys(at), zip(*columns, strict=True), strict=True))
+
+
+def change_of(offset: int | None, latest: int | None, is_whole: bool = True) -> str:
+    """Return how the latest offset differs from the one of then."""
+    if offset is None and not is_whole:
+        return UNKNOWN
+    if offset is None:
+        return NEW
+    if latest is None:
+        return DELETED
+    return SAME if offset == latest else MOVED
+
+
+def difference(offset: int | None, latest: int | None) -> int | None:
+    """Return what a reset would add to the latest offset; None without both."""
+    return None if offset is None or latest is None else offset - latest

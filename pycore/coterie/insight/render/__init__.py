@@ -1,0 +1,1 @@
+"""Rows of any question for people and programs: fields, tables, JSON, CSV."""

@@ -1,0 +1,106 @@
+"""Rows of any question as JSON, CSV and a table for people. Knows fields, not questions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from coterie import csvrows
+from coterie.insight.render.fields import Fields
+from coterie.times import format_time
+
+MISSING = "-"
+LONGEST = 100  # characters of a name in a table; Kafka lets an id have 32767
+HEAD, TAIL = 60, 20  # what is kept of a longer one
+NAMES = frozenset(
+    {"group", "group_id", "topic", "member_id", "client_id", "client_host", "group_instance_id"}
+)
+ENCODE = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder for each call
+NUMBERS = ("int32", "int64", "double")
+Row = dict[str, Any]
+
+
+def json_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield a JSON array, one row a line; what is not known is null."""
+    before = "["
+    for row in rows:
+        yield before + "\n" + ENCODE(row)
+        before = ","
+    yield ("[" if before == "[" else "") + "\n]\n"
+
+
+def csv_lines(fields: Fields, rows: Iterable[Row]) -> Iterator[str]:
+    """Yield CSV under one heading; what is not known is empty, lists and structs are JSON."""
+    line = csvrows.line_writer()
+    encoded = [name for name, kind in fields.items() if kind == "bool" or not isinstance(kind, str)]
+    ahead = line(fields)  # nothing is printed where there is no answer but a failure
+    for row in rows:
+        yield ahead
+        cells = {**row, **{name: ENCODE(row[name]) for name in encoded if row[name] is not None}}
+        ahead = line([cells[name] for name in fields])
+    yield ahead
+
+
+class Table(NamedTuple):
+    """What is drawn as a table: a title, headings, the kind of each column, columns of cells."""
+
+    title: str | None
+    headings: Sequence[str]
+    kinds: Sequence[Any]
+    columns: Sequence[Sequence[str]]
+
+
+Piece = Table | str  # what is printed for people
+
+
+def table(fields: Fields, rows: Sequence[Row], title: str | None = None) -> Table:
+    """Return rows as a table: headings as Kafka's tools write them, "-" where nothing is known.
+
+    Only a name of more than ``LONGEST`` characters is cut: another cell goes on in the next line
+    where the terminal is narrow.
+    """
+    columns = [cells(name, [row[name] for row in rows], kind) for name, kind in fields.items()]
+    return Table(title, [heading(name) for name in fields], list(fields.values()), columns)
+
+
+def cells(name: str, values: Sequence[Any], kind: Any) -> list[str]:
+    """Return a column as people read it; of a long name its beginning and its end."""
+    if not isinstance(kind, str) or kind == "double":  # 1 and 1.0 are equal
+        return [cell(value, kind) for value in values]
+    shown = {value: cell(value, kind) for value in set(values)}
+    if name in NAMES:
+        shown = {value: shortened(text) for value, text in shown.items()}
+    return [shown[value] for value in values]
+
+
+def shortened(name: str) -> str:
+    """Return a name of which the middle is left out if it is long."""
+    return name if len(name) <= LONGEST else f"{name[:HEAD]}…{name[-TAIL:]}"
+
+
+def heading(name: str) -> str:
+    """Return a field's name as a heading."""
+    return name.upper().replace("_", "-")
+
+
+def cell(value: Any, kind: Any) -> str:
+    """Return a value as people read it."""
+    if value is None or value == "":
+        return MISSING
+    if kind == "timestamp":
+        return format_time(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(kind, list):
+        return ", ".join(cell(one, kind[0]) for one in value) or MISSING
+    if isinstance(kind, dict):
+        return " ".join(cell(value[name], inner) for name, inner in kind.items())
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Return text without what would move a terminal's cursor."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
