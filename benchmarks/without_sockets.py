@@ -10,8 +10,9 @@ import argparse
 import time
 
 from coterie import wire
+from coterie.server.api.call import Dispatcher
 from coterie.server.cluster import Cluster, Listener, Node
-from coterie.server.connection import Connection
+from coterie.server.net.connection import Connection
 
 GROUPS, PARTITIONS, ROUND = 100, 10, 2000
 OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 8, 9, 11, 12, 14
@@ -90,9 +91,10 @@ def main():
     node.addresses[listener] = ("127.0.0.1", 9092)
     cluster.nodes[1] = node
     cluster.topics.create("load", PARTITIONS)
+    dispatcher = Dispatcher(cluster)
     frames = {}
     for n in range(GROUPS):
-        connection = Connection(cluster, node, listener)
+        connection = Connection(dispatcher, node, listener)
         for name, frame in requests_of(connection, f"group-{n}"):
             frames.setdefault(name, []).append((connection, frame))
     least = {}

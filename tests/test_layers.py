@@ -37,7 +37,7 @@ NEVER = {  # package -> outside modules barred from it
 }
 ALLOWED = {  # where a module does what its package else does not
     "spark_udfs/coterie_spark/session/master.py": {"socket"},  # does a master answer?
-    "pycore/coterie/server/accepting.py": {"socket"},  # what clients connect to
+    "pycore/coterie/server/net/accepting.py": {"socket"},  # what clients connect to
 }
 LAZY = {  # package -> outside modules that only a function may import, be they optional or slow
     "pycore/coterie": {"pyarrow", "jinja2", "markupsafe", "rich"},
@@ -76,6 +76,16 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "cli": LOG_TO_TABLES
     | {"replay", "views", "insight", "report", "coordinator", "traces", "faces", "wire", "server"}
     | {"designs"},
+}
+SHELVES = {  # room of the library -> its shelves, the lowest first; those of a row know each other
+    room: {shelf: height for height, row in enumerate(rows) for shelf in row.split()}
+    for room, rows in {
+        "insight": ["render", "records", "groups", "offsets", "brokerlogs", "questions", "asking"],
+        "server": [
+            *("clock config ids options rate_limited_log", "context", "services", "cluster"),
+            *("api", "net", "running", "admin", "serving", "broker"),
+        ],
+    }.items()
 }
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+)?c?import\s+([\w.]+)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
@@ -130,24 +140,11 @@ def modules():
     return {name.removesuffix(".__init__"): paths for name, paths in found.items()}
 
 
-@functools.cache
-def run_nodes(path):
-    """The imports of a Python file without those that only a checker of types sees."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    checked = {
-        child.lineno
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for child in node.body
-    }
-    return [node for node in import_nodes(path) if node.lineno not in checked]
-
-
-def imported(path, known, nodes=import_nodes):
+def imported(path, known):
     """Modules that a file imports, wherever it does: ``from package import module``, too."""
     if path.suffix == ".py":
-        names = set(names_of(nodes(path)))
-        for node in nodes(path):
+        names = set(names_of(import_nodes(path)))
+        for node in import_nodes(path):
             if isinstance(node, ast.ImportFrom):
                 within = {f"{node.module}.{alias.name}" for alias in node.names} & known.keys()
                 names = (names - {node.module} if within else names) | within
@@ -158,7 +155,7 @@ def imported(path, known, nodes=import_nodes):
 
 def needed(path, known):
     """Files that a file needs: what is cimported, its declarations; what is imported, its code."""
-    for name in imported(path, known, run_nodes):
+    for name in imported(path, known):
         files = {file.suffix: file for file in known[name]}
         cimports = path.suffix != ".py" and f"{name} cimport" in path.read_text(encoding="utf-8")
         yield files.get(".pxd" if cimports else ".pyx") or known[name][0]
@@ -175,6 +172,21 @@ def test_no_module_needs_itself():
     except CycleError as error:
         circle = (path.relative_to(ROOT).as_posix() for path in error.args[1])
         pytest.fail(f"a circle: {' -> '.join(circle)}")
+
+
+@pytest.mark.parametrize("room", SHELVES)
+def test_a_shelf_uses_none_above_it(room):
+    known, order = modules(), SHELVES[room]
+    found = set()
+    for name, paths in known.items():
+        parts = name.split(".")
+        if parts[:2] == ["coterie", room] and len(parts) > 2:
+            shelf = parts[2]
+            found.add(shelf)
+            for other in imported(paths[0], known):
+                if is_in(other, {f"coterie.{room}"}) and other.count(".") > 1:
+                    assert order[other.split(".")[2]] <= order[shelf], f"{name}: {other}"
+    assert found == order.keys()
 
 
 def library_room(name):

@@ -20,9 +20,10 @@ import time
 from run import PORT, SERVE, build, running
 
 from coterie import wire
-from coterie.server.apis import SERVED
+from coterie.server.api.call import Dispatcher
+from coterie.server.api.table import SERVED
 from coterie.server.cluster import Cluster, Listener, Node
-from coterie.server.connection import Connection
+from coterie.server.net.connection import Connection
 
 KEY = {row.name: row.key for row in SERVED.values()}
 LISTENER = Listener()
@@ -39,11 +40,12 @@ class Served:
         self.cluster = Cluster({**config, "group.max.size": 1_000_000}, now_ms=1_000_000, seed=1)
         self.node = Node(1, {LISTENER: ("127.0.0.1", 9092)})
         self.cluster.nodes[1] = self.node
+        self.dispatcher = Dispatcher(self.cluster)
         self.cluster.topics.create("load", partitions)
         self.peer = self.connect()
 
     def connect(self):
-        return Connection(self.cluster, self.node, LISTENER)
+        return Connection(self.dispatcher, self.node, LISTENER)
 
     def ask(self, api, version, body, peer=None):
         """The answer to one request, read; None while it waits."""

@@ -21,7 +21,7 @@ from both_brokers import Batch, Both, Connections, Drawn
 from kafka_broker import running_broker
 
 from coterie.server import Broker
-from coterie.server.apis import SERVED
+from coterie.server.api.table import SERVED
 
 SETTINGS = {
     "group.min.session.timeout.ms": "500",

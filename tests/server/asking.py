@@ -3,7 +3,7 @@
 import struct
 
 from coterie import wire
-from coterie.server.apis import SERVED
+from coterie.server.api.table import SERVED
 
 KEY = {row.name: row.key for row in SERVED.values()}
 SUBSCRIBED = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"  # version 0, to the topic t

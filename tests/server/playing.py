@@ -11,9 +11,10 @@ from functools import cache
 from types import SimpleNamespace
 from unittest.mock import patch
 
+from coterie.server.api.call import Dispatcher
 from coterie.server.cluster import Cluster, Listener, Node
-from coterie.server.connection import Connection
-from coterie.server.sasl import users_of
+from coterie.server.net.connection import Connection
+from coterie.server.services.sasl import users_of
 from golden_data import shared
 
 START_MS = 1_760_000_000_000  # later than the records of the conversations, as it was then
@@ -78,6 +79,7 @@ class Server:
         )
         self.node = Node(1, {LISTENERS[name]: ADDRESSES[name] for name in LISTENERS})
         self.cluster.nodes[1] = self.node
+        self.dispatcher = Dispatcher(self.cluster)
 
     def connect(self, listener="plain"):
         return Peer(self, listener)
@@ -105,7 +107,7 @@ class Peer:
 
     def __init__(self, server, listener="plain"):
         self.server = server
-        self.connection = Connection(server.cluster, server.node, LISTENERS[listener])
+        self.connection = Connection(server.dispatcher, server.node, LISTENERS[listener])
         self.received = b""
         self.s = SimpleNamespace(close=self.leave)
 

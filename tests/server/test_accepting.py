@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from coterie.server.accepting import Acceptor
+from coterie.server.net.accepting import Acceptor
 
 MANY = 60
 

@@ -7,8 +7,8 @@ import pytest
 
 from coterie.server.config import server_config
 from coterie.server.ids import Ids
-from coterie.server.sasl import Mechanisms, Refused, users_of
-from coterie.server.sasl.authentication import MECHANISMS
+from coterie.server.services.sasl import Mechanisms, Refused, users_of
+from coterie.server.services.sasl.authentication import MECHANISMS
 from coterie.values import Error
 
 METADATA, HANDSHAKE, VERSIONS, AUTHENTICATE = 3, 17, 18, 36

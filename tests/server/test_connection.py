@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from playing import Server
 
 from coterie.errors import CoterieError
-from coterie.server.apis import SERVED, handler_of
+from coterie.server.api.table import SERVED, handler_of
 
 VERSIONS = request("ApiVersions", 0, {}, correlation_id=7)
 
@@ -160,7 +160,7 @@ def test_a_handler_that_fails_closes_its_connection_and_says_so(server):
 def test_a_call_is_answered_once(server):
     peer = server.connect()
     calls = []
-    server.cluster.observer = lambda call, handler: calls.append(call)
+    server.dispatcher.observer = lambda call, handler: calls.append(call)
     peer.send(VERSIONS)
     calls[0].answer({})
     with pytest.raises(CoterieError, match="once"):
@@ -170,7 +170,7 @@ def test_a_call_is_answered_once(server):
 def test_what_is_answered_to_a_peer_that_is_gone_is_lost(server):
     peer = server.connect()
     calls = []
-    server.cluster.observer = lambda call, handler: calls.append(call)
+    server.dispatcher.observer = lambda call, handler: calls.append(call)
     peer.send(VERSIONS)
     peer.leave()
     calls[0].answer({})

@@ -10,9 +10,9 @@ import playing
 import pytest
 
 from coterie.errors import CoterieError
-from coterie.server.control import Control
-from coterie.server.faults import Watch
-from coterie.server.http import Refusal, Request
+from coterie.server.admin.control import Control
+from coterie.server.admin.http import Refusal, Request
+from coterie.server.api.faults import Watch
 
 
 class Controlled:
@@ -22,7 +22,7 @@ class Controlled:
         self.server = playing.Server(playing.BROKER)
         self.done = []
         cluster = self.server.cluster
-        watch = cluster.observer = Watch(cluster)
+        watch = self.server.dispatcher.observer = Watch(cluster)
         self.running = SimpleNamespace(
             cluster=cluster,
             watch=watch,

@@ -10,7 +10,7 @@ from collections import Counter
 import playing
 import pytest
 
-from coterie.server.telling import EVERY_MS
+from coterie.server.rate_limited_log import EVERY_MS
 from golden_data import SHARED
 
 NAMES = sorted(p.stem for p in (SHARED / "golden/wire/conversations").glob("*.jsonl"))

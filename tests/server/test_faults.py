@@ -9,14 +9,14 @@ from writing import batch
 
 from coterie import wire
 from coterie.errors import ArgumentError
-from coterie.server.apis import SERVED
-from coterie.server.faults import Watch
+from coterie.server.api.faults import Watch
+from coterie.server.api.table import SERVED
 
 
 @pytest.fixture
 def server():
     made = Server({"group.initial.rebalance.delay.ms": 0})
-    made.watch = made.cluster.observer = Watch(made.cluster)
+    made.watch = made.dispatcher.observer = Watch(made.cluster)
     return made
 
 

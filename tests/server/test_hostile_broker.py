@@ -10,8 +10,8 @@ import pytest
 from coterie import ArgumentError, CoterieError
 from coterie.errors import shown
 from coterie.server import Broker
-from coterie.server.sasl import read_users
-from coterie.server.tls import server_context
+from coterie.server.net.tls import server_context
+from coterie.server.services.sasl import read_users
 from hostile import ARRAYS, OF_NUMPY_1, PLAIN, Walk, check
 
 pytestmark = OF_NUMPY_1

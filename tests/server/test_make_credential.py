@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from commandline import coterie
-from coterie.server.sasl.scram import HASHES, derive
-from coterie.server.sasl.users import read_users
+from coterie.server.services.sasl.scram import HASHES, derive
+from coterie.server.services.sasl.users import read_users
 
 
 def made(user, typed):

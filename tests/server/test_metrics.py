@@ -8,8 +8,8 @@ import playing
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from coterie.server.http import Refusal, Request
-from coterie.server.metrics import Metrics
+from coterie.server.admin.http import Refusal, Request
+from coterie.server.admin.metrics import Metrics
 
 
 def told(server, metrics):

@@ -5,7 +5,7 @@ from writing import Clock, batch, edited, everything, log, of_producer, offsets,
 
 from coterie._core.codec.writer import encode_message_set
 from coterie.messages import LogReader
-from coterie.server.data.checks import Refused
+from coterie.server.services.data.checks import Refused
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

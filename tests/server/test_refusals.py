@@ -8,7 +8,7 @@ import pytest
 from playing import play
 
 from coterie import wire
-from coterie.server.apis import SERVED, refusal
+from coterie.server.api.table import SERVED, refusal
 from golden_data import shared
 
 

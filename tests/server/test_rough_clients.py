@@ -11,7 +11,7 @@ from coterie.errors import CoterieError
 from coterie.server import Broker
 from coterie.server.clock import Timers
 from coterie.server.cluster import Listener
-from coterie.server.listener import Heart, Peer, Peers
+from coterie.server.net.listener import Heart, Peer, Peers
 
 NOT_TEXT = b"\xff" * 20_000  # three bytes each once they are text: more than a text may have
 OFFSETS = "__consumer_offsets"
@@ -161,7 +161,7 @@ class Transport:
 def connected():
     server = made()
     server.cluster.waits = Timers()
-    peers = Peers(server.cluster, Heart(Loop(), server.cluster, virtual=False))
+    peers = Peers(server.dispatcher, Heart(Loop(), server.cluster, virtual=False))
     listener = Listener()
     server.node.addresses[listener] = ("127.0.0.1", 1)
     peer, transport = Peer(peers, server.node, listener), Transport()

@@ -10,10 +10,10 @@ import scramp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.server.sasl.plain import Plain
-from coterie.server.sasl.refusals import OTHER_ID, Refused
-from coterie.server.sasl.scram import HASHES, Scram, derive
-from coterie.server.sasl.users import users_of
+from coterie.server.services.sasl.plain import Plain
+from coterie.server.services.sasl.refusals import OTHER_ID, Refused
+from coterie.server.services.sasl.scram import HASHES, Scram, derive
+from coterie.server.services.sasl.users import users_of
 
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"

@@ -9,8 +9,8 @@ from writing import batch
 
 from coterie import wire
 from coterie.server.clock import Timers
-from coterie.server.listener import Peers
-from coterie.server.telling import EVERY_MS, Telling
+from coterie.server.net.listener import Peers
+from coterie.server.rate_limited_log import EVERY_MS, Telling
 
 SILENT = "as by a broker it is never answered"
 CLOSED = "closes without an answer"
@@ -172,7 +172,7 @@ def test_a_line_is_one_line_whatever_it_is_made_of():
 
 def test_connections_too_many_are_told_as_a_flood_is():
     server = Server({"max.connections": 1})
-    peers = Peers(server.cluster, heart=None)
+    peers = Peers(server.dispatcher, heart=None)
     assert peers.accepts(object(), "PLAINTEXT")
     assert not any(peers.accepts(object(), "PLAINTEXT") for _ in range(100))
     assert server.told == ["a connection was closed at once: max.connections is reached"]

@@ -7,7 +7,7 @@ import pytest
 import trustme
 
 from coterie.errors import ArgumentError
-from coterie.server.tls import peer_principal, server_context
+from coterie.server.net.tls import peer_principal, server_context
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from coterie.errors import CorruptData
 from coterie.messages import LogReader
-from coterie.server.txn.coordinator import STATE_TOPIC
-from coterie.server.txn.records import Value, key_bytes, read_key, read_value, value_bytes
-from coterie.server.txn.transaction import State
+from coterie.server.services.txn.coordinator import STATE_TOPIC
+from coterie.server.services.txn.records import Value, key_bytes, read_key, read_value, value_bytes
+from coterie.server.services.txn.transaction import State
 from coterie.values import Error
 
 CHECK_MS = 10_000  # transaction.abort.timed.out.transaction.cleanup.interval.ms

@@ -8,7 +8,7 @@ import asking
 import playing
 import pytest
 
-from coterie.server.txn.transaction import State
+from coterie.server.services.txn.transaction import State
 
 INVALID, NOT_FOUND, NOT_COORDINATOR = 42, 105, 16
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",

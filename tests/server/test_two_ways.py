@@ -13,7 +13,7 @@ from playing import Server
 from writing import batch, of_producer
 
 from coterie import wire
-from coterie.server.apis import SERVED
+from coterie.server.api.table import SERVED
 
 GROUPS = ["g", "h", "группа"]
 TOPICS = ["t", "t", "t", "u", "missing"]
@@ -33,7 +33,7 @@ class Both:
             for topic, count in (("t", 3), ("u", 1)):
                 server.cluster.topics.create(topic, count)
         watched = self.servers[1].cluster
-        watched.observer = lambda call, handler: True
+        self.servers[1].dispatcher.observer = lambda call, handler: True
         watched.groups.on_event = self.events.append
         self.topic_id = watched.topics.get("t").topic_id
         self.peers = [self.connect() for _ in range(6)]

@@ -5,9 +5,9 @@ import struct
 from coterie._core.codec.checksum import crc32c
 from coterie._core.codec.writer import encode_batch
 from coterie.messages import LogReader
-from coterie.server.data.checks import Refused
-from coterie.server.data.partition import PartitionLog
-from coterie.server.data.settings import LogSettings
+from coterie.server.services.data.checks import Refused
+from coterie.server.services.data.partition import PartitionLog
+from coterie.server.services.data.settings import LogSettings
 
 
 class Clock:

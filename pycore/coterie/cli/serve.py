@@ -141,7 +141,6 @@ def _serve(given: dict[str, Any]) -> None:
 def options_of(given: dict[str, Any]) -> Options:
     """Return what the options ask for; ArgumentError where they do not go together."""
     from coterie.server.config import read_setting, server_config
-    from coterie.server.data.topics import refuse_other_counts
     from coterie.server.options import (
         Options,
         place_of,
@@ -149,6 +148,7 @@ def options_of(given: dict[str, Any]) -> Options:
         refuse_unroutable,
         topic_of,
     )
+    from coterie.server.services.data.topics import refuse_other_counts
 
     if given["data"] is not None or given["sync"] is not None:
         raise ArgumentError("--data and --sync: a log on disk is not served yet; leave them out")
@@ -216,7 +216,7 @@ def _users(file: str | None, places: tuple[Place, ...]) -> Any:
         if asked:
             raise ArgumentError(f"{asked[0].protocol}://{asked[0].told()} needs --sasl-users")
         return None
-    from coterie.server import sasl
+    from coterie.server.services import sasl
 
     return sasl.read_users(Path(file))
 
@@ -230,6 +230,6 @@ def _tls(given: dict[str, Any], places: tuple[Place, ...]) -> Any:
         if asked:
             raise ArgumentError(f"{asked[0].protocol}://{asked[0].told()} needs --tls-cert")
         return None
-    from coterie.server.tls import server_context
+    from coterie.server.net.tls import server_context
 
     return server_context(cert, key, given["tls_client_ca"])

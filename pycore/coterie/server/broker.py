@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 from coterie.arguments import called, file_path, span, walked, whole, within
 from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.server.api.faults import Fault
 from coterie.server.config import server_config
-from coterie.server.data.topics import refuse_other_counts
-from coterie.server.faults import Fault
 from coterie.server.options import (
     Options,
     Place,
@@ -25,6 +24,7 @@ from coterie.server.options import (
     topic_of,
 )
 from coterie.server.running import Running
+from coterie.server.services.data.topics import refuse_other_counts
 from coterie.traces.recording import Recording
 
 __all__ = ["Broker"]
@@ -191,7 +191,7 @@ class Broker:
         self._thread = self._loop = None
 
     def _live(self, ready: Future[None]) -> None:
-        from coterie.server.listener import new_loop
+        from coterie.server.net.listener import new_loop
 
         loop = self._loop = new_loop()
         try:
@@ -370,7 +370,7 @@ def _users_of(given: Any, places: tuple[Place, ...]) -> Any:
         if any(place.protocol.startswith("sasl_") for place in places):
             raise ArgumentError("a listener with SASL needs sasl_users")
         return None
-    from coterie.server import sasl
+    from coterie.server.services import sasl
 
     return sasl.users_of(given) if isinstance(given, Mapping) else sasl.read_users(given)
 
@@ -385,7 +385,7 @@ def _tls_of(given: Any) -> tuple[Any, bool]:
         return given, given.verify_mode == CERT_REQUIRED
     if not isinstance(given, Mapping) or not {"cert", "key"} <= given.keys():
         raise ArgumentError("tls must be {'cert': FILE, 'key': FILE, 'client_ca': FILE or None}")
-    from coterie.server.tls import server_context
+    from coterie.server.net.tls import server_context
 
     client_ca = given.get("client_ca")
     return server_context(given["cert"], given["key"], client_ca), client_ca is not None

@@ -6,24 +6,19 @@ same times, with the same seed, give the same answers and the same logs.
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from coterie.coordinator.clock import SharedClock
-from coterie.server.apis import SERVED
 from coterie.server.clock import Timers
-from coterie.server.config import Settings, server_config
-from coterie.server.ids import Ids
-from coterie.server.telling import Telling
+from coterie.server.context import Context
+from coterie.server.services.data.topics import Topics
+from coterie.server.services.groups import Groups
+from coterie.server.services.sasl.authentication import Authentication, Mechanisms
+from coterie.server.services.sasl.users import Users
+from coterie.server.services.txn.coordinator import TransactionCoordinator
 
-if TYPE_CHECKING:
-    from coterie.server.apis import Handler
-    from coterie.server.groups import Groups
-    from coterie.server.handling import Call
 __all__ = ["Address", "Cluster", "Listener", "Node"]
 
 Address = tuple[str, int]
@@ -62,34 +57,15 @@ class Node:
         return self.addresses[listener]
 
 
-class Cluster:
-    """What all brokers share.
+class Cluster(Context):
+    """What all brokers share: the context of the services, and the services.
 
     Parameters
     ----------
-    config
-        Settings by Kafka's names.
-    now_ms
-        The time at which the clock starts.
-    seed
-        What ids are drawn from; None: the system's random source.
+    config, now_ms, seed, waits, log
+        As of :class:`Context`.
     users
-        Who may come in by SASL: what ``coterie.server.sasl`` read of a users file.
-    waits
-        Timers for what never waits for the clock: Fetch, delays of refusals.
-
-    Attributes
-    ----------
-    clock
-        The time of groups, transactions and retention; whoever has a clock moves it.
-    timers
-        Functions by the time of that clock.
-    observer
-        Sees each call before its handler; it says whether the handler is to be called.
-    log
-        Takes a line for a person.
-    tell
-        Does so for what peers cause: a kind, and a line; each kind now and then.
+        Who may authenticate by SASL; None: no listener has it.
     """
 
     def __init__(
@@ -98,35 +74,15 @@ class Cluster:
         *,
         now_ms: int = 0,
         seed: int | None = None,
-        users: Any = None,
+        users: Users | None = None,
         waits: Timers | None = None,
         log: Callable[[str], None] | None = None,
     ) -> None:
-        self.config: Settings = server_config(config)
-        self.ids = Ids(seed)
+        super().__init__(config, now_ms=now_ms, seed=seed, waits=waits, log=log)
         self.cluster_id = self.ids.uuid()
-        self.timers = Timers(now_ms)
-        self.waits = Timers() if waits is None else waits
-        self.clock = SharedClock()
-        self.clock.add(self.timers)
         self.nodes: dict[int, Node] = {}
-        self.observer: Callable[[Call, Handler], bool] | None = None
-        self.users = users
-        self._mechanisms: dict[Listener, Any] = {}
-        self._told: set[tuple[int, type[Exception]]] = set()
-        self.log = log or _tell
-        self.tell = Telling(self.log, self.waits)
-
-    @property
-    def now_ms(self) -> int:
-        """The time of the clock, in ms."""
-        return self.clock.now_ms
-
-    @property
-    def is_unwatched(self) -> bool:
-        """Whether nobody wants to know of each request, or of each event of a group."""
-        groups = self.groups
-        return self.observer is None and groups.on_event is None and groups.recorder is None
+        self._users = users
+        self._mechanisms: dict[Listener, Mechanisms] = {}
 
     def move(self, now_ms: int) -> None:
         """Move the clock: what falls due happens, in order."""
@@ -153,54 +109,26 @@ class Cluster:
         return self.nodes[min(self.nodes)]
 
     @cached_property
-    def groups(self) -> Groups:
-        """The group coordinator."""
-        from coterie.server.groups import Groups
-
-        return Groups(self)
-
-    @cached_property
-    def topics(self) -> Any:
+    def topics(self) -> Topics:
         """Topics and their data."""
-        from coterie.server.data.topics import Topics
-
         return Topics(self)
 
     @cached_property
-    def transactions(self) -> Any:
+    def groups(self) -> Groups:
+        """The group coordinator."""
+        return Groups(self, self.topics)
+
+    @cached_property
+    def transactions(self) -> TransactionCoordinator:
         """The transaction coordinator."""
-        from coterie.server.txn.coordinator import TransactionCoordinator
+        return TransactionCoordinator(self, self.topics, self.groups)
 
-        return TransactionCoordinator(self)
-
-    def authentication(self, listener: Listener) -> Any:
+    def authentication(self, listener: Listener) -> Authentication:
         """Begin the authentication of a connection to a listener with SASL."""
         if listener not in self._mechanisms:
-            from coterie.server.sasl.authentication import Mechanisms
-
+            assert self._users is not None  # else no listener has SASL
             self._mechanisms[listener] = Mechanisms(
-                self.users, self.config, listener.name, ids=self.ids,
+                self._users, self.config, listener.name, ids=self.ids,
                 now_ms=lambda: self.waits.now_ms,
             )  # fmt: skip
         return self._mechanisms[listener].authentication()
-
-    def guarded(self, handler: Handler, call: Call) -> None:
-        """Let a handler answer; if it fails its connection closes, and nothing else happens."""
-        try:
-            handler(call)
-        except Exception as error:
-            self.failed(call, error)
-
-    def failed(self, call: Call, error: Exception) -> None:
-        """Close the connection of a request that failed; say where once for each kind."""
-        name = SERVED[call.api_key].name
-        self.log(f"{name} {call.api_version} failed; its connection closes: {error!r:.300}")
-        kind = (call.api_key, type(error))
-        if kind not in self._told:
-            self._told.add(kind)
-            self.log("".join(traceback.format_tb(error.__traceback__)))
-        call.connection.close()
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)  # noqa: T201

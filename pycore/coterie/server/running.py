@@ -11,12 +11,13 @@ from typing import Any
 from coterie.arguments import text, whole
 from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError
-from coterie.server.accepting import Acceptor
+from coterie.server.api.call import Dispatcher
+from coterie.server.api.faults import Fault, Watch
 from coterie.server.cluster import Cluster, Listener, Node
-from coterie.server.data.topics import INTERNAL
-from coterie.server.faults import Fault, Watch
-from coterie.server.listener import Heart, Peer, Peers, epoch_ms
+from coterie.server.net.accepting import Acceptor
+from coterie.server.net.listener import Heart, Peer, Peers, epoch_ms
 from coterie.server.options import Options, Place
+from coterie.server.services.data.topics import INTERNAL
 
 __all__ = ["Running"]
 
@@ -49,6 +50,7 @@ class Running:
         self._watch: Watch | None = None
         self._node = Node(1)
         self.cluster.nodes[1] = self._node
+        self.dispatcher = Dispatcher(self.cluster)
 
     async def start(self) -> None:
         """Make the topics and listen.
@@ -61,7 +63,7 @@ class Running:
         cluster = self.cluster
         self._loop = asyncio.get_running_loop()
         self._heart = Heart(self._loop, cluster, virtual=self.options.virtual)
-        self._peers = Peers(cluster, self._heart)
+        self._peers = Peers(self.dispatcher, self._heart)
         for name, count in self.options.topics.items():
             if name in INTERNAL:
                 cluster.topics.internal(name)
@@ -117,7 +119,7 @@ class Running:
     def watch(self) -> Watch:
         """What sees each request, from when it is first asked for."""
         if self._watch is None:
-            self.cluster.observer = self._watch = Watch(self.cluster)
+            self.dispatcher.observer = self._watch = Watch(self.cluster)
         return self._watch
 
     def fail(self, api: str | int, **how: Any) -> Fault:

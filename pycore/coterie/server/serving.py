@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.server.listener import new_loop
+from coterie.server.net.listener import new_loop
 from coterie.server.options import Options, Place
 from coterie.server.running import Running
 
@@ -72,18 +72,18 @@ async def _start_beside(running: Running) -> None:
     """Start what HTTP asks: the control of tests, and metrics."""
     options, log = running.options, running.cluster.log
     if options.control is not None:
-        from coterie.server.control import Control
+        from coterie.server.admin.control import Control
 
         log(f"control at {await http_beside(running, options.control, Control(running).respond)}")
     if options.metrics is not None:
-        from coterie.server.metrics import Metrics
+        from coterie.server.admin.metrics import Metrics
 
         log(f"metrics at {await http_beside(running, options.metrics, Metrics(running).respond)}")
 
 
 async def http_beside(running: Running, place: Place, respond: Any) -> str:
     """Answer HTTP at an address as long as the server runs; returns that address."""
-    from coterie.server import http
+    from coterie.server.admin import http
 
     server = await http.serve(place.host, place.port, respond)
     running.beside(server)

@@ -101,10 +101,15 @@ class Cluster:
         strategy: str = "range",
     ) -> None:
         """Start a consumer under a name that no live one has."""
-        self.ledgers.open(group_id)
+        ledger = self.ledgers.open(group_id)
         self.coordinator_of(group_id)
         consumer = self.consumers[name] = Consumer(
-            *(self, name, group_id, tuple(topics)),
+            *(name, group_id, tuple(topics)),
+            coordinator=self.coordinator,
+            leaders=self.leaders,
+            store=self.store,
+            ledger=ledger,
+            commit=self.commit,
             session_timeout_ms=session_timeout_ms or SESSION_MS,
             assignor=strategy,
         )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from coterie.designs.ledger import Place
+from coterie.designs.coordinator09.store import Store
+from coterie.designs.ledger import Ledger, Place
+from coterie.designs.today.coordinator import CountedCoordinator
+from coterie.designs.today.leaders import Leaders
 from coterie.testing import Member
-
-if TYPE_CHECKING:
-    from coterie.designs.today.cluster import Cluster
 
 HEARTBEAT_MS = 3_000
 
@@ -28,6 +28,13 @@ class _Metadata(dict[str, int]):
 class Consumer:
     """A member with its ledger's view of it.
 
+    Parameters
+    ----------
+    coordinator, leaders, store, ledger
+        What it asks, whether it can be asked, the topics there are, and its group's ledger.
+    commit
+        Commits what it has consumed.
+
     Attributes
     ----------
     away : bool
@@ -37,15 +44,26 @@ class Consumer:
     """
 
     def __init__(
-        self, cluster: Cluster, name: str, group_id: str, topics: tuple[str, ...], **given: Any
+        self,
+        name: str,
+        group_id: str,
+        topics: tuple[str, ...],
+        *,
+        coordinator: CountedCoordinator,
+        leaders: Leaders,
+        store: Store,
+        ledger: Ledger,
+        commit: Callable[[Consumer], None],
+        **given: Any,
     ) -> None:
-        self.cluster, self.name, self.group_id, self.topics = cluster, name, group_id, topics
+        self.name, self.group_id, self.topics = name, group_id, topics
+        self._leaders, self._store, self._ledger, self._commit = leaders, store, ledger, commit
         self.alive, self.away = True, False
         self.turn = 0
         self.member = Member(
-            *(cluster.coordinator, group_id),
+            *(coordinator, group_id),
             client_id=name,
-            topics={topic: cluster.counts(topic) for topic in topics},
+            topics={topic: store.topics.get(topic, 0) for topic in topics},
             on_rebalance=self._rebalanced,
             heartbeat_interval_ms=HEARTBEAT_MS,
             **given,
@@ -67,14 +85,14 @@ class Consumer:
     @property
     def reachable(self) -> bool:
         """Whether it lives, and can ask its coordinator."""
-        return self.alive and not self.away and self.cluster.leaders.answers(self.group_id)
+        return self.alive and not self.away and self._leaders.answers(self.group_id)
 
     def close(self) -> None:
         """Leave the group, with a commit; without one where the coordinator cannot be reached."""
         if not self.reachable:
             self.crash()
             return
-        self.cluster.commit(self)
+        self._commit(self)
         if self.member.member_id:
             self.member.leave()
         self.alive = False
@@ -83,13 +101,12 @@ class Consumer:
         """Be gone."""
         self.alive = False
         self.member.crash()
-        ledger = self.cluster.ledgers[self.group_id]
-        ledger.give(self.name, list(ledger.owned_by(self.name)), commit=False)
+        self._ledger.give(self.name, list(self._ledger.owned_by(self.name)), commit=False)
 
     def refresh(self) -> bool:
         """Take new metadata; whether they differ for its topics."""
         before = dict(self.member.partitions)
-        self.member.partitions = _Metadata(self.topics, self.cluster.store.topics)
+        self.member.partitions = _Metadata(self.topics, self._store.topics)
         return before != dict(self.member.partitions)
 
     def rejoin(self) -> None:
@@ -103,8 +120,7 @@ class Consumer:
         return [(topic, n) for topic, held in self.member.assignment.items() for n in held]
 
     def _rebalanced(self, how: str, places: list[Place]) -> None:
-        ledger = self.cluster.ledgers[self.group_id]
         if how == "assigned":
-            ledger.take(self.name, places)
+            self._ledger.take(self.name, places)
         else:
-            ledger.give(self.name, places, commit=how == "revoked")
+            self._ledger.give(self.name, places, commit=how == "revoked")

@@ -1,0 +1,1 @@
+"""What stands beside a server: control over HTTP, metrics."""

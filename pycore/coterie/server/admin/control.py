@@ -1,0 +1,172 @@
+"""``--control``: what ``Broker`` gives Python, over HTTP and JSON, for tests in other languages.
+
+POST /advance {"ms"}, /fail {"api", ...}, /kill {"node"}, /start {"node"}, /move {"group_id",
+"node"}; GET /snapshot/GROUP, /requests, /fail/ID; DELETE /fail/ID. Arguments are those of the
+methods of ``Broker``, and so are the checks. POST /fail answers with the id of the fault. Only for
+this machine: a web page that is open in a browser here gets nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from coterie.arguments import span, text, within
+from coterie.errors import CoterieError
+from coterie.server.admin.http import Answer, Refusal, Request, json_answer
+from coterie.server.api.faults import Fault
+from coterie.server.running import Running
+from coterie.values import plain
+
+__all__ = ["Control"]
+
+_Arguments = Mapping[str, Any]
+
+
+class Control:
+    """Answers the requests of one server's control; :meth:`respond` is for ``http.serve``."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._watch = running.watch
+        self._posts: dict[str, Callable[..., Any]] = {
+            "/advance": self._advance,
+            "/fail": self._fail,
+            "/kill": self._kill,
+            "/start": self._start,
+            "/move": self._move,
+        }
+
+    async def respond(self, request: Request) -> Answer:
+        """Answer a request; Refusal where it cannot be."""
+        _refuse_pages(request)
+        try:
+            path = urlsplit(request.path).path
+        except ValueError:
+            raise Refusal(HTTPStatus.BAD_REQUEST, "this is no path") from None
+        if request.method == "GET":
+            return json_answer(self._shown(path))
+        if path.startswith(_FAULT):
+            if request.method != "DELETE":
+                what = f"{path[:60]} is asked by GET, and ended by DELETE"
+                raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, what)
+            fault = self._fault(path)
+            fault.cancel()
+            return json_answer(_told(fault))
+        found = self._posts.get(path)
+        if found is None:
+            raise Refusal(HTTPStatus.NOT_FOUND, f"POST {path[:60]}: {_KNOWN}")
+        if request.method != "POST":
+            raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} is asked by POST")
+        try:
+            done = found(**_arguments(request.body))
+            if isinstance(done, Awaitable):
+                done = await done
+        except TypeError as error:  # of the call: what has no such name, or is missing
+            raise Refusal(HTTPStatus.BAD_REQUEST, _said(error)) from None
+        except CoterieError as error:
+            raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
+        return json_answer(done)
+
+    def _shown(self, path: str) -> Any:
+        if path == "/requests":
+            return plain_json(list(self._watch.requests))
+        if path.startswith(_FAULT):
+            return _told(self._fault(path))
+        if path.startswith("/snapshot/"):
+            group_id = unquote_to_bytes(path.removeprefix("/snapshot/")).decode("utf-8", "replace")
+            found = self._running.cluster.groups.snapshot(group_id)
+            if found is None:
+                raise Refusal(HTTPStatus.NOT_FOUND, f"there is no group {group_id[:200]!r}")
+            return plain_json(found)
+        raise Refusal(HTTPStatus.NOT_FOUND, f"GET {path[:60]}: {_KNOWN}")
+
+    def _advance(self, *, ms: int) -> dict[str, Any]:
+        self._running.advance(span(ms))
+        return {"now_ms": self._running.cluster.now_ms}
+
+    def _fail(self, *, api: str, **how: Any) -> dict[str, Any]:
+        return {"id": self._watch.fail(api, **how).id}
+
+    def _fault(self, path: str) -> Fault:
+        told = path.removeprefix(_FAULT)
+        known = told.isascii() and told.isdecimal() and len(told) < 10
+        fault = self._watch.fault(int(told)) if known else None
+        if fault is None:
+            raise Refusal(HTTPStatus.NOT_FOUND, f"there is no fault {told[:60]!r}")
+        return fault
+
+    async def _kill(self, *, node: int = 1) -> dict[str, Any]:
+        await self._running.kill(within(node, "node", 1, 1))
+        return {}
+
+    async def _start(self, *, node: int = 1) -> dict[str, Any]:
+        await self._running.revive(within(node, "node", 1, 1))
+        return {}
+
+    def _move(self, *, group_id: str, node: int = 1) -> dict[str, Any]:
+        within(node, "node", 1, 1)
+        self._running.cluster.groups.move(text(group_id, "group_id"))
+        return {}
+
+
+_FAULT = "/fail/"
+_KNOWN = (
+    "there are POST /advance, /fail, /kill, /start, /move, GET /snapshot/GROUP, /requests, "
+    "/fail/ID and DELETE /fail/ID"
+)
+
+
+def _told(fault: Fault) -> dict[str, Any]:
+    """Return what a fault is asked for: how many met it, and can meet it (null: all)."""
+    return {"id": fault.id, "count": fault.count, "left": fault.left}
+
+
+def plain_json(value: Any) -> Any:
+    """Return a value as JSON has it: bytes in base64, errors by name, objects as their fields.
+
+    A topic's partition that is a key is ``TOPIC-PARTITION``, as Kafka writes it.
+    """
+    if isinstance(value, Mapping):
+        return {
+            "-".join(map(str, key)) if isinstance(key, tuple) else str(key): plain_json(each)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [plain_json(each) for each in value]
+    if isinstance(value, frozenset):
+        return sorted(map(plain_json, value))
+    told = plain(value)
+    return plain_json(told) if isinstance(told, dict) else told
+
+
+def _arguments(body: bytes) -> _Arguments:
+    try:
+        given = json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error!s:.100}") from None
+    if not isinstance(given, dict):
+        raise Refusal(HTTPStatus.BAD_REQUEST, 'the body must be an object, as {"ms": 1000}')
+    return given
+
+
+def _said(error: TypeError) -> str:
+    """Return what Python says of wrong arguments, without the name of our method."""
+    return str(error).partition("() ")[2] or str(error)
+
+
+def _refuse_pages(request: Request) -> None:
+    """Refuse what a browser sends for a page, and what was addressed by another name."""
+    if request.origin is not None:
+        raise Refusal(HTTPStatus.FORBIDDEN, "this is not for pages in a browser")
+    try:
+        host = urlsplit(f"//{request.host}").hostname or ""
+        ours = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        ours = False
+    if not ours:
+        raise Refusal(HTTPStatus.FORBIDDEN, "ask for it as 127.0.0.1 or localhost")

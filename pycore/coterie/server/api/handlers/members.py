@@ -1,0 +1,99 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: what members ask.
+
+Only what the versions do with fields is here; the coordinator decides. Source: ``KafkaApis.scala``,
+``GroupCoordinatorAdapter.scala`` and the request classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coterie.operations import NUMBER
+from coterie.server.api.call import Call
+from coterie.values import Error, HeartbeatResponse, LeaveGroupResponse
+
+__all__ = ["heartbeat", "join_group", "leave_group", "sync_group"]
+
+_JOIN, _SYNC = NUMBER["join_group"], NUMBER["sync_group"]
+_HEARTBEAT, _LEAVE = NUMBER["heartbeat"], NUMBER["leave_group"]
+_NULL_NAME_SINCE = 7  # the version from which on a protocol's name may be null
+_NO_ASSIGNMENT = (None, None, b"")
+
+
+def join_group(call: Call) -> None:
+    """Let a member join; the answer comes when the generation begins."""
+    version = call.api_version
+    group_id, session_ms, rebalance_ms, member_id, instance, kind, protocols, _ = call.row
+
+    def answered(error: int, payload: Any) -> None:
+        if payload is None or type(payload) is str:  # it failed; the member's id, if there is one
+            payload = (-1, None, None, "", payload or "", False, ())
+        generation_id, kind, name, leader, member_id, skips, members = payload
+        if name is None and version < _NULL_NAME_SINCE:
+            name = ""
+        call.answer((0, error, generation_id, kind, name, leader, skips, member_id, members))
+
+    details = (
+        kind,
+        tuple(protocols),
+        session_ms,
+        session_ms if version < 1 else rebalance_ms,
+        call.client_id or "",
+        call.connection.client_host,
+        version >= 4,  # the id is told first, and a member is who comes back with it
+        version >= 9,  # a leader may be told that its assignment is not needed
+    )
+    call.cluster.groups.ask_row(_JOIN, group_id, -1, member_id, instance, details, answered)
+
+
+def sync_group(call: Call) -> None:
+    """Answer with the member's assignment, once the leader has sent them all."""
+    group_id, generation_id, member_id, instance, kind, name, assignments = call.row
+
+    def answered(error: int, payload: Any) -> None:
+        call.answer((0, error, *(payload or _NO_ASSIGNMENT)))
+
+    if call.api_version >= 5 and (kind is None or name is None):
+        return call.answer((0, Error.INCONSISTENT_GROUP_PROTOCOL, *_NO_ASSIGNMENT))
+    return call.cluster.groups.ask_row(
+        _SYNC, group_id, generation_id, member_id, instance, (kind, name, dict(assignments)),
+        answered,
+    )  # fmt: skip
+
+
+def heartbeat(call: Call) -> None:
+    """Say that a member lives."""
+    body = call.body
+
+    def answered(found: HeartbeatResponse) -> None:
+        call.answer({"errorCode": found.error})
+
+    call.cluster.groups.ask(
+        _HEARTBEAT, body["groupId"], body["generationId"], body["memberId"],
+        body["groupInstanceId"], None, answered,
+    )  # fmt: skip
+
+
+def leave_group(call: Call) -> None:
+    """Let members go: one to version 2, whose error is the answer's, then a list."""
+    body, version = call.body, call.api_version
+
+    def answered(found: LeaveGroupResponse) -> None:
+        error = found.error
+        if version < 3 and not error and found.members:
+            error = found.members[0].error
+        members = [
+            {
+                "memberId": each.member_id,
+                "groupInstanceId": each.group_instance_id,
+                "errorCode": each.error,
+            }
+            for each in found.members
+        ]
+        call.answer({"errorCode": error, "members": members})
+
+    if version < 3:
+        leaving: tuple[tuple[str, str | None], ...] = ((body["memberId"], None),)
+    else:
+        leaving = tuple([(each["memberId"], each["groupInstanceId"]) for each in body["members"]])
+    call.cluster.groups.ask(_LEAVE, body["groupId"], -1, None, None, leaving, answered)

@@ -1,0 +1,196 @@
+"""Metadata, DescribeCluster and DescribeTopicPartitions: what there is and who leads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coterie.server.api.call import Call
+from coterie.server.services.data.partition import PartitionLog
+from coterie.server.services.data.topics import INTERNAL, NO_ID, Topic, name_refusal
+from coterie.values import Error
+
+__all__ = ["describe_cluster", "describe_topic_partitions", "metadata"]
+
+Body = dict[str, Any]
+
+CLUSTER_OPERATIONS, TOPIC_OPERATIONS, NOT_ASKED = 8096, 3576, -(2**31)
+_IDS_SINCE = 12
+_CLUSTER_OPERATIONS_UNTIL = 10
+_MOST_PARTITIONS = 2000  # max.request.partition.size.limit
+_BROKERS = 1
+
+
+def metadata(call: Call) -> None:
+    """Tell the brokers, and the topics that were asked for; make those that may be made."""
+    body, version = call.body, call.api_version
+    asked = body["topics"]
+    if version == 0 and not asked:
+        asked = None
+    for each in asked or ():
+        if version < _IDS_SINCE and (each["name"] is None or each["topicId"] != NO_ID):
+            return call.refuse(Error.INVALID_REQUEST)
+        if each["name"] is None and each["topicId"] == NO_ID:
+            return call.answer({"topics": [_no_topic(Error.UNKNOWN_SERVER_ERROR, "")]})
+    topics = call.cluster.topics
+    answers: list[Body] = []
+    ids = {each["topicId"]: None for each in asked or () if each["topicId"] != NO_ID}
+    if asked is None:
+        answers = [_topic(call, topic) for topic in topics]
+    elif ids:
+        for topic_id in ids:
+            topic = topics.by_id(topic_id)
+            if topic is None:
+                answers.append(_no_topic(Error.UNKNOWN_TOPIC_ID, None, topic_id))
+            else:
+                answers.append(_topic(call, topic))
+    else:
+        for name in dict.fromkeys(each["name"] for each in asked):
+            topic = topics.get(name)
+            answers.append(_missing(call, name) if topic is None else _topic(call, topic))
+    if body["includeTopicAuthorizedOperations"]:
+        for answer in answers:
+            if answer["errorCode"] != Error.UNKNOWN_TOPIC_ID:
+                answer["topicAuthorizedOperations"] = TOPIC_OPERATIONS
+    operations = NOT_ASKED
+    if version <= _CLUSTER_OPERATIONS_UNTIL and body["includeClusterAuthorizedOperations"]:
+        operations = CLUSTER_OPERATIONS
+    return call.answer(
+        {
+            "brokers": _brokers(call, "nodeId"),
+            "clusterId": call.cluster.cluster_id,
+            "controllerId": min(call.cluster.nodes),
+            "topics": answers,
+            "clusterAuthorizedOperations": operations,
+        }
+    )
+
+
+def _brokers(call: Call, id_field: str) -> list[Body]:
+    found = []
+    for node in call.cluster.nodes.values():
+        host, port = node.address(call.connection.listener)
+        found.append({id_field: node.id, "host": host, "port": port, "rack": None})
+    return found
+
+
+def _topic(call: Call, topic: Topic) -> Body:
+    return {
+        "errorCode": 0,
+        "name": topic.name,
+        "topicId": topic.topic_id,
+        "isInternal": topic.internal,
+        "partitions": [_partition(call, log) for log in topic.partitions],
+    }
+
+
+def _partition(call: Call, log: PartitionLog) -> Body:
+    leader = call.cluster.leader_of(log.topic, log.number).id
+    return {
+        "errorCode": 0,
+        "partitionIndex": log.number,
+        "leaderId": leader,
+        "leaderEpoch": log.leader_epoch,
+        "replicaNodes": [leader],
+        "isrNodes": [leader],
+        "offlineReplicas": [],
+    }
+
+
+def _no_topic(error: Error, name: str | None, topic_id: str = NO_ID) -> Body:
+    return {
+        "errorCode": error,
+        "name": name,
+        "topicId": topic_id,
+        "isInternal": name in INTERNAL,
+        "partitions": [],
+    }
+
+
+def _missing(call: Call, name: str) -> Body:
+    """Answer for a topic that does not exist; it may exist the next time that one asks."""
+    if name_refusal(name) is not None:
+        return _no_topic(Error.INVALID_TOPIC_EXCEPTION, name)
+    cluster = call.cluster
+    if cluster.config["auto.create.topics.enable"] and call.body["allowAutoTopicCreation"]:
+        if name in INTERNAL:
+            cluster.topics.internal(name)
+        else:
+            if cluster.topics.colliding(name) is not None:
+                return _no_topic(Error.INVALID_TOPIC_EXCEPTION, name)
+            cluster.topics.create(name, cluster.config["num.partitions"])
+    return _no_topic(Error.UNKNOWN_TOPIC_OR_PARTITION, name)
+
+
+def describe_cluster(call: Call) -> None:
+    """Tell the brokers."""
+    if call.api_version >= 1 and call.body["endpointType"] != _BROKERS:
+        controllers = call.body["endpointType"] == _BROKERS + 1
+        return call.answer(
+            {
+                "errorCode": (
+                    Error.MISMATCHED_ENDPOINT_TYPE if controllers
+                    else Error.UNSUPPORTED_ENDPOINT_TYPE
+                ),
+                "errorMessage": (
+                    "The request was sent to an endpoint of type BROKER, but we wanted an "
+                    "endpoint of type CONTROLLER"
+                    if controllers
+                    else f"Unsupported endpoint type {call.body['endpointType']}"
+                ),
+            }
+        )  # fmt: skip
+    asked = call.body["includeClusterAuthorizedOperations"]
+    return call.answer(
+        {
+            "errorCode": 0,
+            "errorMessage": None,
+            "clusterId": call.cluster.cluster_id,
+            "controllerId": min(call.cluster.nodes),
+            "brokers": _brokers(call, "brokerId"),
+            "clusterAuthorizedOperations": CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        }
+    )
+
+
+def describe_topic_partitions(call: Call) -> None:
+    """Tell topics by name, page by page."""
+    body = call.body
+    cursor = body["cursor"]
+    first = cursor["topicName"] if cursor else ""
+    topics = call.cluster.topics
+    given = [each["name"] for each in body["topics"]]
+    names = sorted({name for name in given or [t.name for t in topics] if name >= first})
+    if cursor and ((given and first not in names) or cursor["partitionIndex"] < 0):
+        return call.refuse(Error.INVALID_REQUEST)
+    room = max(min(_MOST_PARTITIONS, body["responsePartitionLimit"]), 1)
+    answers: list[Body] = []
+    following = None
+    for name in names:
+        topic = topics.get(name)
+        if topic is None:
+            if given:
+                bad = name_refusal(name) is not None
+                error = Error.INVALID_TOPIC_EXCEPTION if bad else Error.UNKNOWN_TOPIC_OR_PARTITION
+                answers.append(_no_topic(error, name))
+            continue
+        start = cursor["partitionIndex"] if cursor and name == first else 0
+        if room <= 0:
+            following = {"topicName": name, "partitionIndex": start}
+            break
+        shown = topic.partitions[start : start + room]
+        room -= len(shown)
+        answers.append({**_topic(call, topic), "partitions": [_elr(call, log) for log in shown]})
+        if start + len(shown) < len(topic.partitions):
+            following = {"topicName": name, "partitionIndex": start + len(shown)}
+            break
+    for answer in answers:
+        answer["topicAuthorizedOperations"] = TOPIC_OPERATIONS
+    return call.answer({"topics": answers, "nextCursor": following})
+
+
+def _elr(call: Call, log: PartitionLog) -> Body:
+    return {
+        **_partition(call, log),
+        "eligibleLeaderReplicas": [],
+        "lastKnownElr": [],
+    }

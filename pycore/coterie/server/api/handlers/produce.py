@@ -1,0 +1,184 @@
+"""Produce: batches of clients into partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from coterie.server.api.call import Call
+from coterie.server.api.table import refusal
+from coterie.server.rate_limited_log import quoted
+from coterie.server.services.data.batches import (
+    Corrupt,
+    batches_of,
+    compressed,
+    header,
+    is_one,
+    is_plain,
+)
+from coterie.server.services.data.checks import Refused
+from coterie.server.services.data.partition import PartitionLog
+from coterie.values import Error
+
+__all__ = ["produce"]
+
+_TRANSACTIONAL_ID, _ACKS = 0, 1  # of a request's row
+_MAGIC_2 = 3
+_ZSTD_SINCE = 7
+_ABORTABLE = 11
+_ZSTD = 4
+_ADMIN = "__admin_client"
+_RETRY_LATER = {
+    Error.CONCURRENT_TRANSACTIONS,
+    Error.NETWORK_EXCEPTION,
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_COORDINATOR,
+}
+
+
+class Answer(NamedTuple):
+    """What became of a partition's batches: a row of the answer, in the table's order."""
+
+    number: int
+    error: int
+    base_offset: int
+    append_time_ms: int
+    log_start_offset: int
+    record_errors: Sequence[tuple[int, str | None]]
+    message: str | None
+    current_leader: None
+
+
+def produce(call: Call) -> None:
+    """Write what a request brings; without acks nothing is answered."""
+    transactional_id, acks, _, topics = call.row
+    entries = [
+        (name, number, records) for name, _, partitions in topics for number, records in partitions
+    ]
+    if any(records is None for _, _, records in entries):
+        return call.leave_silent("brings null in the place of records")
+    try:
+        producers = set(_transactional(entries))
+    except Corrupt as error:
+        return _refuse(call, Error.CORRUPT_MESSAGE, str(error))
+    if producers and transactional_id is None:
+        return _refuse(call, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if len(producers) > 1:
+        message = "Transactional records contained more than one producer ID"
+        return _refuse(call, Error.INVALID_PRODUCER_ID_MAPPING, message)
+    answers: dict[str, list[Answer]] = {}
+    failed = False
+    for name, index, records in entries:
+        answer = _write(call, name, index, records)
+        failed = failed or answer.error != Error.NONE
+        answers.setdefault(name, []).append(answer)
+    if acks == 0:
+        return call.drop(_why(answers)) if failed else call.no_answer()
+    return call.answer(([(name, None, found) for name, found in answers.items()], 0, None))
+
+
+def _why(answers: dict[str, list[Answer]]) -> str:
+    """Say which partition failed first, and how."""
+    name, found = next(
+        (name, each) for name, of in answers.items() for each in of if each.error != Error.NONE
+    )
+    where = f"partition {found.number} of {quoted(name)}"
+    return f"wants no acks and failed with {Error(found.error).name} in {where}"
+
+
+def _refuse(call: Call, error: Error, message: str | None = None) -> None:
+    """Refuse the request as a whole."""
+    answer = refusal(call.api_key, call.api_version, call.body, error)
+    if answer is None:
+        return call.refuse(error)
+    for topic in answer["responses"]:
+        for each in topic["partitionResponses"]:
+            each["errorMessage"] = message
+    return call.answer(answer)
+
+
+def _transactional(entries: list[tuple[str, int, bytes]]) -> Iterator[tuple[int, int]]:
+    """Yield producer id and epoch of each transactional batch."""
+    for _, _, records in entries:
+        if is_plain(records):
+            continue
+        for batch in batches_of(records):
+            if batch[16] == 2 and len(batch) >= 61:
+                head = header(batch)
+                if head.transactional and head.producer_id >= 0:
+                    yield head.producer_id, head.producer_epoch
+
+
+def _write(call: Call, name: str, index: int, records: bytes) -> Answer:
+    """Write to one partition; its answer."""
+    log = call.cluster.topics.partition(name, index)
+    if log is None:
+        return _answer(index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if call.api_version >= _MAGIC_2:
+        error = _wrong_form(records, call.api_version)
+        if error is not Error.NONE:
+            return _answer(index, error)
+    error = _unverified(call, log, records)
+    if error is not Error.NONE:
+        return _answer(index, *_told(error))
+    if call.row[_ACKS] not in (-1, 0, 1):
+        return _answer(index, Error.INVALID_REQUIRED_ACKS)
+    if log.internal and call.client_id != _ADMIN:
+        return _answer(index, Error.INVALID_TOPIC_EXCEPTION)
+    try:
+        appended = log.produce(records)
+    except Refused as refused:
+        wrong = [(each.number, each.message) for each in refused.records]
+        start = log.log_start_offset if refused.told else -1
+        return _answer(index, refused.error, refused.message)._replace(
+            log_start_offset=start, record_errors=wrong
+        )
+    return Answer(
+        index, Error.NONE, appended.base_offset, appended.append_time_ms,
+        appended.log_start_offset, (), None, None,
+    )  # fmt: skip
+
+
+def _wrong_form(records: bytes, version: int) -> Error:
+    """Say what of a version that takes one batch of magic 2 is not so."""
+    batches = [records] if is_one(records) else list(batches_of(records))
+    if len(batches) != 1 or batches[0][16] != 2:
+        return Error.INVALID_RECORD
+    if version < _ZSTD_SINCE and compressed(batches[0]) == _ZSTD:
+        return Error.UNSUPPORTED_COMPRESSION_TYPE
+    return Error.NONE
+
+
+def _unverified(call: Call, log: PartitionLog, records: bytes) -> Error:
+    """Ask whether the partition is in the producer's transaction, unless its data say so."""
+    if is_plain(records):
+        return Error.NONE
+    for producer_id, epoch in _transactional([("", 0, records)]):
+        if not log.has_ongoing_transaction(producer_id):
+            error: Error = call.cluster.transactions.verify(
+                call.row[_TRANSACTIONAL_ID],
+                producer_id,
+                epoch,
+                log.topic,
+                log.number,
+                abortable=call.api_version >= _ABORTABLE,
+            )
+            return error
+    return Error.NONE
+
+
+def _told(error: Error) -> tuple[Error, str | None]:
+    """Return an error of the verification as a producer is told it."""
+    if error is Error.INVALID_TXN_STATE:
+        return error, "Partition was not added to the transaction"
+    if error in _RETRY_LATER:
+        return Error.NOT_ENOUGH_REPLICAS, (
+            "Unable to verify the partition has been added to the transaction. "
+            f"Underlying error: {error.name}"
+        )
+    return error, None
+
+
+def _answer(index: int, error: Error, message: str | None = None) -> Answer:
+    return Answer(index, error, -1, -1, -1, (), message, None)

@@ -1,0 +1,44 @@
+"""DescribeProducers: who writes to a partition, and whose transaction is open there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coterie.server.api.call import Call
+from coterie.server.services.data.partition import PartitionLog
+from coterie.values import Error
+
+__all__ = ["describe_producers"]
+
+
+def describe_producers(call: Call) -> None:
+    """Tell the producers that partitions know."""
+    topics = []
+    for topic in call.body["topics"]:
+        found = []
+        for index in topic["partitionIndexes"]:
+            log = call.cluster.topics.partition(topic["name"], index)
+            answer: dict[str, Any] = {"partitionIndex": index, "errorCode": 0}
+            if log is None:
+                answer["errorCode"] = Error.UNKNOWN_TOPIC_OR_PARTITION
+                if call.cluster.topics.get(topic["name"]) is None:
+                    answer["errorMessage"] = "This server does not host this topic-partition."
+            else:
+                answer["activeProducers"] = _active(log)
+            found.append(answer)
+        topics.append({"name": topic["name"], "partitions": found})
+    return call.answer({"topics": topics})
+
+
+def _active(log: PartitionLog) -> list[dict[str, int]]:
+    return [
+        {
+            "producerId": producer_id,
+            "producerEpoch": producer.epoch,
+            "lastSequence": producer.last_sequence,
+            "lastTimestamp": producer.timestamp,
+            "coordinatorEpoch": producer.coordinator_epoch,
+            "currentTxnStartOffset": -1 if producer.first_offset is None else producer.first_offset,
+        }
+        for producer_id, producer in log.producers.known.items()
+    ]

@@ -1,0 +1,66 @@
+"""SaslHandshake and SaslAuthenticate: what ``server.sasl`` decides, as answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coterie.server.api.call import Call
+from coterie.server.api.table import refusal
+from coterie.server.services.sasl.authentication import MECHANISMS
+from coterie.values import Error
+
+__all__ = ["refuse", "sasl_authenticate", "sasl_handshake"]
+
+TOO_LATE = "SaslAuthenticate request received after successful authentication"
+
+
+def sasl_handshake(call: Call) -> None:
+    """Answer SaslHandshake; it is out of place where nobody has to authenticate, or again."""
+    authentication = call.connection.authentication
+    error = Error.ILLEGAL_SASL_STATE
+    if authentication is not None:
+        error = authentication.handshake(call.body["mechanism"], call.api_version)
+    told = [] if error is Error.ILLEGAL_SASL_STATE else list(MECHANISMS)
+    _answer(call, {"errorCode": int(error), "mechanisms": told})
+
+
+def sasl_authenticate(call: Call) -> None:
+    """Answer SaslAuthenticate: a token for a token."""
+    authentication = call.connection.authentication
+    if authentication is None or not authentication.tokens:
+        body = {"errorCode": int(Error.ILLEGAL_SASL_STATE), "errorMessage": TOO_LATE}
+        return call.answer({**body, "authBytes": b""})
+    answer = authentication.authenticate(call.body["authBytes"])
+    return _answer(
+        call,
+        {
+            "errorCode": int(answer.error),
+            "errorMessage": answer.message,
+            "authBytes": answer.token,
+            "sessionLifetimeMs": answer.lifetime_ms,
+        },
+    )
+
+
+def refuse(call: Call, error: int) -> None:
+    """Answer either request with an error; who is not in yet, is refused with it."""
+    authentication = call.connection.authentication
+    if error and authentication is not None:
+        authentication.refuse()
+    _answer(call, refusal(call.api_key, call.api_version, call.body, error) or {})
+
+
+def _answer(call: Call, body: dict[str, Any]) -> None:
+    """Answer; what refuses comes after the delay, and the connection closes."""
+    connection, cluster = call.connection, call.cluster
+    if connection.authentication is None or not connection.authentication.failed:
+        return call.answer(body)
+
+    def end() -> None:
+        if not connection.closing:
+            call.answer(body)
+            connection.close()
+
+    delay_ms = cluster.config["connection.failed.authentication.delay.ms"]
+    cluster.waits.call_later(delay_ms, end)
+    return None

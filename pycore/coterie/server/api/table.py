@@ -1,0 +1,111 @@
+"""The one table of what is served: each API's key, its versions, what answers, what refuses.
+
+The versions are those of a broker 3.9.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from coterie.server.api import refusals
+from coterie.server.api.refusals import Refuse, in_partitions, of_each
+
+__all__ = ["API_VERSIONS", "SERVED", "Served", "refusal"]
+
+API_VERSIONS = 18
+
+
+class Served(NamedTuple):
+    """A row: an API in these versions, answered by ``MODULE:FUNCTION`` of ``server.handlers``.
+
+    ``refuse`` makes the body that refuses a request as a whole. ``often``: clients ask it all the
+    time, and its handler takes and gives rows, not dicts.
+    """
+
+    key: int
+    name: str
+    first: int
+    last: int
+    handler: str
+    refuse: Refuse = refusals.top
+    often: bool = False
+
+
+_RESOURCE = {"resourceType": "resourceType", "resourceName": "resourceName"}
+_GROUP = {"groupId": "groupId"}
+_TRANSACTION = {"transactionalId": "transactionalId"}
+_NAME = {"name": "name"}
+
+SERVED: Mapping[int, Served] = {
+    row.key: row
+    for row in (
+        Served(0, "Produce", 0, 11, "produce:produce", refusals.produce, often=True),
+        Served(1, "Fetch", 0, 17, "fetch:fetch", refusals.fetch, often=True),
+        Served(2, "ListOffsets", 0, 9, "list_offsets:list_offsets",
+               in_partitions(timestamp=-1, offset=-1)),
+        Served(3, "Metadata", 0, 12, "metadata:metadata", refusals.metadata),
+        Served(8, "OffsetCommit", 0, 9, "offsets:offset_commit", in_partitions(), often=True),
+        Served(9, "OffsetFetch", 0, 9, "offsets:offset_fetch", refusals.offset_fetch, often=True),
+        Served(10, "FindCoordinator", 0, 6, "groups:find_coordinator", refusals.find_coordinator),
+        Served(11, "JoinGroup", 0, 9, "members:join_group", refusals.join_group, often=True),
+        Served(12, "Heartbeat", 0, 4, "members:heartbeat"),
+        Served(13, "LeaveGroup", 0, 5, "members:leave_group"),
+        Served(14, "SyncGroup", 0, 5, "members:sync_group", often=True),
+        Served(15, "DescribeGroups", 0, 5, "groups:describe_groups",
+               of_each("groups", "groups", _GROUP)),
+        Served(16, "ListGroups", 0, 5, "groups:list_groups"),
+        Served(17, "SaslHandshake", 0, 1, "sasl:sasl_handshake"),
+        Served(API_VERSIONS, "ApiVersions", 0, 4, "connection:api_versions"),
+        Served(19, "CreateTopics", 0, 7, "topics:create_topics",
+               of_each("topics", "topics", _NAME)),
+        Served(20, "DeleteTopics", 0, 6, "topics:delete_topics", refusals.delete_topics),
+        Served(21, "DeleteRecords", 0, 2, "delete_records:delete_records",
+               in_partitions(lowWatermark=-1)),
+        Served(22, "InitProducerId", 0, 5, "transactions:init_producer_id",
+               refusals.init_producer_id),
+        Served(23, "OffsetForLeaderEpoch", 0, 4, "list_offsets:offset_for_leader_epoch",
+               in_partitions("partition", leaderEpoch=-1, endOffset=-1)),
+        Served(24, "AddPartitionsToTxn", 0, 5, "transactions:add_partitions_to_txn",
+               refusals.add_partitions),
+        Served(25, "AddOffsetsToTxn", 0, 4, "transactions:add_offsets_to_txn"),
+        Served(26, "EndTxn", 0, 4, "transactions:end_txn"),
+        Served(27, "WriteTxnMarkers", 0, 1, "transactions:write_txn_markers", refusals.markers),
+        Served(28, "TxnOffsetCommit", 0, 4, "offsets:txn_offset_commit",
+               in_partitions(), often=True),
+        Served(29, "DescribeAcls", 0, 3, "unsupported:describe_acls"),
+        Served(30, "CreateAcls", 0, 3, "unsupported:create_acls"),
+        Served(31, "DeleteAcls", 0, 3, "unsupported:delete_acls"),
+        Served(32, "DescribeConfigs", 0, 4, "configs:describe_configs",
+               of_each("resources", "results", _RESOURCE)),
+        Served(33, "AlterConfigs", 0, 2, "configs:alter_configs",
+               of_each("resources", "responses", _RESOURCE)),
+        Served(35, "DescribeLogDirs", 0, 4, "unsupported:describe_log_dirs"),
+        Served(36, "SaslAuthenticate", 0, 2, "sasl:sasl_authenticate"),
+        Served(37, "CreatePartitions", 0, 3, "topics:create_partitions",
+               of_each("topics", "results", _NAME)),
+        Served(42, "DeleteGroups", 0, 2, "groups:delete_groups",
+               of_each("groupsNames", "results", _GROUP)),
+        Served(43, "ElectLeaders", 0, 2, "unsupported:elect_leaders"),
+        Served(44, "IncrementalAlterConfigs", 0, 1, "configs:incremental_alter_configs",
+               of_each("resources", "responses", _RESOURCE)),
+        Served(46, "ListPartitionReassignments", 0, 0, "unsupported:list_partition_reassignments"),
+        Served(47, "OffsetDelete", 0, 0, "offsets:offset_delete", often=True),
+        Served(48, "DescribeClientQuotas", 0, 1, "unsupported:describe_client_quotas"),
+        Served(60, "DescribeCluster", 0, 1, "metadata:describe_cluster"),
+        Served(61, "DescribeProducers", 0, 0, "producers:describe_producers", in_partitions()),
+        Served(65, "DescribeTransactions", 0, 0, "transactions:describe_transactions",
+               of_each("transactionalIds", "transactionStates", _TRANSACTION)),
+        Served(66, "ListTransactions", 0, 1, "transactions:list_transactions"),
+        Served(68, "ConsumerGroupHeartbeat", 0, 0, "groups:consumer_group_heartbeat"),
+        Served(69, "ConsumerGroupDescribe", 0, 0, "groups:consumer_group_describe",
+               of_each("groupIds", "groups", _GROUP)),
+        Served(75, "DescribeTopicPartitions", 0, 0, "metadata:describe_topic_partitions",
+               of_each("topics", "topics", _NAME)),
+    )
+}  # fmt: skip
+
+
+def refusal(key: int, version: int, body: dict[str, Any], error: int) -> dict[str, Any] | None:
+    """Return the body that refuses a request with this error; None: it is not answered."""
+    return SERVED[key].refuse(body, version, error)

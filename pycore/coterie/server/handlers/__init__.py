@@ -1,1 +1,0 @@
-"""What each API does: functions of one call, named in the table ``coterie.server.apis``."""

@@ -1,0 +1,292 @@
+"""One connection, without a socket: bytes in, answers out, in the order of the requests.
+
+As in Kafka one request at a time is at work: the next frame is looked at once it is answered, and
+answers that wait hold back all behind them. A peer can do no worse than have its connection
+closed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from coterie import wire
+from coterie._core.serving.quick import answer_quick
+from coterie.server.api.call import Call, Dispatcher
+from coterie.server.api.lookup import handler_of
+from coterie.server.api.table import API_VERSIONS, SERVED
+from coterie.server.cluster import Listener, Node
+from coterie.server.services.sasl.authentication import Authentication
+from coterie.server.services.sasl.refusals import Refused
+from coterie.values import Error
+
+__all__ = ["Connection"]
+
+_LENGTH = struct.Struct(">i")
+_HEAD = struct.Struct(">hh")
+_LARGE = 1 << 14  # bytes of an answer that are sent before the next request is looked at
+_ANONYMOUS = "User:ANONYMOUS"
+
+
+class Connection:
+    """What a peer has sent and what it is to be sent.
+
+    Attributes
+    ----------
+    output : list of bytes
+        What is to be sent; whoever has the socket takes it.
+    closing : bool
+        Whether the connection is to be closed once the output is sent.
+    held : bool
+        Whether the next request has to wait, because the peer does not read its answers.
+    paused : bool
+        Whether nothing more is read of the peer: whoever has the socket says so.
+    call
+        The request at work, None where there is none.
+    refused : bool
+        Whether it failed to authenticate, and is closed a little later.
+    authentication
+        SASL's state of this connection; None where the listener has none.
+    on_output
+        Called when there is output, or the end, that nobody has taken.
+    """
+
+    __slots__ = (
+        "_buffer", "_longest", "_position", "_running", "authentication", "call", "client_host",
+        "closing", "cluster", "dispatcher", "held", "listener", "node", "on_output", "output",
+        "paused", "refused", "tls_principal",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        node: Node,
+        listener: Listener,
+        client_host: str = "/127.0.0.1",
+        on_output: Callable[[], None] | None = None,
+    ) -> None:
+        self.dispatcher, self.cluster = dispatcher, dispatcher.cluster
+        self.node, self.listener = node, listener
+        self.client_host = client_host
+        self.tls_principal = _ANONYMOUS
+        self._longest: int = self.cluster.config["socket.request.max.bytes"]
+        self.authentication = self.cluster.authentication(listener) if listener.sasl else None
+        self.output: list[bytes] = []
+        self.on_output = on_output
+        self.closing = self.refused = self.held = self.paused = False
+        self.call: Call | None = None
+        self._buffer = bytearray()
+        self._position = 0
+        self._running = False
+
+    @property
+    def principal(self) -> str:
+        """Who the peer is: by SASL, else by its certificate."""
+        authentication = self.authentication
+        told = None if authentication is None else authentication.principal
+        return told or self.tls_principal
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next request has to wait, whatever comes."""
+        return self.call is not None or self.held or self.refused
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes have come that are not looked at yet."""
+        return len(self._buffer) - self._position
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes of the peer, and handle what is whole."""
+        if self.closing:
+            return
+        if not (self._buffer or self._running or self.is_waiting) and self._is_quick:
+            # Nothing waits, and most of what comes is answered at once: the shortest way.
+            taken = self._answer_quick(data, 0)
+            if taken == len(data):
+                if self.on_output is not None:
+                    self.on_output()
+                return
+            data = data[taken:]
+        self._buffer += data
+        self.go_on()
+
+    def send(self, frame: bytes) -> None:
+        """Put an answer out, its length in front, and go on with the next request."""
+        if not self.closing:
+            self.output.append(_LENGTH.pack(len(frame)) + frame)
+            self.go_on()
+
+    def close(self) -> None:
+        """End the connection; what was put out is still sent."""
+        if not self.closing:
+            self.closing = True
+            call, self.call = self.call, None
+            if call is not None and call.on_close is not None:
+                call.on_close()
+            self._buffer.clear()
+            self._position = 0
+            self.go_on()
+
+    def close_later(self) -> None:
+        """Take no more requests, and close after the delay of a failed authentication."""
+        if not self.closing:
+            self.refused = True
+            delay_ms = self.cluster.config["connection.failed.authentication.delay.ms"]
+            self.cluster.waits.call_later(delay_ms, self.close)
+
+    def lost(self) -> None:
+        """Note that the peer is gone: what its requests began goes on, and is answered nowhere."""
+        self.on_output = None
+        self.close()
+        self.output.clear()
+
+    def go_on(self) -> None:
+        """Handle requests until one has to wait, or none is whole."""
+        if self._running:
+            return
+        self._running = True
+        quick = self._is_quick
+        try:
+            while not (self.closing or self.is_waiting):
+                if quick:
+                    self._position = self._answer_quick(self._buffer, self._position)
+                frame = self._next_frame()
+                if frame is None:
+                    break
+                self._handle(frame)
+                if self.output and len(self.output[-1]) > _LARGE and self.on_output is not None:
+                    self.on_output()  # a peer that does not read is held before the next one
+            if self._position:
+                del self._buffer[: self._position]
+                self._position = 0
+        finally:
+            self._running = False
+        if (self.output or self.closing or self.paused) and self.on_output is not None:
+            self.on_output()
+
+    @property
+    def _is_quick(self) -> bool:
+        """Whether nobody but the coordinator is concerned with a heartbeat, or a commit."""
+        return self.authentication is None and self.dispatcher.is_unwatched
+
+    def _answer_quick(self, data: bytes | bytearray, position: int) -> int:
+        """Answer the heartbeats and commits that come next: most of what consumers send.
+
+        Returns
+        -------
+        int
+            Where the first frame begins that is none, or has not come whole.
+        """
+        groups = self.cluster.groups
+        core = groups.core
+        topics = None if groups.answering else self.cluster.topics.named
+        position, answers = answer_quick(core, topics, data, position, self._longest)
+        if answers:
+            self.output.append(answers)
+            if core.unsettled:
+                groups.answer_waiting()
+        return position
+
+    def _next_frame(self) -> bytes | None:
+        start = self._position + 4
+        if len(self._buffer) < start:
+            return None
+        (size,) = _LENGTH.unpack_from(self._buffer, self._position)
+        if not 0 < size <= self._max_frame():
+            head = bytes(self._buffer[self._position : start])
+            what = f"a frame of {size} bytes, where 1 to {self._max_frame()} are read"
+            self._drop(("size", None), what + _looks_like(head))
+            return None
+        if len(self._buffer) < start + size:
+            return None
+        self._position = start + size
+        return bytes(memoryview(self._buffer)[start : self._position])
+
+    def _drop(self, kind: tuple[str, int | None], what: str, *, later: bool = False) -> None:
+        """Close without an answer, as a broker does, and say why in the log."""
+        line = f"{self.client_host}: {what}; the connection closes without an answer"
+        self.cluster.tell(kind, line)
+        return self.close_later() if later else self.close()
+
+    def _max_frame(self) -> int:
+        authentication = self.authentication
+        own: int | None = None if authentication is None else authentication.max_frame_bytes
+        return self._longest if own is None else own
+
+    def _handle(self, frame: bytes) -> None:
+        authentication = self.authentication
+        if authentication is not None and authentication.bare:
+            return self._take_token(authentication, frame)
+        if len(frame) < _HEAD.size:
+            return self._drop(("parse", None), "a frame that is too short for a header")
+        key, version = _HEAD.unpack_from(frame)
+        row = SERVED.get(key)
+        name = f"API {key}" if row is None else row.name
+        if authentication is not None and not authentication.admits(key):
+            when = "before its peer authenticated"
+            if authentication.principal is not None:
+                when = "of a peer that has to authenticate again, by its first mechanism"
+            what = f"{name} {version} {when}"
+            return self._drop(("admits", _few(key)), what, later=authentication.delayed)
+        handler = handler_of(key)
+        if row is None or handler is None:
+            return self._drop(("api", _few(key)), f"{name}, which is not served")
+        if not row.first <= version <= row.last:
+            if key != API_VERSIONS:
+                what = f"{name} {version}, which is served from {row.first} to {row.last}"
+                return self._drop(("version", key), what)
+            if authentication is None or not authentication.misplaced(key):
+                return self._tell_range(frame, version)
+            self._tell_range(frame, version, Error.ILLEGAL_SASL_STATE)
+            return self.close_later()
+        try:
+            request = wire.decode_request(frame, fill=True, rows=row.often)
+        except wire.WireError as unread:
+            return self._drop(("parse", key), f"{name} {version} does not parse: {unread}")
+        self.call = call = Call(self, request, frame)
+        if authentication is not None and authentication.misplaced(key):
+            call.refuse(Error.ILLEGAL_SASL_STATE)
+            return self.close_later()
+        return self.dispatcher.dispatch(call, handler)
+
+    def _take_token(self, authentication: Authentication, frame: bytes) -> None:
+        """Hand on a token of SASL that comes without a header, as after handshake 0."""
+        outcome = authentication.token(frame)
+        if not isinstance(outcome, Refused):
+            return self.send(outcome)
+        what = "a token of SASL that is refused; after SaslHandshake 0 that has no answer"
+        return self._drop(("token", None), what, later=outcome.delayed)
+
+    def _tell_range(
+        self, frame: bytes, version: int, error: Error = Error.UNSUPPORTED_VERSION
+    ) -> None:
+        """Answer ApiVersions of a version that does not exist: in version 0, its range alone.
+
+        Of the request only the header is read: that of version 2, or 1 for versions below 0.
+        """
+        like = b"\0\0" if version < 0 else b"\0\3"  # a version with the same header
+        try:
+            wire.decode_request(frame[:2] + like + frame[4:])
+        except wire.WireError as unread:
+            if unread.stage == "header":
+                what = f"ApiVersions {version} does not parse: {unread}"
+                return self._drop(("parse", API_VERSIONS), what)
+        (correlation_id,) = _LENGTH.unpack_from(frame, _HEAD.size)
+        row = SERVED[API_VERSIONS]
+        keys = [{"apiKey": row.key, "minVersion": row.first, "maxVersion": row.last}]
+        told = keys if error is Error.UNSUPPORTED_VERSION else []
+        body = {"errorCode": error, "apiKeys": told}
+        return self.send(wire.encode_response(API_VERSIONS, 0, body, correlation_id=correlation_id))
+
+
+def _few(key: int) -> int:
+    """Return one of few keys: what kinds of lines there are is not for a peer to choose."""
+    return key if key in SERVED else -1
+
+
+def _looks_like(head: bytes) -> str:
+    """Say what the first bytes of a peer are that speaks something else."""
+    if head[:2] == b"\x16\x03":
+        return " (TLS, as it seems, where none is expected)"
+    return " (HTTP, as it seems)" if head in (b"GET ", b"POST", b"HEAD", b"PUT ") else ""

@@ -1,0 +1,1 @@
+"""What all brokers of a server share: topics, groups, transactions, authentication."""

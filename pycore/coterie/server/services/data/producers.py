@@ -1,0 +1,158 @@
+"""What a partition remembers of its idempotent and transactional producers.
+
+Source: ProducerStateManager, ProducerStateEntry, ProducerAppendInfo of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from coterie.server.services.data.batches import Header
+from coterie.values import Error
+
+__all__ = ["Aborted", "Producer", "Producers", "Remembered"]
+
+_BATCHES = 5  # as many requests as a producer may have in flight
+_MOST = 2**31 - 1
+
+
+class Remembered(NamedTuple):
+    """A batch of a producer: its sequences, where it lies, and its last time."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Aborted(NamedTuple):
+    """A transaction that was aborted, as a Fetch of committed records tells it.
+
+    ``last_offset`` is that of its marker.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class Producer:
+    """One producer: its epoch, its last batches, and where its open transaction begins."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "first_offset", "timestamp")
+
+    def __init__(self) -> None:
+        self.epoch = -1
+        self.coordinator_epoch = -1
+        self.timestamp = -1
+        self.first_offset: int | None = None
+        self.batches: deque[Remembered] = deque(maxlen=_BATCHES)
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of its last record in this epoch, -1: none."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    def move_to(self, epoch: int) -> None:
+        """Forget the batches of another epoch."""
+        if epoch != self.epoch:
+            self.batches.clear()
+            self.epoch = epoch
+
+
+class Producers:
+    """All producers of a partition.
+
+    Attributes
+    ----------
+    aborted : list of Aborted
+        In the order of their markers.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[int, Producer] = {}
+        self.aborted: list[Aborted] = []
+        self._open: dict[int, int] = {}  # first offset -> producer id, in order of offsets
+
+    def first_open_offset(self) -> int | None:
+        """Return where the earliest open transaction begins."""
+        return next(iter(self._open), None)
+
+    def in_transaction(self, producer_id: int) -> bool:
+        """Whether a producer has an open transaction, of whatever epoch."""
+        producer = self.known.get(producer_id)
+        return producer is not None and producer.first_offset is not None
+
+    def duplicate(self, head: Header) -> Remembered | None:
+        """Return the batch that came before with these sequences."""
+        producer = self.known.get(head.producer_id)
+        if producer is None or producer.epoch != head.producer_epoch:
+            return None
+        wanted = (head.base_sequence, head.last_sequence)
+        return next((each for each in producer.batches if each[:2] == wanted), None)
+
+    def refusal(self, head: Header) -> Error:
+        """Say what is wrong with the epoch or the sequence of a client's batch."""
+        producer = self.known.get(head.producer_id)
+        if producer is None:
+            return Error.NONE  # what a partition forgot may go on anywhere
+        if head.producer_epoch < producer.epoch:
+            return Error.INVALID_PRODUCER_EPOCH
+        first = head.base_sequence
+        if head.producer_epoch != producer.epoch:
+            if first != 0 and producer.epoch != -1:
+                return Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+        else:
+            last = producer.last_sequence
+            if first != last + 1 and not (first == 0 and last == _MOST):
+                return Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if producer.first_offset is not None and not head.transactional:
+            return Error.INVALID_TXN_STATE
+        return Error.NONE
+
+    def appended(self, head: Header) -> None:
+        """Note a batch that lies in the log, its offset in its header."""
+        producer = self.known.setdefault(head.producer_id, Producer())
+        producer.move_to(head.producer_epoch)
+        last_offset = head.base_offset + head.last_offset_delta
+        producer.batches.append(
+            Remembered(
+                head.base_sequence, head.last_sequence,
+                head.base_offset, last_offset, head.max_timestamp,
+            )
+        )  # fmt: skip
+        producer.timestamp = head.max_timestamp
+        if head.transactional and producer.first_offset is None:
+            producer.first_offset = head.base_offset
+            self._open[head.base_offset] = head.producer_id
+
+    def marker_refusal(self, producer_id: int, epoch: int, coordinator_epoch: int) -> Error:
+        """Say what is wrong with the end of a transaction."""
+        producer = self.known.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            return Error.INVALID_PRODUCER_EPOCH
+        if producer is not None and coordinator_epoch < producer.coordinator_epoch:
+            return Error.TRANSACTION_COORDINATOR_FENCED
+        return Error.NONE
+
+    def ended(self, head: Header, coordinator_epoch: int, *, committed: bool) -> None:
+        """Note a marker that lies in the log."""
+        producer = self.known.setdefault(head.producer_id, Producer())
+        if producer.first_offset is not None:
+            del self._open[producer.first_offset]
+            if not committed:
+                self.aborted.append(
+                    Aborted(head.producer_id, producer.first_offset, head.base_offset)
+                )
+        producer.move_to(head.producer_epoch)
+        producer.coordinator_epoch = coordinator_epoch
+        producer.first_offset = None
+        producer.timestamp = head.max_timestamp
+
+    def forget(self, before_ms: int) -> None:
+        """Forget the producers that wrote nothing since, but for those in a transaction."""
+        for producer_id, producer in list(self.known.items()):
+            if producer.first_offset is None and producer.timestamp <= before_ms:
+                del self.known[producer_id]

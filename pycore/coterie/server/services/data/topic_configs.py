@@ -1,0 +1,188 @@
+"""A topic's settings: their types, defaults and bounds, and what may be set.
+
+Source: LogConfig, TopicConfig, ServerTopicConfigSynonyms and ConfigDef of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from coterie.errors import CoterieError
+from coterie.server.services.data.settings import LogSettings
+
+__all__ = [
+    "TOPIC_CONFIGS",
+    "InvalidConfig",
+    "TopicConfig",
+    "check_configs",
+    "log_settings",
+    "read_config",
+]
+
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # as DescribeConfigs has them
+_INT32, _INT64 = 2**31 - 1, 2**63 - 1
+_MAX = str(_INT64)
+_CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_TYPES = {INT: "INT", LONG: "LONG", DOUBLE: "DOUBLE"}
+
+
+class InvalidConfig(CoterieError):
+    """A setting that does not exist or whose value is wrong; Kafka's message."""
+
+
+class TopicConfig(NamedTuple):
+    """A setting; ``server``: the name of the broker's setting that is its default."""
+
+    name: str
+    type: int
+    default: str
+    server: str | None = None
+    least: float | None = None
+    most: float | None = None
+    words: tuple[str, ...] = ()
+
+
+TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
+    row.name: row
+    for row in (
+        TopicConfig(
+            "cleanup.policy", LIST, "delete", "log.cleanup.policy", words=("compact", "delete")
+        ),
+        TopicConfig("compression.gzip.level", INT, "-1", "compression.gzip.level", -1, 9),
+        TopicConfig("compression.lz4.level", INT, "9", "compression.lz4.level", 1, 17),
+        TopicConfig("compression.type", STRING, "producer", "compression.type", words=_CODECS),
+        TopicConfig("compression.zstd.level", INT, "3", "compression.zstd.level", -131072, 22),
+        TopicConfig(
+            "delete.retention.ms", LONG, "86400000", "log.cleaner.delete.retention.ms", 0
+        ),
+        TopicConfig("file.delete.delay.ms", LONG, "60000", "log.segment.delete.delay.ms", 0),
+        TopicConfig("flush.messages", LONG, _MAX, "log.flush.interval.messages", 1),
+        TopicConfig("flush.ms", LONG, _MAX, "log.flush.interval.ms", 0),
+        TopicConfig("follower.replication.throttled.replicas", LIST, ""),
+        TopicConfig("index.interval.bytes", INT, "4096", "log.index.interval.bytes", 0),
+        TopicConfig("leader.replication.throttled.replicas", LIST, ""),
+        TopicConfig("local.retention.bytes", LONG, "-2", "log.local.retention.bytes", -2),
+        TopicConfig("local.retention.ms", LONG, "-2", "log.local.retention.ms", -2),
+        TopicConfig("max.compaction.lag.ms", LONG, _MAX, "log.cleaner.max.compaction.lag.ms", 1),
+        TopicConfig("max.message.bytes", INT, "1048588", "message.max.bytes", 0),
+        TopicConfig(
+            "message.downconversion.enable", BOOLEAN, "true", "log.message.downconversion.enable"
+        ),
+        TopicConfig("message.format.version", STRING, "3.0-IV1", "log.message.format.version"),
+        TopicConfig(
+            "message.timestamp.after.max.ms", LONG, _MAX, "log.message.timestamp.after.max.ms", 0
+        ),
+        TopicConfig(
+            "message.timestamp.before.max.ms", LONG, _MAX, "log.message.timestamp.before.max.ms", 0
+        ),
+        TopicConfig(
+            "message.timestamp.difference.max.ms", LONG, _MAX,
+            "log.message.timestamp.difference.max.ms", 0,
+        ),
+        TopicConfig(
+            "message.timestamp.type", STRING, "CreateTime", "log.message.timestamp.type",
+            words=("CreateTime", "LogAppendTime"),
+        ),
+        TopicConfig(
+            "min.cleanable.dirty.ratio", DOUBLE, "0.5", "log.cleaner.min.cleanable.ratio", 0, 1
+        ),
+        TopicConfig("min.compaction.lag.ms", LONG, "0", "log.cleaner.min.compaction.lag.ms", 0),
+        TopicConfig("min.insync.replicas", INT, "1", "min.insync.replicas", 1),
+        TopicConfig("preallocate", BOOLEAN, "false", "log.preallocate"),
+        TopicConfig("remote.log.copy.disable", BOOLEAN, "false"),
+        TopicConfig("remote.log.delete.on.disable", BOOLEAN, "false"),
+        TopicConfig("remote.storage.enable", BOOLEAN, "false"),
+        TopicConfig("retention.bytes", LONG, "-1", "log.retention.bytes"),
+        TopicConfig("retention.ms", LONG, "604800000", "log.retention.ms", -1),
+        TopicConfig("segment.bytes", INT, "1073741824", "log.segment.bytes", 14),
+        TopicConfig("segment.index.bytes", INT, "10485760", "log.index.size.max.bytes", 4),
+        TopicConfig("segment.jitter.ms", LONG, "0", "log.roll.jitter.ms", 0),
+        TopicConfig("segment.ms", LONG, "604800000", "log.roll.ms", 1),
+        TopicConfig(
+            "unclean.leader.election.enable", BOOLEAN, "false", "unclean.leader.election.enable"
+        ),
+    )
+}  # fmt: skip
+
+
+def read_config(name: str, text: str) -> Any:
+    """Return a setting's value from its text.
+
+    Raises
+    ------
+    InvalidConfig
+        There is no such setting, or the value does not do.
+    """
+    row = TOPIC_CONFIGS.get(name)
+    if row is None:
+        raise InvalidConfig(f"Unknown topic config name: {name}")
+    text = text.strip()
+    if row.type == BOOLEAN:
+        if text.lower() not in ("true", "false"):
+            raise _wrong(row, text, "Expected value to be either true or false")
+        return text.lower() == "true"
+    if row.type in _TYPES:
+        return _number(row, text)
+    words = [text]
+    if row.type == LIST:  # an empty one has no words: nothing to check
+        words = [word.strip() for word in text.split(",")] if text else []
+    for word in words if row.words else ():
+        if word not in row.words:
+            raise _wrong(row, word, f"String must be one of: {', '.join(row.words)}")
+    return text
+
+
+def check_configs(configs: Mapping[str, str]) -> None:
+    """Refuse settings that do not exist, or whose values do not do.
+
+    Raises
+    ------
+    InvalidConfig
+        As ``read_config``.
+    """
+    for name, text in configs.items():
+        read_config(name, text)
+
+
+def _number(row: TopicConfig, text: str) -> float:
+    try:
+        value: float = float(text) if row.type == DOUBLE else int(text)
+        if row.type != DOUBLE and not -(2**63) <= value < 2**63:
+            raise ValueError(text)
+        if row.type == INT and not -(2**31) <= value < 2**31:
+            raise ValueError(text)
+    except ValueError:
+        raise _wrong(row, text, f"Not a number of type {_TYPES[row.type]}") from None
+    if row.least is not None and value < row.least:
+        raise _wrong(row, value, f"Value must be at least {row.least}")
+    if row.most is not None and value > row.most:
+        raise _wrong(row, value, f"Value must be no more than {row.most}")
+    return value
+
+
+def _wrong(row: TopicConfig, text: str | float, why: str) -> InvalidConfig:
+    return InvalidConfig(f"Invalid value {text} for configuration {row.name}: {why}")
+
+
+def log_settings(configs: Mapping[str, str], defaults: Mapping[str, str]) -> LogSettings:
+    """Return what partitions read, of what is set for a topic and for the broker."""
+
+    def value(name: str) -> Any:
+        text = configs.get(name, defaults.get(name, TOPIC_CONFIGS[name].default))
+        return read_config(name, text)
+
+    policies = value("cleanup.policy").replace(" ", "").split(",")
+    return LogSettings(
+        max_message_bytes=value("max.message.bytes"),
+        append_time=value("message.timestamp.type") == "LogAppendTime",
+        compacted="compact" in policies,
+        deleted="delete" in policies,
+        timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
+        retention_ms=value("retention.ms"),
+        retention_bytes=value("retention.bytes"),
+        segment_bytes=value("segment.bytes"),
+        segment_ms=value("segment.ms"),
+        index_interval_bytes=value("index.interval.bytes"),
+    )

@@ -1,0 +1,124 @@
+"""The log of the group coordinator: record batches in the partitions of ``__consumer_offsets``.
+
+Clients may read them like any other topic. Each group has its partition, by the hash of its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from coterie._core.codec.checksum import partition_for
+from coterie._core.codec.reader import LogReader
+from coterie._core.codec.writer import encode_sized
+from coterie.errors import CoterieError
+from coterie.server.context import Context
+from coterie.server.services.data.partition import PartitionLog
+from coterie.server.services.data.topics import Topics
+from coterie.values import Error
+
+__all__ = ["NAME", "OffsetsLog", "Row"]
+
+NAME = "__consumer_offsets"
+# base offset, producer id, epoch, transactional, control, records: as the core has a batch
+Row = tuple[int, int, int, bool, bool, tuple[tuple[Any, "bytes | None"], ...]]
+_SHORT = 256
+
+
+class OffsetsLog:
+    """Where the coordinator's records go, and where a load finds them."""
+
+    def __init__(self, context: Context, topics: Topics) -> None:
+        self._context, self._topics = context, topics
+        self.count: int = context.config["offsets.topic.num.partitions"]
+        # Thousands of groups come back again and again; a hash of text costs more than this.
+        self._known_partition_for = lru_cache(maxsize=65536)(self._partition_for)
+
+    def partition_for(self, group_id: str) -> int:
+        """Return the partition of a group; ids that are long are not kept."""
+        known = self._known_partition_for if len(group_id) <= _SHORT else self._partition_for
+        return known(group_id)
+
+    def _partition_for(self, group_id: str) -> int:
+        return partition_for(group_id, self.count)
+
+    def make(self) -> None:
+        """Make the topic, as a broker does when a coordinator is first looked for."""
+        self._topics.internal(NAME)
+
+    def partition(self, number: int) -> PartitionLog | None:
+        """Return the log of one partition; None: somebody made the topic with fewer."""
+        self.make()
+        return self._topics.partition(NAME, number)
+
+    def has_ongoing_transaction(self, number: int, producer_id: int) -> bool:
+        """Whether a producer has an open transaction in a partition."""
+        log = self.partition(number)
+        return log is not None and bool(log.has_ongoing_transaction(producer_id))
+
+    def write(
+        self,
+        group_id: str | None,
+        records: bytes,
+        count: int,
+        producer_id: int,
+        epoch: int,
+        transactional: bool,
+        control: bool,
+    ) -> int:
+        """Write a batch; the offset of its first record. Markers are written before."""
+        if control or group_id is None:
+            return 0
+        number = self.partition_for(group_id)
+        log = self.partition(number)
+        if log is None:
+            raise CoterieError(f"{NAME} has no partition {number}; the append failed")
+        offset: int
+        if producer_id < 0 and not transactional:
+            offset = log.append_sized(records, count)
+            return offset
+        batch = encode_sized(
+            records,
+            count,
+            0,
+            self._context.now_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transactional=transactional,
+            leader_epoch=0,
+        )
+        offset = log.append_own(batch)
+        return offset
+
+    def write_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,
+        partitions: Iterable[int],
+    ) -> dict[int, Error]:
+        """Write the markers that end a transaction; the error of each partition."""
+        now_ms = self._context.now_ms
+        logs = {number: self.partition(number) for number in partitions}
+        marker = (producer_id, producer_epoch, coordinator_epoch, committed, now_ms)
+        return {
+            number: Error.UNKNOWN_TOPIC_OR_PARTITION if log is None else log.append_marker(*marker)
+            for number, log in logs.items()
+        }
+
+    def rows(self) -> Iterator[Row]:
+        """Read all batches, partition by partition."""
+        topic = self._topics.get(NAME)
+        for log in () if topic is None else topic.partitions:
+            for batch in LogReader(log.data()):
+                records = tuple((record.key, record.value) for record in batch.records)
+                yield (
+                    batch.base_offset,
+                    batch.producer_id,
+                    batch.producer_epoch,
+                    batch.is_transactional,
+                    batch.is_control,
+                    records,
+                )

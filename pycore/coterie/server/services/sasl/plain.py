@@ -1,0 +1,38 @@
+"""PLAIN (RFC 4616), as PlainSaslServer has it: one message, with a password in it."""
+
+from __future__ import annotations
+
+import hmac
+
+from coterie.server.services.sasl.refusals import OTHER_ID, Refused
+from coterie.server.services.sasl.users import Users
+
+__all__ = ["Plain"]
+
+
+class Plain:
+    """One exchange: ``respond`` once; then ``username`` is who it was."""
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
+        self.username: str | None = None
+
+    def respond(self, token: bytes) -> bytes:
+        """Take the client's message; return the answer, which is empty."""
+        texts = token.decode("utf-8", "replace").split("\0", 3)
+        if len(texts) != 3:
+            raise Refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(texts)}")
+        authorization_id, username, password = texts
+        if not username:
+            raise Refused("Authentication failed: username not specified")
+        if not password:
+            raise Refused("Authentication failed: password not specified")
+        # An unknown user takes as long as a wrong password.
+        known = self._users.password(username)
+        given = password.encode()
+        if not hmac.compare_digest(given, given if known is None else known) or known is None:
+            raise Refused("Authentication failed: Invalid username or password")
+        if authorization_id not in ("", username):
+            raise Refused(OTHER_ID)
+        self.username = username
+        return b""

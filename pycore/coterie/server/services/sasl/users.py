@@ -1,0 +1,213 @@
+"""Who may come in: the file of ``--sasl-users``, or a mapping of the same form.
+
+A user has a password, from which the keys of SCRAM are made when they are first asked for, or only
+the keys (as ``coterie serve --make-credential`` prints them), which let nobody in who steals them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import importlib
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coterie.arguments import file_path, text
+from coterie.errors import ArgumentError, shown
+from coterie.server.services.sasl.scram import HASHES, MIN_ITERATIONS, Credential, derive
+
+__all__ = ["Users", "credential_toml", "read_users", "users_of"]
+
+MAX_ITERATIONS = 1_000_000  # a handshake derives the keys once, while the others wait
+TOLD_ITERATIONS = 16384  # Kafka's own most (ScramMechanism): what is printed may go there too
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_TABLES = {mechanism.lower(): mechanism for mechanism in HASHES}
+_SALTED = {"salt", "iterations"}
+_KEYS = {"stored_key", "server_key"}
+
+
+class _Salted(NamedTuple):
+    """How the keys of one mechanism are made from a password."""
+
+    salt: bytes | None
+    iterations: int
+
+
+class _User(NamedTuple):
+    password: bytes | None
+    mechanisms: dict[str, Credential | _Salted]
+
+
+class Users:
+    """The users of a server."""
+
+    def __init__(self, users: Mapping[str, _User]) -> None:
+        self._users = users
+        self._made: dict[tuple[str, str], Credential] = {}
+
+    def password(self, username: str) -> bytes | None:
+        """Return a user's password; None: no such user, or only keys."""
+        user = self._users.get(username)
+        return None if user is None else user.password
+
+    def credential(
+        self, mechanism: str, salts: Callable[[], bytes], username: str
+    ) -> Credential | None:
+        """Return a user's credential for SCRAM; from a password it is made when first asked for.
+
+        ``salts`` gives a salt where none was given with the password.
+        """
+        user = self._users.get(username)
+        given = None if user is None else user.mechanisms.get(mechanism)
+        if isinstance(given, Credential) or user is None or user.password is None:
+            return given if isinstance(given, Credential) else None
+        made = self._made.get((mechanism, username))
+        if made is None:
+            salt, iterations = given or _Salted(None, MIN_ITERATIONS)
+            made = derive(mechanism, user.password, salt or salts(), iterations)
+            self._made[mechanism, username] = made
+        return made
+
+
+def read_users(path: str | Path) -> Users:
+    """Read a users file (TOML).
+
+    Raises
+    ------
+    coterie.ArgumentError
+        It cannot be read, others than its owner may read it, or something in it is wrong.
+    """
+    path = file_path(path, "users file")
+    toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        with open(path, "rb") as file:
+            _check_private(path, os.fstat(file.fileno()))
+            table = toml.load(file)
+    except (OSError, UnicodeDecodeError, toml.TOMLDecodeError) as error:
+        what = error.strerror if isinstance(error, OSError) else str(error)
+        raise ArgumentError(f"users file {path}: {what}") from error
+    if table.keys() - {"users"}:
+        raise ArgumentError(f"users file {path}: {min(table.keys() - {'users'})} is not known")
+    return users_of(table.get("users", {}), f"users file {path}: users")
+
+
+def _check_private(path: str | Path, status: os.stat_result) -> None:
+    """Refuse a file that others may read; one of root's its group may, as secrets are mounted."""
+    others = 0o007 if status.st_uid == 0 != os.geteuid() else 0o077
+    if stat.S_IMODE(status.st_mode) & others:
+        raise ArgumentError(f"users file {path}: others may read it; run chmod 600 {path}")
+
+
+def users_of(users: Mapping[str, Any], where: str = "users") -> Users:
+    """Check a mapping from names to what a users file says of each.
+
+    A password alone may stand for the table with it.
+    """
+    if not isinstance(users, Mapping):
+        raise ArgumentError(f"{where} must be a table of users, not {shown(users)}")
+    return Users(
+        {_name(name, where): _user(table, f"{where}.{name}") for name, table in users.items()}
+    )
+
+
+def _name(name: Any, where: str) -> str:
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise ArgumentError(f"{where}: {shown(name)} is no user's name")
+    return name
+
+
+def _user(table: Any, where: str) -> _User:
+    if isinstance(table, str):
+        table = {"password": table}
+    if not isinstance(table, Mapping):
+        raise ArgumentError(f"{where} must be a table, not {shown(table)}")
+    unknown = table.keys() - {"password", *_TABLES}
+    if unknown:
+        raise ArgumentError(f"{where}.{_first(unknown)} is not known")
+    password = table.get("password")
+    if "password" in table and (not isinstance(password, str) or not password):
+        raise ArgumentError(f"{where}.password must be a text that is not empty")
+    if password is not None:
+        text(password, f"{where}.password")
+    mechanisms = {
+        mechanism: _mechanism(mechanism, table[name], password is not None, f"{where}.{name}")
+        for name, mechanism in _TABLES.items()
+        if name in table
+    }
+    if password is None and not mechanisms:
+        raise ArgumentError(f"{where} needs a password, or a table such as [{where}.scram-sha-256]")
+    return _User(None if password is None else password.encode(), mechanisms)
+
+
+def _first(names: set[Any]) -> str:
+    return min(name if isinstance(name, str) else shown(name) for name in names)
+
+
+def _mechanism(mechanism: str, table: Any, has_password: bool, where: str) -> Credential | _Salted:
+    if not isinstance(table, Mapping):
+        raise ArgumentError(f"{where} must be a table, not {shown(table)}")
+    unknown = table.keys() - _SALTED - _KEYS
+    if unknown:
+        raise ArgumentError(f"{where}.{_first(unknown)} is not known")
+    if has_password and _KEYS & table.keys():
+        raise ArgumentError(f"{where} has keys beside a password: leave one of them out")
+    missing = set() if has_password else (_SALTED | _KEYS) - table.keys()
+    if missing:
+        raise ArgumentError(f"{where}.{min(missing)} is missing (or give a password)")
+    iterations = table.get("iterations", MIN_ITERATIONS)
+    if type(iterations) is not int or not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        limits = f"{MIN_ITERATIONS} to {MAX_ITERATIONS}"
+        raise ArgumentError(f"{where}.iterations must be {limits}, not {shown(iterations)}")
+    salt = _bytes(table["salt"], f"{where}.salt") if "salt" in table else None
+    if has_password or salt is None:
+        return _Salted(salt, iterations)
+    keys = {key: _bytes(table[key], f"{where}.{key}") for key in _KEYS}
+    size = hashlib.new(HASHES[mechanism]).digest_size
+    for key in sorted(_KEYS):
+        if len(keys[key]) != size:
+            raise ArgumentError(f"{where}.{key} must have {size} bytes, not {len(keys[key])}")
+    return Credential(salt, iterations, **keys)
+
+
+def _bytes(given: Any, where: str) -> bytes:
+    try:
+        data = base64.b64decode(given, validate=True) if isinstance(given, str) else b""
+    except (binascii.Error, ValueError):
+        data = b""
+    if not data:
+        raise ArgumentError(f"{where} must be base64, not {shown(given)}")
+    return data
+
+
+def credential_toml(user: str, password: str, salts: Callable[[], bytes]) -> str:
+    """Return the tables that let a user in by SCRAM and keep no password.
+
+    Raises
+    ------
+    coterie.ArgumentError
+        No such name or password can be had.
+    """
+    _name(user, "user")
+    if not password:
+        raise ArgumentError("the password is empty")
+    name = user
+    if not _BARE.fullmatch(user):
+        name = '"' + user.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    tables = []
+    for table, mechanism in sorted(_TABLES.items()):
+        made = derive(mechanism, password.encode(), salts(), TOLD_ITERATIONS)
+        salt, stored_key, server_key = (
+            base64.b64encode(data).decode("ascii")
+            for data in (made.salt, made.stored_key, made.server_key)
+        )
+        tables.append(
+            f'[users.{name}.{table}]\nsalt = "{salt}"\niterations = {made.iterations}\n'
+            f'stored_key = "{stored_key}"\nserver_key = "{server_key}"\n'
+        )
+    return "\n".join(tables)

@@ -1,0 +1,169 @@
+"""What is known of one transactional id, and what it turns into (TransactionMetadata).
+
+A change makes a new value: it counts once its record is in the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from coterie.server.services.txn.records import Value, by_topic
+from coterie.values import Error
+
+__all__ = ["ENDING", "LAST_EPOCH", "NONE_YET", "Partition", "State", "Transaction"]
+
+Partition = tuple[str, int]
+NONE_YET = -1  # no producer id, no epoch, no start
+LAST_EPOCH = 2**15 - 2  # one is left, to fence with
+
+
+class State(IntEnum):
+    """States, by their numbers in the log; the fence has none, it is written as PrepareAbort."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+
+    @property
+    def title(self) -> str:
+        """The name that DescribeTransactions and ListTransactions show."""
+        return self.name.title().replace("_", "")
+
+
+ENDING = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One transactional id. Of the last producer only who was there when it went on knows."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    updated_ms: int
+    last_producer_id: int = NONE_YET
+    last_producer_epoch: int = NONE_YET
+    state: State = State.EMPTY
+    partitions: frozenset[Partition] = frozenset()
+    start_ms: int = NONE_YET
+
+    @property
+    def due_ms(self) -> int:
+        """The time after which an ongoing transaction is aborted."""
+        return self.start_ms + self.timeout_ms
+
+    def is_from(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer that goes on may be the one of this id; its epoch comes later.
+
+        Its id is the present one, or the one before, whose epochs were used up: it may not have
+        heard of the new one.
+        """
+        if self.producer_epoch == NONE_YET or producer_id == self.producer_id:
+            return True
+        return producer_id == self.last_producer_id and epoch >= LAST_EPOCH
+
+    def begun(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction | None:
+        """Return it as a producer begins or goes on with it; None: the producer is fenced."""
+        epoch, last_epoch = self.producer_epoch + 1, NONE_YET
+        if expected_epoch is not None:
+            if self.producer_epoch in (NONE_YET, expected_epoch):
+                last_epoch = self.producer_epoch
+            elif expected_epoch == self.last_producer_epoch:  # it repeats what was done
+                epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
+            else:
+                return None
+        return self._emptied(self.producer_id, epoch, last_epoch, timeout_ms, now_ms)
+
+    def rotated(
+        self, producer_id: int, timeout_ms: int, expected_epoch: int | None, now_ms: int
+    ) -> Transaction:
+        """Return it under a new producer id, as the epochs of the old one are used up."""
+        last_epoch = NONE_YET if expected_epoch is None else self.producer_epoch
+        return self._emptied(producer_id, 0, last_epoch, timeout_ms, now_ms)
+
+    def _emptied(
+        self, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
+    ) -> Transaction:
+        return replace(
+            self,
+            producer_id=producer_id,
+            last_producer_id=self.producer_id,
+            producer_epoch=epoch,
+            last_producer_epoch=last_epoch,
+            timeout_ms=timeout_ms,
+            state=State.EMPTY,
+            partitions=frozenset(),
+            start_ms=NONE_YET,
+            updated_ms=now_ms,
+        )
+
+    def with_partitions(self, added: frozenset[Partition], now_ms: int) -> Transaction:
+        """Return it with more partitions; the first ones start it."""
+        return replace(
+            self,
+            state=State.ONGOING,
+            partitions=self.partitions | added,
+            start_ms=self.start_ms if self.state is State.ONGOING else now_ms,
+            updated_ms=now_ms,
+        )
+
+    def fenced(self) -> Transaction:
+        """Return it with an epoch that nobody is told, so that its producer is shut out."""
+        return replace(self, producer_epoch=self.producer_epoch + 1, last_producer_epoch=NONE_YET)
+
+    def ending(self, committed: bool, now_ms: int) -> Transaction:
+        """Return it as its end is decided."""
+        state = State.PREPARE_COMMIT if committed else State.PREPARE_ABORT
+        return replace(self, state=state, updated_ms=now_ms)
+
+    def ended(self, now_ms: int) -> Transaction:
+        """Return it as all its markers are written."""
+        done = self.state is State.PREPARE_COMMIT
+        state = State.COMPLETE_COMMIT if done else State.COMPLETE_ABORT
+        return replace(self, state=state, partitions=frozenset(), updated_ms=now_ms)
+
+    def answer_to_end(self, committed: bool) -> Error | None:
+        """Return what EndTxn is answered in this state; None: it ends the transaction now."""
+        if self.state is State.ONGOING:
+            return None
+        word = "COMMIT" if committed else "ABORT"
+        wanted = {
+            State[f"COMPLETE_{word}"]: Error.NONE,
+            State[f"PREPARE_{word}"]: Error.CONCURRENT_TRANSACTIONS,
+        }
+        return wanted.get(self.state, Error.INVALID_TXN_STATE)
+
+    def value(self) -> Value:
+        """Return what its record says."""
+        return Value(
+            self.producer_id,
+            self.producer_epoch,
+            self.timeout_ms,
+            int(self.state),
+            None if self.state is State.EMPTY else by_topic(self.partitions),
+            self.updated_ms,
+            self.start_ms,
+        )
+
+    @classmethod
+    def loaded(cls, transactional_id: str, value: Value) -> Transaction:
+        """Return it as a record has it."""
+        partitions = value.partitions or {}
+        return cls(
+            transactional_id,
+            value.producer_id,
+            value.producer_epoch,
+            value.timeout_ms,
+            value.updated_ms,
+            state=State(value.status),
+            partitions=frozenset(
+                (name, number) for name in partitions for number in partitions[name]
+            ),
+            start_ms=value.start_ms,
+        )
