@@ -16,9 +16,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError
-from coterie.insight.asking import Part, Request, fields_of, find_question, part_of, rows_of
+from coterie.insight.asking import (
+    PartitionAnswer,
+    QuestionRequest,
+    fields_of,
+    find_question,
+    part_of,
+    rows_of,
+)
 from coterie.insight.questions import time_range
-from coterie.insight.records.partition_view import PartitionFacts
+from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie.log.folders import Listing, Log
 from coterie.replay.engine import Progress
@@ -37,7 +44,7 @@ Frame = Callable[..., "DataFrame"]
 Time = int | str | datetime | None
 
 
-def asked(spark: SparkSession, request: Request) -> DataFrame:
+def asked(spark: SparkSession, request: QuestionRequest) -> DataFrame:
     """Return a question's rows as a DataFrame with the fields of its module."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -46,7 +53,7 @@ def asked(spark: SparkSession, request: Request) -> DataFrame:
     return over(spark, log, request, row_batches, from_arrow_schema(schema))
 
 
-def answer(request: Request, progress: Progress) -> Iterator[Part]:
+def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAnswer]:
     """Answer a question of the command line in a session of its own."""
     from coterie_spark.bulk.driver import bounded_batches
     from coterie_spark.bulk.engine import JobProgress, session_of_command
@@ -66,7 +73,7 @@ def answer(request: Request, progress: Progress) -> Iterator[Part]:
     yield from parts_of(found)
 
 
-def parts_of(found: Iterable[Any]) -> Iterator[Part]:
+def parts_of(found: Iterable[Any]) -> Iterator[PartitionAnswer]:
     """Yield what travelled as rows of ``scanning.STATE_DDL``, in order of the partitions."""
     chunks: dict[int, list[bytes]] = {}
     for row in sorted(found, key=lambda row: (row.number, row.chunk)):
@@ -85,14 +92,20 @@ def log_of(spark: SparkSession, log: Log) -> Partitions:
     return list(listing.partitions().items())
 
 
-def facts_of(log: Partitions, request: Request, read: scanning.Reader, task: int) -> PartitionFacts:
+def facts_of(
+    log: Partitions, request: QuestionRequest, read: scanning.Reader, task: int
+) -> PartitionView:
     """Return the facts of the partition that is a task's."""
     number, segments = log[task]
-    return PartitionFacts(number, segments, request.groups, request.at_ms, read, request.since_ms)
+    return PartitionView(number, segments, request.groups, request.at_ms, read, request.since_ms)
 
 
 def over(
-    spark: SparkSession, log: Partitions, request: Request, answer: parted.Answer, schema: Any
+    spark: SparkSession,
+    log: Partitions,
+    request: QuestionRequest,
+    answer: parted.Answer,
+    schema: Any,
 ) -> DataFrame:
     """Return what ``answer`` gives of each partition: read in parts where one is large."""
     asked = parted.planned(spark, log, request)
@@ -104,7 +117,7 @@ def over(
 def each(
     answer: parted.Answer,
     log: Partitions,
-    request: Request,
+    request: QuestionRequest,
     read: scanning.Reader,
     batches: scanning.Batches,
 ) -> Iterator[pa.RecordBatch]:
@@ -114,7 +127,9 @@ def each(
             yield from answer(request, task, partial(facts_of, log, request, read, task))
 
 
-def row_batches(request: Request, task: int, facts: parted.Facts) -> Iterator[pa.RecordBatch]:
+def row_batches(
+    request: QuestionRequest, task: int, facts: parted.Facts
+) -> Iterator[pa.RecordBatch]:
     """Answer for a partition: rows in Spark's types."""
     question = find_question(request.question)
     given = fields_of(question)
@@ -128,7 +143,9 @@ def row_batches(request: Request, task: int, facts: parted.Facts) -> Iterator[pa
     yield from to_spark(arrow_table(given, held), schema).to_batches()
 
 
-def part_batches(request: Request, task: int, facts: parted.Facts) -> Iterator[pa.RecordBatch]:
+def part_batches(
+    request: QuestionRequest, task: int, facts: parted.Facts
+) -> Iterator[pa.RecordBatch]:
     """Answer for a partition: its part as bytes."""
     question = find_question(request.question)
     try:
@@ -141,7 +158,7 @@ def part_batches(request: Request, task: int, facts: parted.Facts) -> Iterator[p
 
 def newest_ms(spark: SparkSession, log: Log) -> int | None:
     """Return the time of a log's newest record, up to which it tells all; None: none has one."""
-    frame = asked(spark, Request(time_range.NAME, time_range.Ask(), log, frozenset()))
+    frame = asked(spark, QuestionRequest(time_range.NAME, time_range.Ask(), log, frozenset()))
     newest: int | None = frame.selectExpr("max(unix_millis(newest_timestamp))").collect()[0][0]
     return newest
 
@@ -191,7 +208,7 @@ def question(name: str) -> Frame:
             parameters["now_ms"] = newest_ms(spark, log) if until_ms is None else until_ms
             if parameters["now_ms"] is None:
                 raise CoterieError("the log has no record with a time; give now_ms")
-        request = Request(
+        request = QuestionRequest(
             question=name,
             ask=ask_type(**parameters),
             log=log,

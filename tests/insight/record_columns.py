@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from coterie.insight.records.log_reader import Reader
+from coterie.insight.records.log_reader import SurveyedLog
 from coterie.insight.records.record_columns import KIND
 from coterie.state.partial import ScanOptions
 
@@ -32,7 +32,7 @@ class Columns:
 def read_records(segments, *, groups=None, at_ms=None):
     """Every record of a partition's segments."""
     options = ScanOptions(at_ms=at_ms, groups=None if groups is None else frozenset(groups))
-    pieces = list(Reader(segments, options).pieces())
+    pieces = list(SurveyedLog(segments, options).pieces())
     columns = {
         name: np.concatenate([getattr(piece, name) for piece in pieces] or [np.empty(0, np.int64)])
         for name in NAMES

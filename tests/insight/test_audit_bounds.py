@@ -4,7 +4,7 @@ import pytest
 
 from coterie.insight.offsets.divergence import Live
 from coterie.insight.questions import audit
-from coterie.insight.records.partition_view import Life, PartitionFacts, read_facts
+from coterie.insight.records.partition_view import Life, PartitionView, read_facts
 from log_writer import batch, commit_key, commit_value, group_key, group_value
 
 
@@ -83,6 +83,6 @@ def test_the_record_named_follows_the_last_one_that_gives_the_live_members(tmp_p
 def test_a_live_group_without_a_record_is_told_by_its_own_partition_alone(number):
     # Java: "a".hashCode() is 97, and 97 % 2 is 1.
     live = Live({"a": {"group_id": "a", "state": "Empty"}}, 2)
-    facts = PartitionFacts(number, ())
+    facts = PartitionView(number, ())
     rows = list(audit.rows(facts, audit.Ask(only=("divergence",), live=live)))
     assert [row["group_id"] for row in rows] == ["a"] * number

@@ -4,10 +4,10 @@ import pytest
 
 from coterie._core.codec.schema import encode_key, encode_value
 from coterie.insight.brokerlogs import server_log
-from coterie.insight.brokerlogs.server_log import JOINED, REQUESTS, SEEN, Index, Told
+from coterie.insight.brokerlogs.server_log import JOINED, REQUESTS, SEEN, BrokerLogLine, Index
 from coterie.insight.groups import causes, epochs, flapping, timeline
 from coterie.insight.questions import explain
-from coterie.insight.records.group_log import GroupLog, GroupRecord
+from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.partition_view import Life, read_facts
 from coterie.log.consumer_protocol import assignment
 from log_writer import batch, commit_key, commit_value, group_key, group_value
@@ -110,7 +110,7 @@ LEFT |= {"member_id": "m"}
 def test_a_request_log_tells_who_was_evicted_where_it_covers_both_generations(
     first_ms, last_ms, source
 ):
-    ends = [Told("g", SEEN, at_ms, REQUESTS) for at_ms in (first_ms, last_ms)]
+    ends = [BrokerLogLine("g", SEEN, at_ms, REQUESTS) for at_ms in (first_ms, last_ms)]
     rows = [
         {"generation": number, "timestamp": at_ms, "event": "generation", "causes": given}
         for number, at_ms, given in ((1, 1000, []), (2, 2000, [LEFT]))
@@ -122,7 +122,7 @@ def test_a_request_log_tells_who_was_evicted_where_it_covers_both_generations(
 
 def test_the_member_that_joined_again_first_is_named_not_the_one_nearest_to_the_record():
     told = [
-        Told("g", JOINED, at_ms, REQUESTS, 2, member, "c", "/h")
+        BrokerLogLine("g", JOINED, at_ms, REQUESTS, 2, member, "c", "/h")
         for at_ms, member in ((10, "early"), (90, "late"))
     ]
     again = dict.fromkeys(causes.CAUSE) | {"what": "rejoined", "source": "records"}
@@ -166,8 +166,8 @@ def member(offset, member_id, *, there=True):
 def test_a_newer_group_is_idle_since_the_first_epoch_without_members():
     there = [member(1, "m"), epoch(2, 1)]
     gone = [member(3, "m", there=False), epoch(4, 2), epoch(5, 3)]
-    assert epochs.empty_since(GroupLog([*there, *gone])) == {"g": 4000}
-    assert epochs.empty_since(GroupLog([*there, *gone, member(6, "n"), epoch(7, 4)])) == {}
+    assert epochs.empty_since(GroupRecords([*there, *gone])) == {"g": 4000}
+    assert epochs.empty_since(GroupRecords([*there, *gone, member(6, "n"), epoch(7, 4)])) == {}
 
 
 def test_an_epoch_is_told_by_what_came_since_the_one_before_alone():

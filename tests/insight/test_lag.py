@@ -15,7 +15,7 @@ from commandline import coterie_ok, fails
 from coterie.errors import CoterieError
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample, read_end_offsets
 from coterie.insight.questions import lag
-from coterie.insight.records.partition_view import PartitionFacts
+from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import Segment
 from golden_data import live, log, records, wide
 from log_writer import batch, commit_key, commit_value, marker
@@ -133,7 +133,7 @@ def in_order_of_markers(log):
 
 
 def facts_of(data):
-    return PartitionFacts(0, [Segment("f", 0, 0, 0, None)], read=lambda segment: data)
+    return PartitionView(0, [Segment("f", 0, 0, 0, None)], read=lambda segment: data)
 
 
 def check_by_model(log, at_ms):

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from transaction_logs import STEPS, batches_of, write
 
 from coterie._core.codec.reader import LogReader
-from coterie.insight.brokerlogs.server_log import LOADED, Told
+from coterie.insight.brokerlogs.server_log import LOADED, BrokerLogLine
 from coterie.insight.groups import outages
 from coterie.insight.offsets import at_times, rewinds
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.questions import audit, expire, explain, growth, lag, metrics, undo
 from coterie.insight.records import log_parts, log_reader
-from coterie.insight.records.partition_view import PartitionFacts
+from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
 from coterie.state.portable import pack, unpack
 from golden_data import log
@@ -40,7 +40,7 @@ LIMITS = (
 
 def loaded(at_ms):
     """What a server log says once the broker has loaded the partition."""
-    return Told("", LOADED, at_ms, "server log", generation=0)
+    return BrokerLogLine("", LOADED, at_ms, "server log", generation=0)
 
 
 def asks(at_ms, later_ms, ends):
@@ -75,7 +75,7 @@ def surveyed(part, views):
 
 def answer_in_parts(segments, cuts, question, ask, options):
     """A question's rows, each part read by itself; the first segment of each is in ``cuts``."""
-    facts = PartitionFacts(0, segments, **options)
+    facts = PartitionView(0, segments, **options)
     bounds = [0, *sorted(cuts), len(segments)]
     runs = [segments[a:b] for a, b in pairwise(bounds) if b > a]
     views = log_parts.views_of(facts, question, ask)
@@ -106,7 +106,7 @@ def little_at_once():
 
 def same_in_parts(segments, cuts, asked, options):
     for question, ask in asked:
-        expected = list(question.rows(PartitionFacts(0, segments, **options), ask))
+        expected = list(question.rows(PartitionView(0, segments, **options), ask))
         found = answer_in_parts(segments, cuts, question, ask, options)
         assert found == expected, (question.NAME, cuts)
 
@@ -163,7 +163,7 @@ def test_transactions_that_parts_leave_open_stand_in_the_order_of_the_log():
         folder = folders(written(steps), home)[0]
         segments = segments_in(in_small_segments(folder, Path(home) / "small"))
         same_in_parts(segments, {1, 2}, [(growth, growth.Ask())], {})
-        ((row,),) = [list(growth.rows(PartitionFacts(0, segments), growth.Ask()))]
+        ((row,),) = [list(growth.rows(PartitionView(0, segments), growth.Ask()))]
         assert [one["producer_id"] for one in row["open_transactions"]] == [2, 1, 3]
 
 
@@ -220,7 +220,7 @@ def test_a_request_of_several_offsets_is_told_whole_at_a_seam(requests, data):
 def test_a_real_log_in_parts_gives_the_answers_of_the_log_as_one(case, tmp_path):
     small = find_segments([in_small_segments(log(case), tmp_path, 7)]).partitions()
     for number, segments in find_segments([log(case)]).partitions().items():
-        scanned = PartitionFacts(0, segments).fold.segments
+        scanned = PartitionView(0, segments).fold.segments
         newest_ms = max((piece.max_timestamp for piece in scanned), default=-1)
         if newest_ms < 0:
             continue

@@ -15,8 +15,8 @@ from coterie.insight.offsets.divergence import Live
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.questions import audit, expire, explain, growth, lag, metrics, undo
 from coterie.insight.records import group_log, log_reader
-from coterie.insight.records.group_log import GroupLog, GroupRecord
-from coterie.insight.records.partition_view import PartitionFacts
+from coterie.insight.records.group_log import GroupRecord, GroupRecords
+from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
 from golden_data import log
 from log_writer import batch, commit, each, marker
@@ -58,7 +58,7 @@ def asks(at_ms, later_ms, ends):
 def answers(segments, asked, options):
     """Each question's rows, from a reading of its own."""
     return [
-        list(question.rows(PartitionFacts(0, segments, **options), ask)) for question, ask in asked
+        list(question.rows(PartitionView(0, segments, **options), ask)) for question, ask in asked
     ]
 
 
@@ -130,7 +130,7 @@ def test_a_real_log_in_pieces_gives_the_answers_of_the_log_as_one(
     listing = find_segments([log(case)])
     for segments in listing.partitions().values():
         no_more_than_this_at_once(1 << 30)
-        scanned = PartitionFacts(0, segments).fold.segments
+        scanned = PartitionView(0, segments).fold.segments
         end = max(piece.max_timestamp for piece in scanned)
         asked = asks(end - 10_000, end, ends_at([end - 20_000, end]))
         expected = answers(segments, asked, {})
@@ -144,7 +144,7 @@ def record(value):
 
 def test_a_temporary_file_without_room_is_one_line(no_more_than_this_at_once):
     no_more_than_this_at_once(1)  # byte, before a file is written
-    groups = GroupLog([record(b"kept")])
+    groups = GroupRecords([record(b"kept")])
     full = open("/dev/full", "r+b", buffering=0)  # noqa: SIM115 - the log closes it
     groups.spool.file.close()
     groups.spool.file = full
@@ -157,7 +157,7 @@ def test_a_temporary_file_without_room_is_one_line(no_more_than_this_at_once):
 def test_records_of_groups_are_read_as_they_were_written(held, no_more_than_this_at_once):
     no_more_than_this_at_once(held)
     records = [record(None), record(b""), record(b"a value"), record(b"x" * 5000)]
-    groups = GroupLog(records)
+    groups = GroupRecords(records)
     assert list(groups) == records
     assert groups[2] == records[2]
     assert list(groups[1:3]) == records[1:3]
@@ -181,7 +181,7 @@ def test_a_transaction_that_ended_in_a_later_piece_keeps_the_cleaner_from_nothin
         (folder / f"{base_offset:020}.log").write_bytes(b"".join(data))
     (segments,) = find_segments([folder]).partitions().values()
     no_more_than_this_at_once(1)
-    rows = list(growth.rows(PartitionFacts(0, segments), growth.Ask()))
+    rows = list(growth.rows(PartitionView(0, segments), growth.Ask()))
     (superseded,) = [row for row in rows if row["superseded_records"]]
     size = len(batches[2])
     assert superseded["topic"] == "t"

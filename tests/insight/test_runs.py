@@ -5,8 +5,8 @@ import pytest
 
 from coterie._core.fold.record_scan import RecordScan
 from coterie.insight.questions import explain
-from coterie.insight.records.partition_view import PartitionFacts
-from coterie.insight.records.record_columns import COMMITTED, Commits
+from coterie.insight.records.partition_view import PartitionView
+from coterie.insight.records.record_columns import COMMITTED, RecordColumns
 from coterie.insight.records.runs import NEVER, first_in_batch, runs_of, times_of
 from coterie.log.folders import find_segments
 from log_writer import batch, commit_key, commit_value, marker
@@ -23,7 +23,7 @@ def piece_of(data):
     scan = RecordScan()
     columns, _ = scan.scan(data)
     batches, newer = columns.pop("batches"), columns.pop("newer_keys")
-    return Commits(scan, columns, ["0.log"], 0, batches, newer)
+    return RecordColumns(scan, columns, ["0.log"], 0, batches, newer)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_for_one_group_the_partition_is_not_read_for_all_where_nobody_was_silent
     log = b"".join(batch(n, [change(b"ab"[n % 2 : n % 2 + 1], n, n)]) for n in range(30))
     (folder / "00000000000000000000.log").write_bytes(log)
     ((number, segments),) = find_segments([tmp_path]).partitions().items()
-    facts = PartitionFacts(number, segments, frozenset({"a"}))
+    facts = PartitionView(number, segments, frozenset({"a"}))
     events = [row["event"] for row in explain.rows(facts, explain.Ask())]
     assert events[0] == explain.COMMITS
     assert not facts.others

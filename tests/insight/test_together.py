@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from test_parts import asks, ends_at
 
 from coterie.errors import LogError
-from coterie.insight.asking import Request, answer, find_question
+from coterie.insight.asking import QuestionRequest, answer, find_question
 from coterie.insight.questions import group_names
 from coterie.insight.questions.growth import Ask
 from coterie.insight.records import threads
@@ -112,7 +112,7 @@ class Told(Silent):
 def test_progress_comes_with_the_parts_and_ends_with_the_log(question, ask, tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
     told = Told()
-    list(answer(Request(question, ask, [small]), told))
+    list(answer(QuestionRequest(question, ask, [small]), told))
     assert sum(told.read) == told.whole
     assert len(told.read) > len(find_segments([small]).partitions())
     assert min(told.read) >= 0
@@ -156,7 +156,7 @@ def test_what_cannot_be_read_is_told_after_the_answers_before_it(tmp_path):
     listing = find_segments([small])
     numbers = list(listing.partitions())
     Path(listing.partitions()[numbers[-1]][-1].path).unlink()
-    found = answer(Request("growth", Ask(), listing), Silent())
+    found = answer(QuestionRequest("growth", Ask(), listing), Silent())
     assert [next(found).number for _ in numbers[:-1]] == numbers[:-1]
     with pytest.raises(LogError, match="No such file"):
         next(found)
@@ -189,7 +189,9 @@ def test_every_question_can_be_asked(tmp_path):
     for name in ("extent", "names"):
         question = find_question(name)
         expected = [list(question.rows(facts, question.Ask())) for facts in read_facts([small])]
-        found = [part.rows for part in answer(Request(name, question.Ask(), [small]), Silent())]
+        found = [
+            part.rows for part in answer(QuestionRequest(name, question.Ask(), [small]), Silent())
+        ]
         assert [[{**row} for row in rows] for rows in expected] == [
             [{k: v for k, v in row.items() if k != "trusted_from"} for row in rows]
             for rows in found

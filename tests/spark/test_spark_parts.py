@@ -3,7 +3,7 @@
 import pytest
 
 import coterie_spark
-from coterie.insight.asking import Request, fields_of, find_question, rows_of
+from coterie.insight.asking import QuestionRequest, fields_of, find_question, rows_of
 from coterie.insight.records.partition_view import read_facts
 from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie_spark.bulk import parted
@@ -50,7 +50,9 @@ def test_a_question_in_parts_gives_the_rows_it_gives_in_this_process(
 def test_large_partitions_are_cut_and_others_are_not(spark, cut, monkeypatch, scheme):
     from coterie_spark.insight import log_of
 
-    request = Request("undo", find_question("undo").Ask(RESET_CLI), (f"{scheme}{cut / 'basic'}",))
+    request = QuestionRequest(
+        "undo", find_question("undo").Ask(RESET_CLI), (f"{scheme}{cut / 'basic'}",)
+    )
     partitions = log_of(spark, request.log)
     asked = parted.planned(spark, partitions, request)
     assert [part for _, part in asked.dealt] == [

@@ -46,8 +46,8 @@ from coterie.extras import missing_module
 from coterie.insight.asking import (
     TRUSTED,
     Asker,
-    Part,
-    Request,
+    PartitionAnswer,
+    QuestionRequest,
     Row,
     find_asker,
     find_question,
@@ -179,7 +179,7 @@ def parts_of(
     *,
     at_ms: int | None = None,
     newest: Newest | None = None,
-) -> Iterator[Part]:
+) -> Iterator[PartitionAnswer]:
     """Yield the answer of each partition; say at the end what was left alone or out.
 
     Options that do not go together fail here, before anything is asked or written. ``newest`` finds
@@ -196,7 +196,7 @@ def parts_of(
     groups = chosen_groups(options.groups, listing, options.where)
     end_ms = until(options, at_ms)
     since_ms, (_, master, conf) = options.since_ms, options.where
-    request = Request(name, ask, listing, groups, end_ms, since_ms, master, conf)
+    request = QuestionRequest(name, ask, listing, groups, end_ms, since_ms, master, conf)
     if at_ms is None:
         at_ms = getattr(ask, "at_ms", None)
     asker = find_asker(options.engine)
@@ -215,13 +215,13 @@ def until(options: Options, at_ms: int | None) -> int | None:
 
 
 def told_parts(
-    request: Request,
+    request: QuestionRequest,
     listing: Listing,
     answer: Asker,
     options: Options,
     at_ms: int | None = None,
     newest: Newest | None = None,
-) -> Iterator[Part]:
+) -> Iterator[PartitionAnswer]:
     """Yield the parts of an answer, with progress; see :func:`parts_of`.
 
     ``options`` gets what to say at the end: since when each partition can be trusted that was

@@ -19,7 +19,7 @@ from coterie.traces.files import open_text
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 UTC = "Z"
-Reading = Callable[[Iterable[str], str], Iterator[server_log.Told]]
+Reading = Callable[[Iterable[str], str], Iterator[server_log.BrokerLogLine]]
 
 
 def zone_of(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -77,7 +77,7 @@ def flap_options(command: Decorated) -> Decorated:
 
 def read_logs(
     server_logs: Iterable[str], request_logs: Iterable[str], zone: str
-) -> tuple[server_log.Told, ...]:
+) -> tuple[server_log.BrokerLogLine, ...]:
     """Return what a broker's logs say; fail in one line where one cannot be read."""
     servers, requests = tuple(server_logs), tuple(request_logs)
     if zone != UTC and not servers + requests:
@@ -88,7 +88,7 @@ def read_logs(
     )
 
 
-def read_told(names: Iterable[str], read: Reading, zone: str) -> Iterator[server_log.Told]:
+def read_told(names: Iterable[str], read: Reading, zone: str) -> Iterator[server_log.BrokerLogLine]:
     """Yield what logs of one kind say."""
     for name in names:
         told = list(read_one(name, read, zone))
@@ -97,7 +97,7 @@ def read_told(names: Iterable[str], read: Reading, zone: str) -> Iterator[server
         yield from told
 
 
-def read_one(name: str, read: Reading, zone: str) -> Iterator[server_log.Told]:
+def read_one(name: str, read: Reading, zone: str) -> Iterator[server_log.BrokerLogLine]:
     """Yield what one log says."""
     try:
         with open_text(Path(name)) as lines:

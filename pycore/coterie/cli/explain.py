@@ -16,7 +16,7 @@ from coterie.cli.brokerlogs import (
 )
 from coterie.cli.failures import say
 from coterie.cli.params import at_option
-from coterie.insight.asking import Part, Row
+from coterie.insight.asking import PartitionAnswer, Row
 from coterie.insight.brokerlogs import server_log
 from coterie.insight.groups.causes import counted
 from coterie.insight.questions import explain
@@ -69,7 +69,7 @@ def command(
         say_refused(told, seen)
 
 
-def noting(parts: Iterable[Part], seen: set[str]) -> Iterator[Row]:
+def noting(parts: Iterable[PartitionAnswer], seen: set[str]) -> Iterator[Row]:
     """Yield the rows of all parts, and note their groups."""
     for part in parts:
         for row in part.rows:
@@ -77,7 +77,7 @@ def noting(parts: Iterable[Part], seen: set[str]) -> Iterator[Row]:
             yield row
 
 
-def say_refused(told: Iterable[server_log.Told], seen: Collection[str]) -> None:
+def say_refused(told: Iterable[server_log.BrokerLogLine], seen: Collection[str]) -> None:
     """Say of which groups nothing but refused joins is known: they have no record to explain."""
     refused: dict[str, list[str]] = {}
     for one in told:

@@ -48,14 +48,16 @@ def chosen_groups(given: Iterable[str], log: Log, where: Where = HERE) -> frozen
 
 def known_groups(log: Log, where: Where) -> set[str]:
     """Return the ids of all groups that a log has any record of."""
-    from coterie.insight.asking import Request, find_asker
+    from coterie.insight.asking import QuestionRequest, find_asker
     from coterie.insight.questions import (
         group_names,  # whoever gives no pattern does not wait for numpy
     )
 
     with TerminalProgress() as progress:
         engine, master, conf = where
-        request = Request(group_names.NAME, group_names.Ask(), log, master=master, conf=conf)
+        request = QuestionRequest(
+            group_names.NAME, group_names.Ask(), log, master=master, conf=conf
+        )
         parts = find_asker(engine)(request, progress)
         return {row["group_id"] for part in parts for row in part.rows}
 

@@ -8,7 +8,7 @@ import click
 
 from coterie.cli.failures import Failed
 from coterie.cli.progress import TerminalProgress
-from coterie.insight.asking import Part, Request, find_asker
+from coterie.insight.asking import PartitionAnswer, QuestionRequest, find_asker
 from coterie.insight.questions import time_range
 from coterie.log.folders import Log
 from coterie.replay.engine import HERE, Where
@@ -33,7 +33,7 @@ class Newest:
         self.option = option
         self.ms = -1
 
-    def of(self, parts: Iterable[Part]) -> Iterator[Part]:
+    def of(self, parts: Iterable[PartitionAnswer]) -> Iterator[PartitionAnswer]:
         """Yield the parts, none before one has a time; Failed where none does."""
         held = []
         for part in parts:
@@ -65,7 +65,9 @@ def extent_ms(log: Log, where: Where, option: str) -> tuple[int, int]:
         No record has a time; ``option`` says it instead.
     """
     engine, master, conf = where
-    request = Request(time_range.NAME, time_range.Ask(), log, frozenset(), master=master, conf=conf)
+    request = QuestionRequest(
+        time_range.NAME, time_range.Ask(), log, frozenset(), master=master, conf=conf
+    )
     with TerminalProgress() as progress:
         rows = [row for part in find_asker(engine)(request, progress) for row in part.rows]
     first = [row["first_timestamp"] for row in rows if row["first_timestamp"] is not None]

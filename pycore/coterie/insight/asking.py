@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 from coterie.errors import CoterieError
 from coterie.insight.records.log_parts import states_of
-from coterie.insight.records.partition_view import PartitionFacts
+from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.threads import each_partition
 from coterie.insight.render.fields import Fields
 from coterie.log.folders import Log
@@ -35,12 +35,12 @@ class Question(Protocol):
     FIELDS: Fields
     Ask: type[Any]
 
-    def rows(self, facts: PartitionFacts, ask: Any) -> Iterator[Row]:
+    def rows(self, facts: PartitionView, ask: Any) -> Iterator[Row]:
         """Yield the rows of one partition."""
 
 
 @dataclass(frozen=True)
-class Request:
+class QuestionRequest:
     """What to ask of which log.
 
     Attributes
@@ -74,7 +74,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartitionAnswer:
     """The answer of one partition of the topic.
 
     Attributes
@@ -101,7 +101,7 @@ class Part:
     newest_ms: int
 
 
-Asker = Callable[[Request, Progress], Iterator[Part]]
+Asker = Callable[[QuestionRequest, Progress], Iterator[PartitionAnswer]]
 
 
 def find_question(name: str) -> Question:
@@ -120,30 +120,32 @@ def fields_of(question: Question) -> Fields:
     return {**question.FIELDS, **TRUSTED}
 
 
-def rows_of(facts: PartitionFacts, question: Question, ask: Any) -> Iterator[Row]:
+def rows_of(facts: PartitionView, question: Question, ask: Any) -> Iterator[Row]:
     """Yield the rows of one partition, with the fields of :func:`fields_of`."""
     for row in question.rows(facts, ask):
         row["trusted_from"] = facts.trusted_from_ms
         yield row
 
 
-def part_of(facts: PartitionFacts, question: Question, ask: Any) -> Part:
+def part_of(facts: PartitionView, question: Question, ask: Any) -> PartitionAnswer:
     """Put a question to one partition."""
     rows = list(rows_of(facts, question, ask))
     found = frozenset(facts.group_ids) if facts.groups else frozenset()
     faults = len(facts.fold.faults)
-    return Part(facts.number, rows, found, faults, facts.trusted_from_ms, facts.newest_ms)
+    return PartitionAnswer(
+        facts.number, rows, found, faults, facts.trusted_from_ms, facts.newest_ms
+    )
 
 
-def answer(request: Request, progress: Progress) -> Iterator[Part]:
+def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAnswer]:
     """Answer in this process: threads read a large log."""
     question, ask = find_question(request.question), request.ask
 
-    def part(facts: PartitionFacts) -> Part:
+    def part(facts: PartitionView) -> PartitionAnswer:
         with resting_collector():  # rows are no cycles, and it would walk them again and again
             return part_of(facts, question, ask)
 
-    def states(facts: PartitionFacts) -> PartitionFacts:
+    def states(facts: PartitionView) -> PartitionView:
         for view in states_of(facts, question, ask):
             facts.read(view)
         return facts

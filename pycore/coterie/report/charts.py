@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.insight.records.key_index import LOW, Keys, Names, Table
-from coterie.insight.records.record_columns import Array, Commits, is_before
+from coterie.insight.records.record_columns import Array, RecordColumns, is_before
 from coterie.insight.records.runs import NEVER, Runs, first_in_batch, runs_of, times_of
 from coterie.report.sections import EXACT, exact
 from coterie.report.spans import POINTS, Counts
@@ -24,13 +24,13 @@ CELLS_AT_ONCE = 44 << 20  # of 16 bytes each, in all copies of the charts
 Line = tuple[int, str, int, int]  # number of the key, topic, partition, commits with a time
 
 
-def time_of(commits: Commits) -> Array:
+def time_of(commits: RecordColumns) -> Array:
     """Return each commit's time, ms: the record's, where it has none the one in its value."""
     known = commits.timestamp >= 0
     return commits.timestamp if known.all() else np.where(known, *times_in(commits))
 
 
-def times_in(commits: Commits) -> tuple[Array, Array]:
+def times_in(commits: RecordColumns) -> tuple[Array, Array]:
     """Return the times of records, and those in their values, ms."""
     return commits.timestamp, commits.commit_timestamp
 
@@ -83,7 +83,7 @@ class Census:
         self.points = Table(count=(np.int64, 0))
         self.parts: list[Numbers] = []  # of each part absorbed
 
-    def take(self, records: Commits) -> None:
+    def take(self, records: RecordColumns) -> None:
         """Count the next piece."""
         self.records += len(records)
         self.names = records.groups
@@ -239,7 +239,7 @@ class Charts:
         self.at = np.full(points, -1, np.int64)
         self.value = np.zeros(points, np.int64)
 
-    def take(self, records: Commits) -> None:
+    def take(self, records: RecordColumns) -> None:
         """Draw the next piece."""
         times = time_of(records)
         runs = runs_of(records, times)
@@ -262,7 +262,7 @@ class Charts:
             cells = (cells + np.repeat(span * held["sampled"], runs.size))[some]
             self._draw_last(times[rows[some]], records.offset[rows[some]], cells)
 
-    def _draw_each(self, records: Commits, times: Array, keys: Array, rows: Array) -> None:
+    def _draw_each(self, records: RecordColumns, times: Array, keys: Array, rows: Array) -> None:
         """Give each commit the next cell of its key."""
         codes = np.sort((keys << 32) | rows)  # much faster than to sort rows by key
         keys, rows = codes >> 32, codes & LOW

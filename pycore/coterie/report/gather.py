@@ -19,9 +19,10 @@ from coterie.insight.groups.epochs import learn_names
 from coterie.insight.groups.rebalances import rebalances
 from coterie.insight.questions.explain import REQUESTS
 from coterie.insight.questions.metrics import commit_counts, counted_state, head_of
-from coterie.insight.records.aggregates import Taker, feed, keep
+from coterie.insight.records.aggregates import keep
 from coterie.insight.records.key_index import Key
-from coterie.insight.records.partition_view import Life, PartitionFacts, View
+from coterie.insight.records.log_reader import PieceConsumer, feed
+from coterie.insight.records.partition_view import Life, PartitionView, RecordFilter
 from coterie.ordering import java_order, place_order
 from coterie.pages.shell import compact_json
 from coterie.report import ownership
@@ -87,7 +88,7 @@ class Gathered:
         yield from sorted(pairs, key=lambda pair: java_order(pair[0][0]))
 
 
-def gather(parts: Iterable[PartitionFacts], basis: Basis) -> Gathered:
+def gather(parts: Iterable[PartitionView], basis: Basis) -> Gathered:
     """Return what a page shows of these partitions, which :func:`look` may have looked at."""
     whole = Gathered()
     for facts in parts:
@@ -95,7 +96,7 @@ def gather(parts: Iterable[PartitionFacts], basis: Basis) -> Gathered:
     return whole
 
 
-def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
+def add_partition(whole: Gathered, facts: PartitionView, basis: Basis) -> None:
     """Add a partition's groups."""
     if facts.seen is None:
         look(facts, basis)
@@ -133,7 +134,7 @@ def add_partition(whole: Gathered, facts: PartitionFacts, basis: Basis) -> None:
             whole.details.append(packed(zlib.decompress(undrawn.pop(group)), drawn))
 
 
-def draw(facts: PartitionFacts, census: Census, some: Mapping[str, Plan]) -> Charts:
+def draw(facts: PartitionView, census: Census, some: Mapping[str, Plan]) -> Charts:
     """Have a partition's log go by for the charts of some groups."""
     charts = Charts(census, some)
     if facts.cut is None:
@@ -145,15 +146,17 @@ def draw(facts: PartitionFacts, census: Census, some: Mapping[str, Plan]) -> Cha
     return charts
 
 
-def look(facts: PartitionFacts, basis: Basis) -> PartitionFacts:
+def look(facts: PartitionView, basis: Basis) -> PartitionView:
     """Have a partition's log go by, once for all but the charts; return the same facts."""
     counted_state(facts)
-    mine: dict[str, tuple[View, Taker]] = {CENSUS: (facts.view, Census(facts.begins_ms))}
+    mine: dict[str, tuple[RecordFilter, PieceConsumer]] = {
+        CENSUS: (facts.view, Census(facts.begins_ms))
+    }
     facts.seen = keep(facts, {**tallies_of(facts, basis), **mine})
     return facts
 
 
-def read(facts: PartitionFacts, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupParts]:
+def read(facts: PartitionView, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupParts]:
     """Return a partition's tables, and what makes the rest; its log went by."""
     assert facts.seen is not None  # see `look`
     counts = commit_counts(facts, counted_state(facts))
@@ -205,7 +208,7 @@ class GroupParts:
 
     def __init__(
         self,
-        facts: PartitionFacts,
+        facts: PartitionView,
         census: Census,
         counted: Mapping[Key, tuple[int, int | None]],
         tell_requests: bool,
@@ -320,7 +323,7 @@ class GroupParts:
         return {"span_ms": plan.span_ms, "lines": drawn, "left_out": left_out}
 
 
-def topic_names(facts: PartitionFacts) -> dict[str, str]:
+def topic_names(facts: PartitionView) -> dict[str, str]:
     """Return the names of topic ids, as far as a partition's newer groups tell them."""
     names = {
         topic["topic_id"]: topic["topic"]

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coterie.insight.asking import find_question
-from coterie.insight.brokerlogs.server_log import Told
+from coterie.insight.brokerlogs.server_log import BrokerLogLine
 from coterie.insight.questions import audit, expire, explain
 from coterie.insight.questions.explain_text import cause_of, summed, waited
-from coterie.insight.records.aggregates import Tally
+from coterie.insight.records.aggregates import Aggregate
 from coterie.insight.records.log_parts import maker_of
-from coterie.insight.records.partition_view import PartitionFacts, View
+from coterie.insight.records.partition_view import PartitionView, RecordFilter
 
 EXACT = 1 << 53  # JavaScript's numbers are doubles
 ROWS = 500  # of a section on a group's page; the last ones are kept
@@ -29,7 +29,7 @@ class Basis:
 
     now_ms: int
     retention_ms: int
-    told: tuple[Told, ...] = ()
+    told: tuple[BrokerLogLine, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,13 @@ SECTIONS = (
         "Clients that joined and left, and what comes back again and again.",
         "explain",
         lambda basis: explain.Ask(told=basis.told),
-        {"event": "What", "timestamp": "From", "until": "Until", "count": "Count", "cause": "Told"},
+        {
+            "event": "What",
+            "timestamp": "From",
+            "until": "Until",
+            "count": "Count",
+            "cause": "Told",
+        },
         lambda row: row["event"] in OF_MANY,
         texts={"cause": lambda row: summed(row) if row["event"] == "summary" else row["cause"]},
         column=Column("flapping", "Flapping clients", "number", flapping),
@@ -187,9 +193,9 @@ def questions(basis: Basis) -> dict[str, Any]:
     return {section.question: section.ask(basis) for section in SECTIONS}
 
 
-def tallies_of(facts: PartitionFacts, basis: Basis) -> dict[str, tuple[View, Tally]]:
+def tallies_of(facts: PartitionView, basis: Basis) -> dict[str, tuple[RecordFilter, Aggregate]]:
     """Return what all questions of a page keep while the log goes by."""
-    found: dict[str, tuple[View, Tally]] = {}
+    found: dict[str, tuple[RecordFilter, Aggregate]] = {}
     for name, ask in questions(basis).items():
         make = maker_of(find_question(name))
         assert make is not None  # no question holds the records
@@ -199,7 +205,7 @@ def tallies_of(facts: PartitionFacts, basis: Basis) -> dict[str, tuple[View, Tal
     return found
 
 
-def tables_of(facts: PartitionFacts, basis: Basis) -> dict[str, dict[str, Row]]:
+def tables_of(facts: PartitionView, basis: Basis) -> dict[str, dict[str, Row]]:
     """Return group -> section -> its rows as lists, and how many there were.
 
     A question that several sections share is put once.

@@ -16,9 +16,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie.errors import CoterieError
-from coterie.insight.asking import Request, find_question
+from coterie.insight.asking import QuestionRequest, find_question
 from coterie.insight.records import log_parts
-from coterie.insight.records.partition_view import PartitionFacts
+from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import Segment
 from coterie.state.portable import pack, unpack
 from coterie_spark.bulk import plan, scanning
@@ -46,9 +46,9 @@ JOINED, WHOLE = "survey of a part", -1  # the number of what was joined
 SPOOLED = -1 << 62  # behind it where a chunk's split begins; its segment's place is its kind
 BEGUN, TALLIED = "question to a part", "answer of a part"
 
-Facts = Callable[[], PartitionFacts]
-Answer = Callable[[Request, int, Facts], Iterator["pa.RecordBatch"]]
-JoinedFacts = Callable[["Plan", int, "Iterable[Row]"], PartitionFacts]
+Facts = Callable[[], PartitionView]
+Answer = Callable[[QuestionRequest, int, Facts], Iterator["pa.RecordBatch"]]
+JoinedFacts = Callable[["Plan", int, "Iterable[Row]"], PartitionView]
 
 
 class Row(NamedTuple):
@@ -66,17 +66,15 @@ class Plan(NamedTuple):
     """What is asked; ``dealt`` has each part: its partition's place in ``log``, and segments."""
 
     log: Partitions
-    request: Request
+    request: QuestionRequest
     dealt: list[tuple[int, tuple[Segment, ...]]]
     read: scanning.Reader
 
-    def facts(self, place: int) -> PartitionFacts:
+    def facts(self, place: int) -> PartitionView:
         """Return the facts of a partition, nothing read yet."""
         number, segments = self.log[place]
         asked = self.request
-        return PartitionFacts(
-            number, segments, asked.groups, asked.at_ms, self.read, asked.since_ms
-        )
+        return PartitionView(number, segments, asked.groups, asked.at_ms, self.read, asked.since_ms)
 
     def firsts(self, place: int) -> list[int]:
         """Return the numbers of a partition's parts."""
@@ -93,7 +91,7 @@ class Plan(NamedTuple):
         return find_question(self.request.question)
 
 
-def planned(spark: SparkSession, log: Partitions, request: Request) -> Plan | None:
+def planned(spark: SparkSession, log: Partitions, request: QuestionRequest) -> Plan | None:
     """Return how a question is asked in parts; None: a task for each partition will do."""
     if log_parts.maker_of(find_question(request.question)) is None:
         return None
@@ -208,7 +206,7 @@ def finish(
         yield from answer(asked.request, place, partial(facts, asked, place, rows))
 
 
-def joined_facts(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionFacts:
+def joined_facts(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionView:
     """Return the facts of a partition of which states were asked for, in parts."""
     facts = asked.facts(place)
     log_parts.join(
@@ -217,7 +215,7 @@ def joined_facts(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionFacts
     return facts
 
 
-def facts_of(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionFacts:
+def facts_of(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionView:
     """Return the facts of a partition that was read in parts."""
     facts = asked.facts(place)
     each = groupby(rows, key=lambda row: row.number)

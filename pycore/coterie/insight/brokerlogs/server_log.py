@@ -96,7 +96,7 @@ _SAYS = (  # what, pattern with the named parts of a Told
 SAYS = tuple((what, re.compile(pattern)) for what, pattern in _SAYS)
 
 
-class Told(NamedTuple):
+class BrokerLogLine(NamedTuple):
     """One thing that a log says. ``generation`` is the one that it led to, if it says so."""
 
     group: str
@@ -111,7 +111,7 @@ class Told(NamedTuple):
     instance_id: str | None = None
 
 
-def read_server_log(lines: Iterable[str], zone: str = "Z") -> Iterator[Told]:
+def read_server_log(lines: Iterable[str], zone: str = "Z") -> Iterator[BrokerLogLine]:
     """Yield what the coordinator's lines of a server log say; other lines are passed over.
 
     ``zone`` is that of the log's times, see ``coterie.times.LogClock``.
@@ -128,7 +128,7 @@ def read_server_log(lines: Iterable[str], zone: str = "Z") -> Iterator[Told]:
                 parts = said.groupdict()
                 number = parts.get("generation")
                 led_to = None if number is None else int(number) + (what == PREPARING)
-                yield Told(
+                yield BrokerLogLine(
                     parts.get("group", ""),
                     what,
                     at_ms,
@@ -141,7 +141,7 @@ def read_server_log(lines: Iterable[str], zone: str = "Z") -> Iterator[Told]:
                 break
 
 
-def read_request_log(lines: Iterable[str], zone: str = "Z") -> Iterator[Told]:
+def read_request_log(lines: Iterable[str], zone: str = "Z") -> Iterator[BrokerLogLine]:
     """Yield who joined and left by a request log, and over what time it tells of each group.
 
     Raises
@@ -161,10 +161,10 @@ def read_request_log(lines: Iterable[str], zone: str = "Z") -> Iterator[Told]:
         yield from told
     for group, ends in seen.items():
         for end in ends:
-            yield Told(group, SEEN, end, REQUESTS)
+            yield BrokerLogLine(group, SEEN, end, REQUESTS)
 
 
-def _of_request(exchange: Exchange, group: str, at_ms: int) -> Iterator[Told]:
+def _of_request(exchange: Exchange, group: str, at_ms: int) -> Iterator[BrokerLogLine]:
     asked, answer = exchange.request, exchange.response
     if not answer:  # what Kafka logs where it closed the connection instead
         return
@@ -173,15 +173,15 @@ def _of_request(exchange: Exchange, group: str, at_ms: int) -> Iterator[Told]:
     if exchange.api in HEARTBEATS:
         instance = asked.get("instanceId")
         if asked["memberEpoch"] == LEAVING and error == "NONE":
-            yield Told(group, LEFT, at_ms, REQUESTS, None, asked["memberId"], *client)
+            yield BrokerLogLine(group, LEFT, at_ms, REQUESTS, None, asked["memberId"], *client)
     elif exchange.api == "LEAVE_GROUP" and error == "NONE":
         for one in asked.get("members") or [asked]:
             key, told = one.get("memberId") or None, one.get("reason")
             names = key, *client, told, one.get("groupInstanceId")
-            yield Told(group, LEFT, at_ms, REQUESTS, None, *names)
+            yield BrokerLogLine(group, LEFT, at_ms, REQUESTS, None, *names)
     elif exchange.api == "JOIN_GROUP" and error == "NONE":
         names = answer["memberId"], *client, asked.get("reason"), instance
-        yield Told(group, JOINED, at_ms, REQUESTS, answer["generationId"], *names)
+        yield BrokerLogLine(group, JOINED, at_ms, REQUESTS, answer["generationId"], *names)
     joining = exchange.api == "JOIN_GROUP" or asked.get("memberEpoch") == JOINING
     if joining and error not in NO_REFUSAL:
         detail = error
@@ -189,20 +189,22 @@ def _of_request(exchange: Exchange, group: str, at_ms: int) -> Iterator[Told]:
             offers = ", ".join(protocol["name"] for protocol in asked["protocols"])
             detail += f"; it offers {asked['protocolType']}: {offers}"
         names = asked.get("memberId") or None, *client, detail, instance
-        yield Told(group, REFUSED, at_ms, REQUESTS, None, *names)
+        yield BrokerLogLine(group, REFUSED, at_ms, REQUESTS, None, *names)
 
 
 class Index:
     """What logs say of one group, by generation, by member and by instance id."""
 
-    def __init__(self, told: Iterable[Told]) -> None:
-        self.by_generation: dict[tuple[str, int], list[Told]] = {}
-        self.by_member: dict[str, list[Told]] = {}
-        self.by_instance: dict[str, list[Told]] = {}
-        self.replaced: dict[tuple[str, str], list[Told]] = {}  # by instance and old member id
-        self.refused: list[Told] = []
+    def __init__(self, told: Iterable[BrokerLogLine]) -> None:
+        self.by_generation: dict[tuple[str, int], list[BrokerLogLine]] = {}
+        self.by_member: dict[str, list[BrokerLogLine]] = {}
+        self.by_instance: dict[str, list[BrokerLogLine]] = {}
+        self.replaced: dict[
+            tuple[str, str], list[BrokerLogLine]
+        ] = {}  # by instance and old member id
+        self.refused: list[BrokerLogLine] = []
         self.seen: list[int] = []
-        self.joined: dict[str | None, Told] = {}
+        self.joined: dict[str | None, BrokerLogLine] = {}
         for one in sorted(told, key=lambda one: one.at_ms):
             if one.what == JOINED:
                 self.joined.setdefault(one.member_id, one)
@@ -220,7 +222,7 @@ class Index:
             elif one.instance_id is not None:
                 self.by_instance.setdefault(one.instance_id, []).append(one)
 
-    def of(self, what: str, row: Row) -> list[Told]:
+    def of(self, what: str, row: Row) -> list[BrokerLogLine]:
         """Return what is said of a row's generation, the nearest in time first."""
         if row["event"] not in CLASSIC:  # an epoch counts by itself
             return []
@@ -252,7 +254,7 @@ class Index:
     def with_refusals(self, rows: list[Row]) -> list[Row]:
         """Return rows with the refused joins between them, those of one client as one row."""
         latest = list(accumulate((row["timestamp"] or 0 for row in rows), max))
-        places: dict[int, dict[Any, list[Told]]] = {}
+        places: dict[int, dict[Any, list[BrokerLogLine]]] = {}
         for one in self.refused:
             who = one.client_id, one.client_host, one.instance_id, one.detail
             theirs = places.setdefault(bisect_right(latest, one.at_ms), {})
@@ -286,7 +288,7 @@ class Index:
             return {**cause, "what": "rejoined_first", **names}
         return cause
 
-    def _first_to_join(self, row: Row) -> Told:
+    def _first_to_join(self, row: Row) -> BrokerLogLine:
         """Return the join that began a rebalance: the coordinator's word before the clock's.
 
         A request log has whole milliseconds. Of joins that came in the same, one of the leader
@@ -315,7 +317,7 @@ class Index:
             return {**cause, "what": EVICTED, "detail": "no LeaveGroup came", "source": REQUESTS}
         return cause
 
-    def _by_instance(self, instance: str | None, times: list[int | None]) -> list[Told]:
+    def _by_instance(self, instance: str | None, times: list[int | None]) -> list[BrokerLogLine]:
         """Return what is said of an instance id alone, as by the tool that removes members.
 
         The id outlives its members, so only what was said since the row before counts.
@@ -328,17 +330,17 @@ class Index:
         ]
 
 
-def reason_of(one: Told) -> str | None:
+def reason_of(one: BrokerLogLine) -> str | None:
     """Return what was given as a reason, if it is one."""
     return None if NO_REASON.fullmatch(one.detail or "") else one.detail
 
 
-def nearest(told: list[Told], at_ms: int | None) -> list[Told]:
+def nearest(told: list[BrokerLogLine], at_ms: int | None) -> list[BrokerLogLine]:
     """Return what was said, the nearest in time first."""
     return told if at_ms is None else sorted(told, key=lambda one: abs(one.at_ms - at_ms))
 
 
-def _refused(theirs: list[Told]) -> Row:
+def _refused(theirs: list[BrokerLogLine]) -> Row:
     """Return the row of joins that a client was refused, between two others."""
     one = theirs[0]
     cause = {

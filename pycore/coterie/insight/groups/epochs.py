@@ -16,7 +16,7 @@ from typing import Any
 from coterie._core.codec.schema import decode_key, decode_value
 from coterie.errors import CorruptData
 from coterie.insight.groups.causes import RECORDS, in_words
-from coterie.insight.records.group_log import GroupLog, GroupRecord
+from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.state.newer import (
     LEFT_FOR_NOW,
     MEMBER_STATES,
@@ -63,7 +63,7 @@ def timeline(records: Iterable[GroupRecord], told: Collection[int] = ()) -> list
     return walk.rows
 
 
-def empty_since(records: GroupLog) -> dict[str, int]:
+def empty_since(records: GroupRecords) -> dict[str, int]:
     """Return when the epoch came since which a group has no members, for those that have none."""
     found: dict[str, int] = {}
     for group, theirs in records.by_group().items():

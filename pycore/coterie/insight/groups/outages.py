@@ -18,8 +18,8 @@ import numpy as np
 
 from coterie.insight.groups.causes import counted, who
 from coterie.insight.groups.rebalances import is_rebalance
-from coterie.insight.records.partition_view import PartitionFacts
-from coterie.insight.records.record_columns import Array, Commits
+from coterie.insight.records.partition_view import PartitionView
+from coterie.insight.records.record_columns import Array, RecordColumns
 from coterie.times import format_time
 
 CHANGE, SILENCE = "coordinator_change", "silence"
@@ -122,7 +122,7 @@ class Watch:
         self.silent: list[tuple[int, Outage | None]] = []
         self.files: list[str] = []
 
-    def take(self, records: Commits) -> None:
+    def take(self, records: RecordColumns) -> None:
         """Look through the next piece."""
         batches = records.batches[records.batches["records"] > 0]
         if not len(batches):
@@ -191,7 +191,7 @@ class Watch:
             at_ms = self.loads.pop(0)
             yield self.count + int(np.searchsorted(reached, at_ms)), at_ms
 
-    def outages(self, facts: PartitionFacts) -> list[Outage]:
+    def outages(self, facts: PartitionView) -> list[Outage]:
         """Return the outages of the log, in its order, once all pieces are through."""
         found = self.changed | dict(self.loaded.values())
         silent = [
@@ -304,7 +304,7 @@ class Neighbours:
         )
 
 
-def departures(facts: PartitionFacts) -> list[tuple[int, str]]:
+def departures(facts: PartitionView) -> list[tuple[int, str]]:
     """Return when members went, and of which group, by time."""
     return sorted(
         (row["timestamp"], life.group)

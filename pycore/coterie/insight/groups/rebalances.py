@@ -13,7 +13,7 @@ from typing import Any
 
 from coterie.insight.groups import epochs, protocol_switches
 from coterie.insight.records.group_log import GroupRecord
-from coterie.insight.records.partition_view import Life, PartitionFacts
+from coterie.insight.records.partition_view import Life, PartitionView
 
 Row = dict[str, Any]
 
@@ -30,7 +30,7 @@ def replacements(row: Mapping[str, Any]) -> int:
 
 
 def rebalances(
-    facts: PartitionFacts, life: Life | None, newer: Sequence[GroupRecord] = ()
+    facts: PartitionView, life: Life | None, newer: Sequence[GroupRecord] = ()
 ) -> list[Row]:
     """Return the records of a group that count, since ``facts.begins_ms``.
 
@@ -44,6 +44,6 @@ def rebalances(
     return [row for row in rows if is_rebalance(row) and counts(facts, row)]
 
 
-def counts(facts: PartitionFacts, row: Mapping[str, Any]) -> bool:
+def counts(facts: PartitionView, row: Mapping[str, Any]) -> bool:
     """Whether a record came in the time in which all is known that is asked for."""
     return facts.is_asked(row["timestamp"]) and facts.is_whole_at(row["timestamp"])

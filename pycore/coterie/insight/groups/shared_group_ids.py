@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from coterie.errors import CorruptData
 from coterie.insight.groups import epochs, protocol_switches
 from coterie.insight.groups.causes import hosts_in_words
-from coterie.insight.records.partition_view import Life, PartitionFacts
+from coterie.insight.records.partition_view import Life, PartitionView
 from coterie.insight.render.tables import shortened
 from coterie.log.consumer_protocol import read_subscription
 from coterie.state.newer import TYPE_OF
@@ -106,7 +106,7 @@ def few(names: Iterable[str]) -> str:
     return ", ".join([*found[:NAMED], *more])
 
 
-def since_whole(facts: PartitionFacts, told: list[OfRecord]) -> list[OfRecord]:
+def since_whole(facts: PartitionView, told: list[OfRecord]) -> list[OfRecord]:
     """Return what is told since compaction took nothing, and the last of before: how it was then.
 
     Each begins with its record, in order of the log.
@@ -115,7 +115,7 @@ def since_whole(facts: PartitionFacts, told: list[OfRecord]) -> list[OfRecord]:
     return [*told[: len(told) - len(late)][-1:], *late]
 
 
-def two_applications(facts: PartitionFacts) -> Iterator[Shared]:
+def two_applications(facts: PartitionView) -> Iterator[Shared]:
     """Yield each group with members at one time whose topics have nothing in common."""
     newer = facts.newer_records.by_group()
     for group in dict.fromkeys([*facts.lives, *newer]):
@@ -155,7 +155,7 @@ def newer_readers(records: Iterable[Any]) -> Iterator[tuple[Row, Row | None, lis
             before = record._asdict()
 
 
-def several_protocols(facts: PartitionFacts) -> Iterator[Shared]:
+def several_protocols(facts: PartitionView) -> Iterator[Shared]:
     """Yield each group whose records name several protocols: the first that is another.
 
     A classic group that was deleted and came back as one begins anew.

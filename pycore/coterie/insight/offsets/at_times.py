@@ -15,7 +15,7 @@ import numpy as np
 
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.records.key_index import Key, Keys, Table
-from coterie.insight.records.record_columns import Array, Commits
+from coterie.insight.records.record_columns import Array, RecordColumns
 from coterie.times import MAX_MS
 
 NO_SAMPLE = (Sample(None, None),)
@@ -31,7 +31,7 @@ LAST = {
 }
 
 
-class Times:
+class SampleTimes:
     """The times at which the offsets of each partition of a topic are wanted.
 
     Parameters
@@ -85,7 +85,7 @@ class Times:
         return shown
 
 
-class Visible:
+class OffsetsAtTimes:
     """What each key's readers saw at its times, as the pieces of a log come.
 
     Parameters
@@ -96,7 +96,7 @@ class Visible:
 
     COLUMNS = frozenset(("number", "decided_by", "decided_ms", "commit_timestamp", "previous_row"))
 
-    def __init__(self, times: Times) -> None:
+    def __init__(self, times: SampleTimes) -> None:
         self.times = times
         self.keys = Keys()
         self.plans = Table(plan=(np.int64, -1))
@@ -105,7 +105,7 @@ class Visible:
         self.settled = 0  # events left by the last sifting
         self.upto = -1  # the number of the last record so far
 
-    def take(self, commits: Commits) -> None:
+    def take(self, commits: RecordColumns) -> None:
         """Take the next piece."""
         self.upto = max(self.upto, int(commits.number.max(initial=-1)))
         self.keys.follow(commits)
@@ -176,7 +176,7 @@ class Visible:
         self.held.append(self._last_of(np.arange(self.last.count)))
         self.last = Table(**LAST)
 
-    def absorb(self, later: Visible) -> None:
+    def absorb(self, later: OffsetsAtTimes) -> None:
         """Go on with what follows; see ``tallies``. Of its events some are left out already.
 
         Whatever took the place of those did so within the later part, and does so here.
@@ -248,7 +248,7 @@ class Visible:
         return found
 
 
-def replaced_rows(commits: Commits, rows: Array, events: Events) -> Array:
+def replaced_rows(commits: RecordColumns, rows: Array, events: Events) -> Array:
     """Return which plain events of a piece the next one of their key, plain too, stands for.
 
     It does where the same time shows both first.

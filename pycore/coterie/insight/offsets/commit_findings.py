@@ -19,7 +19,7 @@ from coterie.insight.records.record_columns import (
     KIND,
     NO_RECORD,
     Array,
-    Commits,
+    RecordColumns,
     is_before,
 )
 
@@ -90,7 +90,7 @@ class Findings:
     first: Table = field(default_factory=lambda: Table(gone=(np.bool_, True), **PLACES))
     files: list[str] = field(default_factory=list)
 
-    def take(self, commits: Commits) -> None:
+    def take(self, commits: RecordColumns) -> None:
         """Look through the next piece."""
         self.keys.scan = commits.scan
         self.files = commits.files
@@ -178,7 +178,7 @@ class Findings:
         long = keys[(table["count"][keys] >= self.no_progress) & ~table["gone"][keys]]
         self._put_runs(long, some(table.columns, long))
 
-    def _note_firsts(self, commits: Commits) -> None:
+    def _note_firsts(self, commits: RecordColumns) -> None:
         """Note the first commit of each key, which those of an earlier part lie before."""
         rows = np.flatnonzero((commits.previous == NO_RECORD) & commits.counting)
         keys = commits.key[rows]
@@ -227,7 +227,7 @@ class Findings:
             }
             self._put(key, Found(REWIND, place, told))
 
-    def _standstills(self, commits: Commits, stays: Array, fewest: int) -> None:
+    def _standstills(self, commits: RecordColumns, stays: Array, fewest: int) -> None:
         """Find each run of commits of one offset that is long enough and has ended.
 
         ``stays``: a row goes on with the run of the one before.
@@ -265,7 +265,7 @@ class Findings:
         run["count"][lone], run["open"][lone], run["first"][lone] = 0, False, False
 
     def _runs_of(
-        self, commits: Commits, held: ByKey, starts: Array, lasts: Array, begins: Array
+        self, commits: RecordColumns, held: ByKey, starts: Array, lasts: Array, begins: Array
     ) -> dict[str, Array]:
         """Return the runs, as ``runs`` has them, from and to these elements of ``held``."""
         run = self.run
@@ -293,7 +293,7 @@ class Findings:
             }
             self._put(key, Found(NO_PROGRESS, tuple(place), told))
 
-    def _large_metadata(self, commits: Commits, limit: int) -> None:
+    def _large_metadata(self, commits: RecordColumns, limit: int) -> None:
         """Note the commits of each key that have more metadata, and the largest."""
         sizes = commits.metadata_size
         rows = np.flatnonzero(sizes > limit)
@@ -325,7 +325,7 @@ def said_of(large: Large) -> Found:
     return Found(LARGE_METADATA, large.place, told)
 
 
-def places_of(commits: Commits, rows: Array) -> dict[str, Array]:
+def places_of(commits: RecordColumns, rows: Array) -> dict[str, Array]:
     """Return the fields of ``PLACE`` of some rows."""
     return {
         **{name: getattr(commits, name)[rows] for name in START},
@@ -344,7 +344,7 @@ def tuples_of(places: Mapping[str, Array]) -> Iterator[tuple[int, ...]]:
     yield from zip(*(places[name].tolist() for name in PLACE), strict=True)
 
 
-def before_of(commits: Commits, rows: Array) -> dict[str, Array]:
+def before_of(commits: RecordColumns, rows: Array) -> dict[str, Array]:
     """Return the fields of ``START`` of the commits that some rows replaced."""
     return {name: getattr(commits, f"previous_{name}")[rows] for name in START}
 

@@ -17,7 +17,7 @@ import numpy as np
 from coterie.insight.offsets.rewinds import Changes, Requests, Rewinds, is_plain
 from coterie.insight.records.commit_deltas import absorbed
 from coterie.insight.records.key_index import LOW, Keys, Table
-from coterie.insight.records.partition_view import PartitionFacts
+from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import (
     ABORTED,
     COMMIT,
@@ -25,7 +25,7 @@ from coterie.insight.records.record_columns import (
     NO_RECORD,
     PENDING,
     Array,
-    Commits,
+    RecordColumns,
     is_before,
 )
 from coterie.insight.records.runs import NEVER, Runs, first_in_batch, runs_of, times_of
@@ -80,7 +80,7 @@ Between = tuple[Span, "Row | None"]
 """Commits, and the event that follows them; None: none does."""
 
 
-class Committed:
+class CommitSpans:
     """Counts the commits of a partition, piece by piece.
 
     Parameters
@@ -95,7 +95,7 @@ class Committed:
     SUMS = ("rows", "count", "requests", "aborted", "pending", "gone")
     FIRST = ("first_ms", "log_offset", "file", "position")
 
-    def __init__(self, facts: PartitionFacts, events: Mapping[str, Sequence[Row]]) -> None:
+    def __init__(self, facts: PartitionView, events: Mapping[str, Sequence[Row]]) -> None:
         self.times = facts.trusted_from_ms, facts.since_ms
         self.events = events
         self.numbers = {group: number for number, group in enumerate(events)}
@@ -127,7 +127,7 @@ class Committed:
         """Return what another process needs: it tells nothing of events."""
         return self.__dict__ | {"events": {}}
 
-    def absorb(self, later: Committed) -> None:
+    def absorb(self, later: CommitSpans) -> None:
         """Go on with what follows; see ``tallies``."""
         self.files = max(self.files, later.files, key=len)
         self._absorb_sums(later.spans_of)
@@ -159,7 +159,7 @@ class Committed:
         ]
         return np.repeat(np.array(found, dtype=np.bool_), CUTS)
 
-    def take(self, records: Commits) -> None:
+    def take(self, records: RecordColumns) -> None:
         """Count the next piece."""
         self.keys.scan, self.files = records.scan, records.files
         cut = self._cuts(records)
@@ -176,14 +176,16 @@ class Committed:
         np.maximum.at(self.spans_of["until_ms"], span, ms[1][there])
         self._look_for_resets(records, runs, span)
 
-    def _cuts(self, records: Commits) -> list[Array]:
+    def _cuts(self, records: RecordColumns) -> list[Array]:
         """Return which part of its span each record is in, by the times; [] if by none."""
         if self.times == (None, None):
             return []
         after = [~is_before(records.timestamp, at_ms) for at_ms in self.times]
         return [2 * after[0].astype(np.int8) + after[1]]
 
-    def _spans(self, records: Commits, runs: Runs, cut: Sequence[Array]) -> tuple[Array, Array]:
+    def _spans(
+        self, records: RecordColumns, runs: Runs, cut: Sequence[Array]
+    ) -> tuple[Array, Array]:
         """Return the number of each run's span, -1 where there are no commits, and its group's.
 
         No event lies within a run: it is a record of another kind.
@@ -197,7 +199,7 @@ class Committed:
         span += cut[0][runs.first] if cut else NOW
         return np.where((runs.kind <= KIND["offset_tombstone"]) & (group >= 0), span, -1), group
 
-    def _sum(self, records: Commits, runs: Runs, span: Array, group: Array) -> None:
+    def _sum(self, records: RecordColumns, runs: Runs, span: Array, group: Array) -> None:
         sums = self.spans_of
         new = np.flatnonzero(sums["rows"][span] == 0)[::-1]  # the first is written last
         for name, column in (
@@ -223,7 +225,7 @@ class Committed:
         first = first_in_batch(runs.batch[told], group[told])
         self.groups.add("requests", group[told][first])
 
-    def _note_keys(self, records: Commits, span: Array) -> None:
+    def _note_keys(self, records: RecordColumns, span: Array) -> None:
         """Note which keys have a record in which span, whenever a key's span is another."""
         self.span_of_key.fit(max(len(self.keys), 1))
         held = self.span_of_key["span"]
@@ -235,7 +237,7 @@ class Committed:
             self.noted.append(np.unique((span.astype(np.int64) << 32) | keys))
             held[keys] = span
 
-    def _look_for_resets(self, records: Commits, runs: Runs, span: Array) -> None:
+    def _look_for_resets(self, records: RecordColumns, runs: Runs, span: Array) -> None:
         """Look at the requests that may be told of, each whole."""
         counting = runs.counting()
         plain = is_plain(records.batches)[runs.batch]
@@ -255,7 +257,7 @@ class Committed:
                 of_rows = np.repeat(span[those & counting], chosen.size)
                 take(Changes.of(records, chosen.rows(), of_rows))
 
-    def _unseen(self, records: Commits, runs: Runs) -> Array:
+    def _unseen(self, records: RecordColumns, runs: Runs) -> Array:
         """Return the runs with a key's first commit: what was before it is another part's."""
         rows = np.flatnonzero(records.counting & (records.previous == NO_RECORD))
         rows = rows[~records.tombstone[rows]]

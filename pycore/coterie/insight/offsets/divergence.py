@@ -20,8 +20,8 @@ from coterie._core.fold.record_scan import RecordScan
 from coterie.errors import CoterieError
 from coterie.insight.offsets.commit_findings import places_of
 from coterie.insight.records.key_index import Key, Table
-from coterie.insight.records.partition_view import PartitionFacts
-from coterie.insight.records.record_columns import COMMIT, TOMBSTONE, Array, Commits
+from coterie.insight.records.partition_view import PartitionView
+from coterie.insight.records.record_columns import COMMIT, TOMBSTONE, Array, RecordColumns
 from coterie.ordering import java_order, place_order
 from coterie.state.assignments import assignments
 
@@ -95,7 +95,7 @@ def _wrong(group: Any) -> str | None:
     return None
 
 
-def divergences(facts: PartitionFacts, live: Live) -> Iterator[Row]:
+def divergences(facts: PartitionView, live: Live) -> Iterator[Row]:
     """Yield each difference, with the first record that the live state does not follow."""
     found = list(_differences(facts, live))
     evidence = Evidence(facts, [shown_by for _, shown_by in found])
@@ -103,7 +103,7 @@ def divergences(facts: PartitionFacts, live: Live) -> Iterator[Row]:
         yield row | evidence.of(shown_by)
 
 
-def _differences(facts: PartitionFacts, live: Live) -> Iterator[tuple[Row, ShownBy]]:
+def _differences(facts: PartitionView, live: Live) -> Iterator[tuple[Row, ShownBy]]:
     """Yield each difference, and which record to show of it."""
     for group, row in facts.group_rows.items():
         if group in live.groups:
@@ -125,7 +125,7 @@ def _found(group: str, detail: str) -> Row:
     return {"kind": DIVERGENCE, "group_id": group, "detail": detail}
 
 
-def of_group(facts: PartitionFacts, row: Row, live: Row) -> Iterator[tuple[Row, ShownBy]]:
+def of_group(facts: PartitionView, row: Row, live: Row) -> Iterator[tuple[Row, ShownBy]]:
     """Yield what differs in state, protocol and members."""
     group = row["group_id"]
     if "describe_error" in live:
@@ -182,7 +182,7 @@ def _same_assignment(
     return sorted(told) == sorted(held)
 
 
-def first_differing_record(facts: PartitionFacts, group: str, live: Row) -> ShownBy:
+def first_differing_record(facts: PartitionView, group: str, live: Row) -> ShownBy:
     """Return the metadata record after the last one that gives the live members; else the last."""
     life = facts.lives.get(group)
     if life is None or not life.records:
@@ -264,7 +264,7 @@ class Evidence:
 
     PLACE = ("timestamp", "log_offset", "file", "position")
 
-    def __init__(self, facts: PartitionFacts, wanted: Iterable[ShownBy]) -> None:
+    def __init__(self, facts: PartitionView, wanted: Iterable[ShownBy]) -> None:
         wanted = list(wanted)
         self.commits = {one.key: one.offset for one in wanted if isinstance(one, CommitAfter)}
         self.groups = {one.group for one in wanted if isinstance(one, LastOf)}
@@ -285,7 +285,7 @@ class Evidence:
             for records in facts.pieces({"previous_offset"}):
                 self.take(records)
 
-    def take(self, records: Commits) -> None:
+    def take(self, records: RecordColumns) -> None:
         """Look through the next piece."""
         self.files = records.files
         if self.groups:
@@ -294,7 +294,7 @@ class Evidence:
         if self.numbers:
             self._take_commits(records)
 
-    def _take_groups(self, records: Commits) -> None:
+    def _take_groups(self, records: RecordColumns) -> None:
         rows = np.flatnonzero(records.group >= 0)
         last = np.full(len(records.groups), -1)
         last[records.group[rows]] = rows
@@ -322,7 +322,7 @@ class Evidence:
                 for name, value in asked_of(self.commits[key]).items():
                     self.asked[name][first + at] = value
 
-    def _take_commits(self, records: Commits) -> None:
+    def _take_commits(self, records: RecordColumns) -> None:
         rows = np.flatnonzero(records.counting & self.asked["shown"].take(records.key))
         keys = records.key[rows]
         known, gone, offset = (self.asked[name][keys] for name in ("known", "gone", "offset"))
@@ -352,7 +352,7 @@ class Evidence:
             return self._row([int(table[name][at]) for name in self.PLACE])
         return wanted or {}
 
-    def _places(self, records: Commits, rows: Array) -> dict[str, Array]:
+    def _places(self, records: RecordColumns, rows: Array) -> dict[str, Array]:
         places = places_of(records, rows)
         return {name: places[name] for name in self.PLACE}
 

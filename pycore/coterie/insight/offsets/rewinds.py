@@ -16,7 +16,7 @@ import numpy as np
 from coterie.insight.groups.causes import counted
 from coterie.insight.records.commit_deltas import Steps, steps_of
 from coterie.insight.records.key_index import Keys
-from coterie.insight.records.record_columns import Array, Commits
+from coterie.insight.records.record_columns import Array, RecordColumns
 from coterie.insight.render.tables import shortened
 
 REWIND, RESET = "rewind", "reset"
@@ -133,7 +133,7 @@ class Changes:
     batch : int64
         Of each row, in ``batches``.
     offset, timestamp, log_offset : int64
-        As of ``Commits``.
+        As of ``RecordColumns``.
     batches : structured array
         Those of the rows.
     file : str
@@ -150,7 +150,7 @@ class Changes:
     file: str
 
     @classmethod
-    def of(cls, commits: Commits, rows: Array, span: Array) -> Changes:
+    def of(cls, commits: RecordColumns, rows: Array, span: Array) -> Changes:
         """Return some rows of a piece."""
         columns = {name: column[rows] for name, column in commits.columns.items()}
         chosen = replace(commits, columns=columns)

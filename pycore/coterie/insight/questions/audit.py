@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from coterie.insight.brokerlogs.server_log import JOINED, REQUESTS, Told
+from coterie.insight.brokerlogs.server_log import JOINED, REQUESTS, BrokerLogLine
 from coterie.insight.groups import epochs, flapping, protocol_switches
 from coterie.insight.groups.causes import hosts_in_words
 from coterie.insight.groups.shared_group_ids import (
@@ -24,8 +24,8 @@ from coterie.insight.groups.shared_group_ids import (
 )
 from coterie.insight.offsets.commit_findings import LARGE_METADATA, NO_PROGRESS, REWIND, Findings
 from coterie.insight.offsets.divergence import Live, divergences
-from coterie.insight.records.aggregates import Tally, kept
-from coterie.insight.records.partition_view import Client, Life, PartitionFacts, View
+from coterie.insight.records.aggregates import Aggregate, kept
+from coterie.insight.records.partition_view import Client, Life, PartitionView, RecordFilter
 from coterie.insight.render.tables import shortened
 from coterie.ordering import java_order
 
@@ -91,7 +91,7 @@ class Ask:
         A static id is fought over if it is taken over so many times within so many ms.
     flap_count, flap_window_ms : int
         A client flaps if it joins and leaves, by turns, so many times within so many ms.
-    told : tuple of brokerlog.Told
+    told : tuple of server_log.BrokerLogLine
         What a broker's request log says: who it was that took a static id over.
     live : Live or None
         The state to compare with.
@@ -105,11 +105,11 @@ class Ask:
     window_ms: int = 600_000
     flap_count: int = 4
     flap_window_ms: int = 600_000
-    told: tuple[Told, ...] = ()
+    told: tuple[BrokerLogLine, ...] = ()
     live: Live | None = None
 
 
-def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
+def rows(facts: PartitionView, ask: Ask) -> Iterator[Row]:
     """Yield one row a finding, by group as Java sorts them, kind, and place in the log."""
     found: list[Row] = []
     findings = kept(facts, tallies, ask).get(FINDINGS)
@@ -134,7 +134,7 @@ def wanted(ask: Ask, kind: str) -> bool:
     return not ask.only or kind in ask.only
 
 
-def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
+def tallies(facts: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
     """Return what looks through commits while the log goes by."""
     if not any(wanted(ask, kind) for kind in (REWIND, NO_PROGRESS, LARGE_METADATA)):
         return {}
@@ -147,7 +147,7 @@ def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
     return {FINDINGS: (facts.view, findings)}
 
 
-def group_findings(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
+def group_findings(facts: PartitionView, ask: Ask) -> Iterator[Row]:
     """Yield what the metadata records of each group show."""
     for life in facts.lives.values():
         if wanted(ask, GENERATION_GAP):
@@ -207,7 +207,7 @@ def generation_gaps(life: Life, trusted_from_ms: int | None) -> Iterator[Row]:
         }
 
 
-def static_fights(facts: PartitionFacts, life: Life, ask: Ask) -> Iterator[Row]:
+def static_fights(facts: PartitionView, life: Life, ask: Ask) -> Iterator[Row]:
     """Yield each static id that is taken over too often: the takeover that makes it so."""
     taken: dict[str, list[Takeover]] = {}
     for row in life.generations:
@@ -238,7 +238,7 @@ def static_fights(facts: PartitionFacts, life: Life, ask: Ask) -> Iterator[Row]:
         }
 
 
-def joined_by(told: Iterable[Told], group: str) -> dict[str | None, Client]:
+def joined_by(told: Iterable[BrokerLogLine], group: str) -> dict[str | None, Client]:
     """Return member id -> the client whose JoinGroup got it, by a request log."""
     return {
         one.member_id: Client(one.client_id, one.client_host, None)
@@ -281,7 +281,7 @@ def how_often(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def flapping_clients(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
+def flapping_clients(facts: PartitionView, ask: Ask) -> Iterator[Row]:
     """Yield each stretch in which a client of a group came and went too often."""
     newer = facts.newer_records.by_group()
     for group in dict.fromkeys([*facts.lives, *newer]):

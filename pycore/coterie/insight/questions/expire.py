@@ -22,7 +22,7 @@ from coterie._core.fold import partial
 from coterie._core.structures.offsets import expired, expiry_rule
 from coterie.insight.groups import epochs
 from coterie.insight.records.key_index import Key
-from coterie.insight.records.partition_view import PartitionFacts, View
+from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.ordering import key_order
 from coterie.state.partial import Tracking
 from coterie.state.rows import (
@@ -110,17 +110,17 @@ class Held(NamedTuple):
     removed_ms: int | None
 
 
-def tracked(facts: PartitionFacts) -> View:
+def tracked(facts: PartitionView) -> RecordFilter:
     """Return the state that tells what was removed."""
     return facts.view._replace(tracking=Tracking())
 
 
-def states(facts: PartitionFacts, ask: Any) -> tuple[View, ...]:
+def states(facts: PartitionView, ask: Any) -> tuple[RecordFilter, ...]:
     """Return the states that are looked at."""
     return (tracked(facts),)
 
 
-def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
+def rows(facts: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row an offset that is there or was removed, and one a group without any.
 
     Groups stand as Java sorts them, then topics, then partitions.
@@ -177,7 +177,7 @@ def decided(head: dict[str, Any], offset: dict[str, Any]) -> tuple[str, int, boo
     return rule if offset["expire_timestamp"] is None else "explicit", base_ms, False
 
 
-def removed(facts: PartitionFacts, there: set[Key]) -> Iterator[Held]:
+def removed(facts: PartitionView, there: set[Key]) -> Iterator[Held]:
     """Yield the offsets whose last record is a tombstone, as they were before it."""
     log = facts.read(tracked(facts))
     found = partial.tracks(log.fold)
@@ -208,7 +208,7 @@ def _offset(told: dict[str, int] | None, topic: str, partition: int) -> dict[str
     }
 
 
-def head_before(facts: PartitionFacts, group: str, log_offset: int) -> dict[str, Any]:
+def head_before(facts: PartitionView, group: str, log_offset: int) -> dict[str, Any]:
     """Return a group's own fields as they were before a record."""
     life = facts.lives.get(group)
     if life is not None:

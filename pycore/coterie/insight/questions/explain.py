@@ -25,12 +25,12 @@ from coterie.insight.groups.timeline import (
     SOURCE,
     bound_waits,
 )
-from coterie.insight.offsets.commit_spans import Between, Committed, Span
+from coterie.insight.offsets.commit_spans import Between, CommitSpans, Span
 from coterie.insight.offsets.rewinds import MEMBERS, NOBODY, RESET, REWIND, UNKNOWN
-from coterie.insight.records.aggregates import Tally, kept
+from coterie.insight.records.aggregates import Aggregate, kept
 from coterie.insight.records.commit_requests import BatchesTell
 from coterie.insight.records.group_log import GroupRecord
-from coterie.insight.records.partition_view import Life, PartitionFacts, View
+from coterie.insight.records.partition_view import Life, PartitionView, RecordFilter
 from coterie.insight.render.tables import shortened
 from coterie.times import format_time
 
@@ -81,15 +81,15 @@ class Ask:
 
     flap_count: int = 4
     flap_window_ms: int = 600_000
-    told: tuple[server_log.Told, ...] = ()
+    told: tuple[server_log.BrokerLogLine, ...] = ()
 
 
-def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
+def tallies(facts: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
     """Return what counts commits and looks for outages while the log goes by."""
     return Lives(facts, ask).tallies()
 
 
-def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
+def rows(facts: PartitionView, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order of their ids."""
     lives = Lives(facts, ask)
     lives.read()
@@ -105,10 +105,10 @@ def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
 class Lives:
     """What of a partition the lives of all its groups are told from."""
 
-    def __init__(self, facts: PartitionFacts, ask: Ask) -> None:
+    def __init__(self, facts: PartitionView, ask: Ask) -> None:
         self.facts = facts
         self.ask = ask
-        told: dict[str, list[server_log.Told]] = {}
+        told: dict[str, list[server_log.BrokerLogLine]] = {}
         for one in ask.told:
             told.setdefault(one.group, []).append(one)
         self.loads = [one.at_ms for one in told.pop("", ()) if one.generation == facts.number]
@@ -119,13 +119,13 @@ class Lives:
             for group in facts.group_ids
         }
 
-    def tallies(self) -> dict[str, tuple[View, Tally]]:
+    def tallies(self) -> dict[str, tuple[RecordFilter, Aggregate]]:
         """Return what counts commits and looks for outages while the log goes by."""
         facts = self.facts
-        found: tuple[Tally, ...] = (
+        found: tuple[Aggregate, ...] = (
             outages.Watch(facts.trusted_from_ms, self.loads, in_parts=facts.in_parts),
             BatchesTell(),
-            Committed(facts, self.events),
+            CommitSpans(facts, self.events),
         )
         names = WATCH, REQUESTS, COMMITS
         return {name: (facts.view, one) for name, one in zip(names, found, strict=True)}
@@ -133,7 +133,7 @@ class Lives:
     def read(self) -> None:
         """Have the log go by."""
         seen = kept(self.facts, lambda facts, ask: self.tallies(), self.ask)
-        self.committed: Committed = seen[COMMITS]
+        self.committed: CommitSpans = seen[COMMITS]
         self.outages = seen[WATCH].outages(self.facts)
         self.tell_requests: bool = seen[REQUESTS].tell
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.insight.records.partition_view import PartitionFacts
+from coterie.insight.records.partition_view import PartitionView
 
 NAME = "group_names"
 FIELDS = {"group_id": "string"}
@@ -17,7 +17,7 @@ class Ask:
     """Nothing to choose."""
 
 
-def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
+def rows(facts: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row a group, in Java's order of their ids."""
     for group in facts.group_ids:
         yield {"group_id": group}

@@ -31,15 +31,15 @@ from coterie.insight.offsets.weights import (
     run_starts,
     superseded,
 )
-from coterie.insight.records.aggregates import Tally, kept
+from coterie.insight.records.aggregates import Aggregate, kept
 from coterie.insight.records.key_index import LOW, Keys, Names, Numbers, Table
-from coterie.insight.records.partition_view import PartitionFacts, View
+from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.insight.records.record_columns import (
     COMMITTED,
     KIND,
     PENDING,
     Array,
-    Commits,
+    RecordColumns,
     is_before,
 )
 
@@ -115,7 +115,7 @@ class Ask:
     every_ms: int | None = None
 
 
-def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
+def tallies(facts: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
     """Return what weighs records while the log goes by.
 
     A batch's bytes are shared out to all of its records, whatever groups are asked for.
@@ -123,7 +123,7 @@ def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
     return {SCALES: (facts.view, Scales(facts, ask))}
 
 
-def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
+def rows(facts: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row a group, topic and kind (and span of time), the most bytes first."""
     scales: Scales = kept(facts, tallies, ask)[SCALES]
     found = list(scales.rows(facts.number))
@@ -147,7 +147,7 @@ class Scales:
 
     COLUMNS = frozenset({"disk_bytes", "value_size"})
 
-    def __init__(self, facts: PartitionFacts, ask: Ask) -> None:
+    def __init__(self, facts: PartitionView, ask: Ask) -> None:
         self.since_ms = facts.since_ms
         self.ask = ask
         self.active = facts.segments[-1].name if facts.segments else None
@@ -168,7 +168,7 @@ class Scales:
         self.groups: list[str] = []
         self.topics: list[str] = []
 
-    def take(self, records: Commits) -> None:
+    def take(self, records: RecordColumns) -> None:
         """Weigh the next piece."""
         self.groups, self.topics = records.groups, records.topics
         batches = records.batches
@@ -188,7 +188,7 @@ class Scales:
                 cut = {name: column[rows] for name, column in columns.items()}
                 self._weigh(stretch, replace(records, columns=cut))
 
-    def _places(self, records: Commits) -> tuple[Array, Array, Array]:
+    def _places(self, records: RecordColumns) -> tuple[Array, Array, Array]:
         """Return each row's kind, the number of its key among those of the kind, and its place."""
         known = max(self.place_of_key.count - 1, 0)
         new = records.scan.keys(known)
@@ -208,7 +208,7 @@ class Scales:
             key[what == NEWER] = self.newer_keys.of(records.newer_keys)
         return what, key, place
 
-    def _parts(self, records: Commits, place: Array) -> Array:
+    def _parts(self, records: RecordColumns, place: Array) -> Array:
         """Return the part that each row belongs to."""
         if self.since_ms is not None:
             place[is_before(records.timestamp, self.since_ms)] = 0
@@ -232,7 +232,7 @@ class Scales:
         for stretch in self.stretches:
             stretch.fit(parts, keys)
 
-    def _cut(self, records: Commits) -> tuple[slice, slice, slice]:
+    def _cut(self, records: RecordColumns) -> tuple[slice, slice, slice]:
         """Return the rows of a piece that lie in each stretch."""
         end = len(records)
         if records.files[records.file_number] == self.active:
@@ -242,7 +242,7 @@ class Scales:
         decided = int(np.append(records.batches["first_row"], end)[batch])
         return slice(0, decided), slice(decided, end), slice(0, 0)
 
-    def _weigh(self, stretch: Stretch, rows: Commits) -> None:
+    def _weigh(self, stretch: Stretch, rows: RecordColumns) -> None:
         """Weigh rows of one stretch."""
         starts = run_starts(rows.part)
         part = rows.part[starts]
@@ -268,7 +268,7 @@ class Scales:
         stretch.keep(rows.part[kept], rows.size[kept])
         self._open(rows, np.flatnonzero(undecided))
 
-    def _open(self, rows: Commits, pending: Array) -> None:
+    def _open(self, rows: RecordColumns, pending: Array) -> None:
         """Note the first record of each undecided transaction in each part."""
         part = rows.part[pending]
         for at in run_starts(part, rows.batch[pending]).tolist():

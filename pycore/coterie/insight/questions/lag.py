@@ -21,11 +21,11 @@ import numpy as np
 
 from coterie._core.fold import partial
 from coterie.errors import CorruptData
-from coterie.insight.offsets.at_times import NOTHING, Times, Visible
+from coterie.insight.offsets.at_times import NOTHING, OffsetsAtTimes, SampleTimes
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
-from coterie.insight.records.aggregates import Tally, kept
+from coterie.insight.records.aggregates import Aggregate, kept
 from coterie.insight.records.key_index import Key
-from coterie.insight.records.partition_view import PartitionFacts, View
+from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import key_order
 from coterie.state.partial import Tracking
@@ -110,7 +110,7 @@ class Extent(NamedTuple):
         return COMPACTED if lost else None
 
 
-def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
+def tallies(facts: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
     """Return what finds, while the log goes by, what readers saw.
 
     A key that has records only after the end that is asked for has rows, too: all is read.
@@ -118,44 +118,53 @@ def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
     """
     if states(facts, ask):
         return {}
-    return {VISIBLE: (View(facts.groups, None), Visible(Times(ask.ends, time_of(facts, ask))))}
+    return {
+        VISIBLE: (
+            RecordFilter(facts.groups, None),
+            OffsetsAtTimes(SampleTimes(ask.ends, time_of(facts, ask))),
+        )
+    }
 
 
-def time_of(facts: PartitionFacts, ask: Ask) -> int | None:
+def time_of(facts: PartitionView, ask: Ask) -> int | None:
     """Return when end offsets without a time were so; None: at the end of the log."""
     return facts.at_ms if ask.at_ms is None or ask.ends.timed else ask.at_ms
 
 
-def states(facts: PartitionFacts, ask: Ask) -> tuple[View, ...]:
+def states(facts: PartitionView, ask: Ask) -> tuple[RecordFilter, ...]:
     """Return the state that answers where no times are asked for; else none does."""
     if ask.ends.timed or time_of(facts, ask) is not None:
         return ()
     return (facts.view._replace(tracking=Tracking()),)
 
 
-def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
+def rows(facts: PartitionView, ask: Ask) -> Iterator[Row]:
     """Yield one row a group, topic, partition and sample, in that order."""
     yield from rows_of(facts, ask, kept(facts, tallies, ask))
 
 
-def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterator[Row]:
+def rows_of(facts: PartitionView, ask: Ask, seen: Mapping[str, Any]) -> Iterator[Row]:
     """As :func:`rows`; ``seen`` is what the tallies keep."""
     if VISIBLE in seen:
-        visible: Visible = seen[VISIBLE]
+        visible: OffsetsAtTimes = seen[VISIBLE]
         times, shown_of = visible.times, visible.by_key()
         extent = Extent(facts.trusted_from_ms, log_end_ms(facts, ask))
     else:
-        times, shown_of = Times(ask.ends, None), shown_last(facts, ask)
+        times, shown_of = SampleTimes(ask.ends, None), shown_last(facts, ask)
         extent = Extent(facts.trusted_from_ms, None)  # which has no part without times
     keys = {*shown_of, *assigned(facts)}
     if facts.groups is not None:
         keys = {key for key in keys if key[0] in facts.groups}
 
     @functools.cache
-    def ends_of(topic: str, partition: int) -> tuple[Ends, list[int | None], list[int]]:
+    def ends_of(topic: str, partition: int) -> tuple[EndSamples, list[int | None], list[int]]:
         when = times.of(topic, partition)
         indices = [index for index, ms in enumerate(when) if facts.is_asked(ms)]
-        return Ends(times.samples(topic, partition)), when, indices[-1:] if ask.latest else indices
+        return (
+            EndSamples(times.samples(topic, partition)),
+            when,
+            indices[-1:] if ask.latest else indices,
+        )
 
     for key in sorted(keys, key=key_order()):
         ends, when, indices = ends_of(*key[1:])
@@ -175,7 +184,7 @@ def rows_of(facts: PartitionFacts, ask: Ask, seen: Mapping[str, Any]) -> Iterato
             }
 
 
-def shown_last(facts: PartitionFacts, ask: Ask) -> dict[Key, list[tuple[int | None, int | None]]]:
+def shown_last(facts: PartitionView, ask: Ask) -> dict[Key, list[tuple[int | None, int | None]]]:
     """Return what readers see at the end of each key that ever had a record that counts."""
     log = facts.read(*states(facts, ask))
     counting = np.flatnonzero(partial.tracks(log.fold)["last"])
@@ -185,14 +194,16 @@ def shown_last(facts: PartitionFacts, ask: Ask) -> dict[Key, list[tuple[int | No
     }
 
 
-def log_end_ms(facts: PartitionFacts, ask: Ask) -> int | None:
+def log_end_ms(facts: PartitionView, ask: Ask) -> int | None:
     """Return up to when the log tells all; None: no record has a time."""
     if ask.log_until_ms is not None:
         return ask.log_until_ms
     return None if facts.newest_ms < 0 else facts.newest_ms
 
 
-def lag_of(offset: int | None, ends: Ends, index: int, lost: str | None = None) -> dict[str, Any]:
+def lag_of(
+    offset: int | None, ends: EndSamples, index: int, lost: str | None = None
+) -> dict[str, Any]:
     """Return the lag at a sample, how sure it is, and how long it has lasted.
 
     ``lost``: why the offset as of the sample is not known.
@@ -236,7 +247,7 @@ def totals(
             }
 
 
-class Ends:
+class EndSamples:
     """The samples of a partition of a topic, and how old its first unread record is at each.
 
     It was written after the last sample whose end was not above the committed offset, and not
@@ -269,7 +280,7 @@ class Ends:
         return now_ms - self.times_ms[at], None if at == 0 else now_ms - self.times_ms[at - 1]
 
 
-def assigned(facts: PartitionFacts) -> Iterator[Key]:
+def assigned(facts: PartitionView) -> Iterator[Key]:
     """Yield what the members of each classic group hold by its last record."""
     for life in facts.lives.values():
         state = life.state(len(life.records) - 1)

@@ -20,9 +20,9 @@ from coterie.errors import CorruptData
 from coterie.insight.groups.rebalances import rebalances
 from coterie.insight.offsets.end_offsets import EndOffsets
 from coterie.insight.questions import lag
-from coterie.insight.records.aggregates import Tally, kept
+from coterie.insight.records.aggregates import Aggregate, kept
 from coterie.insight.records.key_index import Key
-from coterie.insight.records.partition_view import PartitionFacts, View
+from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import java_order, key_order
 from coterie.state.partial import Tracking
@@ -68,7 +68,7 @@ class Ask:
     log_until_ms: int | None = None
 
 
-def states(facts: PartitionFacts, ask: Any) -> tuple[View, ...]:
+def states(facts: PartitionView, ask: Any) -> tuple[RecordFilter, ...]:
     """Return the states that are looked at: one with the commits counted that are asked for.
 
     Since when all is there the state of a whole log tells: where that is not known yet, what is
@@ -78,24 +78,24 @@ def states(facts: PartitionFacts, ask: Any) -> tuple[View, ...]:
     return (facts.view._replace(tracking=Tracking(since_ms)),)
 
 
-def counted_state(facts: PartitionFacts) -> View:
+def counted_state(facts: PartitionView) -> RecordFilter:
     """Fold a log, a second time if the first says that it was compacted; return the last view."""
     facts.read(*states(facts, None))
     return states(facts, None)[0]
 
 
-def tallies(facts: PartitionFacts, ask: Ask) -> dict[str, tuple[View, Tally]]:
+def tallies(facts: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
     """Return what finds offsets, for the lag, while the log goes by."""
     return {} if ask.ends is None else lag.tallies(facts, lag_ask(facts, ask))
 
 
-def lag_ask(facts: PartitionFacts, ask: Ask) -> lag.Ask:
+def lag_ask(facts: PartitionView, ask: Ask) -> lag.Ask:
     """Return what to ask of the lag: the last sample of each partition."""
     assert ask.ends is not None  # else nobody asks
     return lag.Ask(ask.ends, at_ms=facts.at_ms, latest=True, log_until_ms=ask.log_until_ms)
 
 
-def rows(facts: PartitionFacts, ask: Ask) -> Iterator[Row]:
+def rows(facts: PartitionView, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order, then topics and partitions."""
     counted_view = counted_state(facts)
     seen = kept(facts, tallies, ask)
@@ -142,7 +142,7 @@ def latest(times: Iterable[int | None]) -> int | None:
 
 
 def partitions_by_group(
-    facts: PartitionFacts,
+    facts: PartitionView,
     offsets: Mapping[Key, Committed],
     counted: Mapping[Key, tuple[int, int | None]],
 ) -> dict[str, list[Row]]:
@@ -168,7 +168,7 @@ def partitions_by_group(
     return found
 
 
-def lags_by_key(facts: PartitionFacts, ask: lag.Ask, seen: Mapping[str, Any]) -> dict[Key, Row]:
+def lags_by_key(facts: PartitionView, ask: lag.Ask, seen: Mapping[str, Any]) -> dict[Key, Row]:
     """Return the end offset and lag of each key; ``seen``: what ``lag.tallies`` keep."""
     return {
         (row["group_id"], row["topic"], row["partition"]): {
@@ -179,7 +179,7 @@ def lags_by_key(facts: PartitionFacts, ask: lag.Ask, seen: Mapping[str, Any]) ->
     }
 
 
-def commit_counts(facts: PartitionFacts, view: View) -> dict[Key, tuple[int, int | None]]:
+def commit_counts(facts: PartitionView, view: RecordFilter) -> dict[Key, tuple[int, int | None]]:
     """Return how many commits of each key count, and the time that the last one gives.
 
     Counted are those from ``facts.begins_ms`` on, and those without a time. A last commit that

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.insight.records.partition_view import PartitionFacts
+from coterie.insight.records.partition_view import PartitionView
 
 NAME = "time_range"
 FIELDS = {
@@ -21,7 +21,7 @@ class Ask:
     """Nothing to choose."""
 
 
-def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
+def rows(facts: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row: the first batch's time and the newest record's; None without any."""
     pieces = facts.fold.segments
     first = [piece.first_timestamp for piece in pieces if piece.first_timestamp >= 0]

@@ -17,7 +17,7 @@ from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
 from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
 from coterie.insight.records.key_index import Key
-from coterie.insight.records.partition_view import PartitionFacts, View
+from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.ordering import key_order
 from coterie.state.partial import Tracking
 from coterie.state.rows import head_rows, pending_by_group
@@ -53,13 +53,13 @@ class Ask:
     retention_ms: int = DEFAULT_RETENTION_MS
 
 
-def states(facts: PartitionFacts, ask: Ask) -> tuple[View, ...]:
+def states(facts: PartitionView, ask: Ask) -> tuple[RecordFilter, ...]:
     """Return the states that are looked at: of the end, and of the time."""
     end = facts.view._replace(tracking=Tracking(until_ms=ask.at_ms))
-    return end, View(facts.groups, ask.at_ms)
+    return end, RecordFilter(facts.groups, ask.at_ms)
 
 
-def rows(facts: PartitionFacts, ask: Ask) -> Iterator[dict[str, Any]]:
+def rows(facts: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row a group, topic and partition that has an offset then or now.
 
     Groups stand as Java sorts them, then topics, then partitions. ``change`` is ``same``;
@@ -121,7 +121,7 @@ def goes_at(head: dict[str, Any], ask: Ask) -> int | None:
     return since + ask.retention_ms if head["protocol_type"] else None
 
 
-def rewound_keys(facts: PartitionFacts, ask: Ask) -> dict[Key, tuple[int, int]]:
+def rewound_keys(facts: PartitionView, ask: Ask) -> dict[Key, tuple[int, int]]:
     """Return of the keys whose last commit by a time went back: from where, and when (epoch ms).
 
     A commit of a transaction counts if its marker came at all, even after the time.

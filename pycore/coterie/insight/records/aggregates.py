@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from coterie.insight.records.log_reader import Taker, feed
-from coterie.insight.records.partition_view import PartitionFacts, View
+from coterie.insight.records.log_reader import PieceConsumer, feed
+from coterie.insight.records.partition_view import PartitionView, RecordFilter
 
 
-class Tally(Taker, Protocol):
+class Aggregate(PieceConsumer, Protocol):
     """Takes the pieces of a part of a log, and then what another took of the next part."""
 
     def absorb(self, later: Any, /) -> None:
@@ -24,23 +24,25 @@ class Tally(Taker, Protocol):
         """
 
 
-Made = Mapping[str, tuple[View, Tally]]
+Made = Mapping[str, tuple[RecordFilter, Aggregate]]
 """Tallies by name, each with the records that it wants to see."""
 
-Maker = Callable[[PartitionFacts, Any], Made]
+Maker = Callable[[PartitionView, Any], Made]
 
 
-def kept(facts: PartitionFacts, make: Maker, ask: Any) -> dict[str, Any]:
+def kept(facts: PartitionView, make: Maker, ask: Any) -> dict[str, Any]:
     """Return a question's tallies, by name, once all pieces of the partition are through."""
     if facts.parts is not None:
         return facts.parts.tallies
     return keep(facts, make(facts, ask)) if facts.seen is None else facts.seen
 
 
-def keep(facts: PartitionFacts, made: Mapping[str, tuple[View, Taker]]) -> dict[str, Any]:
+def keep(
+    facts: PartitionView, made: Mapping[str, tuple[RecordFilter, PieceConsumer]]
+) -> dict[str, Any]:
     """Have the log go by, once for all of these tallies, and return them by name.
 
-    As ``PartitionFacts.seen`` they answer all questions that they are of.
+    As ``PartitionView.seen`` they answer all questions that they are of.
     """
     for view in dict.fromkeys(view for view, _ in made.values()):
         takers = [tally for its, tally in made.values() if its == view]
@@ -51,7 +53,7 @@ def keep(facts: PartitionFacts, made: Mapping[str, tuple[View, Taker]]) -> dict[
     return {name: tally for name, (_, tally) in made.items()}
 
 
-def columns_of(takers: Iterable[Taker]) -> frozenset[str] | None:
+def columns_of(takers: Iterable[PieceConsumer]) -> frozenset[str] | None:
     """Return the columns that some of these take; None: all."""
     found: set[str] = set()
     for taker in takers:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from coterie.insight.records.key_index import Keys
-from coterie.insight.records.record_columns import COMMIT, NO_RECORD, Array, Commits
+from coterie.insight.records.record_columns import COMMIT, NO_RECORD, Array, RecordColumns
 
 BEFORE = ("offset", "log_offset", "timestamp")  # what is told of the record before
 
@@ -65,7 +65,7 @@ class Steps:
         )
 
 
-def steps_of(commits: Commits) -> Steps:
+def steps_of(commits: RecordColumns) -> Steps:
     """Return the steps of a piece.
 
     Of its columns it needs ``previous_offset``; of ``before`` there is what was asked for.

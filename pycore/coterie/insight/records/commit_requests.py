@@ -7,7 +7,7 @@ one. A batch that no single request can have made, or a record of a newer protoc
 
 from __future__ import annotations
 
-from coterie.insight.records.record_columns import Commits
+from coterie.insight.records.record_columns import RecordColumns
 
 
 class BatchesTell:
@@ -18,7 +18,7 @@ class BatchesTell:
     def __init__(self) -> None:
         self.tell = True
 
-    def take(self, records: Commits) -> None:
+    def take(self, records: RecordColumns) -> None:
         """Look at the next piece."""
         self.tell = self.tell and not records.batches["mixed"].any()
 

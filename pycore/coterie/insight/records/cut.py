@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coterie.insight.records.log_reader import Begin, Reader, ReadSegment, feed, read_pieces
+from coterie.insight.records.log_reader import Begin, ReadSegment, SurveyedLog, feed, read_pieces
 from coterie.log.folders import Segment, read_segment
 from coterie.replay.engine import Progress
 from coterie.state.partial import ScanOptions
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from coterie.insight.records.record_columns import Commits
+    from coterie.insight.records.record_columns import RecordColumns
 
-Part = tuple[Segment, ...]
+SegmentRun = tuple[Segment, ...]
 T = TypeVar("T")
 
 
-class Going:
+class Cancellation:
     """Whether somebody still wants what threads read; once nobody does, there is no more to it."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Going:
         """Return a segment's bytes."""
         return read_segment(segment) if self.on else b""
 
-    def among(self, pieces: Iterable[Commits]) -> Iterator[Commits]:
+    def among(self, pieces: Iterable[RecordColumns]) -> Iterator[RecordColumns]:
         """Yield pieces."""
         for records in pieces:
             if not self.on:
@@ -46,7 +46,7 @@ class Going:
             yield records
 
 
-class Cut:
+class CutPartition:
     """A partition in parts, which threads read.
 
     Parameters
@@ -57,7 +57,7 @@ class Cut:
         The threads.
     threads : int
         How many they are: so many parts are read, or wait to be absorbed, at once.
-    going : Going
+    going : Cancellation
         Whether to go on.
     progress : Progress
         Is told when a part was read. A question reads a log once or more: a part counts half at
@@ -65,7 +65,12 @@ class Cut:
     """
 
     def __init__(
-        self, parts: list[Part], pool: Executor, threads: int, going: Going, progress: Progress
+        self,
+        parts: list[SegmentRun],
+        pool: Executor,
+        threads: int,
+        going: Cancellation,
+        progress: Progress,
     ) -> None:
         self.parts = parts
         self.pool = pool
@@ -79,15 +84,17 @@ class Cut:
         """How many copies of a tally exist at once in :meth:`take_each`, the whole's among them."""
         return min(len(self.parts), self.threads + 1)
 
-    def survey(self, options: ScanOptions, read: ReadSegment) -> Reader:
+    def survey(self, options: ScanOptions, read: ReadSegment) -> SurveyedLog:
         """Read the partition for its state, and what reading it again must know."""
-        each = self._each(lambda part: Reader(part, options, read))
+        each = self._each(lambda part: SurveyedLog(part, options, read))
         whole = next(each)
         for found in each:
             whole.absorb(found)
         return whole
 
-    def take(self, log: Reader, columns: Collection[str] | None, takers: Sequence[Any]) -> None:
+    def take(
+        self, log: SurveyedLog, columns: Collection[str] | None, takers: Sequence[Any]
+    ) -> None:
         """Have tallies take the pieces of a log that was surveyed; ``columns`` of ``RecordScan``.
 
         Each part's go to copies of them, which they absorb.
@@ -98,7 +105,7 @@ class Cut:
 
     def take_each(
         self,
-        log: Reader,
+        log: SurveyedLog,
         columns: Collection[str] | None,
         each: Iterable[Sequence[Any]],
         whole: Sequence[Any],
@@ -109,7 +116,7 @@ class Cut:
         part when that is read next.
         """
 
-        def fed(part: Part, begin: Begin, takers: Sequence[Any]) -> Sequence[Any]:
+        def fed(part: SegmentRun, begin: Begin, takers: Sequence[Any]) -> Sequence[Any]:
             pieces = read_pieces(part, log.options, begin, self.going.read, columns)
             feed(self.going.among(pieces), takers)
             return takers
@@ -122,7 +129,7 @@ class Cut:
 
     def _each(self, work: Callable[..., T], *columns: Iterable[Any]) -> Iterator[T]:
         """Do something with each part, as many at once as there are threads; yield in log order."""
-        ahead: deque[tuple[Part, Future[T]]] = deque()
+        ahead: deque[tuple[SegmentRun, Future[T]]] = deque()
         rows = zip(self.parts, *columns, strict=True)
         while True:
             for part, *row in islice(rows, self.threads - len(ahead)):

@@ -77,7 +77,7 @@ class Spool:
         return self.file.read(size)
 
 
-class GroupLog(Sequence[GroupRecord]):
+class GroupRecords(Sequence[GroupRecord]):
     """Records of groups in log order; a part of them shares their bytes.
 
     Each access reads the record anew.
@@ -103,7 +103,7 @@ class GroupLog(Sequence[GroupRecord]):
         if fold.group_records:
             fold.group_records.clear()
 
-    def absorb(self, later: GroupLog) -> None:
+    def absorb(self, later: GroupRecords) -> None:
         """Add another whole log's records behind these."""
         base = self.spool.end
         self.places += [place._replace(at=place.at + base) for place in later.places]
@@ -115,14 +115,14 @@ class GroupLog(Sequence[GroupRecord]):
         for at in range(0, self.spool.end, CHUNK_BYTES):
             yield self.spool.read(at, min(CHUNK_BYTES, self.spool.end - at))
 
-    def part(self, numbers: Iterable[int]) -> GroupLog:
+    def part(self, numbers: Iterable[int]) -> GroupRecords:
         """Return some of the records, as a log that shares their bytes."""
-        some = GroupLog.__new__(GroupLog)
+        some = GroupRecords.__new__(GroupRecords)
         some.places = [self.places[number] for number in numbers]
         some.spool = self.spool
         return some
 
-    def by_group(self) -> dict[str, GroupLog]:
+    def by_group(self) -> dict[str, GroupRecords]:
         """Return the records of each group, by id in order of first sight."""
         numbers: dict[str, list[int]] = {}
         for number, place in enumerate(self.places):
@@ -143,8 +143,8 @@ class GroupLog(Sequence[GroupRecord]):
     @overload
     def __getitem__(self, at: int) -> GroupRecord: ...
     @overload
-    def __getitem__(self, at: slice) -> GroupLog: ...
-    def __getitem__(self, at: int | slice) -> GroupRecord | GroupLog:
+    def __getitem__(self, at: slice) -> GroupRecords: ...
+    def __getitem__(self, at: int | slice) -> GroupRecord | GroupRecords:
         if isinstance(at, slice):
             return self.part(range(*at.indices(len(self))))
         place = self.places[at]

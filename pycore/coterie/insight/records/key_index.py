@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from coterie._core.fold.record_scan import KEY_DTYPE, RecordScan
-from coterie.insight.records.record_columns import NO_RECORD, Array, Commits
+from coterie.insight.records.record_columns import NO_RECORD, Array, RecordColumns
 
 Key = tuple[str, str, int]
 LOW = 0xFFFFFFFF
@@ -76,11 +76,11 @@ class Keys:
         """The names that ``topic`` of an entry numbers."""
         return self.topics if self.scan is None else self.scan.topics
 
-    def follow(self, commits: Commits) -> None:
+    def follow(self, commits: RecordColumns) -> None:
         """Go on with the keys of the scan that made a piece."""
         self.scan = commits.scan
 
-    def of(self, commits: Commits, rows: Array) -> Array:
+    def of(self, commits: RecordColumns, rows: Array) -> Array:
         """Return the number of each row's key; the rows are commits or their tombstones."""
         self.scan = commits.scan
         numbers: Array = commits.key[rows].astype(np.int64)
@@ -110,7 +110,7 @@ class Keys:
         self.known[numbers[told]] = moved[told]
         return numbers
 
-    def held(self, commits: Commits, rows: Array) -> ByKey:
+    def held(self, commits: RecordColumns, rows: Array) -> ByKey:
         """Bring rows (their numbers, in log order) together by their key."""
         return sorted_by(self.of(commits, rows), rows)
 

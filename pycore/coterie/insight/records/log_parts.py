@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coterie.insight.records.aggregates import Maker, Tally, columns_of, feed
-from coterie.insight.records.group_log import GroupLog
-from coterie.insight.records.log_reader import Begin, Reader, ReadSegment, read_pieces
-from coterie.insight.records.partition_view import PartitionFacts, Parts, View
+from coterie.insight.records.aggregates import Aggregate, Maker, columns_of
+from coterie.insight.records.group_log import GroupRecords
+from coterie.insight.records.log_reader import Begin, ReadSegment, SurveyedLog, feed, read_pieces
+from coterie.insight.records.partition_view import JoinedParts, PartitionView, RecordFilter
 from coterie.log.folders import Segment, read_segment
 
 Part = tuple[Segment, ...]
-Found = dict[View, Reader]
+Found = dict[RecordFilter, SurveyedLog]
 
 
 class Begun(NamedTuple):
@@ -29,15 +29,15 @@ class Begun(NamedTuple):
     There may be nothing of all that.
     """
 
-    tallies: Mapping[str, tuple[View, Tally]]
-    begins: Mapping[View, Begin]
-    views: tuple[View, ...]
+    tallies: Mapping[str, tuple[RecordFilter, Aggregate]]
+    begins: Mapping[RecordFilter, Begin]
+    views: tuple[RecordFilter, ...]
 
 
 class Kept(NamedTuple):
     """What a part keeps of its second reading."""
 
-    tallies: Mapping[str, Tally]
+    tallies: Mapping[str, Aggregate]
     found: Found
 
 
@@ -54,14 +54,14 @@ def is_of_states(question: Any) -> bool:
     return not hasattr(question, "tallies") and hasattr(question, "states")
 
 
-def no_tallies(facts: PartitionFacts, ask: Any) -> Mapping[str, tuple[View, Tally]]:
+def no_tallies(facts: PartitionView, ask: Any) -> Mapping[str, tuple[RecordFilter, Aggregate]]:
     """Return the tallies of a question of states."""
     return {}
 
 
-def states_of(facts: PartitionFacts, question: Any, ask: Any) -> tuple[View, ...]:
+def states_of(facts: PartitionView, question: Any, ask: Any) -> tuple[RecordFilter, ...]:
     """Return the states that a question looks at, as far as is known."""
-    found: tuple[View, ...] = getattr(question, "states", lambda facts, ask: ())(facts, ask)
+    found: tuple[RecordFilter, ...] = getattr(question, "states", lambda facts, ask: ())(facts, ask)
     return found
 
 
@@ -78,26 +78,26 @@ def parts_of(segments: Iterable[Segment], part_bytes: int) -> list[Part]:
     return [tuple(part) for part in found]
 
 
-def views_of(facts: PartitionFacts, question: Any, ask: Any) -> list[View]:
+def views_of(facts: PartitionView, question: Any, ask: Any) -> list[RecordFilter]:
     """Return which records a question may look at: a state with tracks stands for one without."""
     states = states_of(facts, question, ask)
     if states and is_of_states(question):
         return list(dict.fromkeys(states))
-    views = [*states, facts.view, View(None, facts.at_ms), View(facts.groups, None)]
+    views = [*states, facts.view, RecordFilter(None, facts.at_ms), RecordFilter(facts.groups, None)]
     return list({view[:2]: view for view in reversed(views)}.values())
 
 
-def survey(part: Part, views: Iterable[View], read: ReadSegment = read_segment) -> Found:
+def survey(part: Part, views: Iterable[RecordFilter], read: ReadSegment = read_segment) -> Found:
     """Read a part for the first time."""
-    return {view: Reader(part, view.options, read) for view in views}
+    return {view: SurveyedLog(part, view.options, read) for view in views}
 
 
-def join(facts: PartitionFacts, found: Iterable[Found]) -> Found:
+def join(facts: PartitionView, found: Iterable[Found]) -> Found:
     """Put together what was found in the parts of a partition, in log order."""
     joined: Found = {}
     for one in found:
         absorb_logs(joined, one)
-    facts.parts = Parts(joined, {})
+    facts.parts = JoinedParts(joined, {})
     facts.logs = joined
     return joined
 
@@ -106,11 +106,11 @@ def absorb_logs(ours: Found, later: Found) -> None:
     """Let logs follow on those of the part before."""
     for view, log in later.items():
         if view not in ours:
-            ours[view] = Reader((), view.options)
+            ours[view] = SurveyedLog((), view.options)
         ours[view].absorb(log)
 
 
-def begins(facts: PartitionFacts, question: Any, ask: Any, part_count: int) -> Iterator[Begun]:
+def begins(facts: PartitionView, question: Any, ask: Any, part_count: int) -> Iterator[Begun]:
     """Yield what each part is read with the second time, in log order; nothing: it need not be."""
     assert facts.parts is not None  # they are joined
     make = maker_of(question)
@@ -120,7 +120,9 @@ def begins(facts: PartitionFacts, question: Any, ask: Any, part_count: int) -> I
     if not made and not more:
         return
     views = dict.fromkeys(view for view, _ in made.values())
-    begun: dict[View, Sequence[Begin]] = {view: facts.of(view).log.begins() for view in views}
+    begun: dict[RecordFilter, Sequence[Begin]] = {
+        view: facts.of(view).log.begins() for view in views
+    }
     for number in range(part_count):
         yield Begun(made, {view: those[number] for view, those in begun.items()}, more)
 
@@ -133,11 +135,11 @@ def tally(part: Part, begun: Begun, read: ReadSegment = read_segment) -> Kept:
     tallies = {name: one for name, (_, one) in begun.tallies.items()}
     found = survey(part, begun.views, read)
     for log in found.values():
-        log.group_log = GroupLog()  # they came with the first reading
+        log.group_log = GroupRecords()  # they came with the first reading
     return Kept(tallies, found)
 
 
-def finish(facts: PartitionFacts, question: Any, ask: Any, kept: Iterable[Kept]) -> None:
+def finish(facts: PartitionView, question: Any, ask: Any, kept: Iterable[Kept]) -> None:
     """Absorb what the parts of a partition kept, in log order; the question can be answered."""
     assert facts.parts is not None  # they are joined
     make = maker_of(question)

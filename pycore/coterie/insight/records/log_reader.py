@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
 from coterie._core.fold.record_scan import RecordScan
-from coterie.insight.records.group_log import GroupLog
+from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.key_index import Key
-from coterie.insight.records.record_columns import Array, Commits
+from coterie.insight.records.record_columns import Array, RecordColumns
 from coterie.log.folders import Segment, read_segment
 from coterie.replay.crew import resting_collector, scan_part, whole
 from coterie.state.partial import PartialState, ScanOptions
@@ -64,7 +64,7 @@ class Begin(NamedTuple):
     check_crc: bool
 
 
-class Reader:
+class SurveyedLog:
     """A partition's log, read when made, and again at each call of :meth:`pieces`.
 
     Parameters
@@ -80,7 +80,7 @@ class Reader:
     ----------
     fold : PartitionFold
         The last state of each key, and the generations of each group.
-    group_log : GroupLog
+    group_log : GroupRecords
         The records of groups that are no commits.
     present : set of str
         Groups that have a record.
@@ -103,7 +103,7 @@ class Reader:
         self.options = options
         self.bytes_of = read
         self.fold = options.new_fold(survey=True)
-        self.group_log = GroupLog()
+        self.group_log = GroupRecords()
         self.tails: list[dict[int, End]] = []  # of each piece
         self.opened: dict[int, list[int]] = {}  # producer -> pieces at whose end it is open
         self.began: dict[int, int] = {}  # producer -> number of the first record of what is open
@@ -138,7 +138,7 @@ class Reader:
             self.began.pop(producer, None)
             self.ended.setdefault(producer, end)
 
-    def absorb(self, later: Reader) -> None:
+    def absorb(self, later: SurveyedLog) -> None:
         """Go on with what another found in the segments that follow on these, the next part."""
         self.segments += later.segments
         self.group_log.absorb(later.group_log)
@@ -182,7 +182,7 @@ class Reader:
             for (number, first), end in zip(self.parts, ends, strict=True)
         ]
 
-    def pieces(self, columns: Collection[str] | None = None) -> Iterator[Commits]:
+    def pieces(self, columns: Collection[str] | None = None) -> Iterator[RecordColumns]:
         """Yield the records of each piece, in log order, decided.
 
         ``columns``: of ``RecordScan``; None: all.
@@ -210,8 +210,8 @@ def read_pieces(
     begin: Begin,
     read: ReadSegment = read_segment,
     columns: Collection[str] | None = None,
-) -> Iterator[Commits]:
-    """Read segments again: all of a log, or a part of it. See :meth:`Reader.pieces`."""
+) -> Iterator[RecordColumns]:
+    """Read segments again: all of a log, or a part of it. See :meth:`SurveyedLog.pieces`."""
     scan = RecordScan(
         groups=options.groups,
         at_ms=options.at_ms,
@@ -228,22 +228,22 @@ def read_pieces(
             tail = next(tails, {})  # an active segment may have grown since
             piece, at = scan.scan(data, position=at, max_bytes=READ_PIECE_BYTES, tail=tail.items())
             batches, newer_keys = piece.pop("batches"), piece.pop("newer_keys")
-            yield Commits(scan, piece, files, file_number, batches, newer_keys)
+            yield RecordColumns(scan, piece, files, file_number, batches, newer_keys)
             if at >= len(data):
                 break
 
 
-class Taker(Protocol):
+class PieceConsumer(Protocol):
     """Takes the pieces of a log, or of a part of it, in order.
 
     Those with an attribute ``COLUMNS`` name what they take of ``RecordScan``; others take all.
     """
 
-    def take(self, records: Commits, /) -> None:
+    def take(self, records: RecordColumns, /) -> None:
         """Take the next piece."""
 
 
-def feed(pieces: Iterable[Commits], takers: Iterable[Taker]) -> None:
+def feed(pieces: Iterable[RecordColumns], takers: Iterable[PieceConsumer]) -> None:
     """Have each of these take all pieces."""
     takers = list(takers)
     for records in pieces:

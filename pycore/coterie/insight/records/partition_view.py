@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.codec.text import decode_utf8
-from coterie.insight.records.group_log import GroupLog
-from coterie.insight.records.log_reader import Reader, ReadSegment
-from coterie.insight.records.record_columns import Commits
+from coterie.insight.records.group_log import GroupRecords
+from coterie.insight.records.log_reader import ReadSegment, SurveyedLog
+from coterie.insight.records.record_columns import RecordColumns
 from coterie.log.folders import Log, Segment, find_segments, read_segment
 from coterie.log.trust import trusted_from
 from coterie.ordering import java_order
@@ -26,7 +26,7 @@ from coterie.state.rows import KEY_GROUP, group_rows, metadata_row
 
 if TYPE_CHECKING:
     from coterie._core.fold.fold import PartitionFold
-    from coterie.insight.records.cut import Cut
+    from coterie.insight.records.cut import CutPartition
 
 
 class Client(NamedTuple):
@@ -45,7 +45,7 @@ class Life:
     ----------
     group : str
         Its id.
-    records : GroupLog
+    records : GroupRecords
         Whole, as they lie in the log; :meth:`state` decodes one.
     generations : list of dict
         One row a record: the fields of ``coterie._core.fold.generations.Generation`` (what
@@ -55,7 +55,7 @@ class Life:
     """
 
     group: str
-    records: GroupLog
+    records: GroupRecords
     generations: list[dict[str, Any]]
     clients: dict[str, Client]
 
@@ -73,8 +73,8 @@ class Life:
         return None if value is None else metadata_row(value)
 
 
-class View(NamedTuple):
-    """Which records of a partition are looked at; see :class:`PartitionFacts`.
+class RecordFilter(NamedTuple):
+    """Which records of a partition are looked at; see :class:`PartitionView`.
 
     ``tracking``: what their fold tracks, if it does.
     """
@@ -90,7 +90,7 @@ class View(NamedTuple):
 
 
 @dataclass
-class Parts:
+class JoinedParts:
     """What was found in parts of a partition, put together: see ``log_parts``.
 
     Attributes
@@ -101,11 +101,11 @@ class Parts:
         What the question's tallies keep of all pieces, by name.
     """
 
-    logs: dict[View, Reader]
+    logs: dict[RecordFilter, SurveyedLog]
     tallies: dict[str, Any]
 
 
-class PartitionFacts:
+class PartitionView:
     """One partition of the topic. What is read is kept until the next partition comes.
 
     Parameters
@@ -122,14 +122,14 @@ class PartitionFacts:
         Gives the bytes of a segment.
     since_ms : int or None
         Tell only what was so or happened since then. All is read: what was before decides.
-    parts : Parts or None
+    parts : JoinedParts or None
         What was found in parts of the log already; None: it is read here.
 
     Attributes
     ----------
     seen : dict or None
         What tallies of several questions keep, by name, if the log went by once for all of them.
-    cut : Cut or None
+    cut : CutPartition or None
         The log in parts that threads of this process read; None: it is read as one.
     """
 
@@ -141,7 +141,7 @@ class PartitionFacts:
         at_ms: int | None = None,
         read: ReadSegment = read_segment,
         since_ms: int | None = None,
-        parts: Parts | None = None,
+        parts: JoinedParts | None = None,
     ) -> None:
         self.number = number
         self.segments = tuple(segments)
@@ -151,25 +151,25 @@ class PartitionFacts:
         self.since_ms = since_ms
         self.parts = parts
         self.seen: dict[str, Any] | None = None
-        self.cut: Cut | None = None
-        self.logs: dict[View, Reader] = {} if parts is None else parts.logs
-        self.others: dict[View, PartitionFacts] = {}
+        self.cut: CutPartition | None = None
+        self.logs: dict[RecordFilter, SurveyedLog] = {} if parts is None else parts.logs
+        self.others: dict[RecordFilter, PartitionView] = {}
 
     @property
-    def view(self) -> View:
+    def view(self) -> RecordFilter:
         """Which of the partition's records these are of."""
-        return View(self.groups, self.at_ms)
+        return RecordFilter(self.groups, self.at_ms)
 
-    def whole(self) -> PartitionFacts:
+    def whole(self) -> PartitionView:
         """Return the facts of all groups: these, where all are asked for."""
-        return self.of(View(None, self.at_ms))
+        return self.of(RecordFilter(None, self.at_ms))
 
-    def of(self, view: View) -> PartitionFacts:
+    def of(self, view: RecordFilter) -> PartitionView:
         """Return the facts of other records of the partition."""
         if view == self.view:
             return self
         if view not in self.others:
-            self.others[view] = PartitionFacts(
+            self.others[view] = PartitionView(
                 *(self.number, self.segments, view.groups, view.at_ms),
                 *(self.bytes_of, self.since_ms, self.parts),
             )
@@ -188,14 +188,14 @@ class PartitionFacts:
         since_ms = self.trusted_from_ms
         return since_ms is None or at_ms is None or at_ms >= since_ms
 
-    def read(self, view: View) -> Reader:
+    def read(self, view: RecordFilter) -> SurveyedLog:
         """Return the log of some records, read once. The first call reads it."""
         if view not in self.logs:
             assert self.parts is None  # else all that is asked for is there
             if self.cut is not None:
                 self.logs[view] = self.cut.survey(view.options, self.bytes_of)
             else:
-                self.logs[view] = Reader(self.segments, view.options, self.bytes_of)
+                self.logs[view] = SurveyedLog(self.segments, view.options, self.bytes_of)
         return self.logs[view]
 
     @property
@@ -214,11 +214,11 @@ class PartitionFacts:
         return self.log.fold
 
     @property
-    def log(self) -> Reader:
+    def log(self) -> SurveyedLog:
         """The log, read once, maybe with tracks: what reading it in pieces must know."""
         return log_of(self.view, self.logs) or self.read(self.view)
 
-    def pieces(self, columns: Collection[str] | None = None) -> Iterator[Commits]:
+    def pieces(self, columns: Collection[str] | None = None) -> Iterator[RecordColumns]:
         """Yield every record as columns (of ``RecordScan``), a piece of the log at a time.
 
         Without those of no group where groups are named. Each call reads the log anew.
@@ -231,7 +231,7 @@ class PartitionFacts:
         return sorted(self.log.present, key=java_order)
 
     @property
-    def group_log(self) -> GroupLog:
+    def group_log(self) -> GroupRecords:
         """The records of groups that are no commits, in log order."""
         return self.log.group_log
 
@@ -257,7 +257,7 @@ class PartitionFacts:
         return rows_by_id(self.number, self.fold)
 
     @cached_property
-    def newer_records(self) -> GroupLog:
+    def newer_records(self) -> GroupRecords:
         """The records of the newer protocols (key versions 3 to 23), in log order."""
         log = self.group_log
         return log.part(n for n, one in enumerate(log.places) if one.version != KEY_GROUP)
@@ -279,7 +279,7 @@ class PartitionFacts:
         return lives
 
 
-def log_of(view: View, logs: Mapping[View, Reader]) -> Reader | None:
+def log_of(view: RecordFilter, logs: Mapping[RecordFilter, SurveyedLog]) -> SurveyedLog | None:
     """Return the log of a view, with tracks or without, if it is there."""
     tracked = (log for other, log in logs.items() if other[:2] == view[:2])
     return logs.get(view) or next(tracked, None)
@@ -292,7 +292,7 @@ def rows_by_id(number: int | None, fold: PartitionFold) -> dict[str, dict[str, A
     return {row["group_id"]: row for row in rows}
 
 
-def _clients(rows: list[dict[str, Any]], records: GroupLog) -> dict[str, Client]:
+def _clients(rows: list[dict[str, Any]], records: GroupRecords) -> dict[str, Client]:
     """Return who each member id stands for; only records in which someone is new are decoded."""
     found: dict[str, Client] = {}
     for number, row in enumerate(rows):
@@ -312,7 +312,7 @@ def read_facts(
     at_ms: int | None = None,
     since_ms: int | None = None,
     progress: Progress | None = None,
-) -> Iterator[PartitionFacts]:
+) -> Iterator[PartitionView]:
     """Yield what each partition of a log says, in order of their number.
 
     Parameters
@@ -336,5 +336,5 @@ def read_facts(
     progress.total(listing.size)
     only = None if groups is None else frozenset(groups)
     for number, segments in listing.partitions().items():
-        yield PartitionFacts(number, segments, only, at_ms, since_ms=since_ms)
+        yield PartitionView(number, segments, only, at_ms, since_ms=since_ms)
         progress.advance(sum(segment.size for segment in segments))

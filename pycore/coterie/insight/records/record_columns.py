@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Commits:
+class RecordColumns:
     """Rows of records in log order; row i of every column is one record.
 
     The columns are attributes: those that ``RecordScan.scan`` gives and were asked for.

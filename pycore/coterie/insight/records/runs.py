@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from coterie.insight.records.record_columns import COMMITTED, KIND, Array, Commits
+from coterie.insight.records.record_columns import COMMITTED, KIND, Array, RecordColumns
 
 NEVER = np.iinfo(np.int64).max
 
@@ -52,7 +52,7 @@ class Runs:
         return rows
 
 
-def runs_of(commits: Commits, *others: Array) -> Runs:
+def runs_of(commits: RecordColumns, *others: Array) -> Runs:
     """Return the runs of a piece; where one of ``others`` (of each row) changes, a run ends."""
     begins = np.zeros(len(commits), dtype=np.bool_)
     begins[:1] = True

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
-from coterie.insight.records.cut import Cut, Going, Part, size_of
-from coterie.insight.records.partition_view import PartitionFacts
+from coterie.insight.records.cut import Cancellation, CutPartition, SegmentRun, size_of
+from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import Log, Segment, find_segments
 from coterie.replay import crew
 from coterie.replay.engine import Progress, Silent
@@ -28,7 +28,7 @@ SHARES = 2  # of a log, for each thread: partitions are of different sizes
 T = TypeVar("T")
 
 
-def parts_of(segments: Sequence[Segment], count: int) -> list[Part]:
+def parts_of(segments: Sequence[Segment], count: int) -> list[SegmentRun]:
     """Return at most so many runs of neighbouring segments, about even."""
     sizes = list(map(crew.weight, segments))
     total = max(sum(sizes), 1)
@@ -51,7 +51,7 @@ def part_count(size: int, whole: int, threads: int) -> int:
 
 def each_partition(
     log: Log,
-    work: Callable[[PartitionFacts], T],
+    work: Callable[[PartitionView], T],
     *,
     groups: Collection[str] | None = None,
     at_ms: int | None = None,
@@ -74,13 +74,13 @@ def each_partition(
     threads = crew.cores() if whole >= 2 * PART_BYTES_MIN else 1
     if threads == 1:
         for number, segments in listing.partitions().items():
-            yield work(PartitionFacts(number, segments, only, at_ms, since_ms=since_ms))
+            yield work(PartitionView(number, segments, only, at_ms, since_ms=since_ms))
             progress.advance(size_of(segments))
         return
-    going, pool = Going(), ThreadPoolExecutor(threads)
-    ahead: deque[tuple[PartitionFacts, Future[T] | None]] = deque()
+    going, pool = Cancellation(), ThreadPoolExecutor(threads)
+    ahead: deque[tuple[PartitionView, Future[T] | None]] = deque()
 
-    def taken(facts: PartitionFacts, found: Future[T] | None) -> T:
+    def taken(facts: PartitionView, found: Future[T] | None) -> T:
         made = work(facts) if found is None else found.result()
         if facts.cut is None:
             progress.advance(size_of(facts.segments))
@@ -91,9 +91,9 @@ def each_partition(
     try:
         for number, segments in listing.partitions().items():
             parts = parts_of(segments, part_count(sum(map(crew.weight, segments)), whole, threads))
-            facts = PartitionFacts(number, segments, only, at_ms, going.read, since_ms)
+            facts = PartitionView(number, segments, only, at_ms, going.read, since_ms)
             if len(parts) > 1:
-                facts.cut = Cut(parts, pool, threads, going, progress)
+                facts.cut = CutPartition(parts, pool, threads, going, progress)
             if len(ahead) == crew.AHEAD_PER_THREAD * threads:
                 yield taken(*ahead.popleft())
             ahead.append((facts, None if facts.cut else pool.submit(work, facts)))

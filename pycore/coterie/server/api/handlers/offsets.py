@@ -71,7 +71,8 @@ def txn_offset_commit(call: Call) -> None:
         return call.answer((0, _topics(refused, ())))
     groups = call.cluster.groups
     number = groups.partition_for(group_id)
-    written = groups.log.partition(number).producers.known.get(producer)
+    log = groups.log.partition(number)
+    written = None if log is None else log.producers.known.get(producer)
     error = Error.NONE
     if not groups.log.has_ongoing_transaction(number, producer):
         error = call.cluster.transactions.verify(

@@ -265,6 +265,7 @@ class TransactionCoordinator:
         """Write the markers of what was decided, and that they are written."""
         topics, now_ms = self._topics, self._context.now_ms
         own = topics.partition(STATE_TOPIC, self.partition_for(decided.transactional_id))
+        assert own is not None  # what was decided is stored there
         marker = (
             decided.producer_id,
             decided.producer_epoch,
