@@ -107,6 +107,6 @@ def test_the_answer_to_each_question_travels(name):
     question = find_question(name)
     ends = {"ends": EndOffsets(False, {})} if name == "lag" else {}
     ask = question.Ask(**QUESTIONS[name], **ends)
-    parts = [part_of(facts, question, ask) for facts in read_facts([golden_data.log("basic")])]
+    parts = [part_of(view, question, ask) for view in read_facts([golden_data.log("basic")])]
     assert [portable.unpack("part", portable.pack("part", part)) for part in parts] == parts
     assert any(part.rows for part in parts)

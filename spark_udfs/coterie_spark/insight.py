@@ -128,14 +128,14 @@ def each(
 
 
 def row_batches(
-    request: QuestionRequest, task: int, facts: parted.Facts
+    request: QuestionRequest, task: int, view: parted.Facts
 ) -> Iterator[pa.RecordBatch]:
     """Answer for a partition: rows in Spark's types."""
     question = find_question(request.question)
     given = fields_of(question)
     schema = spark_schema(arrow_schema(given))
     held: list[dict[str, Any]] = []
-    for row in rows_of(facts(), question, request.ask):
+    for row in rows_of(view(), question, request.ask):
         held.append(row)
         if len(held) == ROWS_AT_ONCE:
             yield from to_spark(arrow_table(given, held), schema).to_batches()
@@ -144,12 +144,12 @@ def row_batches(
 
 
 def part_batches(
-    request: QuestionRequest, task: int, facts: parted.Facts
+    request: QuestionRequest, task: int, view: parted.Facts
 ) -> Iterator[pa.RecordBatch]:
     """Answer for a partition: its part as bytes."""
     question = find_question(request.question)
     try:
-        part = part_of(facts(), question, request.ask)
+        part = part_of(view(), question, request.ask)
     except CoterieError as error:
         yield scanning.error_batch(None, task, error)
     else:

@@ -9,7 +9,7 @@ from golden_data import log, records
 
 def rows_told(folder, question, ask, **how):
     """The rows that a question gives of a log."""
-    return [row for facts in read_facts([folder], **how) for row in rows_of(facts, question, ask)]
+    return [row for view in read_facts([folder], **how) for row in rows_of(view, question, ask)]
 
 
 def offsets_at(case, at_ms=None):
@@ -57,7 +57,7 @@ def times(case, count):
 
 def trusted_since(case):
     """Partition -> since when it is whole; None: from its start (held by ``test_trust``)."""
-    return {facts.number: facts.trusted_from_ms for facts in read_facts([log(case)])}
+    return {view.number: view.trusted_from_ms for view in read_facts([log(case)])}
 
 
 def commits_by_hand(case):

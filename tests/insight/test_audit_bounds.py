@@ -12,8 +12,8 @@ def facts_of(folder, *batches):
     folder = folder / "__consumer_offsets-0"
     folder.mkdir()
     (folder / f"{0:020}.log").write_bytes(b"".join(batches))
-    (facts,) = read_facts([folder])
-    return facts
+    (view,) = read_facts([folder])
+    return view
 
 
 def commits(*told):
@@ -59,15 +59,15 @@ def test_findings_of_a_kind_stand_by_their_place_in_the_log(tmp_path):
 
 
 def test_the_commit_named_follows_the_last_one_that_gives_the_live_offset(tmp_path):
-    facts = facts_of(tmp_path, *commits((b"t", 7), (b"t", 8), (b"t", 7), (b"t", 9)))
+    view = facts_of(tmp_path, *commits((b"t", 7), (b"t", 8), (b"t", 7), (b"t", 9)))
     told = {"group_id": "g", "offsets": [{"topic": "t", "partition": 0, "offset": 7}]}
-    (row,) = audit.rows(facts, audit.Ask(only=("divergence",), live=Live({"g": told})))
+    (row,) = audit.rows(view, audit.Ask(only=("divergence",), live=Live({"g": told})))
     assert (row["offset"], row["previous_offset"], row["log_offset"]) == (9, 7, 3)
 
 
 def test_the_record_named_follows_the_last_one_that_gives_the_live_members(tmp_path):
     lives = [[b"a"], [b"a", b"b"], [b"a", b"b", b"c"], [b"a", b"b", b"c"]]
-    facts = facts_of(
+    view = facts_of(
         tmp_path,
         *(
             batch(at, [(at, group_key(b"g"), group_value(at + 1, members))])
@@ -75,7 +75,7 @@ def test_the_record_named_follows_the_last_one_that_gives_the_live_members(tmp_p
         ),
     )
     told = {"group_id": "g", "members": [{"member_id": "a"}, {"member_id": "b"}]}
-    (row,) = audit.rows(facts, audit.Ask(only=("divergence",), live=Live({"g": told})))
+    (row,) = audit.rows(view, audit.Ask(only=("divergence",), live=Live({"g": told})))
     assert (row["detail"], row["log_offset"]) == ("member c in the log, not live", 2)
 
 
@@ -83,6 +83,6 @@ def test_the_record_named_follows_the_last_one_that_gives_the_live_members(tmp_p
 def test_a_live_group_without_a_record_is_told_by_its_own_partition_alone(number):
     # Java: "a".hashCode() is 97, and 97 % 2 is 1.
     live = Live({"a": {"group_id": "a", "state": "Empty"}}, 2)
-    facts = PartitionView(number, ())
-    rows = list(audit.rows(facts, audit.Ask(only=("divergence",), live=live)))
+    view = PartitionView(number, ())
+    rows = list(audit.rows(view, audit.Ask(only=("divergence",), live=live)))
     assert [row["group_id"] for row in rows] == ["a"] * number

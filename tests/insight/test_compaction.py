@@ -22,8 +22,8 @@ PLACES = {"file", "position", "trusted_from"}  # batches lie elsewhere once othe
 
 
 def since_of(folder):
-    (facts,) = read_facts([folder])
-    return facts.trusted_from_ms
+    (view,) = read_facts([folder])
+    return view.trusted_from_ms
 
 
 def by_key(rows):
@@ -126,12 +126,12 @@ def test_metrics_count_since_the_log_is_whole(steps):
 
 def rows_since(folder, since_ms, question, ask):
     """What is told of the time since then; of a whole log as if it were known from then on only."""
-    (facts,) = read_facts([folder])
-    assert facts.trusted_from_ms in (None, since_ms)
-    facts.trusted_from_ms = since_ms
+    (view,) = read_facts([folder])
+    assert view.trusted_from_ms in (None, since_ms)
+    view.trusted_from_ms = since_ms
     return [
         {name: value for name, value in row.items() if name not in PLACES}
-        for row in rows_of(facts, question, ask)
+        for row in rows_of(view, question, ask)
         if since_ms is None or row["timestamp"] is None or row["timestamp"] >= since_ms
     ]
 

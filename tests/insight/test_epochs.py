@@ -53,8 +53,8 @@ def replaces(at_ms, old, new, **given):
 
 def explained(folder, *appends):
     written(folder, *appends)
-    (facts,) = read_facts([folder])
-    rows = explain.rows(facts, explain.Ask())
+    (view,) = read_facts([folder])
+    rows = explain.rows(view, explain.Ask())
     return [row for row in rows if row["event"] not in ("client", "flapping", "summary")]
 
 
@@ -226,16 +226,16 @@ def test_a_target_of_a_member_without_topics_by_name_names_no_topic(tmp_path, th
     topic_id = "AAAAAAAAAAAAAAAAAAAAEQ"
     target = {"topicPartitions": [{"topicId": topic_id, "partitions": [0]}]}
     joined = [*joins(1_000, "a", 1), record(1_100, 7, target, "a")]
-    (facts,) = read_facts([written(tmp_path / "named", *([one] for one in joined))])
+    (view,) = read_facts([written(tmp_path / "named", *([one] for one in joined))])
     names = {}
-    learn_names(facts.newer_records, names)
+    learn_names(view.newer_records, names)
     assert list(names.values()) == ["t"]
     changed = [
         *joins(1_000, "a", 1),
         record(1_050, 5, None if then is None else WHOLE | then, "a"),
         record(1_100, 7, target, "a"),
     ]
-    (facts,) = read_facts([written(tmp_path / "unnamed", *([one] for one in changed))])
+    (view,) = read_facts([written(tmp_path / "unnamed", *([one] for one in changed))])
     names = {}
-    learn_names(facts.newer_records, names)
+    learn_names(view.newer_records, names)
     assert names == {}

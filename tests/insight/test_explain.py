@@ -24,7 +24,7 @@ ASK = explain.Ask()
 
 def answer(case, groups=None, ask=ASK):
     log_facts = read_facts([log(case)], groups=groups)
-    return [row for facts in log_facts for row in rows_of(facts, explain, ask)]
+    return [row for view in log_facts for row in rows_of(view, explain, ask)]
 
 
 def of_kind(rows, *events):
@@ -178,8 +178,8 @@ def generations(*lives):
 
 
 def explained(folder, **ask):
-    (facts,) = read_facts([folder])
-    return list(explain.rows(facts, explain.Ask(**ask)))
+    (view,) = read_facts([folder])
+    return list(explain.rows(view, explain.Ask(**ask)))
 
 
 def test_a_client_that_comes_and_goes_is_flapping_by_the_rule(tmp_path):

@@ -17,8 +17,8 @@ def explained(folder, *batches, **ask):
     folder = folder / "__consumer_offsets-0"
     folder.mkdir()
     (folder / f"{0:020}.log").write_bytes(b"".join(batches))
-    (facts,) = read_facts([folder])
-    return list(explain.rows(facts, explain.Ask(**ask)))
+    (view,) = read_facts([folder])
+    return list(explain.rows(view, explain.Ask(**ask)))
 
 
 def generations(*lives):

@@ -20,8 +20,8 @@ def facts_of(folder, *segments):
     folder.mkdir()
     for base_offset, batches in segments:
         (folder / f"{base_offset:020}.log").write_bytes(b"".join(batches))
-    (facts,) = read_facts([folder])
-    return facts
+    (view,) = read_facts([folder])
+    return view
 
 
 def commits_of(folder, *segments):
@@ -64,8 +64,8 @@ def test_a_partition_below_0_is_a_key_like_any_other(tmp_path):
 
 
 def test_the_newest_record_may_lie_before_the_last_segment(tmp_path):
-    facts = facts_of(tmp_path, (0, each(0, commit(9), commit(8))), (2, each(2, commit(5))))
-    (row,) = time_range.rows(facts, time_range.Ask())
+    view = facts_of(tmp_path, (0, each(0, commit(9), commit(8))), (2, each(2, commit(5))))
+    (row,) = time_range.rows(view, time_range.Ask())
     assert (row["first_timestamp"], row["newest_timestamp"]) == (5, 9)
 
 
@@ -94,8 +94,8 @@ def test_samples_stand_by_time_whatever_their_order_in_the_file(tmp_path):
 
 
 def test_a_group_that_never_had_members_is_idle_since_its_latest_commit(tmp_path):
-    facts = facts_of(tmp_path, (0, each(0, commit(9000, partition=0), commit(5000, partition=1))))
-    rows = list(expire.rows(facts, expire.Ask(10_000)))
+    view = facts_of(tmp_path, (0, each(0, commit(9000, partition=0), commit(5000, partition=1))))
+    rows = list(expire.rows(view, expire.Ask(10_000)))
     assert [row["idle_since"] for row in rows] == [9000, 9000]
 
 
@@ -103,36 +103,36 @@ def test_a_group_that_never_had_members_is_idle_since_its_latest_commit(tmp_path
     ("committed", "expires_at"), [(MAX_MS - 1000, MAX_MS), (MAX_MS - 999, None)]
 )
 def test_an_offset_goes_at_the_last_millisecond_or_never(tmp_path, committed, expires_at):
-    facts = facts_of(tmp_path, (0, each(0, commit(5, committed=committed))))
-    (row,) = expire.rows(facts, expire.Ask(MAX_MS - 10, retention_ms=1000))
+    view = facts_of(tmp_path, (0, each(0, commit(5, committed=committed))))
+    (row,) = expire.rows(view, expire.Ask(MAX_MS - 10, retention_ms=1000))
     assert (row["expires_at"], row["rule"]) == (expires_at, "standalone")
 
 
 def test_an_open_transaction_keeps_no_offset_of_a_classic_group(tmp_path):
-    facts = facts_of(tmp_path, (0, [*each(0, commit(5)), open_commit(1, 6)]))
-    (row,) = expire.rows(facts, expire.Ask(1005, retention_ms=1000))
+    view = facts_of(tmp_path, (0, [*each(0, commit(5)), open_commit(1, 6)]))
+    (row,) = expire.rows(view, expire.Ask(1005, retention_ms=1000))
     assert (row["status"], row["pending"], row["remaining_ms"]) == ("expired", True, 0)
 
 
 # ---- growth
 
 
-def held(facts, group="g"):
+def held(view, group="g"):
     """What of a group's bytes is superseded: free, held by a transaction, in the active segment."""
-    (row,) = [row for row in growth.rows(facts, growth.Ask()) if row["group_id"] == group]
+    (row,) = [row for row in growth.rows(view, growth.Ask()) if row["group_id"] == group]
     names = ("free_bytes", "held_transaction_bytes", "held_active_bytes")
     return [row[name] > 0 for name in names]
 
 
 def test_what_the_first_record_of_the_active_segment_supersedes_is_not_free(tmp_path):
-    facts = facts_of(tmp_path, (0, each(0, commit(1))), (1, each(1, commit(2))))
-    assert held(facts) == [False, False, True]
+    view = facts_of(tmp_path, (0, each(0, commit(1))), (1, each(1, commit(2))))
+    assert held(view) == [False, False, True]
 
 
 def test_what_a_record_behind_an_open_transaction_supersedes_is_held_by_it(tmp_path):
     closed = [*each(0, commit(1)), open_commit(1, 2, group=b"x"), *each(2, commit(3))]
-    facts = facts_of(tmp_path, (0, closed), (3, each(3, commit(4, group=b"y"))))
-    assert held(facts) == [False, True, False]
+    view = facts_of(tmp_path, (0, closed), (3, each(3, commit(4, group=b"y"))))
+    assert held(view) == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -140,15 +140,15 @@ def test_what_a_record_behind_an_open_transaction_supersedes_is_held_by_it(tmp_p
     [(11, 1001, True), (11, 1000, False), (10, 1001, False)],
 )
 def test_ten_intervals_shorter_than_asked_are_too_often(tmp_path, commits, interval_ms, too_often):
-    facts = facts_of(tmp_path, (0, each(0, *(commit(1000 * at) for at in range(commits)))))
-    (row,) = growth.rows(facts, growth.Ask(interval_ms=interval_ms))
+    view = facts_of(tmp_path, (0, each(0, *(commit(1000 * at) for at in range(commits)))))
+    (row,) = growth.rows(view, growth.Ask(interval_ms=interval_ms))
     assert (row["interval_ms"], row["too_often"]) == (1000, too_often)
 
 
 def test_the_time_between_two_spans_is_no_interval_of_either(tmp_path):
     times = (4000, 4500, 5500, 5800)
-    facts = facts_of(tmp_path, (0, each(0, *map(commit, times))))
-    rows = list(growth.rows(facts, growth.Ask(every_ms=5000)))
+    view = facts_of(tmp_path, (0, each(0, *map(commit, times))))
+    rows = list(growth.rows(view, growth.Ask(every_ms=5000)))
     assert [(row["time"], row["interval_ms"]) for row in rows] == [(0, 500), (5000, 300)]
 
 
@@ -163,19 +163,19 @@ def test_an_open_transaction_is_listed_once_a_group_and_topic(tmp_path):
 
 
 def test_a_group_committed_last_when_its_latest_partition_did(tmp_path):
-    facts = facts_of(
+    view = facts_of(
         tmp_path,
         (0, each(0, commit(0, partition=0), commit(9, partition=1), commit(5, partition=2))),
     )
-    head, *partitions = metrics.rows(facts, metrics.Ask())
+    head, *partitions = metrics.rows(view, metrics.Ask())
     assert [row["commit_timestamp"] for row in (head, *partitions)] == [9, 0, 9, 5]
 
 
 def test_a_commit_that_is_gone_was_made_at_the_time_0(tmp_path):
     gone = [*each(0, commit(0)), batch(1, [(5, commit_key(1, b"g", b"t", 0), None)])]
     gone += each(2, commit(7, partition=1))
-    facts = facts_of(tmp_path, (0, gone))
-    _, row, _ = metrics.rows(facts, metrics.Ask())
+    view = facts_of(tmp_path, (0, gone))
+    _, row, _ = metrics.rows(view, metrics.Ask())
     assert (row["offset"], row["commit_timestamp"]) == (None, 0)
 
 
@@ -201,17 +201,17 @@ def test_a_time_in_seconds_has_all_digits_of_its_milliseconds(ms, text):
 
 
 def test_both_times_of_an_offset_are_told_and_what_a_reset_would_add(tmp_path):
-    facts = facts_of(tmp_path, (0, each(0, commit(100, offset=10), commit(200, offset=25))))
-    (row,) = undo.rows(facts, undo.Ask(150))
+    view = facts_of(tmp_path, (0, each(0, commit(100, offset=10), commit(200, offset=25))))
+    (row,) = undo.rows(view, undo.Ask(150))
     assert (row["commit_timestamp"], row["latest_commit_timestamp"]) == (100, 200)
     assert (row["offset"], row["latest_offset"], row["difference"]) == (10, 25, -15)
 
 
 def test_a_transaction_that_is_committed_at_the_very_time_counts(tmp_path):
-    facts = facts_of(tmp_path, (0, [open_commit(0, 100), marker(1, 5, 150, commit=True)]))
-    (row,) = undo.rows(facts, undo.Ask(150))
+    view = facts_of(tmp_path, (0, [open_commit(0, 100), marker(1, 5, 150, commit=True)]))
+    (row,) = undo.rows(view, undo.Ask(150))
     assert (row["change"], row["offset"]) == ("same", 7)
-    (row,) = undo.rows(facts, undo.Ask(149))
+    (row,) = undo.rows(view, undo.Ask(149))
     assert (row["change"], row["offset"]) == ("new", None)
 
 

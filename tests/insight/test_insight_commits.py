@@ -178,9 +178,9 @@ def test_a_marker_of_one_producer_decides_nothing_of_another(tmp_path):
 
 def test_the_log_of_a_million_records_is_read_as_it_is():
     rows = 0
-    for facts in read_facts([wide()]):
+    for view in read_facts([wide()]):
         last = -1
-        for piece in facts.pieces():
+        for piece in view.pieces():
             rows += len(piece)
             assert np.all(np.diff(piece.log_offset, prepend=last) > 0)
             last = piece.log_offset[-1]

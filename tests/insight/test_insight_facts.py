@@ -23,7 +23,7 @@ def group_records(case):
 
 @pytest.mark.parametrize("case", cases())
 def test_a_life_holds_each_metadata_record_of_its_group(case):
-    lives = {group: life for facts in facts_of(case) for group, life in facts.lives.items()}
+    lives = {group: life for view in facts_of(case) for group, life in view.lives.items()}
     expected = group_records(case)
     if case == "old-formats":  # one group id lies there in several partitions
         expected = {group: rows for group, rows in expected.items() if group in lives}
@@ -45,8 +45,8 @@ def test_a_life_knows_the_client_of_each_member_id(case):
                 expected.setdefault(group, {})[member["memberId"]] = who
     found = {
         group: {member: tuple(who) for member, who in life.clients.items()}
-        for facts in facts_of(case)
-        for group, life in facts.lives.items()
+        for view in facts_of(case)
+        for group, life in view.lives.items()
         if life.clients
     }
     assert found == expected
@@ -55,9 +55,9 @@ def test_a_life_knows_the_client_of_each_member_id(case):
 def test_only_the_groups_that_are_named_are_read():
     groups = {"grp-kp-range", "grp-java-range"} & set(group_records("basic"))
     groups = groups or set(list(group_records("basic"))[:2])
-    found = {group for facts in facts_of("basic", groups=groups) for group in facts.group_ids}
+    found = {group for view in facts_of("basic", groups=groups) for group in view.group_ids}
     assert found == groups
-    lives = {group for facts in facts_of("basic", groups=groups) for group in facts.lives}
+    lives = {group for view in facts_of("basic", groups=groups) for group in view.lives}
     assert lives == groups
 
 
@@ -67,7 +67,7 @@ def test_every_group_with_any_record_is_named():
         key = record.get("key") or {}
         data = key.get("data") or {}
         expected.add(data.get("group", data.get("groupId")))
-    found = {group for facts in facts_of("kip848") for group in facts.group_ids}
+    found = {group for view in facts_of("kip848") for group in view.group_ids}
     assert found == expected - {None}
 
 

@@ -46,8 +46,8 @@ def peak(folder, name):
     gc.collect()
     tracemalloc.start()
     try:
-        for facts in read_facts([folder]):
-            rows = list(rows_of(facts, question, question.Ask(**QUESTIONS[name])))
+        for view in read_facts([folder]):
+            rows = list(rows_of(view, question, question.Ask(**QUESTIONS[name])))
             assert rows or name == "audit"
         return tracemalloc.get_traced_memory()[1]
     finally:

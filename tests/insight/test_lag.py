@@ -160,9 +160,9 @@ def test_the_offset_of_a_tangle_of_transactions_is_the_one_of_the_model(claim):
 
 def seen(*parts):
     """The offset of group `g`, `t`-0 at the end of a log, by lag and by a fold."""
-    facts = facts_of(b"".join(parts))
-    (row,) = lag.rows(facts, lag.Ask(EndOffsets(False)))
-    return row["offset"], facts.group_rows["g"]["offsets"][0]["offset"]
+    view = facts_of(b"".join(parts))
+    (row,) = lag.rows(view, lag.Ask(EndOffsets(False)))
+    return row["offset"], view.group_rows["g"]["offsets"][0]["offset"]
 
 
 def test_of_a_key_twice_in_a_transaction_the_last_commit_is_seen():
@@ -194,8 +194,8 @@ def test_a_record_without_a_time_counts_at_any_and_over_what_was_before_it():
     ]
     ask = lag.Ask(EndOffsets(True, {("t", 0): samples}), log_until_ms=4500)
     for count, seen_at in ((3, [None, 0, 1, 2, 2]), (4, [3] * 5), (5, [3, 3, 3, 3, 4])):
-        facts = facts_of(b"".join(commits[:count]))
-        assert [row["offset"] for row in lag.rows(facts, ask)] == seen_at
+        view = facts_of(b"".join(commits[:count]))
+        assert [row["offset"] for row in lag.rows(view, ask)] == seen_at
 
 
 def asked(tmp_path, text, *options):

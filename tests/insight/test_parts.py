@@ -63,9 +63,9 @@ def sent(value):
     return unpack(WHAT, pack(WHAT, value))
 
 
-def surveyed(part, views):
+def surveyed(part, record_filters):
     """What a part's survey is once it came: bytes of records of groups come on their own."""
-    found = log_parts.survey(part, views)
+    found = log_parts.survey(part, record_filters)
     came = sent(found)
     for whole, arrived in zip(found.values(), came.values(), strict=True):
         for chunk in whole.group_log.chunks():
@@ -75,16 +75,16 @@ def surveyed(part, views):
 
 def answer_in_parts(segments, cuts, question, ask, options):
     """A question's rows, each part read by itself; the first segment of each is in ``cuts``."""
-    facts = PartitionView(0, segments, **options)
+    view = PartitionView(0, segments, **options)
     bounds = [0, *sorted(cuts), len(segments)]
     runs = [segments[a:b] for a, b in pairwise(bounds) if b > a]
-    views = log_parts.views_of(facts, question, ask)
-    log_parts.join(facts, [surveyed(tuple(run), views) for run in runs])
-    begun = [sent(one) for one in log_parts.begins(facts, question, ask, len(runs))]
+    record_filters = log_parts.record_filters_of(view, question, ask)
+    log_parts.join(view, [surveyed(tuple(run), record_filters) for run in runs])
+    begun = [sent(one) for one in log_parts.begins(view, question, ask, len(runs))]
     if begun:
-        kept = [sent(log_parts.tally(*one)) for one in zip(runs, begun, strict=True)]
-        log_parts.finish(facts, question, ask, kept)
-    return list(question.rows(facts, ask))
+        kept = [sent(log_parts.aggregate(*one)) for one in zip(runs, begun, strict=True)]
+        log_parts.finish(view, question, ask, kept)
+    return list(question.rows(view, ask))
 
 
 def samples(times):

@@ -25,8 +25,8 @@ def test_a_question_keeps_to_its_fields_whatever_the_log(case):
     pa = pytest.importorskip("pyarrow")
     from coterie.insight.render.fields import arrow_table
 
-    for facts in read_facts([log(case)]):
+    for view in read_facts([log(case)]):
         for question, ask in ASKED:
-            rows = list(question.rows(facts, ask))
+            rows = list(question.rows(view, ask))
             assert all(list(row) == list(question.FIELDS) for row in rows)
             assert isinstance(arrow_table(question.FIELDS, rows), pa.Table)

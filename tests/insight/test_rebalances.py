@@ -19,12 +19,12 @@ CASES = ["basic", "default50", "compacted", "connect", "kip848", "transactions"]
 def test_explain_and_metrics_count_the_same_rebalances(case):
     by_hand = rebalances_by_hand(case)
     told, counted, alive = {}, {}, set()
-    for facts in read_facts([log(case)]):
-        for row in explain.rows(facts, explain.Ask()):
+    for view in read_facts([log(case)]):
+        for row in explain.rows(view, explain.Ask()):
             if row["event"] == "summary":
                 told[row["group_id"]] = row["count"]
                 assert row["cause"].startswith(f"{row['count']} rebalance")
-        for row in metrics.rows(facts, metrics.Ask()):
+        for row in metrics.rows(view, metrics.Ask()):
             if row["topic"] is None:
                 alive.add(row["group_id"])
                 counted[row["group_id"]] = row["rebalances"]
@@ -73,8 +73,8 @@ def test_all_faces_show_that_count(taken_over, tmp_path):
 
 def test_a_number_written_again_and_one_that_never_completed_do_not_count(tmp_path):
     lives = [life(0, 1, member("a")), life(5, 1, member("a")), life(9, 4, member("a"))]
-    (facts,) = read_facts([written(tmp_path, *lives, life(12, 5), life(13, 5))])
-    *_, summary = explain.rows(facts, explain.Ask())
+    (view,) = read_facts([written(tmp_path, *lives, life(12, 5), life(13, 5))])
+    *_, summary = explain.rows(view, explain.Ask())
     assert summary["count"] == 3  # generations 1, 4 and the one without members
 
 
@@ -85,13 +85,13 @@ def test_generations_that_compaction_may_have_taken_are_not_said_to_have_failed(
     batches = [batch(offset, [life(at, number, member("a"))]) for offset, at, number in lives]
     (folder / f"{0:020}.log").write_bytes(b"".join(batches[:2]))
     (folder / f"{8:020}.log").write_bytes(b"".join(batches[2:]))
-    (facts,) = read_facts([tmp_path])
-    assert facts.trusted_from_ms == 3000
-    rows = [row for row in explain.rows(facts, explain.Ask()) if row["event"] == "generation"]
+    (view,) = read_facts([tmp_path])
+    assert view.trusted_from_ms == 3000
+    rows = [row for row in explain.rows(view, explain.Ask()) if row["event"] == "generation"]
     assert "compacted or never completed: 5;" in rows[1]["cause"]
     assert "gap" not in [cause["what"] for cause in rows[1]["causes"]]
     assert "generations without a record: 1;" in rows[3]["cause"]
-    *_, summary = explain.rows(facts, explain.Ask())
+    *_, summary = explain.rows(view, explain.Ask())
     assert summary["count"] == 2
     since = "since 1970-01-01T00:00:03.000Z; compacted before"
     assert summary["cause"].startswith("2 rebalances, ")

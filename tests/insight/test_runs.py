@@ -90,7 +90,7 @@ def test_for_one_group_the_partition_is_not_read_for_all_where_nobody_was_silent
     log = b"".join(batch(n, [change(b"ab"[n % 2 : n % 2 + 1], n, n)]) for n in range(30))
     (folder / "00000000000000000000.log").write_bytes(log)
     ((number, segments),) = find_segments([tmp_path]).partitions().items()
-    facts = PartitionView(number, segments, frozenset({"a"}))
-    events = [row["event"] for row in explain.rows(facts, explain.Ask())]
+    view = PartitionView(number, segments, frozenset({"a"}))
+    events = [row["event"] for row in explain.rows(view, explain.Ask())]
     assert events[0] == explain.COMMITS
-    assert not facts.others
+    assert not view.others

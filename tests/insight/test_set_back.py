@@ -18,8 +18,8 @@ OUTSIDE = "by a tool or a consumer outside of the group: it had no members"
 
 
 def rows_of(folder, *events, groups=None):
-    for facts in read_facts([folder], groups=groups):
-        for row in explain.rows(facts, explain.Ask()):
+    for view in read_facts([folder], groups=groups):
+        for row in explain.rows(view, explain.Ask()):
             if row["event"] in events:
                 yield row
 

@@ -56,8 +56,8 @@ def test_the_records_alone_do_not_name_who_takes_a_static_id_over(fight):
         "they cannot tell who took it over"
     )
     assert row["clients"] == []
-    (facts,) = read_facts([fight])
-    told = [row for row in explain.rows(facts, explain.Ask()) if row["causes"]]
+    (view,) = read_facts([fight])
+    told = [row for row in explain.rows(view, explain.Ask()) if row["causes"]]
     assert told[1]["cause"].startswith("static i came back under a new member id")
     assert not any("10.0.0.1" in row["cause"] for row in told[1:])
 
@@ -91,10 +91,10 @@ def test_audit_and_explain_call_the_same_clients_flapping():
     found = 0
     incidents = GOLDEN.glob("incidents/*/log")
     for folder in (*map(log, cases()), *incidents):
-        for facts in read_facts([folder]):
-            audit_rows = audit.rows(facts, audit.Ask(only=("flapping",)))
+        for view in read_facts([folder]):
+            audit_rows = audit.rows(view, audit.Ask(only=("flapping",)))
             told = {(row["group_id"], row["detail"]) for row in audit_rows}
-            rows = explain.rows(facts, explain.Ask())
+            rows = explain.rows(view, explain.Ask())
             flaps = [row for row in rows if row["event"] == "flapping"]
             assert told == {(row["group_id"], row["cause"]) for row in flaps}
             found += len(told)

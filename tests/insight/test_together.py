@@ -18,7 +18,7 @@ from coterie.insight.asking import QuestionRequest, answer, find_question
 from coterie.insight.questions import group_names
 from coterie.insight.questions.growth import Ask
 from coterie.insight.records import threads
-from coterie.insight.records.aggregates import keep
+from coterie.insight.records.aggregates import run_aggregates
 from coterie.insight.records.partition_view import read_facts
 from coterie.log.folders import find_segments
 from coterie.replay import crew
@@ -48,18 +48,18 @@ def page(read):
     return page_data(gather(read, BASIS), "title", BASIS)
 
 
-def rows_of(question, ask, facts):
-    return list(question.rows(facts, ask))
+def rows_of(question, ask, view):
+    return list(question.rows(view, ask))
 
 
 def check(home, asked, options):
     """Compare what threads answer with what one reading of each partition does."""
     for question, ask in asked:
-        expected = [rows_of(question, ask, facts) for facts in read_facts([home], **options)]
+        expected = [rows_of(question, ask, view) for view in read_facts([home], **options)]
         rows = partial(rows_of, question, ask)
         found = threads.each_partition([home], rows, **options)
         assert list(found) == expected, question.NAME
-    by_threads = threads.each_partition([home], lambda facts: look(facts, BASIS), **options)
+    by_threads = threads.each_partition([home], lambda view: look(view, BASIS), **options)
     assert page(by_threads) == page(read_facts([home], **options))
 
 
@@ -88,8 +88,8 @@ def test_threads_give_the_answers_of_one(steps, times, wanted, since, end, which
 def test_threads_give_the_answers_of_one_about_a_real_log(case, tmp_path):
     small = in_small_segments(log(case), tmp_path, 7)
     ends = [
-        max((piece.max_timestamp for piece in facts.fold.segments), default=-1)
-        for facts in read_facts([small])
+        max((piece.max_timestamp for piece in view.fold.segments), default=-1)
+        for view in read_facts([small])
     ]
     newest_ms = max(ends)
     check(small, asks(newest_ms - 10_000, newest_ms, ends_at([newest_ms - 20_000, newest_ms])), {})
@@ -119,7 +119,8 @@ def test_progress_comes_with_the_parts_and_ends_with_the_log(question, ask, tmp_
 
 
 class Counted:
-    """A tally that counts the parts it has absorbed, and the copies of a partition's tally."""
+    """An aggregate that counts the parts it has absorbed, and the copies of a partition's
+    aggregate."""
 
     ALIVE: ClassVar = defaultdict(weakref.WeakSet)
 
@@ -141,10 +142,10 @@ class Counted:
 def test_a_tally_is_let_go_once_it_was_absorbed(tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
 
-    def most_alive(facts):
-        tally = Counted(facts.number)
-        keep(facts, {"counted": (facts.view, tally)})
-        return tally.absorbed, tally.most, facts.cut and facts.cut.copies
+    def most_alive(view):
+        aggregate = Counted(view.number)
+        run_aggregates(view, {"counted": (view.record_filter, aggregate)})
+        return aggregate.absorbed, aggregate.most, view.cut and view.cut.copies
 
     cut = [found for found in threads.each_partition([small], most_alive) if found[2]]
     assert max(parts for parts, _, _ in cut) > THREADS + 1
@@ -164,11 +165,11 @@ def test_what_cannot_be_read_is_told_after_the_answers_before_it(tmp_path):
 
 def test_nothing_is_read_once_nobody_wants_it(tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
-    facts = []
-    found = threads.each_partition([small], facts.append)
+    view = []
+    found = threads.each_partition([small], view.append)
     next(found)
     found.close()
-    assert bytes(facts[-1].bytes_of(facts[-1].segments[0])) == b""
+    assert bytes(view[-1].bytes_of(view[-1].segments[0])) == b""
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 100])
@@ -188,7 +189,7 @@ def test_every_question_can_be_asked(tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
     for name in ("extent", "names"):
         question = find_question(name)
-        expected = [list(question.rows(facts, question.Ask())) for facts in read_facts([small])]
+        expected = [list(question.rows(view, question.Ask())) for view in read_facts([small])]
         found = [
             part.rows for part in answer(QuestionRequest(name, question.Ask(), [small]), Silent())
         ]

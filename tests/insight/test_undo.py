@@ -57,8 +57,8 @@ def test_the_leader_epoch_is_the_one_of_then(tmp_path):
     key = commit_key(1, b"g", b"t", 0)
     parts = [batch(n, [(100 + n, key, commit_value(7, 3 + n, b"", 100))]) for n in range(2)]
     (folder / f"{0:020}.log").write_bytes(b"".join(parts))
-    (facts,) = read_facts([tmp_path])
-    (row,) = undo.rows(facts, undo.Ask(100))
+    (view,) = read_facts([tmp_path])
+    (row,) = undo.rows(view, undo.Ask(100))
     assert (row["change"], row["leader_epoch"]) == ("same", 3)
 
 

@@ -15,8 +15,8 @@ INCIDENTS = GOLDEN / "incidents"
 
 
 def rows_of(folder, **ask):
-    for facts in read_facts([folder]):
-        yield from explain.rows(facts, explain.Ask(**ask))
+    for view in read_facts([folder]):
+        yield from explain.rows(view, explain.Ask(**ask))
 
 
 def generations(folder, **ask):

@@ -97,7 +97,7 @@ def test_commits_are_requests_where_batches_tell_and_offsets_stand_beside(tmp_pa
         assert row["commits"] >= row["requests"]
     # Newer groups: their coordinator may append what several requests bring as one batch.
     page = report(tmp_path, log("kip848"))
-    newer = {facts for facts, row in page.overview.items() if row["type"] == "consumer"}
+    newer = {view for view, row in page.overview.items() if row["type"] == "consumer"}
     assert newer
     assert {page.overview[group]["requests"] for group in newer} == {None}
 

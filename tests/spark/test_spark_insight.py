@@ -17,7 +17,7 @@ from spark_questions import QUESTIONS, RESET_CLI
 def test_a_question_gives_the_rows_it_gives_in_this_process(spark, name, case, asked):
     question = find_question(name)
     ask = question.Ask(**asked)
-    rows = [row for facts in read_facts([log(case)]) for row in rows_of(facts, question, ask)]
+    rows = [row for view in read_facts([log(case)]) for row in rows_of(view, question, ask)]
     schema = spark_schema(arrow_schema(fields_of(question)))
     expected = to_spark(arrow_table(fields_of(question), rows), schema).to_pylist()
     told = {"at" if key == "at_ms" else key: value for key, value in asked.items()}

@@ -36,7 +36,7 @@ def test_a_question_in_parts_gives_the_rows_it_gives_in_this_process(
 ):
     question = find_question(name)
     ask = question.Ask(**asked)
-    rows = [row for facts in read_facts([cut / case]) for row in rows_of(facts, question, ask)]
+    rows = [row for view in read_facts([cut / case]) for row in rows_of(view, question, ask)]
     schema = spark_schema(arrow_schema(fields_of(question)))
     expected = to_spark(arrow_table(fields_of(question), rows), schema).to_pylist()
     told = {"at" if key == "at_ms" else key: value for key, value in asked.items()}

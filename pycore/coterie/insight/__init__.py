@@ -16,6 +16,6 @@ by itself.
 
 ``records.partition_view`` reads a partition; ``records.log_reader`` gives its records as numpy
 columns, a piece of the log at a time. A question keeps of each piece what its answer needs: memory
-grows with keys and findings, not with records. One with ``tallies(facts, ask)`` can be asked of
+grows with keys and findings, not with records. One with ``aggregates(facts, ask)`` can be asked of
 parts of a partition (``records.log_parts``). Times in rows are epoch ms; what is not known is None.
 """

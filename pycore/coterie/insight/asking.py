@@ -35,7 +35,7 @@ class Question(Protocol):
     FIELDS: Fields
     Ask: type[Any]
 
-    def rows(self, facts: PartitionView, ask: Any) -> Iterator[Row]:
+    def rows(self, view: PartitionView, ask: Any) -> Iterator[Row]:
         """Yield the rows of one partition."""
 
 
@@ -120,35 +120,33 @@ def fields_of(question: Question) -> Fields:
     return {**question.FIELDS, **TRUSTED}
 
 
-def rows_of(facts: PartitionView, question: Question, ask: Any) -> Iterator[Row]:
+def rows_of(view: PartitionView, question: Question, ask: Any) -> Iterator[Row]:
     """Yield the rows of one partition, with the fields of :func:`fields_of`."""
-    for row in question.rows(facts, ask):
-        row["trusted_from"] = facts.trusted_from_ms
+    for row in question.rows(view, ask):
+        row["trusted_from"] = view.trusted_from_ms
         yield row
 
 
-def part_of(facts: PartitionView, question: Question, ask: Any) -> PartitionAnswer:
+def part_of(view: PartitionView, question: Question, ask: Any) -> PartitionAnswer:
     """Put a question to one partition."""
-    rows = list(rows_of(facts, question, ask))
-    found = frozenset(facts.group_ids) if facts.groups else frozenset()
-    faults = len(facts.fold.faults)
-    return PartitionAnswer(
-        facts.number, rows, found, faults, facts.trusted_from_ms, facts.newest_ms
-    )
+    rows = list(rows_of(view, question, ask))
+    found = frozenset(view.group_ids) if view.groups else frozenset()
+    faults = len(view.fold.faults)
+    return PartitionAnswer(view.number, rows, found, faults, view.trusted_from_ms, view.newest_ms)
 
 
 def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAnswer]:
     """Answer in this process: threads read a large log."""
     question, ask = find_question(request.question), request.ask
 
-    def part(facts: PartitionView) -> PartitionAnswer:
+    def part(view: PartitionView) -> PartitionAnswer:
         with resting_collector():  # rows are no cycles, and it would walk them again and again
-            return part_of(facts, question, ask)
+            return part_of(view, question, ask)
 
-    def states(facts: PartitionView) -> PartitionView:
-        for view in states_of(facts, question, ask):
-            facts.read(view)
-        return facts
+    def states(view: PartitionView) -> PartitionView:
+        for record_filter in states_of(view, question, ask):
+            view.read(record_filter)
+        return view
 
     each = partial(
         each_partition,
@@ -162,7 +160,7 @@ def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAn
         yield from each(part)
         return
     read = deque(each(states))  # all of them, for the newest time of any
-    ask = replace(ask, now_ms=max((facts.newest_ms for facts in read), default=-1))
+    ask = replace(ask, now_ms=max((view.newest_ms for view in read), default=-1))
     while read:
         yield part(read.popleft())
 

@@ -19,7 +19,7 @@ from coterie.insight.groups.epochs import learn_names
 from coterie.insight.groups.rebalances import rebalances
 from coterie.insight.questions.explain import REQUESTS
 from coterie.insight.questions.metrics import commit_counts, counted_state, head_of
-from coterie.insight.records.aggregates import keep
+from coterie.insight.records.aggregates import run_aggregates
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.log_reader import PieceConsumer, feed
 from coterie.insight.records.partition_view import Life, PartitionView, RecordFilter
@@ -27,7 +27,7 @@ from coterie.ordering import java_order, place_order
 from coterie.pages.shell import compact_json
 from coterie.report import ownership
 from coterie.report.charts import Census, Charts, Plan, some_at_once
-from coterie.report.sections import SECTIONS, Basis, exact, tables_of, tallies_of
+from coterie.report.sections import SECTIONS, Basis, aggregates_of_sections, exact, tables_of
 from coterie.report.spans import Counts, span_of
 
 LINES = 40  # partitions in the chart of offsets: those with most commits
@@ -91,30 +91,30 @@ class Gathered:
 def gather(parts: Iterable[PartitionView], basis: Basis) -> Gathered:
     """Return what a page shows of these partitions, which :func:`look` may have looked at."""
     whole = Gathered()
-    for facts in parts:
-        add_partition(whole, facts, basis)
+    for view in parts:
+        add_partition(whole, view, basis)
     return whole
 
 
-def add_partition(whole: Gathered, facts: PartitionView, basis: Basis) -> None:
+def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
     """Add a partition's groups."""
-    if facts.seen is None:
-        look(facts, basis)
-    tables, maker = read(facts, basis)
+    if view.seen is None:
+        look(view, basis)
+    tables, maker = read(view, basis)
     census = maker.census
     whole.partitions += 1
     whole.records += census.records
-    whole.faults += len(facts.fold.faults)
+    whole.faults += len(view.fold.faults)
     if census.until_ms >= 0:
         whole.from_ms = least(whole.from_ms, census.from_ms)
         whole.until_ms = -least(negated(whole.until_ms), -census.until_ms)
-    if facts.trusted_from_ms is not None:
-        whole.compacted.append((facts.number, facts.trusted_from_ms))
-    whole.found.update(facts.group_ids)
+    if view.trusted_from_ms is not None:
+        whole.compacted.append((view.number, view.trusted_from_ms))
+    whole.found.update(view.group_ids)
     whole.commits.merge(census.commits)
     plans: dict[str, Plan] = {}
     undrawn: dict[str, bytes] = {}
-    for group in facts.group_ids:
+    for group in view.group_ids:
         detail = maker.of(group) | {"tables": tables.pop(group, {})}
         counted = maker.rebalances(group)
         when = [row["timestamp"] for row in counted if row["timestamp"] is not None]
@@ -126,44 +126,44 @@ def add_partition(whole: Gathered, facts: PartitionView, basis: Basis) -> None:
         whole.overview.append(shown + overview_of(detail["tables"]))
         plans[group] = maker.plan(group, detail["extent"])
         undrawn[group] = zlib.compress(compact_json(detail).encode(), UNDRAWN)
-    copies = 1 if facts.cut is None else facts.cut.copies
+    copies = 1 if view.cut is None else view.cut.copies
     for some in some_at_once(plans, copies):
-        charts = draw(facts, census, some)
+        charts = draw(view, census, some)
         for group in some:
             drawn = {"rate": charts.rate(group), "lines": maker.lines(group, charts)}
             whole.details.append(packed(zlib.decompress(undrawn.pop(group)), drawn))
 
 
-def draw(facts: PartitionView, census: Census, some: Mapping[str, Plan]) -> Charts:
+def draw(view: PartitionView, census: Census, some: Mapping[str, Plan]) -> Charts:
     """Have a partition's log go by for the charts of some groups."""
     charts = Charts(census, some)
-    if facts.cut is None:
-        feed(facts.pieces(Charts.COLUMNS), [charts])
+    if view.cut is None:
+        feed(view.pieces(Charts.COLUMNS), [charts])
     else:
         # The first part fills the whole itself. Each other part's cells are made when it is read.
         later = ([Charts(census, some, numbers)] for numbers in census.parts[1:])
-        facts.cut.take_each(facts.log, Charts.COLUMNS, chain([[charts]], later), [charts])
+        view.cut.take_each(view.log, Charts.COLUMNS, chain([[charts]], later), [charts])
     return charts
 
 
-def look(facts: PartitionView, basis: Basis) -> PartitionView:
+def look(view: PartitionView, basis: Basis) -> PartitionView:
     """Have a partition's log go by, once for all but the charts; return the same facts."""
-    counted_state(facts)
+    counted_state(view)
     mine: dict[str, tuple[RecordFilter, PieceConsumer]] = {
-        CENSUS: (facts.view, Census(facts.begins_ms))
+        CENSUS: (view.record_filter, Census(view.begins_ms))
     }
-    facts.seen = keep(facts, {**tallies_of(facts, basis), **mine})
-    return facts
+    view.seen = run_aggregates(view, {**aggregates_of_sections(view, basis), **mine})
+    return view
 
 
-def read(facts: PartitionView, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupParts]:
+def read(view: PartitionView, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupParts]:
     """Return a partition's tables, and what makes the rest; its log went by."""
-    assert facts.seen is not None  # see `look`
-    counts = commit_counts(facts, counted_state(facts))
-    census, requests = (facts.seen[name] for name in (CENSUS, REQUESTS))
-    tables = tables_of(facts, basis)
-    facts.seen = None
-    return tables, GroupParts(facts, census, counts, requests.tell)
+    assert view.seen is not None  # see `look`
+    counts = commit_counts(view, counted_state(view))
+    census, requests = (view.seen[name] for name in (CENSUS, REQUESTS))
+    tables = tables_of(view, basis)
+    view.seen = None
+    return tables, GroupParts(view, census, counts, requests.tell)
 
 
 def overview_of(tables: Row) -> list[Any]:
@@ -196,7 +196,7 @@ class GroupParts:
 
     Parameters
     ----------
-    facts
+    view
         The partition.
     census
         Of its commits.
@@ -208,12 +208,12 @@ class GroupParts:
 
     def __init__(
         self,
-        facts: PartitionView,
+        view: PartitionView,
         census: Census,
         counted: Mapping[Key, tuple[int, int | None]],
         tell_requests: bool,
     ) -> None:
-        self.facts = facts
+        self.view = view
         self.until_ms = max(census.until_ms, 0)
         self.census = census
         self.numbers = census.numbers()
@@ -221,23 +221,23 @@ class GroupParts:
         self.counted: dict[str, dict[tuple[str, int], tuple[int, int | None]]] = {}
         for (group, topic, partition), told in counted.items():
             self.counted.setdefault(group, {})[topic, partition] = told
-        self.newer = facts.newer_records.by_group()
+        self.newer = view.newer_records.by_group()
         self.tell_requests = tell_requests
-        self.topic_names = topic_names(facts)
+        self.topic_names = topic_names(view)
 
     def of(self, group: str) -> Row:
         """Return a group's parts; ``rate`` and ``lines``, which ``lines`` makes, are to come."""
-        row, life = self.facts.group_rows.get(group), self.facts.lives.get(group)
+        row, life = self.view.group_rows.get(group), self.view.lives.get(group)
         offsets = self.offsets(group, row)
         head: Row = {"state": GONE, "members": 0} if row is None else self.head(row)
         latest = [line[4] for line in offsets["rows"] if line[4] is not None]
         head |= {
             "group": group,
-            "offsets_partition": self.facts.number,
+            "offsets_partition": self.view.number,
             "partitions": offsets["count"],
             "commits": sum(count for count, _ in self.counted.get(group, {}).values()),
             "requests": self.requests(group),
-            "trusted_from_ms": self.facts.trusted_from_ms,
+            "trusted_from_ms": self.view.trusted_from_ms,
             "last_commit": max(latest, default=None),
         }
         timeline = self.timeline(group, row, life)
@@ -270,7 +270,7 @@ class GroupParts:
 
     def rebalances(self, group: str) -> list[Row]:
         """Return the records of a group that count as rebalances."""
-        return rebalances(self.facts, self.facts.lives.get(group), self.newer.get(group, ()))
+        return rebalances(self.view, self.view.lives.get(group), self.newer.get(group, ()))
 
     def head(self, row: Row) -> Row:
         """Return what is said of a group in a line."""
@@ -323,15 +323,15 @@ class GroupParts:
         return {"span_ms": plan.span_ms, "lines": drawn, "left_out": left_out}
 
 
-def topic_names(facts: PartitionView) -> dict[str, str]:
+def topic_names(view: PartitionView) -> dict[str, str]:
     """Return the names of topic ids, as far as a partition's newer groups tell them."""
     names = {
         topic["topic_id"]: topic["topic"]
-        for row in facts.group_rows.values()
+        for row in view.group_rows.values()
         for member in row["members"]
         for kind in ("current_assignment", "target_assignment")
         for topic in member.get(kind, ())
         if topic["topic"] is not None
     }
-    learn_names(facts.newer_records, names)
+    learn_names(view.newer_records, names)
     return names

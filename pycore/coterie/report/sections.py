@@ -193,19 +193,21 @@ def questions(basis: Basis) -> dict[str, Any]:
     return {section.question: section.ask(basis) for section in SECTIONS}
 
 
-def tallies_of(facts: PartitionView, basis: Basis) -> dict[str, tuple[RecordFilter, Aggregate]]:
+def aggregates_of_sections(
+    view: PartitionView, basis: Basis
+) -> dict[str, tuple[RecordFilter, Aggregate]]:
     """Return what all questions of a page keep while the log goes by."""
     found: dict[str, tuple[RecordFilter, Aggregate]] = {}
     for name, ask in questions(basis).items():
         make = maker_of(find_question(name))
         assert make is not None  # no question holds the records
-        made = make(facts, ask)
+        made = make(view, ask)
         assert not made.keys() & found.keys()  # they are found by these names
         found.update(made)
     return found
 
 
-def tables_of(facts: PartitionView, basis: Basis) -> dict[str, dict[str, Row]]:
+def tables_of(view: PartitionView, basis: Basis) -> dict[str, dict[str, Row]]:
     """Return group -> section -> its rows as lists, and how many there were.
 
     A question that several sections share is put once.
@@ -213,7 +215,7 @@ def tables_of(facts: PartitionView, basis: Basis) -> dict[str, dict[str, Row]]:
     found: dict[str, dict[str, Row]] = {}
     for name, ask in questions(basis).items():
         by_group: dict[str, list[Row]] = {}
-        for row in find_question(name).rows(facts, ask):
+        for row in find_question(name).rows(view, ask):
             by_group.setdefault(row["group_id"], []).append(row)
         for group, rows in by_group.items():
             tables = found.setdefault(group, {})

@@ -1,11 +1,11 @@
 """A question over partitions in parts, so that a large one is not one task's work.
 
-Four stages, a shuffle between each two: survey (a task a part), join (a task a partition), tally (a
-task a part), answer (a task a partition); see ``coterie.insight.records.log_parts``. Of a question
-that only looks at states the answer follows on the survey. A stage hands on rows of at most
-``CHUNK_BYTES``, which come in order of their task, part, kind and chunk. What a task holds is
-bounded by keys and findings. What cannot be read travels as a row with ``error`` set. Of a log at a
-URL the bytes of a part come to both of its tasks, which put them into files.
+Four stages, a shuffle between each two: survey (a task a part), join (a task a partition),
+aggregate (a task a part), answer (a task a partition); see ``coterie.insight.records.log_parts``.
+Of a question that only looks at states the answer follows on the survey. A stage hands on rows of
+at most ``CHUNK_BYTES``, which come in order of their task, part, kind and chunk. What a task holds
+is bounded by keys and findings. What cannot be read travels as a row with ``error`` set. Of a log
+at a URL the bytes of a part come to both of its tasks, which put them into files.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Plan(NamedTuple):
     dealt: list[tuple[int, tuple[Segment, ...]]]
     read: scanning.Reader
 
-    def facts(self, place: int) -> PartitionView:
+    def view(self, place: int) -> PartitionView:
         """Return the facts of a partition, nothing read yet."""
         number, segments = self.log[place]
         asked = self.request
@@ -125,7 +125,7 @@ def answered(spark: SparkSession, asked: Plan, answer: Answer, schema: Any) -> D
         columns += ["string(null) as error", "body"]
         chunks = chunks_of(spark, asked.parts)
         begun = union_of([begun, *(some.selectExpr(*columns) for some in chunks)])
-    kept = dealt(begun, count).mapInArrow(shipped(partial(tally, asked)), ROWS_DDL)
+    kept = dealt(begun, count).mapInArrow(shipped(partial(aggregate, asked)), ROWS_DDL)
     last = partial(finish, asked, answer, facts_of)
     return dealt(kept, partitions).mapInArrow(shipped(last), schema)
 
@@ -134,12 +134,12 @@ def survey(
     asked: Plan, read: scanning.Reader, batches: scanning.Batches
 ) -> Iterator[pa.RecordBatch]:
     """Read the parts whose number comes in column ``id`` for the first time."""
-    views = log_parts.views_of(asked.facts(0), asked.question, asked.request.ask)
+    record_filters = log_parts.record_filters_of(asked.view(0), asked.question, asked.request.ask)
     for batch in batches:
         for number in batch.column(0).to_pylist():
             place, part = asked.dealt[number]
             try:
-                found = log_parts.survey(part, views, read)
+                found = log_parts.survey(part, record_filters, read)
             except CoterieError as error:
                 yield error_row(place, number, error)
             else:
@@ -150,11 +150,11 @@ def join(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
     """Join what was found in the parts of a partition; say what each is read with next."""
     for place, rows in groupby(rows_in(batches), key=lambda row: row.task):
         numbers = asked.firsts(place)
-        facts = asked.facts(place)
+        view = asked.view(place)
         try:
             each = (found_of(those) for _, those in groupby(rows, key=lambda row: row.number))
-            joined = log_parts.join(facts, each)
-            begun = log_parts.begins(facts, asked.question, asked.request.ask, len(numbers))
+            joined = log_parts.join(view, each)
+            begun = log_parts.begins(view, asked.question, asked.request.ask, len(numbers))
             for number, one in zip(numbers, begun, strict=False):  # there may be none
                 yield from body_rows(number, number, 0, pack(BEGUN, one))
             yield from found_rows(numbers[0], WHOLE, joined)
@@ -162,13 +162,13 @@ def join(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
             yield error_row(numbers[0], WHOLE, error)
 
 
-def tally(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
+def aggregate(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
     """Read parts for the second time; what was joined passes through."""
     if lies_at_urls(asked.log):
         with spooling(asked.parts) as spool:
-            yield from tally_by(asked, spool.read, without_chunks(batches, spool))
+            yield from aggregate_by(asked, spool.read, without_chunks(batches, spool))
     else:
-        yield from tally_by(asked, asked.read, rows_in(batches))
+        yield from aggregate_by(asked, asked.read, rows_in(batches))
 
 
 def without_chunks(batches: scanning.Batches, spool: Spool) -> Iterator[Row]:
@@ -180,10 +180,10 @@ def without_chunks(batches: scanning.Batches, spool: Spool) -> Iterator[Row]:
             yield row
 
 
-def tally_by(
+def aggregate_by(
     asked: Plan, read: scanning.Reader, rows_there: Iterable[Row]
 ) -> Iterator[pa.RecordBatch]:
-    """As :func:`tally`, with what reads a segment."""
+    """As :func:`aggregate`, with what reads a segment."""
     for (task, number), rows in groupby(rows_there, key=lambda row: row[:2]):
         place, part = asked.dealt[task]
         if number == WHOLE:
@@ -192,39 +192,39 @@ def tally_by(
             continue
         try:
             begun = unpack(BEGUN, joined_body(rows))
-            kept = log_parts.tally(part, begun, read)
+            kept = log_parts.aggregate(part, begun, read)
             yield from body_rows(place, number, 0, pack(TALLIED, kept))
         except CoterieError as error:
             yield error_row(place, number, error)
 
 
 def finish(
-    asked: Plan, answer: Answer, facts: JoinedFacts, batches: scanning.Batches
+    asked: Plan, answer: Answer, view: JoinedFacts, batches: scanning.Batches
 ) -> Iterator[pa.RecordBatch]:
     """Put together what was found in the parts of a partition, and answer."""
     for place, rows in groupby(rows_in(batches), key=lambda row: row.task):
-        yield from answer(asked.request, place, partial(facts, asked, place, rows))
+        yield from answer(asked.request, place, partial(view, asked, place, rows))
 
 
 def joined_facts(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionView:
     """Return the facts of a partition of which states were asked for, in parts."""
-    facts = asked.facts(place)
+    view = asked.view(place)
     log_parts.join(
-        facts, (found_of(those) for _, those in groupby(rows, key=lambda row: row.number))
+        view, (found_of(those) for _, those in groupby(rows, key=lambda row: row.number))
     )
-    return facts
+    return view
 
 
 def facts_of(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionView:
     """Return the facts of a partition that was read in parts."""
-    facts = asked.facts(place)
+    view = asked.view(place)
     each = groupby(rows, key=lambda row: row.number)
     number, those = next(each)
     assert number == WHOLE  # it comes first
-    log_parts.join(facts, [found_of(those)])
+    log_parts.join(view, [found_of(those)])
     kept = (unpack(TALLIED, joined_body(those)) for _, those in each)
-    log_parts.finish(facts, asked.question, asked.request.ask, kept)
-    return facts
+    log_parts.finish(view, asked.question, asked.request.ask, kept)
+    return view
 
 
 def found_rows(task: int, number: int, found: log_parts.Found) -> Iterator[pa.RecordBatch]:

@@ -163,7 +163,7 @@ class Watch:
         self.files = files
 
     def absorb(self, later: Watch) -> None:
-        """Go on with what follows; see ``tallies``.
+        """Go on with what follows; see ``aggregates``.
 
         What its first batches show hangs on those here; the others have enough before them.
         """
@@ -191,13 +191,13 @@ class Watch:
             at_ms = self.loads.pop(0)
             yield self.count + int(np.searchsorted(reached, at_ms)), at_ms
 
-    def outages(self, facts: PartitionView) -> list[Outage]:
+    def outages(self, view: PartitionView) -> list[Outage]:
         """Return the outages of the log, in its order, once all pieces are through."""
         found = self.changed | dict(self.loaded.values())
         silent = [
             (at, silence) for at, silence in self.silent if at not in found and silence is not None
         ]
-        went = departures(facts.whole()) if silent else []
+        went = departures(view.whole()) if silent else []
         for at, silence in silent:
             groups = went_at_once(went, silence.back_ms)
             if groups > 1:
@@ -304,11 +304,11 @@ class Neighbours:
         )
 
 
-def departures(facts: PartitionView) -> list[tuple[int, str]]:
+def departures(view: PartitionView) -> list[tuple[int, str]]:
     """Return when members went, and of which group, by time."""
     return sorted(
         (row["timestamp"], life.group)
-        for life in facts.lives.values()
+        for life in view.lives.values()
         for row in life.generations
         if row["left"] and not row["tombstone"] and row["timestamp"] is not None
     )

@@ -30,9 +30,9 @@ def replacements(row: Mapping[str, Any]) -> int:
 
 
 def rebalances(
-    facts: PartitionView, life: Life | None, newer: Sequence[GroupRecord] = ()
+    view: PartitionView, life: Life | None, newer: Sequence[GroupRecord] = ()
 ) -> list[Row]:
-    """Return the records of a group that count, since ``facts.begins_ms``.
+    """Return the records of a group that count, since ``view.begins_ms``.
 
     ``newer``: its records of a newer protocol; they stand after the classic ones. A change of the
     protocol is none: the members keep what they have until the next rebalance.
@@ -41,9 +41,9 @@ def rebalances(
     classic = [] if life is None else life.generations
     rows = [row for index, row in enumerate(classic) if index not in changed]
     rows += epochs.timeline(newer, protocol_switches.told_epochs(changed, life))
-    return [row for row in rows if is_rebalance(row) and counts(facts, row)]
+    return [row for row in rows if is_rebalance(row) and counts(view, row)]
 
 
-def counts(facts: PartitionView, row: Mapping[str, Any]) -> bool:
+def counts(view: PartitionView, row: Mapping[str, Any]) -> bool:
     """Whether a record came in the time in which all is known that is asked for."""
-    return facts.is_asked(row["timestamp"]) and facts.is_whole_at(row["timestamp"])
+    return view.is_asked(row["timestamp"]) and view.is_whole_at(row["timestamp"])

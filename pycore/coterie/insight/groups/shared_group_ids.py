@@ -106,23 +106,23 @@ def few(names: Iterable[str]) -> str:
     return ", ".join([*found[:NAMED], *more])
 
 
-def since_whole(facts: PartitionView, told: list[OfRecord]) -> list[OfRecord]:
+def since_whole(view: PartitionView, told: list[OfRecord]) -> list[OfRecord]:
     """Return what is told since compaction took nothing, and the last of before: how it was then.
 
     Each begins with its record, in order of the log.
     """
-    late = [one for one in told if facts.is_whole_at(one[0]["timestamp"])]
+    late = [one for one in told if view.is_whole_at(one[0]["timestamp"])]
     return [*told[: len(told) - len(late)][-1:], *late]
 
 
-def two_applications(facts: PartitionView) -> Iterator[Shared]:
+def two_applications(view: PartitionView) -> Iterator[Shared]:
     """Yield each group with members at one time whose topics have nothing in common."""
-    newer = facts.newer_records.by_group()
-    for group in dict.fromkeys([*facts.lives, *newer]):
-        life = facts.lives.get(group)
+    newer = view.newer_records.by_group()
+    for group in dict.fromkeys([*view.lives, *newer]):
+        life = view.lives.get(group)
         told = [] if life is None else list(classic_readers(life))
         told += newer_readers(newer.get(group, ()))
-        told = since_whole(facts, told)
+        told = since_whole(view, told)
         showing = [(row, before, found) for row, before, all_ in told if (found := apart(all_))]
         if showing:
             row, before, _ = showing[0]
@@ -155,27 +155,27 @@ def newer_readers(records: Iterable[Any]) -> Iterator[tuple[Row, Row | None, lis
             before = record._asdict()
 
 
-def several_protocols(facts: PartitionView) -> Iterator[Shared]:
+def several_protocols(view: PartitionView) -> Iterator[Shared]:
     """Yield each group whose records name several protocols: the first that is another.
 
     A classic group that was deleted and came back as one begins anew.
     """
     told: dict[str, list[Seen]] = {}
-    for life in facts.lives.values():
+    for life in view.lives.values():
         for index, row in enumerate(life.generations):
             if row["tombstone"] or row["protocol"] is not None:
                 name = None if row["tombstone"] else f"{row['protocol_type']}/{row['protocol']}"
                 told.setdefault(life.group, []).append(Seen(row, name, life, index))
-    for record in facts.newer_records:
+    for record in view.newer_records:
         kind = TYPE_OF.get(record.version)
         if kind is not None and record.value is not None:
             one = Seen(record._asdict(), f"{kind} {NEW_PROTOCOL}")
             told.setdefault(record.group, []).append(one)
-    newer = facts.newer_records.by_group()
+    newer = view.newer_records.by_group()
     for group, seen in told.items():
         seen.sort(key=lambda one: int(one.row["log_offset"]))
-        seen = since_whole(facts, seen)
-        theirs = facts.lives.get(group)
+        seen = since_whole(view, seen)
+        theirs = view.lives.get(group)
         changes = protocol_switches.rows_of(
             theirs, protocol_switches.switches(theirs, newer.get(group, ()))
         )

@@ -177,7 +177,7 @@ class OffsetsAtTimes:
         self.last = Table(**LAST)
 
     def absorb(self, later: OffsetsAtTimes) -> None:
-        """Go on with what follows; see ``tallies``. Of its events some are left out already.
+        """Go on with what follows; see ``aggregates``. Of its events some are left out already.
 
         Whatever took the place of those did so within the later part, and does so here.
         """

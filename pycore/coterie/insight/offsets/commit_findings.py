@@ -120,7 +120,7 @@ class Findings:
             table.fit(len(self.keys))
 
     def absorb(self, later: Findings) -> None:
-        """Go on with what follows; see ``tallies``. What a key begins with goes on here."""
+        """Go on with what follows; see ``aggregates``. What a key begins with goes on here."""
         last = later.keys.entries
         keys, entries = absorbed(self.keys, later.keys)
         self._fit()

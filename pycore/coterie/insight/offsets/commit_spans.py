@@ -85,7 +85,7 @@ class CommitSpans:
 
     Parameters
     ----------
-    facts
+    view
         The partition.
     events
         Of each group, in order of the log.
@@ -95,8 +95,8 @@ class CommitSpans:
     SUMS = ("rows", "count", "requests", "aborted", "pending", "gone")
     FIRST = ("first_ms", "log_offset", "file", "position")
 
-    def __init__(self, facts: PartitionView, events: Mapping[str, Sequence[Row]]) -> None:
-        self.times = facts.trusted_from_ms, facts.since_ms
+    def __init__(self, view: PartitionView, events: Mapping[str, Sequence[Row]]) -> None:
+        self.times = view.trusted_from_ms, view.since_ms
         self.events = events
         self.numbers = {group: number for number, group in enumerate(events)}
         self.number_of = np.empty(0, np.int64)  # of the groups that the scan numbers
@@ -119,7 +119,7 @@ class CommitSpans:
         self.span_of_key = Table(span=(np.int32, -1))  # the last one
         self.noted: list[Array] = []  # span and key, as one number: each key of a span
         self.rewinds = Rewinds(self._may_be_reset(), self.keys)
-        self.in_parts = facts.in_parts
+        self.in_parts = view.in_parts
         self.waiting: list[Changes] = []
         self.files: list[str] = []
 
@@ -128,7 +128,7 @@ class CommitSpans:
         return self.__dict__ | {"events": {}}
 
     def absorb(self, later: CommitSpans) -> None:
-        """Go on with what follows; see ``tallies``."""
+        """Go on with what follows; see ``aggregates``."""
         self.files = max(self.files, later.files, key=len)
         self._absorb_sums(later.spans_of)
         for name in later.groups.columns:

@@ -95,27 +95,27 @@ def _wrong(group: Any) -> str | None:
     return None
 
 
-def divergences(facts: PartitionView, live: Live) -> Iterator[Row]:
+def divergences(view: PartitionView, live: Live) -> Iterator[Row]:
     """Yield each difference, with the first record that the live state does not follow."""
-    found = list(_differences(facts, live))
-    evidence = Evidence(facts, [shown_by for _, shown_by in found])
+    found = list(_differences(view, live))
+    evidence = Evidence(view, [shown_by for _, shown_by in found])
     for row, shown_by in found:
         yield row | evidence.of(shown_by)
 
 
-def _differences(facts: PartitionView, live: Live) -> Iterator[tuple[Row, ShownBy]]:
+def _differences(view: PartitionView, live: Live) -> Iterator[tuple[Row, ShownBy]]:
     """Yield each difference, and which record to show of it."""
-    for group, row in facts.group_rows.items():
+    for group, row in view.group_rows.items():
         if group in live.groups:
-            yield from of_group(facts, row, live.groups[group])
+            yield from of_group(view, row, live.groups[group])
             yield from of_offsets(row, live.groups[group])
         elif row["type"] in ("classic", "consumer") and row["protocol_type"] in (None, "consumer"):
             yield _found(group, "in the log, not in the live state"), LastOf(group)
     if live.partition_count is None:
         return
-    for group in sorted(live.groups.keys() - facts.group_rows.keys(), key=java_order):
-        here = partition_for(group, live.partition_count) == facts.number
-        asked = facts.groups is None or group in facts.groups
+    for group in sorted(live.groups.keys() - view.group_rows.keys(), key=java_order):
+        here = partition_for(group, live.partition_count) == view.number
+        asked = view.groups is None or group in view.groups
         if here and asked:
             state = live.groups[group].get("state", "there")
             yield _found(group, f"live and {state}, the log has no record of it"), None
@@ -125,7 +125,7 @@ def _found(group: str, detail: str) -> Row:
     return {"kind": DIVERGENCE, "group_id": group, "detail": detail}
 
 
-def of_group(facts: PartitionView, row: Row, live: Row) -> Iterator[tuple[Row, ShownBy]]:
+def of_group(view: PartitionView, row: Row, live: Row) -> Iterator[tuple[Row, ShownBy]]:
     """Yield what differs in state, protocol and members."""
     group = row["group_id"]
     if "describe_error" in live:
@@ -147,7 +147,7 @@ def of_group(facts: PartitionView, row: Row, live: Row) -> Iterator[tuple[Row, S
     if "members" in live:
         told += _members(row, {member["member_id"]: member for member in live["members"]})
     if told:
-        shown_by = first_differing_record(facts, group, live)
+        shown_by = first_differing_record(view, group, live)
         for detail in told:
             yield _found(group, detail), shown_by
 
@@ -182,9 +182,9 @@ def _same_assignment(
     return sorted(told) == sorted(held)
 
 
-def first_differing_record(facts: PartitionView, group: str, live: Row) -> ShownBy:
+def first_differing_record(view: PartitionView, group: str, live: Row) -> ShownBy:
     """Return the metadata record after the last one that gives the live members; else the last."""
-    life = facts.lives.get(group)
+    life = view.lives.get(group)
     if life is None or not life.records:
         return LastOf(group)
     members = {member["member_id"] for member in live.get("members", ())}
@@ -256,7 +256,7 @@ class Evidence:
 
     Parameters
     ----------
-    facts
+    view
         The partition.
     wanted
         What to find; what is found already, or None, is left alone.
@@ -264,7 +264,7 @@ class Evidence:
 
     PLACE = ("timestamp", "log_offset", "file", "position")
 
-    def __init__(self, facts: PartitionView, wanted: Iterable[ShownBy]) -> None:
+    def __init__(self, view: PartitionView, wanted: Iterable[ShownBy]) -> None:
         wanted = list(wanted)
         self.commits = {one.key: one.offset for one in wanted if isinstance(one, CommitAfter)}
         self.groups = {one.group for one in wanted if isinstance(one, LastOf)}
@@ -282,7 +282,7 @@ class Evidence:
         self.last = Table(there=(np.bool_, False), fits=(np.bool_, False), **places)
         self.files: list[str] = []
         if self.commits or self.groups:
-            for records in facts.pieces({"previous_offset"}):
+            for records in view.pieces({"previous_offset"}):
                 self.take(records)
 
     def take(self, records: RecordColumns) -> None:

@@ -24,7 +24,7 @@ from coterie.insight.groups.shared_group_ids import (
 )
 from coterie.insight.offsets.commit_findings import LARGE_METADATA, NO_PROGRESS, REWIND, Findings
 from coterie.insight.offsets.divergence import Live, divergences
-from coterie.insight.records.aggregates import Aggregate, kept
+from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.partition_view import Client, Life, PartitionView, RecordFilter
 from coterie.insight.render.tables import shortened
 from coterie.ordering import java_order
@@ -109,23 +109,23 @@ class Ask:
     live: Live | None = None
 
 
-def rows(facts: PartitionView, ask: Ask) -> Iterator[Row]:
+def rows(view: PartitionView, ask: Ask) -> Iterator[Row]:
     """Yield one row a finding, by group as Java sorts them, kind, and place in the log."""
     found: list[Row] = []
-    findings = kept(facts, tallies, ask).get(FINDINGS)
+    findings = aggregates_of(view, aggregates, ask).get(FINDINGS)
     if findings is not None:
         found += findings.rows()
     if any(wanted(ask, kind) for kind in OF_GROUPS):
-        found += group_findings(facts, ask)
-    found = [row for row in found if facts.is_asked(row["timestamp"])]
+        found += group_findings(view, ask)
+    found = [row for row in found if view.is_asked(row["timestamp"])]
     if ask.live is not None and wanted(ask, DIVERGENCE):
-        found += divergences(facts, ask.live)
+        found += divergences(view, ask.live)
     order = {kind: number for number, kind in enumerate(KINDS)}
     found.sort(
         key=lambda row: (java_order(row["group_id"]), order[row["kind"]], row.get("log_offset", -1))
     )
     for row in found:
-        nothing: Row = {"offsets_partition": facts.number, "count": 1, "clients": []}
+        nothing: Row = {"offsets_partition": view.number, "count": 1, "clients": []}
         yield dict.fromkeys(FIELDS) | nothing | row
 
 
@@ -134,7 +134,7 @@ def wanted(ask: Ask, kind: str) -> bool:
     return not ask.only or kind in ask.only
 
 
-def tallies(facts: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
+def aggregates(view: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
     """Return what looks through commits while the log goes by."""
     if not any(wanted(ask, kind) for kind in (REWIND, NO_PROGRESS, LARGE_METADATA)):
         return {}
@@ -142,24 +142,24 @@ def tallies(facts: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Agg
         ask.rewind_by if wanted(ask, REWIND) else None,
         ask.no_progress if wanted(ask, NO_PROGRESS) else None,
         ask.metadata_bytes if wanted(ask, LARGE_METADATA) else None,
-        facts.trusted_from_ms,
+        view.trusted_from_ms,
     )
-    return {FINDINGS: (facts.view, findings)}
+    return {FINDINGS: (view.record_filter, findings)}
 
 
-def group_findings(facts: PartitionView, ask: Ask) -> Iterator[Row]:
+def group_findings(view: PartitionView, ask: Ask) -> Iterator[Row]:
     """Yield what the metadata records of each group show."""
-    for life in facts.lives.values():
+    for life in view.lives.values():
         if wanted(ask, GENERATION_GAP):
-            yield from generation_gaps(life, facts.trusted_from_ms)
+            yield from generation_gaps(life, view.trusted_from_ms)
         if wanted(ask, STATIC_FIGHT):
-            yield from static_fights(facts, life, ask)
+            yield from static_fights(view, life, ask)
     if wanted(ask, FLAPPING):
-        yield from flapping_clients(facts, ask)
+        yield from flapping_clients(view, ask)
     if wanted(ask, PROTOCOLS):
-        yield from shared_ids(PROTOCOLS, several_protocols(facts))
+        yield from shared_ids(PROTOCOLS, several_protocols(view))
     if wanted(ask, APPLICATIONS):
-        yield from shared_ids(APPLICATIONS, two_applications(facts))
+        yield from shared_ids(APPLICATIONS, two_applications(view))
 
 
 def time_of(row: Row) -> int | None:
@@ -207,11 +207,11 @@ def generation_gaps(life: Life, trusted_from_ms: int | None) -> Iterator[Row]:
         }
 
 
-def static_fights(facts: PartitionView, life: Life, ask: Ask) -> Iterator[Row]:
+def static_fights(view: PartitionView, life: Life, ask: Ask) -> Iterator[Row]:
     """Yield each static id that is taken over too often: the takeover that makes it so."""
     taken: dict[str, list[Takeover]] = {}
     for row in life.generations:
-        if not facts.is_whole_at(time_of(row)):
+        if not view.is_whole_at(time_of(row)):
             continue
         for instance, old, new in row["replaced"]:
             taken.setdefault(instance, []).append(Takeover(row, old, new))
@@ -259,8 +259,11 @@ def rivals(
     holder = clients.get(old) or (None if old in life.taken_over else life.clients.get(old))
     known = Counter(client[:2] for one in takeovers if (client := clients.get(one.new)))
     if not known:
-        kept = "" if holder is None else f", {named(holder)}"
-        return f"; the records keep the first client{kept}: they cannot tell who took it over", []
+        holder_name = "" if holder is None else f", {named(holder)}"
+        return (
+            f"; the records keep the first client{holder_name}: they cannot tell who took it over",
+            [],
+        )
     text = [f"by {named(client)} {how_often(number)}" for client, number in known.most_common()]
     if known.total() < len(takeovers):
         text.append(f"{len(takeovers) - known.total()} not in the request log")
@@ -281,11 +284,11 @@ def how_often(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def flapping_clients(facts: PartitionView, ask: Ask) -> Iterator[Row]:
+def flapping_clients(view: PartitionView, ask: Ask) -> Iterator[Row]:
     """Yield each stretch in which a client of a group came and went too often."""
-    newer = facts.newer_records.by_group()
-    for group in dict.fromkeys([*facts.lives, *newer]):
-        life, records = facts.lives.get(group), newer.get(group, ())
+    newer = view.newer_records.by_group()
+    for group in dict.fromkeys([*view.lives, *newer]):
+        life, records = view.lives.get(group), newer.get(group, ())
         changed = protocol_switches.switches(life, records)
         moves = {} if life is None else flapping.moves_in(life, changed)
         rows = epochs.timeline(records, protocol_switches.told_epochs(changed, life))
@@ -295,7 +298,7 @@ def flapping_clients(facts: PartitionView, ask: Ask) -> Iterator[Row]:
             both = [*moves.get(client, ()), *theirs]
             moves[client] = sorted(both, key=lambda move: move.log_offset)
         moves = {
-            client: [move for move in theirs if facts.is_whole_at(move.at_ms)]
+            client: [move for move in theirs if view.is_whole_at(move.at_ms)]
             for client, theirs in moves.items()
         }
         by_offset = {row["log_offset"]: row for row in (*rows, *(life.generations if life else ()))}

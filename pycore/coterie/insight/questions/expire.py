@@ -110,25 +110,25 @@ class Held(NamedTuple):
     removed_ms: int | None
 
 
-def tracked(facts: PartitionView) -> RecordFilter:
+def tracked(view: PartitionView) -> RecordFilter:
     """Return the state that tells what was removed."""
-    return facts.view._replace(tracking=Tracking())
+    return view.record_filter._replace(tracking=Tracking())
 
 
-def states(facts: PartitionView, ask: Any) -> tuple[RecordFilter, ...]:
+def states(view: PartitionView, ask: Any) -> tuple[RecordFilter, ...]:
     """Return the states that are looked at."""
-    return (tracked(facts),)
+    return (tracked(view),)
 
 
-def rows(facts: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
+def rows(view: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row an offset that is there or was removed, and one a group without any.
 
     Groups stand as Java sorts them, then topics, then partitions.
     """
-    facts.read(tracked(facts))
-    present = [(group, row) for group, row in visible_offsets(facts.fold) if row is not None]
-    pending = pending_by_group(facts.fold)
-    heads = head_rows(facts.fold, (*(group for group, _ in present), *pending))
+    view.read(tracked(view))
+    present = [(group, row) for group, row in visible_offsets(view.fold) if row is not None]
+    pending = pending_by_group(view.fold)
+    heads = head_rows(view.fold, (*(group for group, _ in present), *pending))
     undecided = {
         (group, row["topic"], row["partition"])
         for group, producers in pending.items()
@@ -137,12 +137,12 @@ def rows(facts: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
     }
     held = [standing(group, heads[group], row, undecided) for group, row in present]
     there = {(one.group, one.offset["topic"], one.offset["partition"]) for one in held}
-    held += removed(facts, there)
-    idle = idle_since(heads, held, epochs.empty_since(facts.newer_records))
-    found = list(judged(facts.number, held, idle, ask))
+    held += removed(view, there)
+    idle = idle_since(heads, held, epochs.empty_since(view.newer_records))
+    found = list(judged(view.number, held, idle, ask))
     full = {group for group, _, _ in there} | set(pending)
     found += [
-        without_offsets(facts.number, group, head, idle)
+        without_offsets(view.number, group, head, idle)
         for group, head in heads.items()
         if group not in full and head["type"] != "share"
     ]
@@ -177,19 +177,19 @@ def decided(head: dict[str, Any], offset: dict[str, Any]) -> tuple[str, int, boo
     return rule if offset["expire_timestamp"] is None else "explicit", base_ms, False
 
 
-def removed(facts: PartitionView, there: set[Key]) -> Iterator[Held]:
+def removed(view: PartitionView, there: set[Key]) -> Iterator[Held]:
     """Yield the offsets whose last record is a tombstone, as they were before it."""
-    log = facts.read(tracked(facts))
+    log = view.read(tracked(view))
     found = partial.tracks(log.fold)
     gone = np.flatnonzero((found["last"] > 0) & (found["last_gone"] == 1))
     for key, row in zip(log.keys(gone), found[gone], strict=True):
         removed_ms = int(row["last_timestamp"])
-        if key in there or not facts.is_asked(removed_ms):
+        if key in there or not view.is_asked(removed_ms):
             continue
         told = {name: int(row[field]) for name, field in COMMIT.items()}
         has_commit = row["commit"] > 0
         offset = _offset(told if has_commit else None, *key[1:])
-        head = head_before(facts, key[0], int(row["last_log_offset"]))
+        head = head_before(view, key[0], int(row["last_log_offset"]))
         if has_commit:
             yield Held(key[0], head, offset, *decided(head, offset), False, removed_ms)
         else:
@@ -208,9 +208,9 @@ def _offset(told: dict[str, int] | None, topic: str, partition: int) -> dict[str
     }
 
 
-def head_before(facts: PartitionView, group: str, log_offset: int) -> dict[str, Any]:
+def head_before(view: PartitionView, group: str, log_offset: int) -> dict[str, Any]:
     """Return a group's own fields as they were before a record."""
-    life = facts.lives.get(group)
+    life = view.lives.get(group)
     if life is not None:
         index = bisect_left([place.log_offset for place in life.records.places], log_offset)
         value = life.records[index - 1].value if index else None

@@ -27,7 +27,7 @@ from coterie.insight.groups.timeline import (
 )
 from coterie.insight.offsets.commit_spans import Between, CommitSpans, Span
 from coterie.insight.offsets.rewinds import MEMBERS, NOBODY, RESET, REWIND, UNKNOWN
-from coterie.insight.records.aggregates import Aggregate, kept
+from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.commit_requests import BatchesTell
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.partition_view import Life, PartitionView, RecordFilter
@@ -84,20 +84,20 @@ class Ask:
     told: tuple[server_log.BrokerLogLine, ...] = ()
 
 
-def tallies(facts: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
+def aggregates(view: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
     """Return what counts commits and looks for outages while the log goes by."""
-    return Lives(facts, ask).tallies()
+    return Lives(view, ask).aggregates()
 
 
-def rows(facts: PartitionView, ask: Ask) -> Iterator[Row]:
+def rows(view: PartitionView, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order of their ids."""
-    lives = Lives(facts, ask)
+    lives = Lives(view, ask)
     lives.read()
-    for group in facts.group_ids:
+    for group in view.group_ids:
         for row in lives.rows_of(group):
             yield {name: row.get(name) for name in FIELDS} | {
                 "group_id": group,
-                "offsets_partition": facts.number,
+                "offsets_partition": view.number,
                 "causes": row.get("causes", []),
             }
 
@@ -105,41 +105,41 @@ def rows(facts: PartitionView, ask: Ask) -> Iterator[Row]:
 class Lives:
     """What of a partition the lives of all its groups are told from."""
 
-    def __init__(self, facts: PartitionView, ask: Ask) -> None:
-        self.facts = facts
+    def __init__(self, view: PartitionView, ask: Ask) -> None:
+        self.view = view
         self.ask = ask
         told: dict[str, list[server_log.BrokerLogLine]] = {}
         for one in ask.told:
             told.setdefault(one.group, []).append(one)
-        self.loads = [one.at_ms for one in told.pop("", ()) if one.generation == facts.number]
-        newer = facts.newer_records.by_group()
-        self.indexes = {group: server_log.Index(told.get(group, ())) for group in facts.group_ids}
+        self.loads = [one.at_ms for one in told.pop("", ()) if one.generation == view.number]
+        newer = view.newer_records.by_group()
+        self.indexes = {group: server_log.Index(told.get(group, ())) for group in view.group_ids}
         self.events = {
             group: self.events_of(group, newer.get(group, ()), bool(told.get(group)))
-            for group in facts.group_ids
+            for group in view.group_ids
         }
 
-    def tallies(self) -> dict[str, tuple[RecordFilter, Aggregate]]:
+    def aggregates(self) -> dict[str, tuple[RecordFilter, Aggregate]]:
         """Return what counts commits and looks for outages while the log goes by."""
-        facts = self.facts
+        view = self.view
         found: tuple[Aggregate, ...] = (
-            outages.Watch(facts.trusted_from_ms, self.loads, in_parts=facts.in_parts),
+            outages.Watch(view.trusted_from_ms, self.loads, in_parts=view.in_parts),
             BatchesTell(),
-            CommitSpans(facts, self.events),
+            CommitSpans(view, self.events),
         )
         names = WATCH, REQUESTS, COMMITS
-        return {name: (facts.view, one) for name, one in zip(names, found, strict=True)}
+        return {name: (view.record_filter, one) for name, one in zip(names, found, strict=True)}
 
     def read(self) -> None:
         """Have the log go by."""
-        seen = kept(self.facts, lambda facts, ask: self.tallies(), self.ask)
+        seen = aggregates_of(self.view, lambda view, ask: self.aggregates(), self.ask)
         self.committed: CommitSpans = seen[COMMITS]
-        self.outages = seen[WATCH].outages(self.facts)
+        self.outages = seen[WATCH].outages(self.view)
         self.tell_requests: bool = seen[REQUESTS].tell
 
     def events_of(self, group: str, newer: Sequence[GroupRecord], is_told: bool) -> list[Row]:
         """Return what the records of a group tell, in order of its log."""
-        events = protocol_switches.timeline_of(self.facts.lives.get(group), newer)
+        events = protocol_switches.timeline_of(self.view.lives.get(group), newer)
         self.forget_gaps(events)
         if is_told:
             self.indexes[group].tell(events)
@@ -149,21 +149,21 @@ class Lives:
 
     def rows_of(self, group: str) -> list[Row]:
         """Return the rows of a group, in order of the log, and what sums it up."""
-        life = self.facts.lives.get(group)
+        life = self.view.lives.get(group)
         spans = self.committed.spans(group)
         among = self.in_order(spans)
         bound_waits(among)
         away = self.without_coordinator(life, among)
         among = sorted([*away, *among, *self.set_back(spans)], key=lambda row: row["log_offset"])
         among = self.indexes[group].with_refusals(among)
-        asked = [row for row in among if self.facts.is_asked(row["timestamp"])]
-        whole = [row for row in asked if self.facts.is_whole_at(row["timestamp"])]
+        asked = [row for row in among if self.view.is_asked(row["timestamp"])]
+        whole = [row for row in asked if self.view.is_whole_at(row["timestamp"])]
         return [*asked, *sum_up(whole, self.ask), self.summary(whole, group)]
 
     def forget_gaps(self, events: list[Row]) -> None:
         """Say of generations that are not there where compaction may have taken them."""
         for before, row in pairwise(events):
-            if not self.facts.is_whole_at(before["timestamp"]):
+            if not self.view.is_whole_at(before["timestamp"]):
                 gaps = [one for one in row["causes"] if one["what"] == "gap"]
                 for one in gaps:
                     one["what"] = "compacted"
@@ -172,7 +172,7 @@ class Lives:
 
     def summary(self, rows: list[Row], group: str) -> Row:
         """Return a group's life in one row: counted since all of it is known."""
-        counted = [row for row in rows if counts(self.facts, row)]
+        counted = [row for row in rows if counts(self.view, row)]
         times = [row[name] for row in rows for name in ("timestamp", "until") if row.get(name)]
         waits = [row for row in counted if row["event"] == GENERATION]
         known = [row["duration_ms"] for row in waits if row.get(SOURCE) == server_log.SERVER]
@@ -188,14 +188,14 @@ class Lives:
 
     def summary_text(self, rows: list[Row], group: str) -> str:
         """Return a group's life in one line."""
-        begins_ms = self.facts.begins_ms
+        begins_ms = self.view.begins_ms
         text = [causes.counted(sum(map(is_rebalance, rows)), "rebalance")]
         if taken := sum(map(replacements, rows)):
             text.append(f"{causes.counted(taken, 'static replacement')} without one")
         count, requests = self.committed.counted(group)
         text.append(committed(requests if self.tell_requests else None, count))
         text += without_members(rows)
-        if begins_ms is not None and begins_ms == self.facts.trusted_from_ms:
+        if begins_ms is not None and begins_ms == self.view.trusted_from_ms:
             text.append(f"since {format_time(begins_ms)}; compacted before")
         return ", ".join(text)
 
@@ -213,9 +213,9 @@ class Lives:
         """Yield what was set back, or from outside of the group."""
         first = next((event for _, event in spans if event is not None), None)
         began = first is None or (first["generation"] or 0) <= 1
-        who = NOBODY if began and self.facts.trusted_from_ms is None else UNKNOWN
+        who = NOBODY if began and self.view.trusted_from_ms is None else UNKNOWN
         had_members = False
-        all_told = self.facts.trusted_from_ms is None
+        all_told = self.view.trusted_from_ms is None
         for span, event in spans:
             if not all_told and self.begins_whole(span, event):
                 # The state of that time is whole: a group without a record had no members. What
@@ -231,8 +231,8 @@ class Lives:
     def begins_whole(self, span: Span, event: Row | None) -> bool:
         """Whether a span is of a time of which compaction took nothing."""
         if span.first_ms is None:
-            return event is None or self.facts.is_whole_at(event["timestamp"])
-        return self.facts.is_whole_at(span.first_ms)
+            return event is None or self.view.is_whole_at(event["timestamp"])
+        return self.view.is_whole_at(span.first_ms)
 
     def without_coordinator(self, life: Life | None, rows: list[Row]) -> Iterator[Row]:
         """Yield when the partition had no coordinator, since the group's first record."""

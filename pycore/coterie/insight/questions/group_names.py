@@ -17,7 +17,7 @@ class Ask:
     """Nothing to choose."""
 
 
-def rows(facts: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
+def rows(view: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row a group, in Java's order of their ids."""
-    for group in facts.group_ids:
+    for group in view.group_ids:
         yield {"group_id": group}

@@ -31,7 +31,7 @@ from coterie.insight.offsets.weights import (
     run_starts,
     superseded,
 )
-from coterie.insight.records.aggregates import Aggregate, kept
+from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.key_index import LOW, Keys, Names, Numbers, Table
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.insight.records.record_columns import (
@@ -115,23 +115,23 @@ class Ask:
     every_ms: int | None = None
 
 
-def tallies(facts: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
+def aggregates(view: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
     """Return what weighs records while the log goes by.
 
     A batch's bytes are shared out to all of its records, whatever groups are asked for.
     """
-    return {SCALES: (facts.view, Scales(facts, ask))}
+    return {SCALES: (view.record_filter, Scales(view, ask))}
 
 
-def rows(facts: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
+def rows(view: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row a group, topic and kind (and span of time), the most bytes first."""
-    scales: Scales = kept(facts, tallies, ask)[SCALES]
-    found = list(scales.rows(facts.number))
-    if facts.groups is None and scales.empty_bytes > 0:
+    scales: Scales = aggregates_of(view, aggregates, ask)[SCALES]
+    found = list(scales.rows(view.number))
+    if view.groups is None and scales.empty_bytes > 0:
         nothing = dict.fromkeys(FIELDS, 0) | dict.fromkeys(UNKNOWN_OF_EMPTY)
         found.append(
             nothing
-            | {"offsets_partition": facts.number, "kind": "empty_batch"}
+            | {"offsets_partition": view.number, "kind": "empty_batch"}
             | {"bytes": scales.empty_bytes, "too_often": False, "open_transactions": []}
         )
     yield from sorted(found, key=lambda row: (row["time"] or 0, -row["bytes"]))
@@ -147,11 +147,11 @@ class Scales:
 
     COLUMNS = frozenset({"disk_bytes", "value_size"})
 
-    def __init__(self, facts: PartitionView, ask: Ask) -> None:
-        self.since_ms = facts.since_ms
+    def __init__(self, view: PartitionView, ask: Ask) -> None:
+        self.since_ms = view.since_ms
         self.ask = ask
-        self.active = facts.segments[-1].name if facts.segments else None
-        self.undecided = NEVER if facts.log.undecided is None else facts.log.undecided
+        self.active = view.segments[-1].name if view.segments else None
+        self.undecided = NEVER if view.log.undecided is None else view.log.undecided
         self.places = Codes(BEFORE)
         self.spans = Codes(-1)
         self.parts = Codes(0)  # a place, and above 32 bits a span: their numbers
@@ -264,8 +264,8 @@ class Scales:
             untimed = np.flatnonzero(of_kind & ~timed)
             self.pairs[kind].note(rows.part[untimed], rows.key[untimed])
         undecided = rows.outcome == PENDING
-        kept = np.flatnonzero(undecided | (rows.what > NEWER))
-        stretch.keep(rows.part[kept], rows.size[kept])
+        held_rows = np.flatnonzero(undecided | (rows.what > NEWER))
+        stretch.keep(rows.part[held_rows], rows.size[held_rows])
         self._open(rows, np.flatnonzero(undecided))
 
     def _open(self, rows: RecordColumns, pending: Array) -> None:
@@ -285,7 +285,7 @@ class Scales:
             )
 
     def absorb(self, later: Scales) -> None:
-        """Go on with what follows; see ``tallies``."""
+        """Go on with what follows; see ``aggregates``."""
         groups, topics = Names(self.groups), Names(self.topics)
         self.groups, self.topics = groups.absorb(later.groups), topics.absorb(later.topics)
         group, topic = groups.numbers(later.groups), topics.numbers(later.topics)

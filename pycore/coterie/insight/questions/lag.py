@@ -23,7 +23,7 @@ from coterie._core.fold import partial
 from coterie.errors import CorruptData
 from coterie.insight.offsets.at_times import NOTHING, OffsetsAtTimes, SampleTimes
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
-from coterie.insight.records.aggregates import Aggregate, kept
+from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.log.consumer_protocol import owned_partitions
@@ -110,56 +110,56 @@ class Extent(NamedTuple):
         return COMPACTED if lost else None
 
 
-def tallies(facts: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
+def aggregates(view: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
     """Return what finds, while the log goes by, what readers saw.
 
     A key that has records only after the end that is asked for has rows, too: all is read.
     Nothing where only the end of the log is asked for, which its state tells.
     """
-    if states(facts, ask):
+    if states(view, ask):
         return {}
     return {
         VISIBLE: (
-            RecordFilter(facts.groups, None),
-            OffsetsAtTimes(SampleTimes(ask.ends, time_of(facts, ask))),
+            RecordFilter(view.groups, None),
+            OffsetsAtTimes(SampleTimes(ask.ends, time_of(view, ask))),
         )
     }
 
 
-def time_of(facts: PartitionView, ask: Ask) -> int | None:
+def time_of(view: PartitionView, ask: Ask) -> int | None:
     """Return when end offsets without a time were so; None: at the end of the log."""
-    return facts.at_ms if ask.at_ms is None or ask.ends.timed else ask.at_ms
+    return view.at_ms if ask.at_ms is None or ask.ends.timed else ask.at_ms
 
 
-def states(facts: PartitionView, ask: Ask) -> tuple[RecordFilter, ...]:
+def states(view: PartitionView, ask: Ask) -> tuple[RecordFilter, ...]:
     """Return the state that answers where no times are asked for; else none does."""
-    if ask.ends.timed or time_of(facts, ask) is not None:
+    if ask.ends.timed or time_of(view, ask) is not None:
         return ()
-    return (facts.view._replace(tracking=Tracking()),)
+    return (view.record_filter._replace(tracking=Tracking()),)
 
 
-def rows(facts: PartitionView, ask: Ask) -> Iterator[Row]:
+def rows(view: PartitionView, ask: Ask) -> Iterator[Row]:
     """Yield one row a group, topic, partition and sample, in that order."""
-    yield from rows_of(facts, ask, kept(facts, tallies, ask))
+    yield from rows_of(view, ask, aggregates_of(view, aggregates, ask))
 
 
-def rows_of(facts: PartitionView, ask: Ask, seen: Mapping[str, Any]) -> Iterator[Row]:
-    """As :func:`rows`; ``seen`` is what the tallies keep."""
+def rows_of(view: PartitionView, ask: Ask, seen: Mapping[str, Any]) -> Iterator[Row]:
+    """As :func:`rows`; ``seen`` is what the aggregates keep."""
     if VISIBLE in seen:
         visible: OffsetsAtTimes = seen[VISIBLE]
         times, shown_of = visible.times, visible.by_key()
-        extent = Extent(facts.trusted_from_ms, log_end_ms(facts, ask))
+        extent = Extent(view.trusted_from_ms, log_end_ms(view, ask))
     else:
-        times, shown_of = SampleTimes(ask.ends, None), shown_last(facts, ask)
-        extent = Extent(facts.trusted_from_ms, None)  # which has no part without times
-    keys = {*shown_of, *assigned(facts)}
-    if facts.groups is not None:
-        keys = {key for key in keys if key[0] in facts.groups}
+        times, shown_of = SampleTimes(ask.ends, None), shown_last(view, ask)
+        extent = Extent(view.trusted_from_ms, None)  # which has no part without times
+    keys = {*shown_of, *assigned(view)}
+    if view.groups is not None:
+        keys = {key for key in keys if key[0] in view.groups}
 
     @functools.cache
     def ends_of(topic: str, partition: int) -> tuple[EndSamples, list[int | None], list[int]]:
         when = times.of(topic, partition)
-        indices = [index for index, ms in enumerate(when) if facts.is_asked(ms)]
+        indices = [index for index, ms in enumerate(when) if view.is_asked(ms)]
         return (
             EndSamples(times.samples(topic, partition)),
             when,
@@ -173,7 +173,7 @@ def rows_of(facts: PartitionView, ask: Ask, seen: Mapping[str, Any]) -> Iterator
             offset, commit_ms = shown[index]
             yield {
                 "group_id": key[0],
-                "offsets_partition": facts.number,
+                "offsets_partition": view.number,
                 "topic": key[1],
                 "partition": key[2],
                 "time": when[index],
@@ -184,9 +184,9 @@ def rows_of(facts: PartitionView, ask: Ask, seen: Mapping[str, Any]) -> Iterator
             }
 
 
-def shown_last(facts: PartitionView, ask: Ask) -> dict[Key, list[tuple[int | None, int | None]]]:
+def shown_last(view: PartitionView, ask: Ask) -> dict[Key, list[tuple[int | None, int | None]]]:
     """Return what readers see at the end of each key that ever had a record that counts."""
-    log = facts.read(*states(facts, ask))
+    log = view.read(*states(view, ask))
     counting = np.flatnonzero(partial.tracks(log.fold)["last"])
     seen = partial.offset_entries(log.fold)
     return {key: [NOTHING] for key in log.keys(counting)} | {
@@ -194,11 +194,11 @@ def shown_last(facts: PartitionView, ask: Ask) -> dict[Key, list[tuple[int | Non
     }
 
 
-def log_end_ms(facts: PartitionView, ask: Ask) -> int | None:
+def log_end_ms(view: PartitionView, ask: Ask) -> int | None:
     """Return up to when the log tells all; None: no record has a time."""
     if ask.log_until_ms is not None:
         return ask.log_until_ms
-    return None if facts.newest_ms < 0 else facts.newest_ms
+    return None if view.newest_ms < 0 else view.newest_ms
 
 
 def lag_of(
@@ -280,9 +280,9 @@ class EndSamples:
         return now_ms - self.times_ms[at], None if at == 0 else now_ms - self.times_ms[at - 1]
 
 
-def assigned(facts: PartitionView) -> Iterator[Key]:
+def assigned(view: PartitionView) -> Iterator[Key]:
     """Yield what the members of each classic group hold by its last record."""
-    for life in facts.lives.values():
+    for life in view.lives.values():
         state = life.state(len(life.records) - 1)
         if state is None or state["protocol_type"] != "consumer":
             continue

@@ -20,7 +20,7 @@ from coterie.errors import CorruptData
 from coterie.insight.groups.rebalances import rebalances
 from coterie.insight.offsets.end_offsets import EndOffsets
 from coterie.insight.questions import lag
-from coterie.insight.records.aggregates import Aggregate, kept
+from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.log.consumer_protocol import owned_partitions
@@ -68,43 +68,43 @@ class Ask:
     log_until_ms: int | None = None
 
 
-def states(facts: PartitionView, ask: Any) -> tuple[RecordFilter, ...]:
+def states(view: PartitionView, ask: Any) -> tuple[RecordFilter, ...]:
     """Return the states that are looked at: one with the commits counted that are asked for.
 
     Since when all is there the state of a whole log tells: where that is not known yet, what is
     returned is folded to find out.
     """
-    since_ms = facts.since_ms if not facts.is_tracked else facts.begins_ms
-    return (facts.view._replace(tracking=Tracking(since_ms)),)
+    since_ms = view.since_ms if not view.is_tracked else view.begins_ms
+    return (view.record_filter._replace(tracking=Tracking(since_ms)),)
 
 
-def counted_state(facts: PartitionView) -> RecordFilter:
+def counted_state(view: PartitionView) -> RecordFilter:
     """Fold a log, a second time if the first says that it was compacted; return the last view."""
-    facts.read(*states(facts, None))
-    return states(facts, None)[0]
+    view.read(*states(view, None))
+    return states(view, None)[0]
 
 
-def tallies(facts: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
+def aggregates(view: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
     """Return what finds offsets, for the lag, while the log goes by."""
-    return {} if ask.ends is None else lag.tallies(facts, lag_ask(facts, ask))
+    return {} if ask.ends is None else lag.aggregates(view, lag_ask(view, ask))
 
 
-def lag_ask(facts: PartitionView, ask: Ask) -> lag.Ask:
+def lag_ask(view: PartitionView, ask: Ask) -> lag.Ask:
     """Return what to ask of the lag: the last sample of each partition."""
     assert ask.ends is not None  # else nobody asks
-    return lag.Ask(ask.ends, at_ms=facts.at_ms, latest=True, log_until_ms=ask.log_until_ms)
+    return lag.Ask(ask.ends, at_ms=view.at_ms, latest=True, log_until_ms=ask.log_until_ms)
 
 
-def rows(facts: PartitionView, ask: Ask) -> Iterator[Row]:
+def rows(view: PartitionView, ask: Ask) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order, then topics and partitions."""
-    counted_view = counted_state(facts)
-    seen = kept(facts, tallies, ask)
-    offsets = dict(partial.offset_entries(facts.fold))
-    partitions = partitions_by_group(facts, offsets, commit_counts(facts, counted_view))
-    named = {group for group, _, _ in offsets}.union(pending_by_group(facts.fold))
-    heads = head_rows(facts.fold, named)
-    newer = facts.newer_records.by_group()
-    behind = {} if ask.ends is None else lags_by_key(facts, lag_ask(facts, ask), seen)
+    counted_view = counted_state(view)
+    seen = aggregates_of(view, aggregates, ask)
+    offsets = dict(partial.offset_entries(view.fold))
+    partitions = partitions_by_group(view, offsets, commit_counts(view, counted_view))
+    named = {group for group, _, _ in offsets}.union(pending_by_group(view.fold))
+    heads = head_rows(view.fold, named)
+    newer = view.newer_records.by_group()
+    behind = {} if ask.ends is None else lags_by_key(view, lag_ask(view, ask), seen)
     for group in sorted(heads, key=java_order):
         if not passes(group, ask.group_filter, ask.group_exclude):
             continue
@@ -116,12 +116,12 @@ def rows(facts: PartitionView, ask: Ask) -> Iterator[Row]:
         if behind:
             for row in theirs:
                 row.update(behind.get((group, row["topic"], row["partition"]), {}))
-        counted = rebalances(facts, facts.lives.get(group), newer.get(group, ()))
+        counted = rebalances(view, view.lives.get(group), newer.get(group, ()))
         head = head_of(heads[group], counted)
         yield {
             **dict.fromkeys(FIELDS),
             "group_id": group,
-            "offsets_partition": facts.number,
+            "offsets_partition": view.number,
             "commits": sum(row["commits"] for row in theirs),
             "commit_timestamp": latest(row["commit_timestamp"] for row in theirs),
             **head,
@@ -142,7 +142,7 @@ def latest(times: Iterable[int | None]) -> int | None:
 
 
 def partitions_by_group(
-    facts: PartitionView,
+    view: PartitionView,
     offsets: Mapping[Key, Committed],
     counted: Mapping[Key, tuple[int, int | None]],
 ) -> dict[str, list[Row]]:
@@ -151,7 +151,7 @@ def partitions_by_group(
     ``counted``: of :func:`commit_counts`.
     """
     found: dict[str, list[Row]] = {}
-    blank = dict.fromkeys(FIELDS) | {"offsets_partition": facts.number}
+    blank = dict.fromkeys(FIELDS) | {"offsets_partition": view.number}
     for key in sorted({*counted, *offsets}, key=key_order()):
         count, timestamp = counted.get(key, (0, None))
         now = offsets.get(key)
@@ -168,24 +168,26 @@ def partitions_by_group(
     return found
 
 
-def lags_by_key(facts: PartitionView, ask: lag.Ask, seen: Mapping[str, Any]) -> dict[Key, Row]:
-    """Return the end offset and lag of each key; ``seen``: what ``lag.tallies`` keep."""
+def lags_by_key(view: PartitionView, ask: lag.Ask, seen: Mapping[str, Any]) -> dict[Key, Row]:
+    """Return the end offset and lag of each key; ``seen``: what ``lag.aggregates`` keep."""
     return {
         (row["group_id"], row["topic"], row["partition"]): {
             **{name: row[name] for name in ("end_offset", "lag", "lag_max")},
             "lag_status": row["status"],
         }
-        for row in lag.rows_of(facts, ask, seen)
+        for row in lag.rows_of(view, ask, seen)
     }
 
 
-def commit_counts(facts: PartitionView, view: RecordFilter) -> dict[Key, tuple[int, int | None]]:
+def commit_counts(
+    view: PartitionView, record_filter: RecordFilter
+) -> dict[Key, tuple[int, int | None]]:
     """Return how many commits of each key count, and the time that the last one gives.
 
-    Counted are those from ``facts.begins_ms`` on, and those without a time. A last commit that
+    Counted are those from ``view.begins_ms`` on, and those without a time. A last commit that
     gives no time has None.
     """
-    log = facts.read(view)
+    log = view.read(record_filter)
     found = partial.tracks(log.fold)
     at = np.flatnonzero(found["commit"])
     counts, times = (found[name][at].tolist() for name in ("count", "commit_timestamp"))

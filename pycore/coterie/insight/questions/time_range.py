@@ -21,13 +21,13 @@ class Ask:
     """Nothing to choose."""
 
 
-def rows(facts: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
+def rows(view: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row: the first batch's time and the newest record's; None without any."""
-    pieces = facts.fold.segments
+    pieces = view.fold.segments
     first = [piece.first_timestamp for piece in pieces if piece.first_timestamp >= 0]
     newest = [piece.max_timestamp for piece in pieces if piece.max_timestamp >= 0]
     yield {
-        "offsets_partition": facts.number,
+        "offsets_partition": view.number,
         "first_timestamp": min(first, default=None),
         "newest_timestamp": max(newest, default=None),
     }

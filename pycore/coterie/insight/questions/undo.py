@@ -53,29 +53,29 @@ class Ask:
     retention_ms: int = DEFAULT_RETENTION_MS
 
 
-def states(facts: PartitionView, ask: Ask) -> tuple[RecordFilter, ...]:
+def states(view: PartitionView, ask: Ask) -> tuple[RecordFilter, ...]:
     """Return the states that are looked at: of the end, and of the time."""
-    end = facts.view._replace(tracking=Tracking(until_ms=ask.at_ms))
-    return end, RecordFilter(facts.groups, ask.at_ms)
+    end = view.record_filter._replace(tracking=Tracking(until_ms=ask.at_ms))
+    return end, RecordFilter(view.groups, ask.at_ms)
 
 
-def rows(facts: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
+def rows(view: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
     """Yield one row a group, topic and partition that has an offset then or now.
 
     Groups stand as Java sorts them, then topics, then partitions. ``change`` is ``same``;
     ``moved``; ``new``: the group had none then; ``deleted``: it has none now; ``unknown``: the
     log has none of then, but was compacted, so it may have had one.
     """
-    _, then_view = states(facts, ask)
-    rewound = rewound_keys(facts, ask)
-    is_whole = facts.trusted_from_ms is None or facts.trusted_from_ms <= ask.at_ms
-    then = dict(partial.offset_entries(facts.read(then_view).fold))
-    latest = dict(partial.offset_entries(facts.fold))
-    heads = head_rows(facts.fold, ())
+    _, then_view = states(view, ask)
+    rewound = rewound_keys(view, ask)
+    is_whole = view.trusted_from_ms is None or view.trusted_from_ms <= ask.at_ms
+    then = dict(partial.offset_entries(view.read(then_view).fold))
+    latest = dict(partial.offset_entries(view.fold))
+    heads = head_rows(view.fold, ())
     simple = {group for group, _, _ in latest}
     pending = {
         (group, row["topic"], row["partition"])
-        for group, producers in pending_by_group(facts.fold).items()
+        for group, producers in pending_by_group(view.fold).items()
         for producer in producers
         for row in producer["offsets"]
     }
@@ -86,11 +86,11 @@ def rows(facts: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
         was, when = rewound.get(key, (None, None))
         head = heads.get(group)
         changed: Any = now or before
-        if facts.since_ms is not None and changed.commit_timestamp < facts.since_ms:
+        if view.since_ms is not None and changed.commit_timestamp < view.since_ms:
             continue
         yield {
             "group_id": group,
-            "offsets_partition": facts.number,
+            "offsets_partition": view.number,
             "topic": topic,
             "partition": partition,
             "change": change_of(offset, latest_offset, is_whole),
@@ -121,12 +121,12 @@ def goes_at(head: dict[str, Any], ask: Ask) -> int | None:
     return since + ask.retention_ms if head["protocol_type"] else None
 
 
-def rewound_keys(facts: PartitionView, ask: Ask) -> dict[Key, tuple[int, int]]:
+def rewound_keys(view: PartitionView, ask: Ask) -> dict[Key, tuple[int, int]]:
     """Return of the keys whose last commit by a time went back: from where, and when (epoch ms).
 
     A commit of a transaction counts if its marker came at all, even after the time.
     """
-    log = facts.read(states(facts, ask)[0])
+    log = view.read(states(view, ask)[0])
     found = partial.tracks(log.fold)
     followed = (found["before"] > 0) & (found["before_gone"] == 0) & (found["last_gone"] == 0)
     back = followed & (found["last_offset"] < found["before_offset"])

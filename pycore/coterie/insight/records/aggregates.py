@@ -1,8 +1,9 @@
 """What a question keeps of a log while its pieces go by, and how that of two parts is one.
 
-A question with a function ``tallies`` says by it what it keeps. So a partition can be read in parts
-by several processes (``coterie.insight.records.log_parts``): each has tallies of its own, which are
-absorbed in log order. What a tally keeps is bounded by keys and findings, never by records.
+A question with a function ``aggregates`` says by it what it keeps. So a partition can be read in
+parts by several processes (``coterie.insight.records.log_parts``): each has aggregates of its own,
+which are absorbed in log order. What an aggregate keeps is bounded by keys and findings, never by
+records.
 """
 
 from __future__ import annotations
@@ -24,40 +25,40 @@ class Aggregate(PieceConsumer, Protocol):
         """
 
 
-Made = Mapping[str, tuple[RecordFilter, Aggregate]]
-"""Tallies by name, each with the records that it wants to see."""
+AggregatesByName = Mapping[str, tuple[RecordFilter, Aggregate]]
+"""Aggregates by name, each with the records that it wants to see."""
 
-Maker = Callable[[PartitionView, Any], Made]
-
-
-def kept(facts: PartitionView, make: Maker, ask: Any) -> dict[str, Any]:
-    """Return a question's tallies, by name, once all pieces of the partition are through."""
-    if facts.parts is not None:
-        return facts.parts.tallies
-    return keep(facts, make(facts, ask)) if facts.seen is None else facts.seen
+AggregateFactory = Callable[[PartitionView, Any], AggregatesByName]
 
 
-def keep(
-    facts: PartitionView, made: Mapping[str, tuple[RecordFilter, PieceConsumer]]
+def aggregates_of(view: PartitionView, make: AggregateFactory, ask: Any) -> dict[str, Any]:
+    """Return a question's aggregates, by name, once all pieces of the partition are through."""
+    if view.parts is not None:
+        return view.parts.aggregates
+    return run_aggregates(view, make(view, ask)) if view.seen is None else view.seen
+
+
+def run_aggregates(
+    view: PartitionView, made: Mapping[str, tuple[RecordFilter, PieceConsumer]]
 ) -> dict[str, Any]:
-    """Have the log go by, once for all of these tallies, and return them by name.
+    """Have the log go by, once for all of these aggregates, and return them by name.
 
     As ``PartitionView.seen`` they answer all questions that they are of.
     """
-    for view in dict.fromkeys(view for view, _ in made.values()):
-        takers = [tally for its, tally in made.values() if its == view]
-        if facts.cut is not None:
-            facts.cut.take(facts.of(view).log, columns_of(takers), takers)
+    for record_filter in dict.fromkeys(record_filter for record_filter, _ in made.values()):
+        consumers = [aggregate for its, aggregate in made.values() if its == record_filter]
+        if view.cut is not None:
+            view.cut.take(view.of(record_filter).log, columns_of(consumers), consumers)
         else:
-            feed(facts.of(view).pieces(columns_of(takers)), takers)
-    return {name: tally for name, (_, tally) in made.items()}
+            feed(view.of(record_filter).pieces(columns_of(consumers)), consumers)
+    return {name: aggregate for name, (_, aggregate) in made.items()}
 
 
-def columns_of(takers: Iterable[PieceConsumer]) -> frozenset[str] | None:
+def columns_of(consumers: Iterable[PieceConsumer]) -> frozenset[str] | None:
     """Return the columns that some of these take; None: all."""
     found: set[str] = set()
-    for taker in takers:
-        columns: frozenset[str] | None = getattr(taker, "COLUMNS", None)
+    for consumer in consumers:
+        columns: frozenset[str] | None = getattr(consumer, "COLUMNS", None)
         if columns is None:
             return None
         found |= columns

@@ -23,5 +23,5 @@ class BatchesTell:
         self.tell = self.tell and not records.batches["mixed"].any()
 
     def absorb(self, later: BatchesTell) -> None:
-        """Go on with what follows; see ``tallies``."""
+        """Go on with what follows; see ``aggregates``."""
         self.tell = self.tell and later.tell

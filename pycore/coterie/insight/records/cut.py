@@ -57,7 +57,7 @@ class CutPartition:
         The threads.
     threads : int
         How many they are: so many parts are read, or wait to be absorbed, at once.
-    going : Cancellation
+    cancellation : Cancellation
         Whether to go on.
     progress : Progress
         Is told when a part was read. A question reads a log once or more: a part counts half at
@@ -69,19 +69,19 @@ class CutPartition:
         parts: list[SegmentRun],
         pool: Executor,
         threads: int,
-        going: Cancellation,
+        cancellation: Cancellation,
         progress: Progress,
     ) -> None:
         self.parts = parts
         self.pool = pool
         self.threads = threads
-        self.going = going
+        self.cancellation = cancellation
         self.progress = progress
         self.left = sum(map(size_of, parts))
 
     @property
     def copies(self) -> int:
-        """How many copies of a tally exist at once in :meth:`take_each`, the whole's among them."""
+        """How many copies of an aggregate :meth:`take_each` has at once, the whole's included."""
         return min(len(self.parts), self.threads + 1)
 
     def survey(self, options: ScanOptions, read: ReadSegment) -> SurveyedLog:
@@ -93,15 +93,17 @@ class CutPartition:
         return whole
 
     def take(
-        self, log: SurveyedLog, columns: Collection[str] | None, takers: Sequence[Any]
+        self, log: SurveyedLog, columns: Collection[str] | None, consumers: Sequence[Any]
     ) -> None:
-        """Have tallies take the pieces of a log that was surveyed; ``columns`` of ``RecordScan``.
+        """Let aggregates take the pieces of a surveyed log.
+
+        ``columns``: of ``RecordScan``; None: all.
 
         Each part's go to copies of them, which they absorb.
         """
-        untouched = pickle.dumps(takers, pickle.HIGHEST_PROTOCOL)
+        untouched = pickle.dumps(consumers, pickle.HIGHEST_PROTOCOL)
         each = (pickle.loads(untouched) for _ in self.parts)  # one is let go once absorbed
-        self.take_each(log, columns, each, takers)
+        self.take_each(log, columns, each, consumers)
 
     def take_each(
         self,
@@ -110,16 +112,16 @@ class CutPartition:
         each: Iterable[Sequence[Any]],
         whole: Sequence[Any],
     ) -> None:
-        """Have the tallies of each part take its pieces, and those of the whole absorb them.
+        """Have the aggregates of each part take its pieces, and those of the whole absorb them.
 
-        The first part may fill those of the whole itself. ``each`` is asked for the tallies of a
+        The first part may fill those of the whole itself. ``each`` is asked for the aggregates of a
         part when that is read next.
         """
 
-        def fed(part: SegmentRun, begin: Begin, takers: Sequence[Any]) -> Sequence[Any]:
-            pieces = read_pieces(part, log.options, begin, self.going.read, columns)
-            feed(self.going.among(pieces), takers)
-            return takers
+        def fed(part: SegmentRun, begin: Begin, consumers: Sequence[Any]) -> Sequence[Any]:
+            pieces = read_pieces(part, log.options, begin, self.cancellation.read, columns)
+            feed(self.cancellation.among(pieces), consumers)
+            return consumers
 
         for found in self._each(fed, log.begins(), each):
             for one, later in zip(whole, found, strict=True):

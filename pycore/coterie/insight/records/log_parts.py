@@ -4,7 +4,7 @@ A *part* is a run of segments. First :func:`survey` finds
 what goes beyond it, and :func:`join` puts that together in log order: the last state, the records
 of groups, how each transaction ended that is open where a part ends. A question of states can be
 answered then. Else :func:`begins` says what each part is to be read with a second time, and
-:func:`tally` decides all of its records. What each part keeps is absorbed in log order by
+:func:`aggregate` decides all of its records. What each part keeps is absorbed in log order by
 :func:`finish`. Nothing here grows with the records.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coterie.insight.records.aggregates import Aggregate, Maker, columns_of
+from coterie.insight.records.aggregates import Aggregate, AggregateFactory, columns_of
 from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.log_reader import Begin, ReadSegment, SurveyedLog, feed, read_pieces
 from coterie.insight.records.partition_view import JoinedParts, PartitionView, RecordFilter
@@ -24,44 +24,44 @@ Found = dict[RecordFilter, SurveyedLog]
 
 
 class Begun(NamedTuple):
-    """What a part is read with: tallies by name, what is known of all of the log, views to read.
+    """What a part is read with: aggregates by name, what is known of all of the log, views to read.
 
     There may be nothing of all that.
     """
 
-    tallies: Mapping[str, tuple[RecordFilter, Aggregate]]
+    aggregates: Mapping[str, tuple[RecordFilter, Aggregate]]
     begins: Mapping[RecordFilter, Begin]
-    views: tuple[RecordFilter, ...]
+    record_filters: tuple[RecordFilter, ...]
 
 
 class Kept(NamedTuple):
     """What a part keeps of its second reading."""
 
-    tallies: Mapping[str, Aggregate]
+    aggregates: Mapping[str, Aggregate]
     found: Found
 
 
-def maker_of(question: Any) -> Maker | None:
-    """Return what makes a question's tallies; None: it has to read a partition as one."""
+def maker_of(question: Any) -> AggregateFactory | None:
+    """Return what makes a question's aggregates; None: it has to read a partition as one."""
     if is_of_states(question):
-        return no_tallies
-    found: Maker | None = getattr(question, "tallies", None)
+        return no_aggregates
+    found: AggregateFactory | None = getattr(question, "aggregates", None)
     return found
 
 
 def is_of_states(question: Any) -> bool:
     """Whether a question looks at states alone, which one reading gives."""
-    return not hasattr(question, "tallies") and hasattr(question, "states")
+    return not hasattr(question, "aggregates") and hasattr(question, "states")
 
 
-def no_tallies(facts: PartitionView, ask: Any) -> Mapping[str, tuple[RecordFilter, Aggregate]]:
-    """Return the tallies of a question of states."""
+def no_aggregates(view: PartitionView, ask: Any) -> Mapping[str, tuple[RecordFilter, Aggregate]]:
+    """Return the aggregates of a question of states."""
     return {}
 
 
-def states_of(facts: PartitionView, question: Any, ask: Any) -> tuple[RecordFilter, ...]:
+def states_of(view: PartitionView, question: Any, ask: Any) -> tuple[RecordFilter, ...]:
     """Return the states that a question looks at, as far as is known."""
-    found: tuple[RecordFilter, ...] = getattr(question, "states", lambda facts, ask: ())(facts, ask)
+    found: tuple[RecordFilter, ...] = getattr(question, "states", lambda view, ask: ())(view, ask)
     return found
 
 
@@ -78,77 +78,93 @@ def parts_of(segments: Iterable[Segment], part_bytes: int) -> list[Part]:
     return [tuple(part) for part in found]
 
 
-def views_of(facts: PartitionView, question: Any, ask: Any) -> list[RecordFilter]:
+def record_filters_of(view: PartitionView, question: Any, ask: Any) -> list[RecordFilter]:
     """Return which records a question may look at: a state with tracks stands for one without."""
-    states = states_of(facts, question, ask)
+    states = states_of(view, question, ask)
     if states and is_of_states(question):
         return list(dict.fromkeys(states))
-    views = [*states, facts.view, RecordFilter(None, facts.at_ms), RecordFilter(facts.groups, None)]
-    return list({view[:2]: view for view in reversed(views)}.values())
+    record_filters = [
+        *states,
+        view.record_filter,
+        RecordFilter(None, view.at_ms),
+        RecordFilter(view.groups, None),
+    ]
+    return list(
+        {record_filter[:2]: record_filter for record_filter in reversed(record_filters)}.values()
+    )
 
 
-def survey(part: Part, views: Iterable[RecordFilter], read: ReadSegment = read_segment) -> Found:
+def survey(
+    part: Part, record_filters: Iterable[RecordFilter], read: ReadSegment = read_segment
+) -> Found:
     """Read a part for the first time."""
-    return {view: SurveyedLog(part, view.options, read) for view in views}
+    return {
+        record_filter: SurveyedLog(part, record_filter.options, read)
+        for record_filter in record_filters
+    }
 
 
-def join(facts: PartitionView, found: Iterable[Found]) -> Found:
+def join(view: PartitionView, found: Iterable[Found]) -> Found:
     """Put together what was found in the parts of a partition, in log order."""
     joined: Found = {}
     for one in found:
         absorb_logs(joined, one)
-    facts.parts = JoinedParts(joined, {})
-    facts.logs = joined
+    view.parts = JoinedParts(joined, {})
+    view.logs = joined
     return joined
 
 
 def absorb_logs(ours: Found, later: Found) -> None:
     """Let logs follow on those of the part before."""
-    for view, log in later.items():
-        if view not in ours:
-            ours[view] = SurveyedLog((), view.options)
-        ours[view].absorb(log)
+    for record_filter, log in later.items():
+        if record_filter not in ours:
+            ours[record_filter] = SurveyedLog((), record_filter.options)
+        ours[record_filter].absorb(log)
 
 
-def begins(facts: PartitionView, question: Any, ask: Any, part_count: int) -> Iterator[Begun]:
+def begins(view: PartitionView, question: Any, ask: Any, part_count: int) -> Iterator[Begun]:
     """Yield what each part is read with the second time, in log order; nothing: it need not be."""
-    assert facts.parts is not None  # they are joined
+    assert view.parts is not None  # they are joined
     make = maker_of(question)
     assert make is not None  # else it is not asked in parts
-    made = make(facts, ask)
-    more = tuple(v for v in states_of(facts, question, ask) if v not in facts.logs)
+    made = make(view, ask)
+    more = tuple(v for v in states_of(view, question, ask) if v not in view.logs)
     if not made and not more:
         return
-    views = dict.fromkeys(view for view, _ in made.values())
+    record_filters = dict.fromkeys(record_filter for record_filter, _ in made.values())
     begun: dict[RecordFilter, Sequence[Begin]] = {
-        view: facts.of(view).log.begins() for view in views
+        record_filter: view.of(record_filter).log.begins() for record_filter in record_filters
     }
     for number in range(part_count):
-        yield Begun(made, {view: those[number] for view, those in begun.items()}, more)
+        yield Begun(
+            made, {record_filter: those[number] for record_filter, those in begun.items()}, more
+        )
 
 
-def tally(part: Part, begun: Begun, read: ReadSegment = read_segment) -> Kept:
+def aggregate(part: Part, begun: Begun, read: ReadSegment = read_segment) -> Kept:
     """Read a part for the second time."""
-    for view, begin in begun.begins.items():
-        takers = [one for its, one in begun.tallies.values() if its == view]
-        feed(read_pieces(part, view.options, begin, read, columns_of(takers)), takers)
-    tallies = {name: one for name, (_, one) in begun.tallies.items()}
-    found = survey(part, begun.views, read)
+    for record_filter, begin in begun.begins.items():
+        consumers = [one for its, one in begun.aggregates.values() if its == record_filter]
+        feed(
+            read_pieces(part, record_filter.options, begin, read, columns_of(consumers)), consumers
+        )
+    aggregates = {name: one for name, (_, one) in begun.aggregates.items()}
+    found = survey(part, begun.record_filters, read)
     for log in found.values():
         log.group_log = GroupRecords()  # they came with the first reading
-    return Kept(tallies, found)
+    return Kept(aggregates, found)
 
 
-def finish(facts: PartitionView, question: Any, ask: Any, kept: Iterable[Kept]) -> None:
+def finish(view: PartitionView, question: Any, ask: Any, kept: Iterable[Kept]) -> None:
     """Absorb what the parts of a partition kept, in log order; the question can be answered."""
-    assert facts.parts is not None  # they are joined
+    assert view.parts is not None  # they are joined
     make = maker_of(question)
     assert make is not None  # else it is not asked in parts
-    whole = {name: one for name, (_, one) in make(facts, ask).items()}
+    whole = {name: one for name, (_, one) in make(view, ask).items()}
     found: Found = {}
     for later in kept:
-        for name, one in later.tallies.items():
+        for name, one in later.aggregates.items():
             whole[name].absorb(one)
         absorb_logs(found, later.found)
-    facts.parts.tallies = whole
-    facts.parts.logs.update(found)
+    view.parts.aggregates = whole
+    view.parts.logs.update(found)

@@ -243,9 +243,9 @@ class PieceConsumer(Protocol):
         """Take the next piece."""
 
 
-def feed(pieces: Iterable[RecordColumns], takers: Iterable[PieceConsumer]) -> None:
+def feed(pieces: Iterable[RecordColumns], consumers: Iterable[PieceConsumer]) -> None:
     """Have each of these take all pieces."""
-    takers = list(takers)
+    consumers = list(consumers)
     for records in pieces:
-        for taker in takers:
-            taker.take(records)
+        for consumer in consumers:
+            consumer.take(records)

@@ -97,12 +97,12 @@ class JoinedParts:
     ----------
     logs : dict
         Of each view that is asked for.
-    tallies : dict
-        What the question's tallies keep of all pieces, by name.
+    aggregates : dict
+        What the question's aggregates keep of all pieces, by name.
     """
 
     logs: dict[RecordFilter, SurveyedLog]
-    tallies: dict[str, Any]
+    aggregates: dict[str, Any]
 
 
 class PartitionView:
@@ -128,7 +128,7 @@ class PartitionView:
     Attributes
     ----------
     seen : dict or None
-        What tallies of several questions keep, by name, if the log went by once for all of them.
+        What aggregates of several questions keep, by name, if the log went by once for all of them.
     cut : CutPartition or None
         The log in parts that threads of this process read; None: it is read as one.
     """
@@ -156,7 +156,7 @@ class PartitionView:
         self.others: dict[RecordFilter, PartitionView] = {}
 
     @property
-    def view(self) -> RecordFilter:
+    def record_filter(self) -> RecordFilter:
         """Which of the partition's records these are of."""
         return RecordFilter(self.groups, self.at_ms)
 
@@ -164,17 +164,17 @@ class PartitionView:
         """Return the facts of all groups: these, where all are asked for."""
         return self.of(RecordFilter(None, self.at_ms))
 
-    def of(self, view: RecordFilter) -> PartitionView:
+    def of(self, record_filter: RecordFilter) -> PartitionView:
         """Return the facts of other records of the partition."""
-        if view == self.view:
+        if record_filter == self.record_filter:
             return self
-        if view not in self.others:
-            self.others[view] = PartitionView(
-                *(self.number, self.segments, view.groups, view.at_ms),
+        if record_filter not in self.others:
+            self.others[record_filter] = PartitionView(
+                *(self.number, self.segments, record_filter.groups, record_filter.at_ms),
                 *(self.bytes_of, self.since_ms, self.parts),
             )
-            self.others[view].cut = self.cut
-        return self.others[view]
+            self.others[record_filter].cut = self.cut
+        return self.others[record_filter]
 
     def is_asked(self, at_ms: int | None) -> bool:
         """Whether what happened at a time (epoch ms; None: not known) is asked for."""
@@ -188,25 +188,30 @@ class PartitionView:
         since_ms = self.trusted_from_ms
         return since_ms is None or at_ms is None or at_ms >= since_ms
 
-    def read(self, view: RecordFilter) -> SurveyedLog:
+    def read(self, record_filter: RecordFilter) -> SurveyedLog:
         """Return the log of some records, read once. The first call reads it."""
-        if view not in self.logs:
+        if record_filter not in self.logs:
             assert self.parts is None  # else all that is asked for is there
             if self.cut is not None:
-                self.logs[view] = self.cut.survey(view.options, self.bytes_of)
+                self.logs[record_filter] = self.cut.survey(record_filter.options, self.bytes_of)
             else:
-                self.logs[view] = SurveyedLog(self.segments, view.options, self.bytes_of)
-        return self.logs[view]
+                self.logs[record_filter] = SurveyedLog(
+                    self.segments, record_filter.options, self.bytes_of
+                )
+        return self.logs[record_filter]
 
     @property
     def in_parts(self) -> bool:
-        """Whether tallies take parts of the log, and are put together then."""
+        """Whether aggregates take parts of the log, and are put together then."""
         return self.parts is not None or self.cut is not None
 
     @property
     def is_tracked(self) -> bool:
         """Whether these records were read with tracks."""
-        return any(view[:2] == self.view[:2] and view.tracking for view in self.logs)
+        return any(
+            record_filter[:2] == self.record_filter[:2] and record_filter.tracking
+            for record_filter in self.logs
+        )
 
     @property
     def fold(self) -> PartitionFold:
@@ -216,7 +221,7 @@ class PartitionView:
     @property
     def log(self) -> SurveyedLog:
         """The log, read once, maybe with tracks: what reading it in pieces must know."""
-        return log_of(self.view, self.logs) or self.read(self.view)
+        return log_of(self.record_filter, self.logs) or self.read(self.record_filter)
 
     def pieces(self, columns: Collection[str] | None = None) -> Iterator[RecordColumns]:
         """Yield every record as columns (of ``RecordScan``), a piece of the log at a time.
@@ -279,10 +284,12 @@ class PartitionView:
         return lives
 
 
-def log_of(view: RecordFilter, logs: Mapping[RecordFilter, SurveyedLog]) -> SurveyedLog | None:
+def log_of(
+    record_filter: RecordFilter, logs: Mapping[RecordFilter, SurveyedLog]
+) -> SurveyedLog | None:
     """Return the log of a view, with tracks or without, if it is there."""
-    tracked = (log for other, log in logs.items() if other[:2] == view[:2])
-    return logs.get(view) or next(tracked, None)
+    tracked = (log for other, log in logs.items() if other[:2] == record_filter[:2])
+    return logs.get(record_filter) or next(tracked, None)
 
 
 def rows_by_id(number: int | None, fold: PartitionFold) -> dict[str, dict[str, Any]]:

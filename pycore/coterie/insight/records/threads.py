@@ -77,28 +77,28 @@ def each_partition(
             yield work(PartitionView(number, segments, only, at_ms, since_ms=since_ms))
             progress.advance(size_of(segments))
         return
-    going, pool = Cancellation(), ThreadPoolExecutor(threads)
+    cancellation, pool = Cancellation(), ThreadPoolExecutor(threads)
     ahead: deque[tuple[PartitionView, Future[T] | None]] = deque()
 
-    def taken(facts: PartitionView, found: Future[T] | None) -> T:
-        made = work(facts) if found is None else found.result()
-        if facts.cut is None:
-            progress.advance(size_of(facts.segments))
+    def taken(view: PartitionView, found: Future[T] | None) -> T:
+        made = work(view) if found is None else found.result()
+        if view.cut is None:
+            progress.advance(size_of(view.segments))
         else:
-            facts.cut.close()
+            view.cut.close()
         return made
 
     try:
         for number, segments in listing.partitions().items():
             parts = parts_of(segments, part_count(sum(map(crew.weight, segments)), whole, threads))
-            facts = PartitionView(number, segments, only, at_ms, going.read, since_ms)
+            view = PartitionView(number, segments, only, at_ms, cancellation.read, since_ms)
             if len(parts) > 1:
-                facts.cut = CutPartition(parts, pool, threads, going, progress)
+                view.cut = CutPartition(parts, pool, threads, cancellation, progress)
             if len(ahead) == crew.AHEAD_PER_THREAD * threads:
                 yield taken(*ahead.popleft())
-            ahead.append((facts, None if facts.cut else pool.submit(work, facts)))
+            ahead.append((view, None if view.cut else pool.submit(work, view)))
         while ahead:
             yield taken(*ahead.popleft())
     finally:
-        going.on = False
+        cancellation.on = False
         pool.shutdown(cancel_futures=True)
