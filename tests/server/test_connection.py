@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from playing import Server
 
 from coterie.errors import CoterieError
-from coterie.server.api.table import SERVED, handler_of
+from coterie.server.api.lookup import handler_of
+from coterie.server.api.table import SERVED
 
 VERSIONS = request("ApiVersions", 0, {}, correlation_id=7)
 

@@ -26,7 +26,8 @@ def told(server, metrics):
 
 def begun():
     server = playing.Server(playing.BROKER)
-    metrics = Metrics(SimpleNamespace(cluster=server.cluster, connections=3))
+    running = SimpleNamespace(cluster=server.cluster, dispatcher=server.dispatcher, connections=3)
+    metrics = Metrics(running)
     return server, metrics, server.connect()
 
 
