@@ -70,7 +70,7 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "report": LOG_TO_TABLES | {"replay", "views", "insight", "pages"},
     "coordinator": {"ground", "log"},
     "traces": {"ground", "log", "coordinator", "wire"},
-    "server": {"ground", "log", "coordinator", "wire", "traces", "insight"},
+    "server": {"ground", "log", "coordinator", "wire", "traces"},
     "designs": {"ground", "log", "coordinator", "faces", "pages"},
     "faces": {"ground", "log", "state", "coordinator", "traces", "server"},
     "cli": LOG_TO_TABLES

@@ -108,7 +108,7 @@ class Told(Silent):
         self.read.append(size_bytes)
 
 
-@pytest.mark.parametrize(("question", "ask"), [("growth", Ask()), ("names", group_names.Ask())])
+@pytest.mark.parametrize(("question", "ask"), [("growth", Ask()), ("group_names", group_names.Ask())])
 def test_progress_comes_with_the_parts_and_ends_with_the_log(question, ask, tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
     told = Told()
@@ -187,7 +187,7 @@ def test_parts_are_about_even_and_in_order(count, tmp_path):
 
 def test_every_question_can_be_asked(tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
-    for name in ("extent", "names"):
+    for name in ("time_range", "group_names"):
         question = find_question(name)
         expected = [list(question.rows(view, question.Ask())) for view in read_facts([small])]
         found = [
