@@ -1,13 +1,16 @@
 """Tables of one subject each, for ``report.py``: cores, Spark by size, history, questions, UDFs.
 
-A table is a list of lines, with its title; empty where its subject was not measured. Cells of a
-peer that is missing stay empty. All figures are medians of rounds, by the clock if not said else.
+A table is a list of lines; empty where its subject was not measured. Cells of a peer that is
+missing stay empty. All figures are medians of rounds, by the clock if not said else.
 """
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 FOLD, CORES, QUESTION, UDF = "fold on Spark, ", "fold by cores, ", "question ", "UDF "
-FOLDS_ASKED = dict.fromkeys(("expire", "metrics", "lag", "undo"), (3, 1.5))  # all, one group
+FOLDS_ASKED = dict.fromkeys(("expire", "metrics", "undo", "lag"), (3, 1.5))  # all, one group
 FOLDS_ASKED |= dict.fromkeys(("audit", "growth", "explain"), (5, 1.5)) | {"report": (8, 3)}
+SHOWN_MB = (1, 1_000, 10_000)  # of the logs on Spark
+DUMP = "kafka-dump-log"
+WITHOUT_TIMES = {"lag": "lag, ends without times"}
 HISTORY, SMALL = "replay to Parquet", "process of a small log on Spark"
 
 
@@ -20,12 +23,12 @@ def of(rows, prefix):
     return found
 
 
-def table(title, head, lines):
-    """Return a table under its title, or nothing."""
+def table(head, lines):
+    """Return a table, or nothing."""
     if not lines:
         return []
     cells = [head, ["---"] * len(head), *lines]
-    return [f"### {title}", *(f"| {' | '.join(map(str, line))} |" for line in cells), ""]
+    return [*(f"| {' | '.join(map(str, line))} |" for line in cells), ""]
 
 
 def told(row, seconds=None):
@@ -66,31 +69,24 @@ def cores(rows):
         lines.append([what, f"{size:,}", told(one)])
         for peer in peers:
             lines[-1] += [told(found.get(peer)), ratio(one, found.get(peer))]
-    return table("The local engine by cores", head, lines)
+    return table(head, lines)
 
 
 def spark(rows):
-    """The fold on Spark by size, and what its figures leave out."""
-    head = ["cores", "log", "records", "local engine", "Spark", "its rate, of local's"]
-    head += ["the same, a job's start and end apart", "folded by the driver"]
-    head += ["identity `mapInArrow`", "times Spark's"]
-    lines, apart = [], {}
-    for (what, size), found in of(rows, FOLD).items():
+    """The fold on Spark by size."""
+    head = ["cores", "log", "local engine", "Spark", "rate by local's"]
+    head += ["without a job's start and end", "identity `mapInArrow`", "by Spark's"]
+    lines = []
+    for (what, _), found in of(rows, FOLD).items():
+        if not any(row.info.get("megabytes") in SHOWN_MB for row in found.values()):
+            continue
         here, there = found.get("local engine"), found.get("coterie")
-        same, driver = found.get("identity mapInArrow"), found.get("coterie, by the driver")
+        same = found.get("identity mapInArrow")
         ends_s = there.info.get("ends_s") if there else None
-        line = [what.split()[0], size_of(there or here or same), f"{size:,}", told(here)]
-        line += [told(there), share(here, there), share(here, there, ends_s) if ends_s else ""]
-        lines.append([*line, told(driver), told(same), ratio(same, there)])
-        if there and there.info.get("start_s"):
-            apart[what] = there, ends_s
-    sentences = []
-    for what, (row, ends_s) in apart.items():
-        ends = f"; a job's start and end, on a warm session: {told(row, ends_s)}" if ends_s else ""
-        sentences.append(f"Start of the session, {what}: {told(row, row.info['start_s'])}{ends}.")
-    if sentences:
-        sentences += ["The first of them starts the JVM as well.", ""]
-    return table("The fold on Spark by size", head, lines) + sentences
+        line = [what.split()[0], size_of(there or here or same), told(here), told(there)]
+        line += [share(here, there), share(here, there, ends_s) if ends_s else ""]
+        lines.append([*line, told(same), ratio(same, there)])
+    return table(head, lines)
 
 
 def small(rows):
@@ -99,56 +95,52 @@ def small(rows):
         for found in of(rows, SMALL).values()
         for peer, row in found.items()
     ]
-    title = "A small log on Spark, whole processes"
-    return table(title, ["process", "clock", "CPU, the JVM's with it"], lines)
+    return table(["process", "clock", "CPU, the JVM's with it"], lines)
 
 
 def history(rows):
-    head = ["records", "with `--history`", "without", "times as long", "commits a second"]
+    head = ["records", "`--history`", "without", "times as long", "commits a second"]
     lines = []
     for (_, size), found in of(rows, HISTORY).items():
         ours, without = found.get("coterie"), found.get("without history")
         rate = f"{ours.info['commits'] / ours.seconds:,.0f}" if ours else ""
         lines.append([f"{size:,}", told(ours), told(without), ratio(ours, without), rate])
-    return table("Every commit as a row", head, lines)
+    return table(head, lines)
 
 
 def questions(rows):
     """CPU time as multiples of the fold's in the same run."""
-    head = ["question", "log", "all groups, CPU", "of the fold's", "asked", "clock by CPU"]
-    head += ["table by CSV", "peak memory", "`--group`, CPU", "of the fold's", "asked"]
-    lines = []
-    for (what, size), found in of(rows, QUESTION).items():
+    head = ["question", "log, GB", "all groups", "goal", "wall by CPU", "peak, MB", "as CSV"]
+    head += ["one group", "goal"]
+    rank = {what: n for n, what in enumerate([*FOLDS_ASKED, "fold", DUMP])}
+    lines, measured = [], of(rows, QUESTION)
+    for what, size in sorted(measured, key=lambda key: (key[1], rank.get(key[0], 0))):
+        found = measured[what, size]
         every, one, text = (found.get(f"coterie{kind}") for kind in ("", ", one group", ", CSV"))
-        every = every or found.get("kafka-dump-log | grep")
+        every = every or found.get(f"{DUMP} | grep")
         if every is None or "folds" not in every.info:  # measured before there were folds
             continue
         of_all, of_one = FOLDS_ASKED.get(what, ("", ""))
         info = every.info
-        line = [f"`{what}`", f"{size / 1000:g} GB", told(every), folds(every), of_all]
-        line += [f"{info['wall_s'] / info['cpu_s']:.2f}", ratio(every, text)]
-        lines.append([*line, f"{info['peak_mb']:,} MB", told(one), folds(one), of_one])
-    return table("Questions of one partition, by the fold of its log", head, lines)
+        name = f"fold ({told(every)})" if what == "fold" else WITHOUT_TIMES.get(what, what)
+        line = [name, f"{size / 1000:g}", folds(every), of_all]
+        line += [f"{info['wall_s'] / info['cpu_s']:.2f}", f"{info['peak_mb']:,}"]
+        lines.append([*line, folds(text), folds(one), of_one])
+    return table(head, lines)
 
 
 def folds(row):
     """How many folds of the log a row took."""
-    return f"{row.info['folds']:.1f} {TIMES}" if row else ""
+    return f"{row.info['folds']:.1f}" if row else ""
 
 
 def udfs(rows):
-    head = ["UDF", "rows", "coterie", "identity UDF", "times as long"]
-    head += ["column expression", "times as long"]
+    head = ["UDF", "rows", "coterie", "identity UDF", "ratio"]
+    head += ["column expression", "ratio"]
     lines = []
     for (what, size), found in of(rows, UDF).items():
         ours = found.get("coterie")
         lines.append([f"`{what}`", f"{size:,}", told(ours)])
         for peer in ("identity UDF", "column expression"):
             lines[-1] += [told(found.get(peer)), ratio(ours, found.get(peer))]
-    return table("UDFs", head, lines)
-
-
-def tables(rows):
-    """All of them, those without a measurement left out."""
-    for subject in (cores, spark, small, history, questions, udfs):
-        yield from subject(rows)
+    return table(head, lines)

@@ -4,7 +4,9 @@
 of two thousand members that rebalances. The answers are those of Kafka's own coordinator.
 
 ``small groups`` are ten thousand groups of one to three members that join, sync, commit and leave;
-under Kafka's coordinator an append costs nothing (``Replicas.java``).
+under Kafka's coordinator an append costs nothing (``Replicas.java``). coterie executes 3,760
+instructions an event: 13 % write records, 8 % arm timers, 14 % are what timers set off, mostly the
+start of a generation. The rest is spread evenly: no function takes 4 %.
 
 Deferred appends stand beside the same commits whose appends come back at once: what an append
 costs must not depend on how many are in flight, nor on the order in which they come back.

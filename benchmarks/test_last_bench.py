@@ -3,6 +3,9 @@
 coterie folds them. The others, which read no log, are given ``decode_columns``'s columns, whose
 names are numbers already, within the time measured: a third of it, or more. One thread each; each
 segment is a partition of its own; the answers, (keys, sum of the last offsets), must be equal.
+
+numpy's table of keys is about as fast as the fold, because its names are numbers already and its
+answer is row numbers.
 """
 
 import numpy as np

@@ -8,6 +8,9 @@ the table of all groups, in a file; the same as CSV; the table of one group. ``r
 ``kafka-dump-log --deep-iteration --offsets-decoder | grep GROUP`` is what people have for a group:
 its records by topic have to be those of ``growth``, their last offsets those of ``expire``. It is
 measured once.
+
+Two threads together use 1.3 to 1.5 times the CPU time of one. ``expire``, ``metrics``, ``undo`` and
+``lag`` make and write their 100,000 rows on one thread, in 0.6 to 1.1 s of the clock.
 """
 
 import csv

@@ -3,6 +3,13 @@
     python benchmarks/limits/limits.py
 
 One core; the least CPU time of some rounds. Needs a C compiler as ``cc``, and the wide log.
+
+``scan`` executes 1.6 times as many instructions as the bare loop: 428 a record, where that takes
+262. 274 of them read records and queue commits, 54 put commits into the table, 24 are checksums and
+12 copy metadata. The loop leaves out group metadata, the table's memory and faults. In CPU time
+``scan`` took 1.29 to 1.33 times the loop on an Intel Xeon, and 1.65 to 1.98 times on an AMD EPYC.
+The additional instructions are hidden only where the loop waits for memory, which ``scan``
+prefetches. How long each waits was not measured.
 """
 
 import subprocess

@@ -4,7 +4,12 @@
 
 Runs a small program with and without the operation and divides what it adds by the timers. A
 model, as virtual machines seldom hand out the processor's own counters: no prefetching, so what a
-prefetch hides is counted as well.
+prefetch hides is counted as well. With caches of 32 KiB and 32 MiB, of 1,000,000 timers:
+
+    a timer             instructions   first level   last level
+    re-arm, in order           47.91          0.78         0.68
+    re-arm, all over           47.16          1.78         1.29
+    fire                       59.46          3.73         1.12
 """
 
 import argparse

@@ -5,6 +5,11 @@
 Connections are sockets and the generator's heartbeats (``load.c``), by the server's CPU time. The
 others ask connections without a socket in this process, by its CPU time, best of a few rounds: no
 listener, so that what is seen is the coordinator, the handlers and the codec.
+
+The cost rises for two reasons. 10,000 groups exceed the cache next to the core. And in one group
+all members wait at once, each with its connection and its call, and Python's garbage collector
+goes through them: 17 of 46 us a member at 20,000 members, 1.5 of 26 at 100. The core's own members
+are not visible to the collector. Connections with TLS were not examined.
 """
 
 import gc

@@ -7,6 +7,11 @@ Builds ``load.c`` with the C compiler, starts each server in a process of its ow
 line of a table for each. ``--address``: loads this server instead, Kafka's broker or another, which
 needs a topic ``load`` of ten partitions for commits; ``--pid`` is its process. ``life`` is a
 virtual life of so many groups of one member, each of which sends a heartbeat every three seconds.
+
+With one request in flight on each of 1,000 connections, a read brings one request, and the event
+loop is the limit: ``coterie serve`` reaches 83 % of a Python server that only splits frames. With
+eight in flight, ``_core/serving/quick.pyx`` answers all requests of a read in one call. kfake's
+commits are not comparable, as it refuses them without a member.
 """
 
 import argparse

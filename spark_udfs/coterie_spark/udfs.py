@@ -88,6 +88,10 @@ def session_expirations(events: DataFrame) -> DataFrame:
 
     ``events`` has the columns member (string), heartbeat_ms and timeout_ms (long). Spark brings
     a member's heartbeats together and in order; a worker then holds one batch of them.
+
+    Most of the time is Spark's: of 11.7 s for 5 million heartbeats, the shuffle takes 3.1 s, moving
+    the rows to Python and back 4.0 s, and the sort the rest. Sorting by a hash of the member first
+    was slower. Sorting by the hash alone would save 2 s, but leave the order of time to the worker.
     """
     columns = {"member": "string", "heartbeat_ms": "long", "timeout_ms": "long"}
     rows = events.select(*(f.col(name).cast(kind) for name, kind in columns.items()))

@@ -2,6 +2,10 @@
 
 The log of a partition goes by once for all that is asked of it, and again for the charts. Memory
 holds what questions keep, and of each group what its page shows, compressed.
+
+For 2 GB and 100,000 keys, a page takes 19 s of CPU time: 6.8 s to read the log for the questions,
+3.8 s to read it for the charts, 4.5 s for JSON and its compression, and 5 s for tables and lines.
+The last two run on one thread.
 """
 
 from __future__ import annotations

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-HERE_BYTES = 32 << 20  # what one core folds while a worker starts
+# What one core folds while a worker starts. For a log of 592 kB on `local[2]`, a replay by workers
+# took 50 s of CPU time, and one by the driver 22 s: less than a session that only counts a range.
+HERE_BYTES = 32 << 20
 SETTING = "spark.coterie.driverBytes"  # up to so many bytes the driver folds; -1: none
 
 

@@ -106,6 +106,7 @@ def rows(view: PartitionView, ask: Ask) -> Iterator[Row]:
     newer = view.newer_records.by_group()
     behind = {} if ask.ends is None else lags_by_key(view, lag_ask(view, ask), seen)
     for group in sorted(heads, key=java_order):
+        # A filter saves only rows: names are known once all groups have been folded.
         if not passes(group, ask.group_filter, ask.group_exclude):
             continue
         theirs = [

@@ -4,6 +4,9 @@ The partitions of a topic that a group reads are committed over and over. Group 
 stand in a key, get a number (few exist), and under it an array has the place of each partition.
 Only a shortcut to the table's own answer, and exact: names are compared byte for byte, and a key
 never leaves its place. Header only: inlined into the fold.
+
+Guessing that a key's entry follows the last one's was right for 84 % of the records, and brought
+no gain.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc

@@ -2,6 +2,8 @@
 
 Only what is plainly a commit. All else is left to the handler of the server, which says what is
 wrong: partitions that do not exist, a topic that comes twice, times that a client set.
+Of the 6.7 us of a commit of 10 partitions, 3.1 are the write to the server's log, 1.3 the core's,
+1.2 parsing and answering, and 0.6 the connection (`benchmarks/without_sockets.py`).
 Source: ``OffsetCommitRequest.json``, ``OffsetCommitResponse.json``, ``KafkaApis.scala``.
 """
 from libc.stdint cimport int16_t, int32_t, int64_t

@@ -1,6 +1,10 @@
 """The slots of the timing wheel: nodes, the entries that point to them, and what is occupied.
 
 Header only: inlined into `timers.pyx`, which says how a wheel uses them.
+
+Cost is one visit to a timer's node: 0.7 misses of the last-level cache a re-arm in order, 1.3 all
+over (`benchmarks/limits/misses.py`). Bulk loops prefetch the nodes. A copy of the deadline in the
+slots' entries brought no gain.
 """
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
