@@ -1,6 +1,6 @@
 """What a failed append is answered as, for every error of Kafka's and every kind of append.
 
-The tables are coordinator.md's, section 18: GroupMetadataManager.storeGroup and
+Rules: docs/rules/coordinator.md#failed-appends. Source: GroupMetadataManager.storeGroup,
 maybeConvertOffsetCommitError.
 """
 

@@ -77,7 +77,7 @@ def test_it_leaves_what_the_broker_left_batch_by_batch(name, partition):
 
 
 def test_a_batch_is_rewritten_as_kafkas_own_classes_write_it():
-    """The bytes are those of the specification of the log format, section 9."""
+    """Rules: docs/rules/log-format.md#compaction."""
     producer = {"producer_id": 77, "producer_epoch": 4}
     first = [(10, 1000, b"a", b"1"), (11, 1001, b"b", None), (12, 1002, b"c", b"3")]
     cleaned = [

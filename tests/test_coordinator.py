@@ -73,7 +73,7 @@ def waited_for(coordinator):
 
 
 def test_by_its_old_id_a_static_member_is_waited_for_that_comes_back_before_it_has_synced():
-    """So the sync's timeout rebalances a group in which everyone has synced: coordinator.md, 2."""
+    """The sync timeout then rebalances the group: docs/rules/coordinator.md#static-return."""
     coordinator = GroupCoordinator()
     short = {"rebalance_timeout_ms": 5000}
     joins = [join(coordinator, client_id="a", **short),

@@ -57,7 +57,7 @@ def test_of_overlapping_commits_the_later_position_wins_in_either_order(order):
 @pytest.mark.parametrize("second", ["plain", "transactional"])
 @pytest.mark.parametrize("first", ["plain", "transactional"])
 def test_of_two_commits_at_one_position_the_first_that_was_shown_stays(first, second):
-    """offsets.md, section 5: equal positions do not replace."""
+    """Equal positions do not replace: docs/rules/offsets.md#plain-commits."""
     offsets = OffsetMap()
     for value, kind in ((1, first), (2, second)):
         if kind == "plain":

@@ -1,7 +1,8 @@
 """Subscriptions and assignments: whoever reads their bytes takes and refuses what Kafka does.
 
 Sources: ConsumerProtocol.java, ConsumerProtocolAssignment.json, ConsumerProtocolSubscription.json
-and the readers that Kafka generates from those; log-format.md, section 8.
+and the readers that Kafka generates from those.
+Rules: docs/rules/log-format.md#consumer-protocol.
 """
 
 import struct

@@ -216,7 +216,7 @@ def test_the_first_of_two_entries_of_a_protocol_has_its_metadata():
 
 
 def test_a_lone_member_that_rejoins_so_is_answered_by_the_request_layer_and_stuck():
-    """The vote throws within the join, which KafkaApis answers (coordinator.md, section 19)."""
+    """The vote throws, and KafkaApis answers: docs/rules/coordinator.md#request-layer."""
     events = [
         join(0, 1, protocols=named("x")),
         sync(0, 2, 1, "c-00000001"),

@@ -1,4 +1,5 @@
 /* The expiry rule of Kafka 2.1 and later over columns, one byte an offset.
+ * Rules: docs/rules/offsets.md#expiration.
  *
  * An explicit expiry (any but -1) decides alone: now >= expiry. Otherwise now - base >= retention,
  * with Java's wrapping subtraction. No branch a row, so that a compiler may do several at once.

@@ -1,4 +1,7 @@
-"""Keys and values: the specification's bytes, Kafka's own records, every version both ways."""
+"""Keys and values: bytes of Kafka's own classes and records, every version both ways.
+
+Rules: docs/rules/log-format.md#keys.
+"""
 
 import base64
 import struct

@@ -323,7 +323,7 @@ def registration(fields):
 
 
 def takes(fields, topics):
-    """Topics that a consumer takes and its streams of each: section 5, in the plainest way."""
+    """Topics that a consumer takes and its streams of each, in the plainest way."""
     if "subscription" in fields:
         return fields["subscription"]
     text = fields.get("whitelist", fields.get("blacklist"))

@@ -26,7 +26,7 @@ def owned(point):
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_the_story_of_the_document_ends_each_step_with_its_owners(design):
-    """Spec, history.md section 1."""
+    """Four consumers join a topic of three partitions, then three close."""
     a, b, c = "topic1/0", "topic1/1", "topic1/2"
     points = run(scenario("join-and-close"), design).points
     assert [list(owned(point).values()) for point in points] == [

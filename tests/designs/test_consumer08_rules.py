@@ -311,7 +311,7 @@ def test_what_a_rebalance_claims_in_a_new_session_before_its_event_is_never_rele
 
 
 def test_a_filter_whose_start_failed_never_hears_of_new_topics():
-    """It watches the list of topics only after a start that succeeded: section 2.
+    """It watches the list of topics only after a start that succeeded.
 
     Another event makes it claim the new topic too, for which its program has no stream.
     """

@@ -33,7 +33,7 @@ def written(cluster):
 
 
 def test_a_group_is_rebalancing_until_all_have_shown_the_new_generation():
-    """Spec, history.md: Ready once all have shown the new generation, by heartbeats or commits."""
+    """The group is Ready once all have shown the new generation, by heartbeats or commits."""
     cluster = settled(3, 1)
     new = written(cluster)
     cluster.hold("c3")  # what it was answered does not reach it
@@ -112,7 +112,7 @@ COURSES = {  # before the coordinator dies: was any told, did any join, was it w
 
 @pytest.mark.parametrize("number", COURSES)
 def test_each_moment_of_a_scenario_is_its_point_of_failure(number):
-    """Spec, history.md: the five points, told apart by what has happened and by who was answered.
+    """The five points differ in what has happened and in who was answered.
 
     Who joins has stopped consumption. An answer is on its way when its sender dies: its consumer
     is part of the generation that the dead one wrote.

@@ -319,7 +319,7 @@ def test_operations_of_the_first_coordinator_are_its_groups_and_the_topics_it_lo
 
 @pytest.mark.parametrize(("members", "partitions"), [(1, 1), (1, 5), (2, 6), (3, 12)])
 def test_operations_over_zookeeper_are_those_of_the_rules_of_a_rebalance(members, partitions):
-    """Spec, zookeeper-0.8.md section 4, of a topic that is written again as it is."""
+    """Each topic is written again as it is: only the rebalance costs."""
 
     def operations(touched):
         events = [

@@ -143,7 +143,7 @@ def test_a_partition_that_was_without_leader_gets_an_epoch_with_its_old_one():
 
 
 def test_without_a_replica_in_sync_nobody_leads_and_the_state_node_names_the_dead_one():
-    """Spec, section 10: error 5, no leader."""
+    """Error 5, no leader."""
     nodes = {"api": "znodes"}
     found = responses(kill(1), SESSIONS_END, kill(0), SESSIONS_END, metadata(2), nodes, fetch(2, 0))
     assert told_of(found[0]) == [5, None, [], []]
@@ -152,7 +152,7 @@ def test_without_a_replica_in_sync_nobody_leads_and_the_state_node_names_the_dea
 
 
 def test_a_replica_that_is_behind_and_back_first_leads_and_offsets_are_used_again():
-    """Spec, section 10: unclean election."""
+    """An unclean election."""
     found = responses(
         *(produce(4), kill(1), SESSIONS_END, produce(3), latest(0), kill(0), SESSIONS_END, BACK),
         *(metadata(1), latest(1), fetch(1, 6), produce(1), fetch(1, 4)),

@@ -1,7 +1,7 @@
 """Random scenarios over all ops that consumers of 0.8.2 have: no crash, and what always holds.
 
 When all is well again (connections, brokers, sessions, nodes), every topic was touched, and the
-members of each group have changed, who owns what is what the rule of section 5 says, computed
+members of each group have changed, the owners are those that the assignment rule gives, computed
 anew from who runs and what its id node says.
 """
 
@@ -43,7 +43,7 @@ def holds(point, wanted):
 
 
 def deaf(point, members, names):
-    """Whether a filter of the group does not hear of new topics: section 2, its start failed."""
+    """Whether a filter of the group does not hear of new topics, because its start failed."""
     return any(
         point["consumers"][name]["state"] == "start_failed" and "streams" in members.get(name, {})
         for name in names
@@ -51,7 +51,7 @@ def deaf(point, members, names):
 
 
 def owned_before_they_forgot(maker, timeline):
-    """Return who claimed in a new session before handling its event: section 6, all is forgotten.
+    """Return who claimed in a new session before handling its event, which forgets all claims.
 
     It takes a rebalance that lasts on the event thread while the session ends. Nobody releases
     those owner nodes, and they may name a thread that is to own the partition no more.

@@ -7,7 +7,7 @@ from coterie.errors import ConfigError
 from coterie.server.config import read_setting, server_config
 from coterie.server.ids import Ids
 
-SPECIFIED = {  # in server.md, beside those of the coordinator
+SPECIFIED = {  # what the server reads, beside the settings of the coordinator
     *("auto.create.topics.enable", "num.partitions", "offsets.topic.num.partitions"),
     *("offsets.topic.segment.bytes", "transaction.state.log.num.partitions", "log.retention.ms"),
     *("transaction.max.timeout.ms", "socket.request.max.bytes", "connections.max.idle.ms"),

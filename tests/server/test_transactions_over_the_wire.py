@@ -126,7 +126,7 @@ def test_offsets_are_refused_until_the_group_is_in(version, error):
     assert it.commit(version) == 0
 
 
-def test_once_offsets_are_there_a_higher_epoch_is_taken():  # as wire.md says of 3.9.1
+def test_once_offsets_are_there_a_higher_epoch_is_taken():  # as Kafka 3.9.1 does; 4.1.1 answers 47
     it = Producing()
     it.ask("AddOffsetsToTxn", 3, {**it.producer(), "groupId": "g"})
     it.commit(3)

@@ -1,7 +1,8 @@
 """Settings of a coordinator: Kafka's names, defaults and bounds, and our own.
 
-Source: ``GroupCoordinatorConfig.java``, ``OffsetConfig.java``. Settings that no rule of the
-coordinator reads are accepted, so that a broker's own can be handed over.
+Settings that no rule of the coordinator reads are accepted, so that a broker's own can be handed
+over. Source: ``GroupCoordinatorConfig.java``, ``OffsetConfig.java``.
+Rules: docs/rules/coordinator.md#settings, docs/rules/trace-format.md#settings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The consumer protocol inside JoinGroup and SyncGroup: subscriptions and assignments as bytes.
 
-Read and written by the table of messages, all of it, as Kafka's own readers do. Source:
-``ConsumerProtocol.java``; bytes: log-format.md, section 8.
+Read and written by the table of messages, all of it, as Kafka's own readers do.
+Source: ``ConsumerProtocol.java``. Rules: docs/rules/log-format.md#consumer-protocol.
 """
 
 from __future__ import annotations

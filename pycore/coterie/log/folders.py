@@ -4,6 +4,7 @@ Knows names and files, not what a batch means. Only ``.log`` files count, as the
 compressed as a whole (``.zst``, ``.gz``); what Kafka itself sets aside is named and left alone,
 but for ``.deleted`` segments where they are asked for (``setaside``).
 Source of the names: LogFileUtils, LocalLog (``-delete``, ``-stray``, ``-future``).
+Rules: docs/rules/log-format.md#segments.
 """
 
 from __future__ import annotations

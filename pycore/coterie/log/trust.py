@@ -1,9 +1,9 @@
 """How far back a log can be trusted: compaction forgets what was superseded.
 
-Only segments before the last one of a partition are ever cleaned, and whatever is taken out of
-them leaves a gap in the offsets (spec: log format, section 9). What superseded it lies in a
-cleaned segment too. So a state is whole from the time on at which the last segment begins; before
-that it may lack commits that were current then. Source: LogCleaner, LogCleanerManager.
+Only segments before the last one of a partition are cleaned, and each removed record leaves a gap
+in the offsets. The record that superseded it is in a cleaned segment too. So a state is whole from
+the time at which the last segment begins; before that it may lack commits that were current then.
+Source: LogCleaner, LogCleanerManager. Rules: docs/rules/log-format.md#compaction.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 Within one time: responses are a set keyed by id; transitions and appends of one group keep their
 order; members, partitions and groups inside a response are sorted. null and absent are the same.
+Rules: docs/rules/trace-format.md#comparison.
 """
 
 from __future__ import annotations

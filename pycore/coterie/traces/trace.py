@@ -1,7 +1,8 @@
 """Traces: what a coordinator is asked, in order, with virtual time; and what it then does.
 
 A trace is parsed and checked once (:func:`load_trace`) and may be played any number of times.
-The format is that of the documentation's page on traces, with its sugar for hand-written ones.
+The format is that of docs/traces.md, with its sugar for traces written by hand.
+Rules: docs/rules/trace-format.md#defaults.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ Knows bytes; knows no groups, no files, no time. Cost: one look at each byte for
 one for the records. A batch is read whole or not at all: what does not add up is a fault.
 Sources: DefaultRecordBatch, DefaultRecord, AbstractLegacyRecordBatch, LegacyRecord,
 FileLogInputStream, ByteBufferLogInputStream.
+Rules: docs/rules/log-format.md#record-batches, #message-sets and #reading-batches.
 """
 cimport cython
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t

@@ -2,7 +2,8 @@
 
 Framing (xerial's chunks, LZ4 frames, zstd's block headers) is walked here, so that each limit is
 checked before anything is allocated; cramjam and zlib see one block or stream at a time.
-Knows nothing of batches or records. See compress.pyi for the rules and the ratios.
+Knows nothing of batches or records. See compress.pyi for the ratios.
+Rules: docs/rules/log-format.md#compression.
 """
 import zlib
 

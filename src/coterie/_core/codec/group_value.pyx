@@ -2,6 +2,7 @@
 
 What a field that is missing, empty or null means is said here, for a load and for a replay.
 Source: GroupMetadataManager.readGroupMessageValue, GroupMetadata.loadGroup.
+Rules: docs/rules/offsets.md#load.
 """
 from collections import namedtuple
 

@@ -1,6 +1,7 @@
 """The topics of consumers' subscriptions, as the coordinator reads them. See ``subscription.pyi``.
 
 Sources: GroupMetadata.computeSubscribedTopics, ConsumerProtocol.java.
+Rules: docs/rules/coordinator.md#protocols.
 """
 from libc.stdint cimport int16_t
 from libc.stdlib cimport free

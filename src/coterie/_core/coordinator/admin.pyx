@@ -1,8 +1,8 @@
 """DeleteOffsets, DeleteGroups, the clean-up of what has expired, DescribeGroups, ListGroups.
 
-What is removed is told by tombstones: groups by id, then by topic and partition.
-Source: GroupCoordinator.scala, GroupMetadataManager.scala (cleanupGroupMetadata); rules:
-coordinator.md, section 15, and offsets.md.
+Each removal writes tombstones: groups by id, offsets by topic and partition.
+Source: GroupCoordinator.scala, GroupMetadataManager.scala (cleanupGroupMetadata).
+Rules: docs/rules/coordinator.md#deletion, docs/rules/offsets.md#clean-up.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t

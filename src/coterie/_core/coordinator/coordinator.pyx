@@ -2,8 +2,8 @@
 
 It makes the parts, which share a runtime, and hands each request to the one that decides it: each
 part registers for its operations.
-Source: GroupCoordinator.scala, GroupMetadataManager.scala; rules: coordinator.md, section 16;
-trace-format.md.
+Source: GroupCoordinator.scala, GroupMetadataManager.scala.
+Rules: docs/rules/coordinator.md#election, docs/rules/trace-format.md#time.
 """
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals

@@ -2,8 +2,8 @@
 
 What becomes of their groups is for the parts that have them: each is told (`Part.resigned`), and
 each reads its own from the folded log (`read_log`, `loaded`).
-Source: GroupCoordinator.scala (onElection, onResignation), GroupMetadataManager.scala; rules:
-coordinator.md, section 16.
+Source: GroupCoordinator.scala (onElection, onResignation), GroupMetadataManager.scala.
+Rules: docs/rules/coordinator.md#election.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t

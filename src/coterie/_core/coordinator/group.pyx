@@ -2,7 +2,7 @@
 
 Fields and methods carry Kafka's names in snake_case. What Kafka leaves to a hash map's order is
 the order in which members were added (a static member with a new id is added anew, at the end).
-Source: GroupMetadata.scala, MemberMetadata.scala; rules: coordinator.md, sections 2 to 6.
+Source: GroupMetadata.scala, MemberMetadata.scala. Rules: docs/rules/coordinator.md#states.
 """
 cimport cython
 from cpython.ref cimport Py_INCREF

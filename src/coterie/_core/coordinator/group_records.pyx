@@ -1,8 +1,8 @@
 """Encode the records of the coordinator: offset commits, group metadata, their keys.
 
 Versions as Kafka 2.3 to 3.9 write them: keys 1 and 2; offset value 1 with an explicit expiry,
-else 3; group value 3. Source: GroupMetadataManager.scala; bytes:
-log-format.md, section 7. Cost: one pass, one copy.
+else 3; group value 3. Cost: one pass, one copy.
+Source: GroupMetadataManager.scala. Rules: docs/rules/log-format.md#keys.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Next

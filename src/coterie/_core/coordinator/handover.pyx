@@ -1,7 +1,8 @@
 """What becomes of the classic protocol's groups when a partition is given up, or loaded.
 
 Source: GroupMetadataManager.scala (removeGroupsForPartition, loadGroupsAndOffsets),
-GroupCoordinator.scala (onGroupUnloaded, onGroupLoaded); rules: coordinator.md, section 16.
+GroupCoordinator.scala (onGroupUnloaded, onGroupLoaded).
+Rules: docs/rules/coordinator.md#election.
 """
 cimport cython
 from libc.stdint cimport int32_t

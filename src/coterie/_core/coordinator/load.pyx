@@ -2,7 +2,7 @@
 
 The records go through the fold that replays logs too, as Kafka's loader takes them; here its
 last state becomes groups. One bad record stops the load, and nothing of the partition is there.
-Source: GroupMetadataManager.scala (doLoadGroupsAndOffsets); rules: offsets.md, section 9.
+Source: GroupMetadataManager.scala (doLoadGroupsAndOffsets). Rules: docs/rules/offsets.md#load.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t

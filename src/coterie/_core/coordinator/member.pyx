@@ -1,6 +1,6 @@
 """One member of a group, and a member id that was handed out. No timers, no clock.
 
-Source: MemberMetadata.scala; rules: coordinator.md, sections 2 and 5.
+Source: MemberMetadata.scala. Rules: docs/rules/coordinator.md#groups-and-members.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -3,7 +3,7 @@
 A join's details are (protocol type, protocols, session timeout, rebalance timeout, client id,
 client host, needs a known id, can skip the assignment). Nothing here costs O(members), apart
 from answers that name all members and the starting of a rebalance.
-Source: GroupCoordinator.scala; rules: coordinator.md, sections 8 to 12, row by row.
+Source: GroupCoordinator.scala. Rules: docs/rules/coordinator.md#joingroup to #leavegroup.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t

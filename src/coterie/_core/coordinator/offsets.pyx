@@ -3,8 +3,8 @@
 A commit is ((topic, partition), offset, leader epoch, metadata, commit time or None, expiry or -1)
 for each partition. What is kept and shown is the OffsetMap's business; here are the checks and
 the appends.
-Source: GroupCoordinator.scala, GroupMetadataManager.scala; rules: coordinator.md, sections 13 and
-14, and offsets.md.
+Source: GroupCoordinator.scala, GroupMetadataManager.scala.
+Rules: docs/rules/coordinator.md#commits, docs/rules/offsets.md#plain-commits to #fetch.
 """
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t

@@ -3,6 +3,7 @@
 A group belongs to the partition that Kafka finds by the hash of its id. Most of the time all
 partitions are in one state; those that are not stand apart.
 Source: GroupMetadataManager.scala (partitionFor, ownedPartitions, loadingPartitions).
+Rules: docs/rules/coordinator.md#group-status, docs/rules/log-format.md#partition-of-a-group.
 """
 cimport cython
 from libc.stdint cimport int32_t

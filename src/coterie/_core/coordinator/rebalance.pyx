@@ -3,8 +3,8 @@
 A group has at most one unfinished delayed join and one delayed sync; their keys in Kafka's
 purgatory are the group's fields here. Every timer of a group is armed here. Requests are not
 known here, only who waits.
-Source: GroupCoordinator.scala, DelayedJoin.scala, DelayedSync.scala, DelayedHeartbeat.scala;
-rules: coordinator.md, section 7 and 16.
+Source: GroupCoordinator.scala, DelayedJoin.scala, DelayedSync.scala, DelayedHeartbeat.scala.
+Rules: docs/rules/coordinator.md#rebalance, #sessions and #election.
 """
 cimport cython
 from libc.stdint cimport int64_t

@@ -4,7 +4,8 @@ Both purgatories of Kafka are one wheel here: timers fire by deadline, then by a
 key is its kind, which says which part hears of it, and the slot of its owner; an owner that goes
 takes its timers along. An append finishes inside the call, or, if deferred, when the caller says
 so; then it tells the part that began it.
-Source: GroupCoordinator.scala, DelayedOperation.scala; rules: coordinator.md, sections 5, 7, 18.
+Source: GroupCoordinator.scala, DelayedOperation.scala.
+Rules: docs/rules/coordinator.md#timers, #group-status and #failed-appends.
 """
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals

@@ -1,6 +1,7 @@
 """A trace compiled once into rows of 40 bytes with interned names.
 
-Playing it makes no Python object for an event that needs none. Rules: trace-format.md.
+Playing it makes no Python object for an event that needs none.
+Rules: docs/rules/trace-format.md#defaults.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t

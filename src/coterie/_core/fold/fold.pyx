@@ -4,7 +4,8 @@ Knows bytes and positions; reads no file and no clock. Plain commits, nearly all
 parsed and hashed and wait (`waiting.pxd`) for their places to come from memory. Group metadata,
 transactions, faults and what is compressed take the road through `Records`, in log order with
 the rest.
-Source of the rules: GroupMetadataManager.doLoadGroupsAndOffsets, LogSegment.recover.
+Source: GroupMetadataManager.doLoadGroupsAndOffsets, LogSegment.recover.
+Rules: docs/rules/offsets.md#load.
 """
 from collections import namedtuple
 

@@ -3,8 +3,8 @@
 Kept apart: what readers see, plain commits whose append has not finished, and transactional ones
 that no marker has decided. Log positions decide between plain and transactional commits, not the
 time of a marker. Knows nothing of members or states: the coordinator checks those.
-Source: GroupMetadata.scala, GroupMetadataManager.scala; rules: offsets.md. O(1) a partition;
-expiry is one pass over the group.
+O(1) a partition; expiry is one pass over the group.
+Source: GroupMetadata.scala, GroupMetadataManager.scala. Rules: docs/rules/offsets.md#data.
 """
 cimport cython
 from cpython.dict cimport PyDict_Next

@@ -6,8 +6,8 @@ Slots are arrays of (node, filing): arming appends, moving a timer to a later de
 node alone (its entry is filed anew when its old slot comes up), cancelling leaves a stale entry.
 So arming, moving and cancelling are O(1); a timer is filed at most once a level before it fires,
 and a full second that an advance passes over fires as it is.
-Order of firing: deadline, then arming. Source: SystemTimer.java, TimingWheel.java (whose order
-within one deadline differs across levels; trace-format fixes it as here).
+Order of firing: deadline, then arming. Kafka's differs: docs/rules/trace-format.md#order.
+Source: SystemTimer.java, TimingWheel.java.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t, uint32_t, uint64_t

@@ -2,7 +2,7 @@
 
 A candidate is a name that as many list entries name as there are members. Each member votes for
 the first candidate of its own list. Most votes win; a tie goes to the candidate whose first vote
-was cast first, in member order (Kafka: a hash map's order; trace-format fixes it so).
+was cast first, in member order. Kafka takes a hash map's order: docs/rules/trace-format.md#order.
 Source: GroupMetadata.scala (candidateProtocols, selectProtocol). Cost: O(list entries).
 """
 cimport cython
