@@ -94,7 +94,8 @@ def test_no_function_is_called_by_what_is_read(tmp_path):
 
 QUESTIONS = {"expire": {"now_ms": 1795237385000}, "undo": {"at_ms": 1795237385000}}
 QUESTIONS |= {
-    name: {} for name in ["audit", "explain", "growth", "metrics", "lag", "time_range", "group_names"]
+    name: {}
+    for name in ["audit", "explain", "growth", "metrics", "lag", "time_range", "group_names"]
 }
 
 

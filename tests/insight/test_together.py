@@ -108,7 +108,9 @@ class Told(Silent):
         self.read.append(size_bytes)
 
 
-@pytest.mark.parametrize(("question", "ask"), [("growth", Ask()), ("group_names", group_names.Ask())])
+@pytest.mark.parametrize(
+    ("question", "ask"), [("growth", Ask()), ("group_names", group_names.Ask())]
+)
 def test_progress_comes_with_the_parts_and_ends_with_the_log(question, ask, tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
     told = Told()
