@@ -12,7 +12,7 @@ import golden_data
 from coterie import PartialState, ScanOptions
 from coterie._core.fold.partial import offset_columns
 from coterie.log.folders import find_segments
-from coterie.replay.crew import cores, fold_log
+from coterie.replay.parallel_scan import cores, fold_log
 
 FULL_BYTES = 1_000_000_000  # about 12.7 million records
 THREADS = sorted({1, 2, cores()})

@@ -8,7 +8,7 @@ import pytest
 
 import golden_data
 from coterie.log.folders import find_segments
-from coterie.replay import crew
+from coterie.replay import parallel_scan
 from coterie.replay.engine import ReplayRequest, Silent
 from coterie.replay.local import replay
 from coterie.state.partial import ScanOptions
@@ -45,7 +45,7 @@ def last_offsets(commits):
 @pytest.mark.benchmark(group="replay to Parquet, one core")
 @pytest.mark.parametrize("peer", PEERS)
 def test_history(benchmark, note, sizes, listing, tmp_path, monkeypatch, peer):
-    monkeypatch.setattr(crew, "cores", lambda: 1)
+    monkeypatch.setattr(parallel_scan, "cores", lambda: 1)
     outs = []
 
     def run():

@@ -18,7 +18,7 @@ import pytest
 import golden_data
 from coterie import PartialState, ScanOptions
 from coterie.log.folders import find_segments
-from coterie.replay.crew import fold_log, resting_collector
+from coterie.replay.parallel_scan import fold_log, resting_collector
 from coterie.state.tables import fold_tables
 
 pytest.importorskip("pyspark")

@@ -155,7 +155,7 @@ GOOD = {  # parameter, perhaps with its function and class -> a value, or what m
     "committed": True, "id": 1, "op": "x", "request_id": 1,
     "PendingAppend.op": lambda: an_append()._op, "come_back": lambda: an_append()._come_back,
     "clock": lambda: SharedClock(), "at": 5, "base_offset": 0,
-    "effects": lambda: MAKERS["TraceOutput"]()._effects, "Append.key": RECORD[2],
+    "outputs": lambda: MAKERS["TraceOutput"]()._effects, "Append.key": RECORD[2],
     "Append.value": RECORD[3], "offset": 5, "from_": "Empty", "to": "Dead", "generation_id": 1,
     "cause": coterie.Cause.JOIN, "why": "dropped", "response": None, "metadata": "",
     "groups": (), "members": (), "leader": "m", "skip_assignment": False,
@@ -220,7 +220,7 @@ def a_producer():
     return next(iter(a_fold().producers.values()))
 
 
-def effects():
+def outputs():
     core = a_core()
     core.advance(500_000)
     return core.take_effects()
@@ -240,7 +240,7 @@ CORE_MAKERS = {
     "Coordinator": a_core,
     "Trace": a_trace,
     "AppendOp": lambda: appends_of(a_core())[0],
-    "Effects": effects,
+    "Outputs": outputs,
     "PartitionFold": a_fold,
     "History": lambda: a_fold().history,
     "GroupLog": a_log,

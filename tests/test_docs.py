@@ -102,4 +102,4 @@ def test_a_stop_of_the_architecture_page_begins_with_a_whole_path(file):
 
 def test_every_stop_of_the_architecture_page_is_looked_at():
     assert len(STOPS) == len(re.findall(r"^\| \d+\w? \|", ARCHITECTURE, re.M)) > 25
-    assert {file for file, _ in NAMED} >= {*STOPS, "replay/crew.py", "runtime.pyx"}
+    assert {file for file, _ in NAMED} >= {*STOPS, "replay/parallel_scan.py", "runtime.pyx"}

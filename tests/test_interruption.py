@@ -136,7 +136,7 @@ def test_a_trace_of_requests_alone_is_interrupted():
         coordinator = GroupCoordinator()
         with interrupted():  # no bytecode runs between two plays, which would see the signal
             deque(map(coordinator._core.play, repeat(trace, 200)), maxlen=0)
-        done.append(len(coordinator._core.effects) % count)
+        done.append(len(coordinator._core.outputs) % count)
     assert any(done)
 
 

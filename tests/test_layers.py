@@ -54,7 +54,7 @@ MAY_USE = {  # room of the core -> rooms that it may use besides itself; "" is `
     # a load applies records as a replay does
     "coordinator": {"", "codec", "structures", "fold"},
     # what a server does often: from the bytes of a request to the core's call, and back
-    "serving": {"", "codec", "coordinator"},
+    "fast_path": {"", "codec", "coordinator"},
 }
 FACES = {"__init__", "__main__", "messages", "testing", "aio", "pytest_plugin"}
 LOG_TO_TABLES = {"ground", "log", "state"}
@@ -226,7 +226,7 @@ def test_commands_know_no_other_command():
 
 
 def room_of(name):
-    """Room of a module of the core: ``coterie._core.fold.near`` is in ``fold``."""
+    """Room of a module of the core: ``coterie._core.fold.place_cache`` is in ``fold``."""
     return name.split(".")[2] if name.count(".") > 2 else ""
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from coterie import PartialState, ScanOptions
 from coterie._core.codec.schema import encode_key, encode_value
-from coterie.state.newer import name_topics, newer_groups
+from coterie.state.consumer_protocol_groups import name_topics, newer_groups
 from coterie.views.groups import by_topic
 from golden_data import json_of, records, segments
 

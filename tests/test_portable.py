@@ -11,7 +11,7 @@ from coterie import CoterieError, PartialState
 from coterie._core.fold.generations import GroupLog
 from coterie.replay.engine import Silent
 from coterie.replay.local import scan_state
-from coterie.state import portable
+from coterie.state import pickling
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def data():
 )
 def test_a_state_of_another_version_or_form_is_refused_in_one_line(monkeypatch, older, said):
     with monkeypatch.context() as then:
-        then.setattr(portable, "version", lambda: older)
+        then.setattr(pickling, "version", lambda: older)
         old = PartialState().to_bytes()
     with pytest.raises(CoterieError, match=said) as caught:
         PartialState.from_bytes(old)
@@ -64,11 +64,11 @@ def test_generations_that_were_changed_on_their_way_are_refused():
 
 
 def test_a_plain_pickle_and_another_thing_that_travels_are_refused():
-    for other in (pickle.dumps(PartialState()), portable.pack("part of an answer", 5)):
+    for other in (pickle.dumps(PartialState()), pickling.pack("part of an answer", 5)):
         with pytest.raises(CoterieError, match="no partial state"):
             PartialState.from_bytes(other)
     with pytest.raises(CoterieError, match="not a partial state but a int"):
-        PartialState.from_bytes(portable.pack("partial state", 5))
+        PartialState.from_bytes(pickling.pack("partial state", 5))
 
 
 class Calls:
@@ -86,9 +86,9 @@ def test_no_function_is_called_by_what_is_read(tmp_path):
         Calls(eval, f"__import__('os').mkdir({str(made)!r})"),
     ):
         with pytest.raises(CoterieError, match="does not travel"):
-            portable.unpack("thing", portable.pack("thing", calls))
+            pickling.unpack("thing", pickling.pack("thing", calls))
     with pytest.raises(CoterieError, match="does not travel"):
-        portable.unpack("thing", portable.pack("thing", Calls(coterie.scan, b"")))
+        pickling.unpack("thing", pickling.pack("thing", Calls(coterie.scan, b"")))
     assert not made.exists()
 
 
@@ -109,5 +109,5 @@ def test_the_answer_to_each_question_travels(name):
     ends = {"ends": EndOffsets(False, {})} if name == "lag" else {}
     ask = question.Ask(**QUESTIONS[name], **ends)
     parts = [part_of(view, question, ask) for view in read_facts([golden_data.log("basic")])]
-    assert [portable.unpack("part", portable.pack("part", part)) for part in parts] == parts
+    assert [pickling.unpack("part", pickling.pack("part", part)) for part in parts] == parts
     assert any(part.rows for part in parts)

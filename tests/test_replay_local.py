@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import golden_data
 from commandline import coterie_ok
 from coterie import PartialState, ScanOptions, scan
-from coterie.replay import crew, files
+from coterie.replay import files, parallel_scan
 from coterie.replay.engine import ReplayRequest, Silent
 from coterie.replay.local import replay, scan_state
 from coterie.state.document import document_groups
-from coterie.texts import to_text
+from coterie.arrow_text import to_text
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra arrow")
 
@@ -236,7 +236,7 @@ def test_every_group_metadata_record_is_a_generation(tmp_path):
 def test_generations_written_while_reading_are_those_written_at_the_end(tmp_path, monkeypatch):
     replayed("basic", tmp_path / "end")
     monkeypatch.setattr(files, "ROWS_HELD", 10)
-    monkeypatch.setattr(crew, "SCAN_PIECE_BYTES", 5000)
+    monkeypatch.setattr(parallel_scan, "SCAN_PIECE_BYTES", 5000)
     replayed("basic", tmp_path / "reading")
     late, early = (tables(tmp_path / name)["generations"] for name in ("end", "reading"))
     assert plain(early) == plain(late)

@@ -19,8 +19,8 @@ from coterie._core.fold.partial import key_at
 from coterie.errors import FaultFound, LogError
 from coterie.log.folders import Segment, find_segments
 from coterie.log.trust import trusted_from
-from coterie.replay import crew
-from coterie.replay.crew import fold_log, threads_for
+from coterie.replay import parallel_scan
+from coterie.replay.parallel_scan import fold_log, threads_for
 from coterie.replay.engine import ReplayRequest, Silent
 from coterie.replay.local import replay
 from coterie.state.document import partition_rows
@@ -34,9 +34,9 @@ CASES = [*golden_data.cases(), *(f"corrupt/{case}" for case in golden_data.corru
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch):
     """Cut what would be one piece into many."""
-    monkeypatch.setattr(crew, "SCAN_PIECE_BYTES", 700)
-    monkeypatch.setattr(crew, "CUT_BYTES", 1)
-    monkeypatch.setattr(crew, "CUT_OFF_BYTES_MIN", 350)
+    monkeypatch.setattr(parallel_scan, "SCAN_PIECE_BYTES", 700)
+    monkeypatch.setattr(parallel_scan, "CUT_BYTES", 1)
+    monkeypatch.setattr(parallel_scan, "CUT_OFF_BYTES_MIN", 350)
 
 
 def said(state):
@@ -163,20 +163,20 @@ def copied(case, home):
 
 def test_no_more_is_scanned_ahead_than_the_window(monkeypatch):
     begun = []
-    scan_unit = crew.scan_unit
+    scan_unit = parallel_scan.scan_unit
 
     def counted(unit, *rest):
         begun.append(unit)
         return scan_unit(unit, *rest)
 
-    monkeypatch.setattr(crew, "scan_unit", counted)
+    monkeypatch.setattr(parallel_scan, "scan_unit", counted)
     state = PartialState()
     listing = find_segments([golden_data.log("basic")])
     steps = fold_log(state, listing, 2, 2000)
     next(steps)
     steps.close()
-    assert len(begun) <= 2 * crew.AHEAD_PER_THREAD
-    assert len(begun) < len(list(crew.units_of(listing.segments, 2000)))
+    assert len(begun) <= 2 * parallel_scan.AHEAD_PER_THREAD
+    assert len(begun) < len(list(parallel_scan.units_of(listing.segments, 2000)))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_no_more_is_scanned_ahead_than_the_window(monkeypatch):
 )
 def test_a_partition_is_cut_evenly(sizes, unit_bytes, expected):
     segments = [Segment(f"{n}.log", 7, n, size, None) for n, size in enumerate(sizes)]
-    units = list(crew.units_of(segments, unit_bytes))
+    units = list(parallel_scan.units_of(segments, unit_bytes))
     assert [part.segment for unit in units for part in unit] == segments
     assert [sum(part.size for part in unit) for unit in units] == expected
 
@@ -214,7 +214,7 @@ def test_units_keep_all_threads_at_work(partitions, sizes, threads, expected, mo
         Segment(f"{n}.log", partition, n, size, None)
         for n, (partition, size) in enumerate(zip(partitions, sizes, strict=True))
     ]
-    units = crew.units_of(segments, crew.unit_size(segments, threads))
+    units = parallel_scan.units_of(segments, parallel_scan.unit_size(segments, threads))
     assert [sum(part.size for part in unit) for unit in units] == expected
 
 
@@ -232,7 +232,7 @@ def test_what_follows_a_piece_without_a_batch_is_no_gap_inside_its_segment(tmp_p
 def test_a_segment_is_cut_where_a_unit_ends_inside_of_it():
     log = find_segments([golden_data.log("compacted")])
     segments = max(log.partitions().values(), key=len)
-    units = list(crew.units_of(segments, 40_000))
+    units = list(parallel_scan.units_of(segments, 40_000))
     share = sum(segment.size for segment in segments) / len(units)
     assert max(abs(sum(part.size for part in unit) - share) for unit in units) < 1000
     by_segment = itertools.groupby((p for unit in units for p in unit), lambda part: part.segment)
@@ -252,7 +252,7 @@ def test_an_interruption_is_heard_while_units_are_scanned(monkeypatch):
             pass
         return options.new_fold()
 
-    monkeypatch.setattr(crew, "scan_unit", endless)
+    monkeypatch.setattr(parallel_scan, "scan_unit", endless)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -264,10 +264,10 @@ def test_an_interruption_is_heard_while_units_are_scanned(monkeypatch):
 
 
 def test_a_log_is_folded_on_one_thread_where_more_bring_nothing(monkeypatch):
-    monkeypatch.setattr(crew, "cores", lambda: 8)
+    monkeypatch.setattr(parallel_scan, "cores", lambda: 8)
     small = find_segments([golden_data.log("basic")])
-    monkeypatch.setattr(crew, "UNIT_BYTES_MIN", small.size // 2)
+    monkeypatch.setattr(parallel_scan, "UNIT_BYTES_MIN", small.size // 2)
     assert threads_for(small, ScanOptions()) == 8
     assert threads_for(small, ScanOptions(history=True)) == 1
-    monkeypatch.setattr(crew, "UNIT_BYTES_MIN", small.size)
+    monkeypatch.setattr(parallel_scan, "UNIT_BYTES_MIN", small.size)
     assert threads_for(small, ScanOptions()) == 1

@@ -17,7 +17,7 @@ from coterie.state import tables
 from coterie.state.document import document_groups
 from coterie.state.faults import fault_line
 from coterie.state.history import commit_rows, commits_table
-from coterie.state.newer import newer_groups
+from coterie.state.consumer_protocol_groups import newer_groups
 from log_writer import batch, commit, commit_key, group_key, group_value, text
 
 ASTRAL, LAST = "\U00010000", "\uffff"  # Java: the first of D800 DC00 stands before FFFF
@@ -187,7 +187,7 @@ def test_no_generation_is_written_that_a_later_fault_takes_back(
     tmp_path, monkeypatch, on_fault, count
 ):
     monkeypatch.setattr(files, "ROWS_HELD", 0)
-    monkeypatch.setattr("coterie.replay.crew.SCAN_PIECE_BYTES", 1)
+    monkeypatch.setattr("coterie.replay.parallel_scan.SCAN_PIECE_BYTES", 1)
     lives = [batch(at, [(at, group_key(b"g"), group_value(at + 1, [b"m"]))]) for at in range(2)]
     in_folder(tmp_path / "log", 0, *lives, batch(2, [(9, b"\0", b"")]))
     found = replayed(tmp_path, on_fault=on_fault)

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 from coterie import wire
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.serving.quick import answer_quick
+from coterie._core.fast_path.dispatch import answer_quick
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import CoterieError
 from coterie.schemas import SECTIONS

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import ArgumentError, CoterieError, shown
-from coterie_spark.bulk.shipping import a_row_a_task, shipped
+from coterie_spark.replay_job.closures import a_row_a_task, shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa

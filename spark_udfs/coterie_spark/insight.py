@@ -29,10 +29,10 @@ from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie.log.folders import Listing, Log
 from coterie.replay.engine import Progress
-from coterie.state.portable import pack, unpack
-from coterie_spark.bulk import lines, parted, scanning
-from coterie_spark.bulk.arrow import spark_schema, to_spark
-from coterie_spark.bulk.spool import Partitions, each_partition, lies_at_urls
+from coterie.state.pickling import pack, unpack
+from coterie_spark.replay_job import lines, parted, scanning
+from coterie_spark.replay_job.arrow import spark_schema, to_spark
+from coterie_spark.replay_job.spool import Partitions, each_partition, lies_at_urls
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,8 +55,8 @@ def asked(spark: SparkSession, request: QuestionRequest) -> DataFrame:
 
 def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAnswer]:
     """Answer a question of the command line in a session of its own."""
-    from coterie_spark.bulk.driver import bounded_batches
-    from coterie_spark.bulk.engine import JobProgress, session_of_command
+    from coterie_spark.replay_job.driver import bounded_batches
+    from coterie_spark.replay_job.engine import JobProgress, session_of_command
 
     with session_of_command(request.master, progress, request.conf) as spark:
         log = log_of(spark, request.log)
@@ -86,7 +86,7 @@ def parts_of(found: Iterable[Any]) -> Iterator[PartitionAnswer]:
 
 def log_of(spark: SparkSession, log: Log) -> Partitions:
     """Return the segments of each partition of a log."""
-    from coterie_spark.bulk.driver import listing_of_paths
+    from coterie_spark.replay_job.driver import listing_of_paths
 
     listing = log if isinstance(log, Listing) else listing_of_paths(spark, list(log))
     return list(listing.partitions().items())
@@ -188,7 +188,7 @@ def question(name: str) -> Frame:
         until: Time = None,
         **parameters: Any,
     ) -> DataFrame:
-        from coterie_spark.bulk.driver import listing_of_paths, time_ms
+        from coterie_spark.replay_job.driver import listing_of_paths, time_ms
 
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         wanted = [groups] if isinstance(groups, str) else groups

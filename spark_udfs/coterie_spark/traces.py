@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.errors import CoterieError
 from coterie.traces.files import found_traces, open_text
 from coterie.traces.trace import run_trace
-from coterie_spark.bulk.shipping import a_row_a_task, shipped
+from coterie_spark.replay_job.closures import a_row_a_task, shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa

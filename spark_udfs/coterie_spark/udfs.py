@@ -21,7 +21,7 @@ from pyspark.sql.functions import pandas_udf, udtf  # type: ignore[attr-defined]
 from pyspark.sql.types import BooleanType, DataType, StringType
 
 from coterie_spark import frames
-from coterie_spark.bulk.shipping import on_worker, shipped
+from coterie_spark.replay_job.closures import on_worker, shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

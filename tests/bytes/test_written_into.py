@@ -18,7 +18,7 @@ from coterie import (
     wire,
 )
 from coterie._core.coordinator.runtime import AppendOp
-from coterie._core.fold import intake, partial
+from coterie._core.fold import apply_records, partial
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.producers import Producer
 from coterie._core.structures.offsets import Offset
@@ -255,7 +255,7 @@ def test_a_record_whose_bytes_nobody_else_holds_is_refused():
     for wrong in ([9, 0, key, value], iter((9, 0, key, value))):
         fold = PartitionFold()
         with pytest.raises(TypeError):
-            intake.take(fold, [wrong])
+            apply_records.take(fold, [wrong])
         assert fold.key_count == 0
 
 

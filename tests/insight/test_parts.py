@@ -20,7 +20,7 @@ from coterie.insight.questions import audit, expire, explain, growth, lag, metri
 from coterie.insight.records import log_parts, log_reader
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
-from coterie.state.portable import pack, unpack
+from coterie.state.pickling import pack, unpack
 from golden_data import log
 from log_writer import batch, commit
 from segment_cutter import in_small_segments

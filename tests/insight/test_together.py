@@ -21,7 +21,7 @@ from coterie.insight.records import threads
 from coterie.insight.records.aggregates import run_aggregates
 from coterie.insight.records.partition_view import read_facts
 from coterie.log.folders import find_segments
-from coterie.replay import crew
+from coterie.replay import parallel_scan
 from coterie.replay.engine import Silent
 from coterie.report.gather import gather, look
 from coterie.report.page import page_data
@@ -38,7 +38,7 @@ CASES = ("transactions", "kip848", "old-formats", "compacted")
 def small_is_large():
     """Let threads share any log, and cut its partitions into more parts than there are threads."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(crew, "cores", lambda: THREADS)
+        patch.setattr(parallel_scan, "cores", lambda: THREADS)
         patch.setattr(threads, "PART_BYTES_MIN", 1)
         patch.setattr(threads, "PART_BYTES", 300)
         yield

@@ -33,7 +33,7 @@ DEPLOY = "org.apache.spark.deploy"
 # Cut as small as no log of a command is: else one task would scan all of this one, and one merge.
 IN_SIX_TASKS = """
 from coterie.cli import main
-from coterie_spark.bulk import plan
+from coterie_spark.replay_job import plan
 plan.TASK_BYTES_MIN = 1 << 10
 main()
 """

@@ -18,7 +18,7 @@ from coterie.insight.records.partition_view import read_facts
 from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie.replay.engine import Silent
 from coterie.replay.local import scan_state
-from coterie_spark.bulk.arrow import spark_schema, to_spark
+from coterie_spark.replay_job.arrow import spark_schema, to_spark
 from trace_data import TRACES, scenario
 
 pytest.importorskip("pyspark")

@@ -8,8 +8,8 @@ import pytest
 
 import golden_data
 from coterie import CoterieError
-from coterie.state import portable
-from coterie_spark.bulk.shipping import shipped, unfit_line, unfit_workers_told
+from coterie.state import pickling
+from coterie_spark.replay_job.closures import shipped, unfit_line, unfit_workers_told
 
 pytest.importorskip("pyspark")
 
@@ -34,7 +34,7 @@ def of_a_worker(work, *missing):
 
 def doubled(batches):
     yield from batches
-    yield portable.version()
+    yield pickling.version()
 
 
 def test_work_runs_on_a_worker_of_the_same_version():
@@ -45,7 +45,7 @@ def test_work_runs_on_a_worker_of_the_same_version():
 def test_a_worker_without_coterie_says_where_and_what_to_install():
     done = of_a_worker(shipped(doubled), "coterie", "coterie_spark")
     (line,) = [line for line in done.stderr.decode().splitlines() if "cannot run" in line]
-    release = portable.version().partition("/")[0]
+    release = pickling.version().partition("/")[0]
     assert f"{socket.gethostname()} ({sys.executable})" in line
     assert f"install coterie[spark]=={release} there" in line
     assert unfit_line(f"long\n{line}\nlonger") == line.partition(": ")[2]
@@ -88,7 +88,7 @@ def test_what_spark_calls_itself_says_what_a_worker_lacks(name, monkeypatch):
     rows = sum(map(int, done.stdout.split()))
     assert rows == (len(list(golden_data.records(CASE))) if name == "data source" else 0)
     work = called(name)
-    monkeypatch.setattr(portable, "version", lambda: "9.9/7")
+    monkeypatch.setattr(pickling, "version", lambda: "9.9/7")
     with pytest.raises(RuntimeError, match=r"it has 9\.9/7, the driver "):
         work([])
 
@@ -118,7 +118,7 @@ def test_the_table_function_needs_no_coterie_on_a_worker():
 
 
 def test_a_worker_of_another_version_is_noticed_before_anything_is_read(monkeypatch):
-    monkeypatch.setattr(portable, "version", lambda: "9.9/7")
+    monkeypatch.setattr(pickling, "version", lambda: "9.9/7")
     work = shipped(doubled)
     monkeypatch.undo()
     says = r"has .*, the driver 9\.9/7; install"

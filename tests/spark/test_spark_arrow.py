@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.state.schemas import SCHEMAS
-from coterie_spark.bulk.arrow import MAX_MS, spark_schema, to_spark
+from coterie_spark.replay_job.arrow import MAX_MS, spark_schema, to_spark
 
 pa = pytest.importorskip("pyarrow")
 

@@ -13,9 +13,9 @@ from coterie._core.fold.fold import Scanned
 from coterie.log.folders import TOPIC, Segment
 from coterie.state.schemas import SCHEMAS
 from coterie_spark import frames, traces
-from coterie_spark.bulk import hadoop, merging, plan, scanning, writing
-from coterie_spark.bulk.arrow import MAX_MS, spark_schema, to_spark
-from coterie_spark.bulk.frame import Run
+from coterie_spark.replay_job import hadoop, merging, plan, scanning, writing
+from coterie_spark.replay_job.arrow import MAX_MS, spark_schema, to_spark
+from coterie_spark.replay_job.frame import Run
 from coterie_spark.source import decoded
 from log_writer import batch, commit, commit_key, each
 from trace_data import header, join

@@ -9,7 +9,7 @@ from coterie import CoterieError
 from coterie._core.codec.reader import LogReader
 from coterie.state.partial import ScanOptions
 from coterie_spark import replay, replay_frame
-from coterie_spark.bulk.frame import Run
+from coterie_spark.replay_job.frame import Run
 from log_writer import commit_key, commit_value
 
 pytest.importorskip("pyspark")
@@ -55,7 +55,7 @@ def golden_offsets(case):
 
 
 def test_rows_of_a_log_without_transactions_give_kafkas_state(spark, monkeypatch):
-    from coterie_spark.bulk import frame
+    from coterie_spark.replay_job import frame
 
     monkeypatch.setattr(frame, "RUN_OFFSETS", 100)  # so that states of one partition merge
     replayed = replay_frame(frame_of(spark, rows_of("default50") + rows_of("default50")[:50]))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pyarrow")
-from coterie_spark.bulk.memory import give_back, trim_of
-from coterie_spark.bulk.shipping import shipped
+from coterie_spark.replay_job.memory import give_back, trim_of
+from coterie_spark.replay_job.closures import shipped
 
 BLOCKS, BLOCK_BYTES = 100_000, 1_000  # beyond the sizes for which Python has arenas of its own
 
@@ -41,7 +41,7 @@ def test_the_heap_that_was_freed_goes_back(glibc):
 
 def test_a_task_gives_back_when_it_ends_and_when_it_fails(monkeypatch):
     given = []
-    monkeypatch.setattr("coterie_spark.bulk.memory.give_back", lambda: given.append(1))
+    monkeypatch.setattr("coterie_spark.replay_job.memory.give_back", lambda: given.append(1))
     assert list(shipped(iter)([1, 2])) == [1, 2]
     assert len(given) == 1
     with pytest.raises(ZeroDivisionError):

@@ -12,7 +12,7 @@ from coterie.replay.engine import Silent
 
 pytest.importorskip("pyspark")
 
-from coterie_spark.bulk import engine, shipping
+from coterie_spark.replay_job import closures, engine
 from coterie_spark.session.master import check_master
 
 LOG = golden_data.log("corrupt/fine")
@@ -144,7 +144,7 @@ def test_settings_and_master_reach_the_session(started, tmp_path, command):
 def test_a_worker_that_does_not_fit_is_the_line_that_a_command_ends_with():
     from pyspark.errors import PySparkException
 
-    line = f"{shipping.UNFIT}host (python): no coterie; install it"
+    line = f"{closures.UNFIT}host (python): no coterie; install it"
     with pytest.raises(CoterieError) as caught, engine.one_line_errors():
         raise PySparkException(f"An exception was thrown:\nRuntimeError: {line}\n\nat java")
     assert str(caught.value) == line

@@ -6,8 +6,8 @@ import coterie_spark
 from coterie.insight.asking import QuestionRequest, fields_of, find_question, rows_of
 from coterie.insight.records.partition_view import read_facts
 from coterie.insight.render.fields import arrow_schema, arrow_table
-from coterie_spark.bulk import parted
-from coterie_spark.bulk.arrow import spark_schema, to_spark
+from coterie_spark.replay_job import parted
+from coterie_spark.replay_job.arrow import spark_schema, to_spark
 from golden_data import log
 from segment_cutter import in_small_segments
 from spark_questions import QUESTIONS, RESET_CLI

@@ -20,9 +20,9 @@ from coterie.replay.engine import Silent
 from coterie.replay.local import scan_state
 from coterie.state.document import document_groups
 from coterie_spark import replay
-from coterie_spark.bulk import merging, plan
-from coterie_spark.bulk.arrow import spark_schema, to_spark
-from coterie_spark.bulk.driver import run
+from coterie_spark.replay_job import merging, plan
+from coterie_spark.replay_job.arrow import spark_schema, to_spark
+from coterie_spark.replay_job.driver import run
 
 pytest.importorskip("pyspark")
 pa = pytest.importorskip("pyarrow")
@@ -347,7 +347,7 @@ def test_the_wide_log_gives_what_kafkas_coordinator_holds(spark):
 
 
 def test_products_that_were_put_together_in_chunks_are_whole():
-    from coterie_spark.bulk import scanning
+    from coterie_spark.replay_job import scanning
 
     state = scan_state((str(golden_data.log("basic")),), ScanOptions(), Silent())
     fold = state.partitions[0]

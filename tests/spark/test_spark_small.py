@@ -6,7 +6,7 @@ import golden_data
 from commandline import coterie_ok, fails, folder_of
 from coterie.errors import CoterieError, FaultFound
 from coterie_spark import replay
-from coterie_spark.bulk import here
+from coterie_spark.replay_job import on_the_driver
 
 pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -18,9 +18,9 @@ CASES = ["transactions", "old-formats", "corrupt/length-2gib"]
 @pytest.fixture
 def by_driver(spark):
     """Give the session; the driver folds small logs meanwhile, as it does for users."""
-    spark.conf.set(here.SETTING, str(here.HERE_BYTES))
+    spark.conf.set(on_the_driver.SETTING, str(on_the_driver.HERE_BYTES))
     yield spark
-    spark.conf.set(here.SETTING, "-1")
+    spark.conf.set(on_the_driver.SETTING, "-1")
 
 
 def jobs_of(spark):
@@ -48,7 +48,7 @@ def test_the_driver_writes_the_files_of_the_local_engine(by_driver, tmp_path, ca
 def test_the_tables_are_those_that_workers_make(by_driver):
     log = golden_data.log("transactions")
     mine = replay(by_driver, log, history=True)
-    by_driver.conf.set(here.SETTING, "-1")
+    by_driver.conf.set(on_the_driver.SETTING, "-1")
     theirs = replay(by_driver, log, history=True)
     assert mine.summary == theirs.summary
     for name in theirs:
@@ -66,6 +66,6 @@ def test_the_driver_stops_at_a_fault_in_one_line(by_driver, tmp_path):
 
 
 def test_a_limit_that_is_no_number_is_one_line(by_driver):
-    by_driver.conf.set(here.SETTING, "all")
+    by_driver.conf.set(on_the_driver.SETTING, "all")
     with pytest.raises(CoterieError, match=r"spark.coterie.driverBytes must be a number of bytes"):
         replay(by_driver, golden_data.log("basic"))

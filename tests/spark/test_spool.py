@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import LogError
 from coterie.log.folders import Segment
-from coterie_spark.bulk import lines, scanning, spool
+from coterie_spark.replay_job import lines, scanning, spool
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")

@@ -9,7 +9,7 @@ import pytest
 from coterie import wire
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.sink import CallerLog, DirectLog
-from coterie._core.serving.quick import LAST_VERSION, answer_quick
+from coterie._core.fast_path.dispatch import LAST_VERSION, answer_quick
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import ArgumentError
 from coterie.operations import NUMBER
@@ -29,7 +29,7 @@ def core():
         member = made.group(group).all_members[0].member_id
         made.call(NUMBER["sync_group"], 2, group, 1, member, instance, (None, None, {member: b"a"}))
     made.call(NUMBER["join_group"], 3, "g", -1, "", None, details)  # rebalances from now on
-    made.effects.clear()
+    made.outputs.clear()
     return made
 
 
@@ -48,8 +48,8 @@ def slow(of, frame):
         NUMBER["heartbeat"], 9, body["groupId"], body["generationId"], body["memberId"],
         body["groupInstanceId"], None,
     )  # fmt: skip
-    (event,) = of.effects.events()
-    of.effects.clear()
+    (event,) = of.outputs.events()
+    of.outputs.clear()
     return wire.encode_response(
         HEARTBEAT, request.api_version, {"errorCode": event.response.error},
         correlation_id=request.correlation_id,
@@ -87,7 +87,7 @@ def test_heartbeats_are_answered_as_on_the_long_way():
     position, answers = answer_quick(short, None, data, 0, LONGEST)
     assert position == len(data)
     assert answers == b"".join(with_length(slow(long, frame)) for frame in frames)
-    assert short.effects.count == 0
+    assert short.outputs.count == 0
     codes = {answers[n : n + 2] for n in range(len(answers))}
     for error in (0, 22, 24, 25, 27, 82):
         assert struct.pack(">h", error) in codes
@@ -169,7 +169,7 @@ def test_after_a_heartbeat_that_lets_something_else_happen_the_next_ones_wait():
     of.call(NUMBER["describe_group"], 7, "g", -1, None, None, None)  # nobody has taken its answer
     position, answers = answer_quick(of, None, 3 * data, 0, LONGEST)
     assert (position, answers[-2:]) == (len(data), b"\0\0")
-    assert [event.id for event in of.effects.events()] == [7]
+    assert [event.id for event in of.outputs.events()] == [7]
 
 
 def test_damaged_heartbeats_are_answered_only_if_the_codec_reads_them():
@@ -253,8 +253,8 @@ def slow_commit(of, request):
         NUMBER["offset_commit"], 9, body["groupId"], body["generationIdOrMemberEpoch"],
         body["memberId"], body["groupInstanceId"], (tuple(rows), -1, -1),
     )  # fmt: skip
-    told = [event for event in of.effects.events() if hasattr(event, "response")]
-    of.effects.clear()
+    told = [event for event in of.outputs.events() if hasattr(event, "response")]
+    of.outputs.clear()
     errors = told[0].response.partitions
     topics = [
         {"name": name, "partitions": [
@@ -285,7 +285,7 @@ def test_plain_commits_are_answered_and_written_as_on_the_long_way():
             assert answers == with_length(slow_commit(long, request))
             codes |= {answers[n : n + 2] for n in range(len(answers))}
             plain += 1
-        assert short.effects.count == 0
+        assert short.outputs.count == 0
         assert not short.unsettled
     assert short.batches() == long.batches()
     assert plain > 1000

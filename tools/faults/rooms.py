@@ -27,7 +27,7 @@ TESTS = {  # room -> tests, those that fail first in front; a folder is all of i
     "core/coordinator": "test_bookkeeping.py test_machine_bounds.py test_coordinator*.py"
     " test_group.py test_load.py test_second_protocol.py test_traces.py test_offsets.py"
     " test_partitions.py",
-    "core/serving": "wire/test_quick.py server/test_groups_over_the_wire.py"
+    "core/fast_path": "wire/test_quick.py server/test_groups_over_the_wire.py"
     " server/test_two_ways.py",
     "ground": "test_arguments.py test_times.py test_messages.py test_operations.py"
     " test_refusals.py test_testing.py test_groups_view.py test_replay_local.py",

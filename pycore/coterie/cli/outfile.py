@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from coterie.cli.failures import Failed
-from coterie.wholefile import written_beside
+from coterie.atomic_file import written_beside
 
 
 @contextlib.contextmanager

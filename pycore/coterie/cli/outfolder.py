@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from coterie.cli.failures import Failed
-from coterie.wholefile import REPLACED, beside, held, open_to_all, undisturbed
+from coterie.atomic_file import REPLACED, beside, held, open_to_all, undisturbed
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from coterie._core.coordinator.effects import Effects
+from coterie._core.coordinator.outputs import Outputs
 from coterie._core.coordinator.runtime import AppendOp
 from coterie.arguments import called, function, within
 from coterie.coordinator.fields import error_code
@@ -133,12 +133,12 @@ class TraceOutput:
 
     __slots__ = ("_effects",)
 
-    def __init__(self, effects: Effects) -> None:
-        if not isinstance(effects, Effects):
+    def __init__(self, outputs: Outputs) -> None:
+        if not isinstance(outputs, Outputs):
             raise ArgumentError(
-                f"an output is made by GroupCoordinator.play, not of {shown(effects)}"
+                f"an output is made by GroupCoordinator.play, not of {shown(outputs)}"
             )
-        self._effects = effects
+        self._effects = outputs
 
     def __len__(self) -> int:
         return len(self._effects)

@@ -26,10 +26,10 @@ ENGINES = "coterie.engines"
 LISTERS = "coterie.listers"  # (paths, where, progress) -> context manager of a Listing
 OWN = {  # of pyproject.toml's entry points: to look through all that is installed takes a while
     (ENGINES, "local"): "coterie.replay.local:replay",
-    (ENGINES, "spark"): "coterie_spark.bulk.engine:replay",
+    (ENGINES, "spark"): "coterie_spark.replay_job.engine:replay",
     ("coterie.askers", "local"): "coterie.insight.asking:answer",
     ("coterie.askers", "spark"): "coterie_spark.insight:answer",
-    (LISTERS, "spark"): "coterie_spark.bulk.engine:listed",
+    (LISTERS, "spark"): "coterie_spark.replay_job.engine:listed",
 }
 AUTO = "auto"
 ENGINE_NAMES = (AUTO, *(name for group, name in OWN if group == ENGINES))

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from coterie.log.folders import Log, Segment, find_segments, read_segment
-from coterie.replay.crew import fold_log, scan_part, threads_for, whole
+from coterie.replay.parallel_scan import fold_log, scan_part, threads_for, whole
 from coterie.replay.engine import (
     Progress,
     ReplayRequest,

@@ -15,7 +15,7 @@ from coterie.insight.groups.epochs import decoded, is_readable
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.partition_view import Life
 from coterie.log.consumer_protocol import owned_partitions
-from coterie.state.newer import PROTOCOLS
+from coterie.state.consumer_protocol_groups import PROTOCOLS
 
 GENERATIONS = 400  # the last ones are kept
 MEMBERS = 150  # those that were there longest are kept

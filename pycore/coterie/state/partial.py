@@ -15,7 +15,7 @@ from coterie._core.fold.fold import ON_FAULT, PartitionFold
 from coterie.arguments import integer, sequence, string, walked, within
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.ordering import java_order, partition_order
-from coterie.state.portable import pack, unpack
+from coterie.state.pickling import pack, unpack
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -180,7 +180,7 @@ class PartialState:
         partition that Kafka's loader refuses (``on_fault="load"``) has no groups. Most of the
         result are offsets: ``offsets_of`` keeps only those of some groups.
         """
-        from coterie.state.newer import name_topics
+        from coterie.state.consumer_protocol_groups import name_topics
         from coterie.state.rows import group_rows
 
         if isinstance(offsets_of, Iterable) and not isinstance(offsets_of, Mapping):

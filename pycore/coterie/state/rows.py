@@ -15,7 +15,7 @@ from coterie._core.fold import partial
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.producers import Committed
 from coterie.ordering import java_order, place_order
-from coterie.state.newer import newer_groups
+from coterie.state.consumer_protocol_groups import newer_groups
 
 KEY_GROUP = 2
 

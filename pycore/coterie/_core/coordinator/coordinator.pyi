@@ -4,7 +4,7 @@ from typing import Any, final
 
 from typing_extensions import Self
 
-from coterie._core.coordinator.effects import Effects
+from coterie._core.coordinator.outputs import Outputs
 from coterie._core.coordinator.group import GroupMetadata
 from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.coordinator.sink import CallerLog, DirectLog, MemoryLog
@@ -17,7 +17,7 @@ class Coordinator:
     One call at a time, also where ``member_ids`` is called: else a CoterieError.
     """
 
-    effects: Effects
+    outputs: Outputs
     sink: MemoryLog | CallerLog | DirectLog
     deferred: bool
     load_error: str | None
@@ -81,7 +81,7 @@ class Coordinator:
         """Whether answers, or a failure of the caller's log, are left to be taken."""
     def take_failure(self) -> BaseException | None:
         """Return what the caller's log raised since the last call, or None."""
-    def play(self, trace: Trace) -> Effects:
+    def play(self, trace: Trace) -> Outputs:
         """Run every event of a trace, then what is due at the time of the last one.
 
         An event that cannot be run is a TraceError with its line.
@@ -90,12 +90,12 @@ class Coordinator:
         """Return a group by its id."""
     def all_groups(self) -> list[GroupMetadata]:
         """Return every group that is there."""
-    def take_effects(self) -> Effects:
+    def take_effects(self) -> Outputs:
         """Return what was done since the last call, as rows; the next rows go into new ones."""
     def take_events(self, events: list[Any], fresh: deque[Any]) -> None:
         """Append what was done since the last call to both, or, interrupted, to neither."""
     def take_rows(self, with_events: bool) -> list[tuple[int, int | None, Any, Any]]:
-        """Return what was answered since the last call; see ``Effects.taken``."""
+        """Return what was answered since the last call; see ``Outputs.taken``."""
     def take_appends(self, fresh: deque[AppendOp]) -> None:
         """Append the deferred appends that were begun since the last call."""
     def timers_of(self, group: GroupMetadata) -> list[tuple[str, str | None, int]]:

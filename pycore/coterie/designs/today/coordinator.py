@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from coterie._core.coordinator.effects import response_of
+from coterie._core.coordinator.outputs import response_of
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
 from coterie.coordinator.requests import compile_values
@@ -81,7 +81,7 @@ class CountedCoordinator(GroupCoordinator):
         core = self._core
         if now_ms > core.now_ms:
             core.advance(now_ms)
-            if len(core.effects):
+            if len(core.outputs):
                 self._drain()
 
     def size_of(self, group_id: str) -> int:

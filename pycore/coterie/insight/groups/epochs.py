@@ -17,7 +17,7 @@ from coterie._core.codec.schema import decode_key, decode_value
 from coterie.errors import CorruptData
 from coterie.insight.groups.causes import RECORDS, in_words
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
-from coterie.state.newer import (
+from coterie.state.consumer_protocol_groups import (
     LEFT_FOR_NOW,
     MEMBER_STATES,
     PROTOCOLS,

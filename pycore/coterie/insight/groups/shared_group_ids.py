@@ -17,7 +17,7 @@ from coterie.insight.groups.causes import hosts_in_words
 from coterie.insight.records.partition_view import Life, PartitionView
 from coterie.insight.render.tables import shortened
 from coterie.log.consumer_protocol import read_subscription
-from coterie.state.newer import TYPE_OF
+from coterie.state.consumer_protocol_groups import TYPE_OF
 
 NEW_PROTOCOL = "(new protocol)"
 NAMED = 3  # clients, topics

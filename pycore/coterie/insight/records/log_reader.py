@@ -21,7 +21,7 @@ from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.record_columns import Array, RecordColumns
 from coterie.log.folders import Segment, read_segment
-from coterie.replay.crew import resting_collector, scan_part, whole
+from coterie.replay.parallel_scan import resting_collector, scan_part, whole
 from coterie.state.partial import PartialState, ScanOptions
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from coterie.log.folders import Log, Segment, find_segments, read_segment
 from coterie.log.trust import trusted_from
 from coterie.ordering import java_order
 from coterie.replay.engine import Progress, Silent
-from coterie.state.newer import name_topics
+from coterie.state.consumer_protocol_groups import name_topics
 from coterie.state.partial import ScanOptions, Tracking
 from coterie.state.rows import KEY_GROUP, group_rows, metadata_row
 

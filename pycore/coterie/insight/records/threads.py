@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from coterie.insight.records.cut import Cancellation, CutPartition, SegmentRun, size_of
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import Log, Segment, find_segments
-from coterie.replay import crew
+from coterie.replay import parallel_scan
 from coterie.replay.engine import Progress, Silent
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 def parts_of(segments: Sequence[Segment], count: int) -> list[SegmentRun]:
     """Return at most so many runs of neighbouring segments, about even."""
-    sizes = list(map(crew.weight, segments))
+    sizes = list(map(parallel_scan.weight, segments))
     total = max(sum(sizes), 1)
     ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
     numbers = [
@@ -70,8 +70,8 @@ def each_partition(
     listing = find_segments(log)
     progress.total(listing.size)
     only = None if groups is None else frozenset(groups)
-    whole = sum(map(crew.weight, listing.segments))
-    threads = crew.cores() if whole >= 2 * PART_BYTES_MIN else 1
+    whole = sum(map(parallel_scan.weight, listing.segments))
+    threads = parallel_scan.cores() if whole >= 2 * PART_BYTES_MIN else 1
     if threads == 1:
         for number, segments in listing.partitions().items():
             yield work(PartitionView(number, segments, only, at_ms, since_ms=since_ms))
@@ -90,11 +90,11 @@ def each_partition(
 
     try:
         for number, segments in listing.partitions().items():
-            parts = parts_of(segments, part_count(sum(map(crew.weight, segments)), whole, threads))
+            parts = parts_of(segments, part_count(sum(map(parallel_scan.weight, segments)), whole, threads))
             view = PartitionView(number, segments, only, at_ms, cancellation.read, since_ms)
             if len(parts) > 1:
                 view.cut = CutPartition(parts, pool, threads, cancellation, progress)
-            if len(ahead) == crew.AHEAD_PER_THREAD * threads:
+            if len(ahead) == parallel_scan.AHEAD_PER_THREAD * threads:
                 yield taken(*ahead.popleft())
             ahead.append((view, None if view.cut else pool.submit(work, view)))
         while ahead:

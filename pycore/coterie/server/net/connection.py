@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 
 from coterie import wire
-from coterie._core.serving.quick import answer_quick
+from coterie._core.fast_path.dispatch import answer_quick
 from coterie.server.api.call import Call, Dispatcher
 from coterie.server.api.lookup import handler_of
 from coterie.server.api.table import API_VERSIONS, SERVED

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.effects import response_of
+from coterie._core.coordinator.outputs import response_of
 from coterie._core.coordinator.sink import DirectLog
 from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
@@ -83,7 +83,7 @@ class Groups:
         try:
             self.core.advance(now_ms)
         finally:
-            if self.recorder is not None and len(self.core.effects):
+            if self.recorder is not None and len(self.core.outputs):
                 self.recorder.advance(self._at_ms())
             self.answer_waiting()
 

@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE,
     NON_EMPTY_GROUP)
-from coterie._core.coordinator.effects cimport (
+from coterie._core.coordinator.outputs cimport (
     BY_CLEANUP, DEAD, EMPTY, STABLE, STATE_NAMES)
 from coterie._core.coordinator.group cimport GroupMetadata
 from coterie._core.coordinator.group_records cimport tombstones

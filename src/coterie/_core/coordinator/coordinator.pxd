@@ -2,9 +2,9 @@
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.admin cimport Admin
-from coterie._core.coordinator.effects cimport Effects
+from coterie._core.coordinator.outputs cimport Outputs
 from coterie._core.coordinator.election cimport Election
-from coterie._core.coordinator.handover cimport Handover
+from coterie._core.coordinator.load_and_unload cimport LoadAndUnload
 from coterie._core.coordinator.members cimport Members
 from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.rebalance cimport Rebalances
@@ -17,7 +17,7 @@ cdef class Coordinator:
     cdef Members members
     cdef Offsets offsets
     cdef Admin admin
-    cdef Handover handover
+    cdef LoadAndUnload load_and_unload
     cdef Election election
     cdef int users                 # see `begin_change`
     cdef readonly int64_t taken    # requests that took place; those that were refused did not
@@ -31,4 +31,4 @@ cdef class Coordinator:
     cdef int dispatch(self, int op, int64_t id, str group_id, int32_t generation_id,
                       str member_id, str instance, tuple details) except -1
     cdef int dispatch_sugar(self, Event* event, list objects) except -1
-    cdef Effects play_all(self, Trace trace)
+    cdef Outputs play_all(self, Trace trace)

@@ -12,10 +12,10 @@ from libc.stdint cimport int32_t, int64_t
 from coterie._core.checks cimport begin_change, end_use
 from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
 from coterie._core.coordinator.admin cimport Admin
-from coterie._core.coordinator.effects cimport RESPONSE, Effect, Effects
+from coterie._core.coordinator.outputs cimport RESPONSE, Effect, Outputs
 from coterie._core.coordinator.election cimport Election
 from coterie._core.coordinator.group cimport GroupMetadata
-from coterie._core.coordinator.handover cimport Handover
+from coterie._core.coordinator.load_and_unload cimport LoadAndUnload
 from coterie._core.coordinator.members cimport Members
 from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.rebalance cimport Rebalances
@@ -53,7 +53,7 @@ cdef class Coordinator:
         self.members = Members(self.runtime, self.rebalances, settings, member_ids)
         self.offsets = Offsets(self.runtime, self.rebalances, settings)
         self.admin = Admin(self.runtime, self.rebalances, settings)
-        self.handover = Handover(self.runtime, self.rebalances, self.members, self.offsets)
+        self.load_and_unload = LoadAndUnload(self.runtime, self.rebalances, self.members, self.offsets)
         self.election = Election(self.runtime)
 
     @property
@@ -62,8 +62,8 @@ cdef class Coordinator:
         return self.runtime.wheel.clock_ms
 
     @property
-    def effects(self):
-        return self.runtime.effects
+    def outputs(self):
+        return self.runtime.outputs
 
     @property
     def sink(self):
@@ -119,23 +119,23 @@ cdef class Coordinator:
     def ask(self, int op, int64_t id, str group_id, int32_t generation_id, str member_id,
             str instance, tuple details):
         """See ``coordinator.pyi``."""
-        cdef Py_ssize_t before = self.runtime.effects.count
+        cdef Py_ssize_t before = self.runtime.outputs.count
         self.call(op, id, group_id, generation_id, member_id, instance, details)
         if before or self.runtime.sink.failure is not None:
             return None
-        return self.runtime.effects.only_answer(id)
+        return self.runtime.outputs.only_answer(id)
 
     cdef int beat(self, str group_id, int32_t generation_id, str member_id,
                   str instance) except? -1000:
         """A heartbeat whose error is wanted at once; no row of the output is left of it."""
-        cdef Effects effects = self.runtime.effects
-        cdef Py_ssize_t count = effects.count
+        cdef Outputs outputs = self.runtime.outputs
+        cdef Py_ssize_t count = outputs.count
         cdef int code
         begin_change(&self.users, THE_COORDINATOR)
         try:
             self.members.heartbeat(0, group_id, generation_id, member_id, instance)
-            code = effects.rows[count].code
-            effects.count = count              # a row without a payload
+            code = outputs.rows[count].code
+            outputs.count = count              # a row without a payload
             self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
         finally:
             end_use(&self.users)
@@ -151,7 +151,7 @@ cdef class Coordinator:
             self.offsets.commit(id, OFFSET_COMMIT, group_id, generation_id, member_id, instance,
                                 wanted, -1, -1)
             self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
-            return <tuple?>self.runtime.effects.take_answer(id)
+            return <tuple?>self.runtime.outputs.take_answer(id)
         finally:
             end_use(&self.users)
 
@@ -208,7 +208,7 @@ cdef class Coordinator:
     @property
     def unsettled(self):
         """See ``coordinator.pyi``."""
-        return self.runtime.effects.count > 0 or self.runtime.sink.failure is not None
+        return self.runtime.outputs.count > 0 or self.runtime.sink.failure is not None
 
     def take_failure(self):
         """See ``coordinator.pyi``."""
@@ -233,13 +233,13 @@ cdef class Coordinator:
             self.runtime.strict = False
             end_use(&self.users)
 
-    cdef Effects play_all(self, Trace trace):
+    cdef Outputs play_all(self, Trace trace):
         cdef Py_ssize_t n
         cdef Event* event
         cdef list objects = trace.objects
         cdef int64_t now_ms = self.runtime.wheel.clock_ms
         self.told = {}
-        self.told_rows = self.runtime.effects.count
+        self.told_rows = self.runtime.outputs.count
         for n in range(trace.count):
             event = &trace.events[n]
             if n + AHEAD < trace.count:
@@ -264,13 +264,13 @@ cdef class Coordinator:
                 self.runtime.advance_to(trace.events[trace.count - 1].at_ms, True)
             except CoterieError as error:
                 raise TraceError(str(error), line=trace.lines[trace.count - 1]) from error
-        return self.runtime.effects
+        return self.runtime.outputs
 
     cdef int dispatch_sugar(self, Event* event, list objects) except -1:
         """Put the member ids that answers named in place of the sugar for them."""
         cdef Effect* row
-        while self.told_rows < self.runtime.effects.count:
-            row = &self.runtime.effects.rows[self.told_rows]
+        while self.told_rows < self.runtime.outputs.count:
+            row = &self.runtime.outputs.rows[self.told_rows]
             self.told_rows += 1
             if row.kind == RESPONSE and row.op == JOIN_GROUP and row.payload != NULL:
                 payload = <object>row.payload
@@ -290,27 +290,27 @@ cdef class Coordinator:
 
     def take_effects(self):
         """See ``coordinator.pyi``."""
-        cdef Effects taken = self.runtime.effects
-        self.runtime.effects = Effects()
+        cdef Outputs taken = self.runtime.outputs
+        self.runtime.outputs = Outputs()
         return taken
 
     def take_events(self, list events not None, fresh not None):
         """See ``coordinator.pyi``."""
-        cdef list taken = self.runtime.effects.events()
-        cdef Effects empty = Effects()
+        cdef list taken = self.runtime.outputs.events()
+        cdef Outputs empty = Outputs()
         if not isinstance(fresh, MutableSequence):
             raise TypeError(f"fresh must be a deque, not {shown(fresh)}")
         fresh.extend(taken)
         events.extend(taken)
-        self.runtime.effects = empty
+        self.runtime.outputs = empty
 
     def take_rows(self, bint with_events):
         """See ``coordinator.pyi``."""
         cdef list taken
-        if self.runtime.effects.count == 0:
+        if self.runtime.outputs.count == 0:
             return []
-        taken = self.runtime.effects.taken(with_events)
-        self.runtime.effects = Effects()   # not before: an interruption would lose answers
+        taken = self.runtime.outputs.taken(with_events)
+        self.runtime.outputs = Outputs()   # not before: an interruption would lose answers
         return taken
 
     def take_appends(self, fresh not None):

@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.member cimport MemberMetadata
-from coterie._core.coordinator.roster cimport Roster, has_member
+from coterie._core.coordinator.member_table cimport MemberTable, has_member
 from coterie._core.coordinator.runtime cimport Request
 from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.codec.subscription cimport Readable
@@ -22,7 +22,7 @@ cdef class GroupMetadata:
     cdef readonly str protocol_name
     cdef readonly int32_t generation_id
     cdef readonly str leader_id
-    cdef Roster members                        # in order of adding
+    cdef MemberTable members                        # in order of adding
     cdef dict static_members                   # group instance id -> member id
     cdef dict pending_members                  # member id -> PendingId
     cdef readonly Py_ssize_t num_members_awaiting_join

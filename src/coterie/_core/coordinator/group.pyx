@@ -12,10 +12,10 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from coterie._core.checks cimport (
     int32_of, int64_of, pairs_of, text_of, text_or_none, texts_of)
 from coterie._core.coordinator.codes cimport FENCED_INSTANCE_ID, NONE, UNKNOWN_MEMBER_ID
-from coterie._core.coordinator.effects cimport (
+from coterie._core.coordinator.outputs cimport (
     COMPLETING_REBALANCE, EMPTY, MAX_STATES, PREPARING_REBALANCE, STABLE, STATE_NAMES)
 from coterie._core.coordinator.member cimport MemberMetadata, a_member
-from coterie._core.coordinator.roster cimport (
+from coterie._core.coordinator.member_table cimport (
     clear_members, coterie_same_text, find_member, first_member, has_member, list_members,
     next_member, pop_member, put_member)
 from coterie._core.coordinator.runtime cimport NO_TIMER, Request

@@ -16,7 +16,7 @@ from coterie._core.codec.encode cimport (
     Writing, begin, end, put_i16, put_i32, put_i64, reserve, written)
 from coterie._core.coordinator.group cimport GroupMetadata
 from coterie._core.coordinator.member cimport MemberMetadata
-from coterie._core.coordinator.roster cimport coterie_same_text, next_member
+from coterie._core.coordinator.member_table cimport coterie_same_text, next_member
 from coterie._core.coordinator.sink cimport Batch, new_batch
 from coterie._core.structures.offsets cimport NO_TIME, Offset
 

@@ -7,14 +7,14 @@ Source: GroupMetadataManager.scala (doLoadGroupsAndOffsets). Rules: docs/rules/o
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from coterie._core.coordinator.effects cimport EMPTY, STABLE
+from coterie._core.coordinator.outputs cimport EMPTY, STABLE
 from coterie._core.coordinator.group cimport GroupMetadata
 from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.coordinator.partitions cimport LOADING, partition_of
 from coterie._core.structures.offsets cimport make_offset
 
 from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.intake import take as take_batch
+from coterie._core.fold.apply_records import take as take_batch
 from coterie._core.fold.partial import key_at, offset_columns, split_key
 from coterie._core.codec.group_value import read_group_value
 from coterie._core.codec.text import decode_utf8

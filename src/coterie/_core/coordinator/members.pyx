@@ -14,7 +14,7 @@ from coterie._core.coordinator.codes cimport (
     GROUP_MAX_SIZE_REACHED, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
     INVALID_SESSION_TIMEOUT, MEMBER_ID_REQUIRED, NONE, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID,
     UNKNOWN_SERVER_ERROR, group_error)
-from coterie._core.coordinator.effects cimport (
+from coterie._core.coordinator.outputs cimport (
     BY_APPEND_FAILED, BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_LEAVE, BY_METADATA_CHANGED,
     BY_STATIC_RETURN, COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, REPLACED, STABLE)
 from coterie._core.coordinator.group cimport GroupMetadata, check_member, knows
@@ -22,7 +22,7 @@ from coterie._core.coordinator.group_records cimport (
     LONGEST, assignment_of, group_batch, utf8_length)
 from coterie._core.coordinator.member cimport MemberMetadata, PendingId, new_member, numbered_id
 from coterie._core.coordinator.rebalance cimport Rebalances, join_result
-from coterie._core.coordinator.roster cimport has_member, next_member
+from coterie._core.coordinator.member_table cimport has_member, next_member
 from coterie._core.coordinator.runtime cimport (
     OVER, AppendOp, Request, Runtime, Written, describe, new_request)
 from coterie._core.coordinator.sink cimport Batch

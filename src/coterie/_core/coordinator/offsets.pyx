@@ -13,7 +13,7 @@ from coterie._core.coordinator.codes cimport (
     COORDINATOR_NOT_AVAILABLE, ILLEGAL_GENERATION, NONE, OFFSET_METADATA_TOO_LARGE,
     REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR, UNSTABLE_OFFSET_COMMIT,
     commit_error)
-from coterie._core.coordinator.effects cimport COMPLETING_REBALANCE, DEAD, EMPTY
+from coterie._core.coordinator.outputs cimport COMPLETING_REBALANCE, DEAD, EMPTY
 from coterie._core.coordinator.group cimport GroupMetadata, check_member
 from coterie._core.coordinator.group_records cimport LONGEST, commit_batch, utf8_length
 from coterie._core.coordinator.member cimport MemberMetadata

@@ -11,14 +11,14 @@ from libc.stdint cimport int64_t
 
 from coterie._core.coordinator.codes cimport (
     NONE, NOT_COORDINATOR, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID)
-from coterie._core.coordinator.effects cimport (
+from coterie._core.coordinator.outputs cimport (
     BY_COMPLETED, BY_FAILOVER, BY_REBALANCE_TIMEOUT, BY_SESSION_TIMEOUT, BY_SYNC_TIMEOUT,
     COMPLETING_REBALANCE, DEAD, DROPPED, EMPTY, PREPARING_REBALANCE, STABLE, TRANSITION)
 from coterie._core.coordinator.group cimport (
     INITIAL_JOIN, NO_JOIN, PLAIN_JOIN, GroupMetadata, new_group)
 from coterie._core.coordinator.group_records cimport group_batch
 from coterie._core.coordinator.member cimport MemberMetadata, PendingId
-from coterie._core.coordinator.roster cimport has_member, next_member
+from coterie._core.coordinator.member_table cimport has_member, next_member
 from coterie._core.coordinator.runtime cimport (
     NO_TIMER, OVER, AppendOp, Part, Request, Runtime, Written, describe)
 from coterie._core.coordinator.sink cimport Batch
@@ -122,7 +122,7 @@ cdef class Rebalances(Part):
         return self.entered(group, before, cause, member_id)
 
     cdef int entered(self, GroupMetadata group, int before, int cause, str member_id) except -1:
-        return self.runtime.effects.push(
+        return self.runtime.outputs.push(
             TRANSITION, self.runtime.wheel.clock_ms, group.generation_id,
             before << 8 | group.state, cause,
             group.group_id if member_id is None else (group.group_id, member_id))

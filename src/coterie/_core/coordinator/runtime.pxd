@@ -2,7 +2,7 @@
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
-from coterie._core.coordinator.effects cimport Effects
+from coterie._core.coordinator.outputs cimport Outputs
 from coterie._core.coordinator.partitions cimport Partitions
 from coterie._core.coordinator.sink cimport Batch, Sink
 from coterie._core.structures.timers cimport TimerWheel
@@ -55,7 +55,7 @@ cdef class AppendOp:
 
 cdef class Runtime:
     cdef TimerWheel wheel
-    cdef readonly Effects effects
+    cdef readonly Outputs outputs
     cdef readonly Partitions partitions
     cdef readonly Sink sink        # where records go, and where a load finds them
     cdef readonly bint deferred

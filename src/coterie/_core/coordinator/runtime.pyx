@@ -14,7 +14,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
 
 from coterie._core.coordinator.codes cimport KAFKA_STORAGE_ERROR, NONE, UNKNOWN_SERVER_ERROR
-from coterie._core.coordinator.effects cimport APPEND, RESPONSE, UNANSWERED, Effects
+from coterie._core.coordinator.outputs cimport APPEND, RESPONSE, UNANSWERED, Outputs
 from coterie._core.coordinator.partitions cimport Partitions
 from coterie._core.coordinator.sink cimport FAILED, LATER, Batch, MemoryLog, Sink
 from coterie._core.structures.timers cimport TimerWheel
@@ -133,13 +133,13 @@ cdef int ask_fail_append(part, int op, int64_t id, str group_id, int32_t generat
 
 @cython.final
 cdef class Runtime:
-    """One clock, one sequence of effects, one sink: held by every part of a coordinator."""
+    """One clock, one sequence of outputs, one sink: held by every part of a coordinator."""
 
     def __cinit__(self, settings, int64_t now_ms, bint deferred, Sink sink):
         if now_ms > LATEST_MS:
             raise ArgumentError(f"now_ms must be at most {LATEST_MS} ms, not {now_ms}")
         self.wheel = TimerWheel(now_ms)
-        self.effects = Effects()
+        self.outputs = Outputs()
         self.partitions = Partitions(settings["offsets.topic.num.partitions"])
         self.sink = MemoryLog() if sink is None else sink
         self.deferred = deferred
@@ -241,21 +241,21 @@ cdef class Runtime:
         return self.answer(request, UNKNOWN_SERVER_ERROR, payload)
 
     cdef int respond(self, int64_t id, int op, int code, payload) except -1:
-        return self.effects.push(RESPONSE, self.wheel.clock_ms, id, op, code, payload)
+        return self.outputs.push(RESPONSE, self.wheel.clock_ms, id, op, code, payload)
 
     cdef int answer(self, Request request, int code, payload) except -1:
         """A request is answered once; a second answer has nobody to go to."""
         if request.answered:
             return 0
         request.answered = True
-        return self.effects.push(RESPONSE, self.wheel.clock_ms, request.id, request.op, code,
+        return self.outputs.push(RESPONSE, self.wheel.clock_ms, request.id, request.op, code,
                                  payload)
 
     cdef int abandon(self, Request request, int why) except -1:
         if request is None or request.answered:
             return 0
         request.answered = True
-        return self.effects.push(UNANSWERED, self.wheel.clock_ms, request.id, request.op, why,
+        return self.outputs.push(UNANSWERED, self.wheel.clock_ms, request.id, request.op, why,
                                  None)
 
     cdef Written write(self, Batch batch, int* error, int64_t* position) except *:
@@ -289,7 +289,7 @@ cdef class Runtime:
     cdef int show_append(self, Batch batch, int64_t position) except -1:
         cdef Py_ssize_t at = 0
         for _ in range(batch.count):
-            self.effects.push(APPEND, self.wheel.clock_ms, position, 0, <int>at, batch)
+            self.outputs.push(APPEND, self.wheel.clock_ms, position, 0, <int>at, batch)
             at = batch.after(at)
         return 0
 

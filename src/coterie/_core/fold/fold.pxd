@@ -5,14 +5,14 @@ from coterie._core.codec.batch cimport Batch, Frame, Record, Records
 from coterie._core.fold.commit cimport Commit
 from coterie._core.fold.keytable cimport Table
 from coterie._core.fold.history cimport History
-from coterie._core.fold.later cimport Later
-from coterie._core.fold.near cimport Near
-from coterie._core.fold.noted cimport Noted
-from coterie._core.fold.only cimport Only
-from coterie._core.fold.parsed cimport AllParsed, Parsed
+from coterie._core.fold.deferred_groups cimport DeferredGroups
+from coterie._core.fold.place_cache cimport PlaceCache
+from coterie._core.fold.history_buffer cimport HistoryBuffer
+from coterie._core.fold.group_filter cimport Only
+from coterie._core.fold.record_kind cimport AllParsed, Parsed
 from coterie._core.fold.survey cimport Survey
 from coterie._core.fold.tracks cimport Tracks
-from coterie._core.fold.waiting cimport Queue
+from coterie._core.fold.commit_queue cimport Queue
 
 cdef enum OnFault:
     SKIP = 0
@@ -34,9 +34,9 @@ cdef enum Met:                   # by the loop over plain batches
 
 cdef class PartitionFold:
     cdef Table table
-    cdef Near near
+    cdef PlaceCache place_cache
     cdef Queue queue                     # plain commits that are read, not yet in the table
-    cdef Later later                     # batches of group metadata, not yet taken
+    cdef DeferredGroups deferred                     # batches of group metadata, not yet taken
     cdef Records records
     cdef AllParsed parsed
     cdef readonly int on_fault
@@ -58,7 +58,7 @@ cdef class PartitionFold:
     cdef readonly History history        # or None
     cdef readonly Survey survey          # or None
     cdef readonly int64_t number         # records of the batches that could be read, so far
-    cdef Noted* noted                    # its rows, or NULL
+    cdef HistoryBuffer* buffer                    # its rows, or NULL
     cdef Tracks* tracks                  # of the table's keys, or NULL
     cdef Tracks asked_tracks
     cdef readonly list group_records     # what of groups is no commit, or None

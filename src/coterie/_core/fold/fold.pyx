@@ -1,7 +1,7 @@
 """One log partition folded into the last state of each key. See ``fold.pyi``.
 
 Knows bytes and positions; reads no file and no clock. Plain commits, nearly all there is, are
-parsed and hashed and wait (`waiting.pxd`) for their places to come from memory. Group metadata,
+parsed and hashed and wait (`commit_queue.pxd`) for their places to come from memory. Group metadata,
 transactions, faults and what is compressed take the road through `Records`, in log order with
 the rest.
 Source: GroupMetadataManager.doLoadGroupsAndOffsets, LogSegment.recover.
@@ -25,18 +25,18 @@ from coterie._core.fold.keytable cimport (
     Entry, Value, coterie_keyhash, own_all, own_metadata, prefetch_entry,
     prefetch_slot, remove_plain, set_plain, table_free, table_init, table_intern)
 from coterie._core.fold.history cimport History, add_pending, begin_noting, end_noting
-from coterie._core.fold.later cimport MOST_LATER, groups_alone, later_free, later_put
-from coterie._core.fold.near cimport near_free, near_init
+from coterie._core.fold.deferred_groups cimport MOST_LATER, groups_alone, deferred_free, deferred_put
+from coterie._core.fold.place_cache cimport cache_free, cache_init
 from coterie._core.fold.names cimport names_forget
-from coterie._core.fold.only cimport ALL_KEPT, NONE_KEPT, Sifted, only_keep, passes_over, sift
-from coterie._core.fold.parsed cimport (
+from coterie._core.fold.group_filter cimport ALL_KEPT, NONE_KEPT, Sifted, only_keep, passes_over, sift
+from coterie._core.fold.record_kind cimport (
     ANOTHER_GROUP, FAULTY, GROUP, LEFT_OUT, NEWER, ODD_COMMIT, PLAIN_COMMIT, UNKNOWN, Parsed,
     classify, parsed_free, parsed_reserve)
 from coterie._core.fold.producers cimport end_transaction, pend, producer_of
 from coterie._core.fold.survey cimport Survey
 from coterie._core.fold.tracks cimport Stamp, track_key, tracks_asked, tracks_free
-from coterie._core.fold.waiting cimport (
-    FULL, note_parsed, queue_apply, queue_batch, queue_clear, queue_free, queue_reserve, to_value)
+from coterie._core.fold.commit_queue cimport (
+    FULL, buffer_parsed, queue_apply, queue_batch, queue_clear, queue_free, queue_reserve, to_value)
 
 from coterie._core.codec.batch import FRAME_DETAIL, KINDS
 from coterie._core.fold.generations import GroupLog
@@ -66,7 +66,7 @@ cdef class PartitionFold:
             raise ArgumentError(f"on_fault must be one of {', '.join(ON_FAULT)}, not {on_fault!r}")
         table_init(&self.table)
         table_init(&self.kept.names)
-        near_init(&self.near)
+        cache_init(&self.place_cache)
         self.records = Records.__new__(Records)
         self.on_fault = ON_FAULT[on_fault]
         self.at_ms = int64_or_none(at_ms, "at_ms")
@@ -85,15 +85,15 @@ cdef class PartitionFold:
 
     cdef void keep_history(self, History history):
         self.history = history
-        self.noted = NULL if history is None else &history.noted
+        self.buffer = NULL if history is None else &history.buffer
 
     def __dealloc__(self):
         table_free(&self.table)
         table_free(&self.kept.names)
-        near_free(&self.near)
+        cache_free(&self.place_cache)
         tracks_free(&self.asked_tracks)
         queue_free(&self.queue)
-        later_free(&self.later)
+        deferred_free(&self.deferred)
         parsed_free(&self.parsed)
 
     @property
@@ -104,7 +104,7 @@ cdef class PartitionFold:
     @property
     def metadata_bytes(self):
         """See ``fold.pyi``."""
-        return self.table.heap.held
+        return self.table.metadata.held
 
     def scan(self, data, *, file="", position=0, expected_offset=-1, max_bytes=None):
         """See ``fold.pyi``."""
@@ -147,8 +147,8 @@ cdef class PartitionFold:
             missing = own_all(&self.table)
         if missing:
             raise MemoryError
-        if self.noted != NULL:
-            names_forget(&self.noted.names)
+        if self.buffer != NULL:
+            names_forget(&self.buffer.names)
         return 0
 
     cdef int64_t run(self, const uint8_t* data, int64_t size, int64_t limit) except -1:
@@ -158,7 +158,7 @@ cdef class PartitionFold:
         cdef Met met
         cdef int64_t at = 0
         queue_clear(&self.queue)
-        self.later.count = 0
+        self.deferred.count = 0
         self.takes_plain = self.until_ms >= -1
         while at < limit and not (self.failed or self.cut or self.stopped):
             met = self.run_plain(data, size, limit, BATCHES_HELD, &at, &frame, &batch)
@@ -228,32 +228,32 @@ cdef class PartitionFold:
             return OTHER
         if queue_reserve(&self.queue, count) != 0:
             return NO_MEMORY
-        if queue_batch(&self.queue, &self.table, &self.near, self.noted, self.tracks, batch,
+        if queue_batch(&self.queue, &self.table, &self.place_cache, self.buffer, self.tracks, batch,
                        self.until_ms, self.seq):
             self.count_batch(batch, batch.base_offset, count)
             if self.queue.count < FULL or not queue_apply(
-                    &self.queue, &self.table, &self.near, self.tracks):
+                    &self.queue, &self.table, &self.place_cache, self.tracks):
                 return PLAIN
         elif not groups_alone(batch, self.until_ms):
             return OTHER
-        elif later_put(&self.later, batch) == 0:
+        elif deferred_put(&self.deferred, batch) == 0:
             self.count_batch(batch, batch.base_offset, count)
-            return PLAIN if self.later.count < MOST_LATER else MANY_LATER
+            return PLAIN if self.deferred.count < MOST_LATER else MANY_LATER
         return NO_MEMORY
 
     cdef int take_later(self) except -1:
         """Whatever else becomes a Python object first lets what was put off go before it."""
         cdef int32_t i
-        for i in range(self.later.count):
-            if self.records.read(&self.later.items[i]) == NO_FAULT:
-                self.apply_all(&self.later.items[i])   # of no transaction: no number is asked for
-        self.later.count = 0
+        for i in range(self.deferred.count):
+            if self.records.read(&self.deferred.items[i]) == NO_FAULT:
+                self.apply_all(&self.deferred.items[i])   # of no transaction: no number is asked for
+        self.deferred.count = 0
         return 0
 
     cdef int take_waiting(self) except -1:
         """Whatever else changes state first lets what waits go before it."""
         if self.queue.count and queue_apply(
-                &self.queue, &self.table, &self.near, self.tracks) != 0:
+                &self.queue, &self.table, &self.place_cache, self.tracks) != 0:
             raise MemoryError
         return 0
 
@@ -356,8 +356,8 @@ cdef class PartitionFold:
                                  int64_t batch_offset) noexcept nogil:
         """Apply plain commits and say which record is none; -1: no memory."""
         while i < count and self.parsed.items[i].kind == PLAIN_COMMIT:
-            if self.noted != NULL and not note_parsed(
-                    self.noted, &self.records.items[i], &self.parsed.items[i].commit):
+            if self.buffer != NULL and not buffer_parsed(
+                    self.buffer, &self.records.items[i], &self.parsed.items[i].commit):
                 return -1
             if self.apply_plain(
                     &self.records.items[i], &self.parsed.items[i], batch_offset) != 0:
@@ -411,7 +411,7 @@ cdef class PartitionFold:
             parsed.hash = coterie_keyhash(commit.key, commit.key_size)
         if batch.transactional:
             return self.apply_pending(batch, record, parsed, batch_offset)
-        if self.noted != NULL and not note_parsed(self.noted, record, commit):
+        if self.buffer != NULL and not buffer_parsed(self.buffer, record, commit):
             raise MemoryError
         if self.apply_plain(record, parsed, batch_offset) != 0:
             raise MemoryError

@@ -6,10 +6,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from coterie._core.codec.batch cimport Record
 from coterie._core.fold.keytable cimport Value
-from coterie._core.fold.noted cimport Noted
+from coterie._core.fold.history_buffer cimport HistoryBuffer
 
 cdef class History:
-    cdef Noted noted                     # the rows that are decided
+    cdef HistoryBuffer buffer                     # the rows that are decided
     cdef dict open_transactions          # producer id -> its pending commits: see `PendingCommit`
     cdef int64_t cleared                 # rows that were decided, and cleared since
     cdef int users                       # see `begin_change`

@@ -14,9 +14,9 @@ from coterie._core.checks cimport begin_change, begin_read, end_use, within
 from coterie._core.codec.batch cimport Record
 from coterie._core.fold.commit cimport key_fits
 from coterie._core.fold.keytable cimport Table, Value
-from coterie._core.fold.noted cimport (
-    ABORTED, COMMITTED, PENDING, TOMBSTONE, Noted, NotedRow, metadata_start, name_number,
-    names_into, note_commit, noted_clear, noted_follow, noted_free, noted_init, noted_reserve)
+from coterie._core.fold.history_buffer cimport (
+    ABORTED, COMMITTED, PENDING, TOMBSTONE, HistoryBuffer, HistoryRow, metadata_start, name_number,
+    names_into, buffer_commit, buffer_clear, buffer_follow, buffer_free, buffer_init, buffer_reserve)
 
 from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData
@@ -48,20 +48,20 @@ cdef class History:
     """See ``history.pyi``."""
 
     def __cinit__(self):
-        noted_init(&self.noted)
+        buffer_init(&self.buffer)
         self.open_transactions = {}
 
     def __dealloc__(self):
-        noted_free(&self.noted)
+        buffer_free(&self.buffer)
 
     def __len__(self):
-        return self.noted.count
+        return self.buffer.count
 
     def clear(self):
         """See ``history.pyi``."""
         begin_change(&self.users, IN_USE)
-        self.cleared += self.noted.count
-        noted_clear(&self.noted)
+        self.cleared += self.buffer.count
+        buffer_clear(&self.buffer)
         end_use(&self.users)
 
     def columns(self, start=0, end=None):
@@ -69,8 +69,8 @@ cdef class History:
         cdef Py_ssize_t stop
         begin_read(&self.users, IN_USE)
         try:
-            stop = within(self.noted.count if end is None else end, "end", 0, self.noted.count)
-            return columns_of(&self.noted, within(start, "start", 0, stop), stop)
+            stop = within(self.buffer.count if end is None else end, "end", 0, self.buffer.count)
+            return columns_of(&self.buffer, within(start, "start", 0, stop), stop)
         finally:
             end_use(&self.users)
 
@@ -94,7 +94,7 @@ cdef class History:
                 for packed in commits:   # of two at one log offset the one that came first is first
                     left.append((log_offset_of(packed), len(left), producer_id, packed))
             for _, _, producer_id, packed in sorted(left):
-                add_row(&found.noted, producer_id, packed, PENDING)
+                add_row(&found.buffer, producer_id, packed, PENDING)
         finally:
             end_use(&self.users)
         return found
@@ -113,29 +113,29 @@ cdef str text_at(const Table* table, int32_t number, dict texts, bint topic):
     return text
 
 
-cdef bytes metadata_at(const Noted* noted, Py_ssize_t i):
-    cdef int64_t start = metadata_start(noted, i)
-    return (<const char*>noted.heap)[start:noted.rows[i].metadata_end] if (
-        noted.rows[i].metadata_end > start) else b""
+cdef bytes metadata_at(const HistoryBuffer* buffer, Py_ssize_t i):
+    cdef int64_t start = metadata_start(buffer, i)
+    return (<const char*>buffer.heap)[start:buffer.rows[i].metadata_end] if (
+        buffer.rows[i].metadata_end > start) else b""
 
 
 cdef tuple row_at(History history, Py_ssize_t i, dict texts):
     """A commit as ``rows`` has it; None behind the last one."""
-    cdef const NotedRow* row
-    cdef Noted* noted = &history.noted
+    cdef const HistoryRow* row
+    cdef HistoryBuffer* buffer = &history.buffer
     cdef bint tombstone
     begin_read(&history.users, IN_USE)
     try:
-        if i >= noted.count:
+        if i >= buffer.count:
             return None
-        row = &noted.rows[i]
+        row = &buffer.rows[i]
         tombstone = row.kind == TOMBSTONE
         return (
-            text_at(&noted.names.groups, row.group, texts, False), row.log_offset,
+            text_at(&buffer.names.groups, row.group, texts, False), row.log_offset,
             None if row.timestamp == -1 else row.timestamp,
-            text_at(&noted.names.topics, row.topic, texts, True), row.partition,
+            text_at(&buffer.names.topics, row.topic, texts, True), row.partition,
             None if tombstone else row.offset, None if tombstone else row.leader_epoch,
-            None if tombstone else decode_utf8(metadata_at(noted, i)),
+            None if tombstone else decode_utf8(metadata_at(buffer, i)),
             None if tombstone else row.commit_timestamp,
             None if row.expire_timestamp == -1 else row.expire_timestamp,
             tombstone, row.producer_id if row.transactional else None, OUTCOMES[row.outcome])
@@ -159,12 +159,12 @@ cdef tuple names_columns(const Table* table):
 
 
 @cython.boundscheck(False)    # every array has the rows from `start` to `end`
-cdef dict columns_of(const Noted* noted, Py_ssize_t start, Py_ssize_t end):
+cdef dict columns_of(const HistoryBuffer* buffer, Py_ssize_t start, Py_ssize_t end):
     import numpy as np
     cdef Py_ssize_t i, n = end - start
-    cdef int64_t heap_start = metadata_start(noted, start)
-    cdef int64_t heap_size = (metadata_start(noted, end)) - heap_start
-    cdef const NotedRow* row
+    cdef int64_t heap_start = metadata_start(buffer, start)
+    cdef int64_t heap_size = (metadata_start(buffer, end)) - heap_start
+    cdef const HistoryRow* row
     # One block for all columns, as in columns.pyx: else page faults would take most of the time.
     block, at = np.empty((n + 1) * ROW_BYTES, dtype=np.uint8), 0
     out = {}
@@ -182,11 +182,11 @@ cdef dict columns_of(const Noted* noted, Py_ssize_t start, Py_ssize_t end):
     cdef int8_t[::1] outcome = out["outcome"]
     cdef uint8_t[::1] heap = metadata
     if heap_size:
-        memcpy(&heap[0], noted.heap + heap_start, heap_size)
+        memcpy(&heap[0], buffer.heap + heap_start, heap_size)
     bound[0] = 0
     with nogil:
         for i in range(n):
-            row = &noted.rows[start + i]
+            row = &buffer.rows[start + i]
             log_offset[i], timestamp[i] = row.log_offset, row.timestamp
             producer_id[i], offset[i] = row.producer_id, row.offset
             committed[i], expires[i] = row.commit_timestamp, row.expire_timestamp
@@ -196,8 +196,8 @@ cdef dict columns_of(const Noted* noted, Py_ssize_t start, Py_ssize_t end):
             transactional[i], outcome[i] = row.transactional, row.outcome
     cut = {name: column[:n] for name, column in out.items() if name != "metadata_bounds"}
     return {**cut, "metadata": metadata, "metadata_bounds": out["metadata_bounds"],
-            "groups": names_columns(&noted.names.groups),
-            "topics": names_columns(&noted.names.topics)}
+            "groups": names_columns(&buffer.names.groups),
+            "topics": names_columns(&buffer.names.topics)}
 
 
 cdef int begin_noting(int* users, History history) except -1:
@@ -245,17 +245,17 @@ cdef int add_pending(History history, int64_t producer_id, const Record* record,
 cdef int decide(History history, int64_t producer_id, bint committed) except -1:
     if history is not None:
         for packed in history.open_transactions.pop(producer_id, ()):
-            add_row(&history.noted, producer_id, packed, COMMITTED if committed else ABORTED)
+            add_row(&history.buffer, producer_id, packed, COMMITTED if committed else ABORTED)
     return 0
 
 
-cdef int add_row(Noted* noted, int64_t producer_id, bytes packed, int8_t outcome) except -1:
+cdef int add_row(HistoryBuffer* buffer, int64_t producer_id, bytes packed, int8_t outcome) except -1:
     cdef const uint8_t* key = <const uint8_t*>PyBytes_AS_STRING(packed) + sizeof(PendingCommit)
     cdef PendingCommit commit
-    cdef NotedRow* row
+    cdef HistoryRow* row
     memcpy(&commit, PyBytes_AS_STRING(packed), sizeof(PendingCommit))
     commit.value.metadata = key + commit.key_size
-    row = note_commit(noted, commit.log_offset, commit.timestamp, key,
+    row = buffer_commit(buffer, commit.log_offset, commit.timestamp, key,
                       NULL if commit.tombstone else &commit.value)
     if row == NULL:
         raise MemoryError
@@ -268,7 +268,7 @@ cdef int64_t log_offset_of(bytes packed) noexcept:
 
 
 cdef int64_t row_number(History history) noexcept:
-    return 0 if history is None else history.cleared + history.noted.count
+    return 0 if history is None else history.cleared + history.buffer.count
 
 
 cdef int follow_on(History history, History later, list markers) except -1:
@@ -288,8 +288,8 @@ cdef int follow_on(History history, History later, list markers) except -1:
 
 cdef int follow_rows(History history, History later, list markers) except -1:
     """A marker decides what the earlier piece left open where it stands in the later one."""
-    cdef Noted* to = &history.noted
-    cdef const Noted* of = &later.noted
+    cdef HistoryBuffer* to = &history.buffer
+    cdef const HistoryBuffer* of = &later.buffer
     cdef Py_ssize_t at = 0, row
     cdef int32_t* groups = <int32_t*>malloc(
         (of.names.groups.count + of.names.topics.count + 1) * sizeof(int32_t))
@@ -303,13 +303,13 @@ cdef int follow_rows(History history, History later, list markers) except -1:
             # Whoever has the fold may have written other numbers; rows may have been cleared.
             row = max(at, within(theirs.first_row, "the row of a marker", 0, row_number(later))
                       - later.cleared)
-            if not noted_follow(to, of, at, row, groups, topics):
+            if not buffer_follow(to, of, at, row, groups, topics):
                 raise MemoryError
             at = row
             if first_of is not None:
                 first_of.first_row = row_number(history)
             decide(history, producer_id, theirs.first_committed)
-        if not noted_follow(to, of, at, of.count, groups, topics):
+        if not buffer_follow(to, of, at, of.count, groups, topics):
             raise MemoryError
     finally:
         free(groups)
@@ -321,21 +321,21 @@ cdef int follow_rows(History history, History later, list markers) except -1:
 cdef tuple dump_history(History history):
     """Bytes of the rows, metadata, the names' bytes and bounds; open transactions; rows cleared."""
     import numpy as np
-    cdef Noted* noted = &history.noted
+    cdef HistoryBuffer* buffer = &history.buffer
     cdef uint8_t[::1] row_view, heap_view
     begin_read(&history.users, IN_USE)
     try:
-        rows = np.empty(noted.count * sizeof(NotedRow), dtype=np.uint8)
-        heap = np.empty(noted.heap_size, dtype=np.uint8)
+        rows = np.empty(buffer.count * sizeof(HistoryRow), dtype=np.uint8)
+        heap = np.empty(buffer.heap_size, dtype=np.uint8)
         row_view, heap_view = rows, heap
-        if noted.count:
-            memcpy(&row_view[0], noted.rows, noted.count * sizeof(NotedRow))
-        if noted.heap_size:
-            memcpy(&heap_view[0], noted.heap, noted.heap_size)
+        if buffer.count:
+            memcpy(&row_view[0], buffer.rows, buffer.count * sizeof(HistoryRow))
+        if buffer.heap_size:
+            memcpy(&heap_view[0], buffer.heap, buffer.heap_size)
         pending = {producer_id: tuple(commits)
                    for producer_id, commits in history.open_transactions.items()}
-        return (rows, heap, *names_columns(&noted.names.groups),
-                *names_columns(&noted.names.topics), pending, history.cleared)
+        return (rows, heap, *names_columns(&buffer.names.groups),
+                *names_columns(&buffer.names.topics), pending, history.cleared)
     finally:
         end_use(&history.users)
 
@@ -343,21 +343,21 @@ cdef tuple dump_history(History history):
 cdef History restore_history(tuple state):
     """What `dump_history` gave; the bytes may have been cut or changed on their way."""
     cdef History history = History()
-    cdef Noted* noted = &history.noted
+    cdef HistoryBuffer* buffer = &history.buffer
     cdef const uint8_t[::1] rows, heap
     rows, heap, groups, group_bounds, topics, topic_bounds, pending, cleared = state
-    if rows.shape[0] % sizeof(NotedRow):
+    if rows.shape[0] % sizeof(HistoryRow):
         raise CorruptData("the rows of a history are cut short")
-    enter_names(noted, &noted.names.groups, groups, group_bounds)
-    enter_names(noted, &noted.names.topics, topics, topic_bounds)
-    if not noted_reserve(noted, rows.shape[0] // sizeof(NotedRow), heap.shape[0]):
+    enter_names(buffer, &buffer.names.groups, groups, group_bounds)
+    enter_names(buffer, &buffer.names.topics, topics, topic_bounds)
+    if not buffer_reserve(buffer, rows.shape[0] // sizeof(HistoryRow), heap.shape[0]):
         raise MemoryError
     if rows.shape[0]:
-        memcpy(noted.rows, &rows[0], rows.shape[0])
+        memcpy(buffer.rows, &rows[0], rows.shape[0])
     if heap.shape[0]:
-        memcpy(noted.heap, &heap[0], heap.shape[0])
-    noted.heap_size = heap.shape[0]
-    enter_rows(noted, rows.shape[0] // sizeof(NotedRow))
+        memcpy(buffer.heap, &heap[0], heap.shape[0])
+    buffer.heap_size = heap.shape[0]
+    enter_rows(buffer, rows.shape[0] // sizeof(HistoryRow))
     enter_pending(history, pending)
     if not 0 <= cleared <= MANY_ROWS:
         raise CorruptData(f"a history of which {cleared} rows were cleared")
@@ -365,35 +365,35 @@ cdef History restore_history(tuple state):
     return history
 
 
-cdef int enter_names(Noted* noted, Table* table, const uint8_t[::1] names,
+cdef int enter_names(HistoryBuffer* buffer, Table* table, const uint8_t[::1] names,
                      const int64_t[::1] bounds) except -1:
     cdef Py_ssize_t i
     cdef int64_t start = 0
     cdef const uint8_t* first = &names[0] if names.shape[0] else NULL
     for i in range(1, bounds.shape[0]):
         if not start <= bounds[i] <= min(names.shape[0], start + 0xFFFF) or name_number(
-                &noted.names, table, first + start, <int32_t>(bounds[i] - start)) != i - 1:
+                &buffer.names, table, first + start, <int32_t>(bounds[i] - start)) != i - 1:
             raise CorruptData(f"name {i - 1} of a history does not fit it")
         start = bounds[i]
     return 0
 
 
-cdef int enter_rows(Noted* noted, Py_ssize_t count) except -1:
+cdef int enter_rows(HistoryBuffer* buffer, Py_ssize_t count) except -1:
     cdef Py_ssize_t i
     cdef int64_t start = 0
-    cdef NotedRow* row
+    cdef HistoryRow* row
     for i in range(count):
-        row = &noted.rows[i]
+        row = &buffer.rows[i]
         if not (0 <= row.kind <= TOMBSTONE and 0 <= row.transactional <= 1
                 and 0 <= row.outcome <= (ABORTED if row.transactional else COMMITTED)
-                and start <= row.metadata_end <= noted.heap_size
+                and start <= row.metadata_end <= buffer.heap_size
                 and row.metadata_end - start <= 0x7FFFFFFF):
             raise CorruptData(f"row {i} of a history's {count} does not fit it")
-        if not (0 <= row.group < <int64_t>noted.names.groups.count
-                and 0 <= row.topic < <int64_t>noted.names.topics.count):
+        if not (0 <= row.group < <int64_t>buffer.names.groups.count
+                and 0 <= row.topic < <int64_t>buffer.names.topics.count):
             raise CorruptData(f"row {i} of a history's {count} names what is not there")
         start = row.metadata_end
-    noted.count = count
+    buffer.count = count
     return 0
 
 

@@ -1,7 +1,7 @@
 """Keys of commits as numbers, with their names. Header only: inlined into the scan of records.
 
 A key is known by its bytes as Java reads them: two broken names may be one to Kafka. Names that
-were met of late cost one comparison, a partition of theirs one look into an array (``near.pxd``).
+were met of late cost one comparison, a partition of theirs one look into an array (``place_cache.pxd``).
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
@@ -13,8 +13,8 @@ from coterie._core.fold.commit cimport (
 from coterie._core.codec.cursor cimport OK
 from coterie._core.fold.keytable cimport (
     Table, coterie_is_ascii, coterie_keyhash, table_free, table_init, table_intern)
-from coterie._core.fold.near cimport (
-    Near, near_free, near_init, near_learn, near_meet, near_names, near_place)
+from coterie._core.fold.place_cache cimport (
+    PlaceCache, cache_free, cache_init, cache_learn, cache_meet, cache_names, cache_place)
 
 cdef enum:
     KEY_FAULTY = -1
@@ -40,8 +40,8 @@ cdef struct KeyIndex:
     Table keys
     Table groups
     Table topics
-    Near near
-    int32_t* group_of            # of the names that `near` numbers
+    PlaceCache place_cache
+    int32_t* group_of            # of the names that the place cache numbers
     uint32_t group_count
     Key* items
     uint32_t capacity
@@ -54,14 +54,14 @@ cdef inline int key_index_init(KeyIndex* index) except -1:
     table_init(&index.keys)
     table_init(&index.groups)
     table_init(&index.topics)
-    return near_init(&index.near)
+    return cache_init(&index.place_cache)
 
 
 cdef inline void key_index_free(KeyIndex* index) noexcept:
     table_free(&index.keys)
     table_free(&index.groups)
     table_free(&index.topics)
-    near_free(&index.near)
+    cache_free(&index.place_cache)
     free(index.group_of)
     free(index.items)
 
@@ -110,7 +110,7 @@ cdef inline int64_t intern_odd_key(KeyIndex* index, const Commit* commit) noexce
 
 
 cdef inline bint room_for_group(KeyIndex* index, int64_t names) noexcept nogil:
-    cdef uint32_t want = index.near.names.capacity
+    cdef uint32_t want = index.place_cache.names.capacity
     cdef void* grown
     if names >= index.group_count:
         grown = realloc(index.group_of, want * sizeof(int32_t))
@@ -124,7 +124,7 @@ cdef inline bint room_for_group(KeyIndex* index, int64_t names) noexcept nogil:
 
 
 cdef inline int32_t add_key(KeyIndex* index, const Commit* commit, int32_t group) noexcept nogil:
-    """The number of a key that `near` does not know."""
+    """The number of a key that the place cache does not know."""
     cdef int64_t number = intern_key(index, commit)
     cdef int32_t topic
     cdef void* grown
@@ -152,7 +152,7 @@ cdef inline int32_t key_number(KeyIndex* index, const uint8_t* key, int32_t size
                                int32_t* group) noexcept nogil:
     """The number of a commit's key, and its group's; else KEY_FAULTY, KEY_UNWANTED, NO_MEMORY."""
     cdef int32_t names_size = size - KEY_ENDS
-    cdef int64_t names = near_names(&index.near, key + 2, names_size), place = -1
+    cdef int64_t names = cache_names(&index.place_cache, key + 2, names_size), place = -1
     cdef Commit commit
     cdef int32_t number
     commit.key = NULL
@@ -162,7 +162,7 @@ cdef inline int32_t key_number(KeyIndex* index, const uint8_t* key, int32_t size
         if read_commit_key(key, size, &commit) != OK:
             return KEY_FAULTY
         names_size = commit.key_size - 4          # bytes left over belong to no key
-        names = near_meet(&index.near, key + 2, names_size)
+        names = cache_meet(&index.place_cache, key + 2, names_size)
         group[0] = -1
         if names >= 0:
             if not room_for_group(index, names):
@@ -177,12 +177,12 @@ cdef inline int32_t key_number(KeyIndex* index, const uint8_t* key, int32_t size
     if 0 <= index.wanted <= group[0]:
         return KEY_UNWANTED
     if names >= 0:
-        place = near_place(&index.near, names, load_i32(key + 2 + names_size))
+        place = cache_place(&index.place_cache, names, load_i32(key + 2 + names_size))
         if place >= 0:
             return <int32_t>place
     if commit.key == NULL and read_commit_key(key, size, &commit) != OK:
         return KEY_FAULTY
     number = add_key(index, &commit, group[0])
     if names >= 0 and number >= 0:
-        near_learn(&index.near, names, commit.partition, number, index.keys.count)
+        cache_learn(&index.place_cache, names, commit.partition, number, index.keys.count)
     return number

@@ -15,7 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
-from coterie._core.fold.heap cimport Heap, heap_free, heap_put, heap_widen
+from coterie._core.fold.metadata_arena cimport MetadataArena, arena_free, arena_put, arena_widen
 
 cdef extern from "keyhash.h" nogil:
     uint64_t coterie_keyhash(const uint8_t* key, size_t size)
@@ -62,7 +62,7 @@ cdef struct Table:
     uint64_t arena_capacity
     uint32_t* borrowers          # entries whose metadata `own_all` has to look at
     uint32_t borrower_count
-    Heap heap                    # metadata
+    MetadataArena metadata
 
 
 cdef inline int table_init(Table* table) except -1:
@@ -75,7 +75,7 @@ cdef inline int table_init(Table* table) except -1:
 
 
 cdef inline void table_free(Table* table) noexcept:
-    heap_free(&table.heap)
+    arena_free(&table.metadata)
     free(table.slots)
     free(table.entries)
     free(table.borrowers)
@@ -202,7 +202,7 @@ cdef inline void prefetch_key(const Table* table, uint64_t hash) noexcept nogil:
 
 cdef inline void drop_metadata(Table* table, Entry* entry) noexcept nogil:
     if entry.owned:
-        table.heap.alive -= entry.value.metadata_size
+        table.metadata.alive -= entry.value.metadata_size
         entry.owned = False
 
 
@@ -220,23 +220,23 @@ cdef inline void put(Table* table, Entry* entry, const Value* value, int64_t seq
 
 cdef inline int table_room(Table* table, uint64_t size) noexcept nogil:
     """Room for so many bytes of metadata: one more block, or one for all where half is dead. To
-    visit each key for that pays by what was put before: 16 bytes a key. -1: no memory."""
-    cdef Heap* heap = &table.heap
-    cdef Heap fresh
+    visit each key for that is amortised: at least 16 bytes a key were put before. -1: no memory."""
+    cdef MetadataArena* arena = &table.metadata
+    cdef MetadataArena fresh
     cdef Entry* entry
     cdef uint32_t i
-    if heap.alive * 2 > heap.held:
-        return heap_widen(heap, heap.held if heap.held > size else size)
-    memset(&fresh, 0, sizeof(Heap))
-    if heap_widen(&fresh, 2 * (heap.alive + size) + 16 * <uint64_t>table.count) != 0:
+    if arena.alive * 2 > arena.held:
+        return arena_widen(arena, arena.held if arena.held > size else size)
+    memset(&fresh, 0, sizeof(MetadataArena))
+    if arena_widen(&fresh, 2 * (arena.alive + size) + 16 * <uint64_t>table.count) != 0:
         return -1
     for i in range(table.count):
         entry = &table.entries[i]
         if entry.owned:
-            entry.value.metadata = heap_put(
+            entry.value.metadata = arena_put(
                 &fresh, entry.value.metadata, entry.value.metadata_size)
-    heap_free(heap)
-    heap[0] = fresh
+    arena_free(arena)
+    arena[0] = fresh
     return 0
 
 
@@ -245,10 +245,10 @@ cdef inline int own_metadata(Table* table, Entry* entry) noexcept nogil:
     cdef uint64_t size = entry.value.metadata_size
     if entry.owned or not entry.present or size == 0:
         return 0
-    if size > table.heap.room and table_room(table, size) != 0:
+    if size > table.metadata.room and table_room(table, size) != 0:
         entry.value.metadata_size = 0
         return -1
-    entry.value.metadata = heap_put(&table.heap, entry.value.metadata, size)
+    entry.value.metadata = arena_put(&table.metadata, entry.value.metadata, size)
     entry.owned = True
     return 0
 

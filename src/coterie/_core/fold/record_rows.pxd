@@ -7,7 +7,7 @@ from libc.string cimport memset
 
 from coterie._core.fold.keyindex cimport GONE, NOTHING, THERE, Key, KeyIndex
 from coterie._core.fold.keytable cimport coterie_prefetch
-from coterie._core.fold.noted cimport COMMITTED
+from coterie._core.fold.history_buffer cimport COMMITTED
 
 cdef enum:                       # of KIND_NAMES
     OFFSET = 0

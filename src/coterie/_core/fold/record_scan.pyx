@@ -23,7 +23,7 @@ from coterie._core.fold.columns cimport strings
 from coterie._core.fold.keyindex cimport (
     KEY_FAULTY, NO_MEMORY, Key, KeyIndex, key_index_free, key_index_init, key_number, name_number)
 from coterie._core.fold.keytable cimport coterie_keyhash, coterie_prefetch
-from coterie._core.fold.noted cimport ABORTED, COMMITTED, PENDING
+from coterie._core.fold.history_buffer cimport ABORTED, COMMITTED, PENDING
 from coterie._core.fold.record_rows cimport (
     FAULTY, GROUP, GROUP_TOMBSTONE, MARKER, NEWER, OFFSET, OFFSET_TOMBSTONE, ROW_GUESS, UNKNOWN,
     BatchRow, Rows, chain, share_out, weight_of)
@@ -339,7 +339,7 @@ cdef class RecordScan:
         for i in range(count):
             if not plain:
                 record = self.scratch.items[i]
-            elif any_record(&cur, batch, &record) != OK:    # see `groups_alone` of later.pxd
+            elif any_record(&cur, batch, &record) != OK:    # see `groups_alone` of deferred_groups.pxd
                 return False
             if commit_comes_again(&self.request, &record, self.until_ms):
                 return True

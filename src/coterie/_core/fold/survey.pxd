@@ -1,7 +1,7 @@
 """What a fold tells besides its state: see survey.pyx."""
 from libc.stdint cimport int64_t
 
-from coterie._core.fold.parsed cimport Parsed
+from coterie._core.fold.record_kind cimport Parsed
 
 cdef class Survey:
     cdef readonly dict open              # producer -> number of its first record, see survey.pyx

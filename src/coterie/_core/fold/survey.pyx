@@ -4,7 +4,7 @@ Few among millions of records: Python objects.
 """
 from libc.stdint cimport int64_t
 
-from coterie._core.fold.parsed cimport FAULTY, LEFT_OUT, Parsed
+from coterie._core.fold.record_kind cimport FAULTY, LEFT_OUT, Parsed
 
 
 cdef class Survey:

@@ -1,7 +1,7 @@
 """The timer wheel's C face, for the coordinator to cimport."""
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from coterie._core.structures.due cimport Due, DueQueue
+from coterie._core.structures.due_queue cimport Due, DueQueue
 from coterie._core.structures.slots cimport TimerRef, Node, Slots
 
 

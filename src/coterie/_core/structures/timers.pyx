@@ -18,7 +18,7 @@ from coterie._core.structures.arguments cimport column_of
 from coterie._core.structures.arrays cimport (
     NPY_INT64, PyArray_EMPTY, data_of, need_arrays)
 from coterie._core.checks cimport int64_of
-from coterie._core.structures.due cimport Due, drop_stale_due, keys_by_firing, next_due, push
+from coterie._core.structures.due_queue cimport Due, drop_stale_due, keys_by_firing, next_due, push
 from coterie._core.structures.slots cimport (
     LEVELS, NO_NODE, SLOTS, WORDS, TimerRef, Node, Slot, coterie_ctz64, coterie_prefetch,
     drop_stale, enter, first_slot, live, release_node, slot_of, start_of, take, vacate

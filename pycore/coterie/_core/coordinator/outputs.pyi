@@ -1,0 +1,24 @@
+from collections.abc import Iterator
+from typing import Any, final
+
+def response_of(op: int, error: int, payload: Any) -> Any:
+    """Return the response of an operation, as one of :mod:`coterie.values`."""
+
+@final
+class Outputs:
+    """What a coordinator did, in order: rows of 32 bytes, made objects when asked for."""
+
+    count: int
+    def __len__(self) -> int: ...
+    def clear(self) -> None:
+        """Forget every row."""
+    def events(self) -> list[Any]:
+        """Return each row as an event of :mod:`coterie.events`."""
+    def taken(self, with_events: bool) -> list[tuple[int, int | None, Any, Any]]:
+        """Return the answers as (request's id, number of the error, payload, event).
+
+        Who gets no answer has None for the error. ``with_events`` makes the events, and adds those
+        of other rows, under the id -1.
+        """
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Yield each row as the dict of a trace's output line, unanswered requests left out."""

@@ -1,0 +1,390 @@
+"""Replay a log on Spark: the driver plans, workers read and scan, only partial states move.
+
+    plan pieces -> scan (one row a chunk of a state) -> shuffle by partition, sort by place
+    -> merge in log order -> products as bytes, persisted -> one DataFrame a table
+
+Memory of a worker grows with the keys of one partition, not with its records. The shuffle moves
+one state for each task and partition. Scan and merge run once, when ``replay`` is called; the
+tables are then decoded from what is persisted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from coterie.arguments import whole
+from coterie.errors import CoterieError, FaultFound
+from coterie.log.folders import Listing, Segment, find_segments
+from coterie.ordering import partition_order
+from coterie.replay.engine import Read, Summary, summarize
+from coterie.state.faults import fault_line
+from coterie.state.partial import ScanOptions
+from coterie.state.pickling import unpack
+from coterie.state.schemas import SCHEMAS
+from coterie.times import parse_time
+from coterie_spark.replay_job import lines, merging, on_the_driver, plan, scanning
+from coterie_spark.replay_job.arrow import spark_schema
+from coterie_spark.replay_job.hadoop import find_hadoop_segments, is_url, scan_by_hadoop
+from coterie_spark.replay_job.settings import set_meanwhile
+from coterie_spark.replay_job.closures import shipped, unfit_workers_told
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
+ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+class Replay(Mapping[str, "DataFrame"]):
+    """The tables of a replay, by name or as attributes, backed by what is persisted.
+
+    Attributes
+    ----------
+    groups, members, offsets, generations, faults, commits : DataFrame
+        As ``coterie replay`` writes them; ``commits`` only with history.
+    summary : Summary
+        What was read and found, in numbers.
+    notes : tuple of str
+        What the source does not let anyone settle, in words; empty for segments.
+    """
+
+    def __init__(
+        self,
+        products: DataFrame,
+        summary: Summary,
+        names: Iterable[str],
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.products = products
+        self.summary = summary
+        self.notes = notes
+        self._tables = {name: table_of(products, name) for name in names}
+
+    def __getitem__(self, name: str) -> DataFrame:
+        return self._tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    @property
+    def groups(self) -> DataFrame:
+        """The table ``groups``: one row a group."""
+        return self["groups"]
+
+    @property
+    def members(self) -> DataFrame:
+        """The table ``members``: one row a member of the last generation."""
+        return self["members"]
+
+    @property
+    def offsets(self) -> DataFrame:
+        """The table ``offsets``: one row a committed offset."""
+        return self["offsets"]
+
+    @property
+    def generations(self) -> DataFrame:
+        """The table ``generations``: one row a generation."""
+        return self["generations"]
+
+    @property
+    def faults(self) -> DataFrame:
+        """The table ``faults``: one row a fault."""
+        return self["faults"]
+
+    @property
+    def commits(self) -> DataFrame:
+        """The table ``commits``: one row a commit.
+
+        Raises
+        ------
+        AttributeError
+            It was replayed without ``history``.
+        """
+        if "commits" not in self._tables:
+            raise AttributeError("no table of commits: replay with history=True")
+        return self["commits"]
+
+    def leave_open(self, table: str, column: str) -> None:
+        """Make a column null: its source does not tell."""
+        from pyspark.sql import functions as f
+
+        frame = self._tables[table]
+        kind = frame.schema[column].dataType
+        self._tables[table] = frame.withColumn(column, f.lit(None).cast(kind))
+
+    def unpersist(self) -> None:
+        """Let what is persisted go: asked again, a table is replayed from the log."""
+        self.products.unpersist()
+
+
+def table_of(products: DataFrame, name: str) -> DataFrame:
+    """Return a table out of the products of a merge."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = spark_schema(SCHEMAS[name]())
+    bodies = products.where(products["name"] == name).select("body")
+    return bodies.mapInArrow(shipped(merging.table_worker(schema)), from_arrow_schema(schema))
+
+
+def replay(
+    spark: SparkSession,
+    paths: scanning.Paths,
+    at: int | str | datetime | None = None,
+    history: bool = False,
+    on_fault: str = "skip",
+    groups: Iterable[str] | None = None,
+) -> Replay:
+    """Replay a log and return its tables as DataFrames, rows as ``coterie replay`` gives them.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Its workers need coterie installed, and reach plain paths by the same absolute names.
+    paths
+        Folders that hold ``__consumer_offsets-N`` folders, such folders, or segment files. Plain
+        paths are read by the workers themselves. URLs (``s3a://``, ``hdfs://``, ``file:``) are
+        listed by the driver's Hadoop file system and read by Spark: each segment is then
+        one piece.
+    at
+        State as of this time: epoch ms, ISO 8601 with zone, or a datetime with zone.
+    history : bool
+        Give ``commits`` too: every commit. A task then holds the commits of what it scans.
+    on_fault : str
+        ``skip``, ``recover``, ``load`` or ``stop``, as for ``coterie replay``.
+    groups
+        Keep only these groups.
+
+    Raises
+    ------
+    CoterieError
+        A path leads to no log, a worker cannot read a segment, or a fault under ``stop``.
+    """
+    options = options_of(at, history, on_fault, groups)
+    products, summary = run(spark, paths, options)
+    return Replay(products, summary, table_names(options))
+
+
+def table_names(options: ScanOptions) -> list[str]:
+    """Return the names of the tables that a replay gives."""
+    return [name for name in SCHEMAS if options.history or name != "commits"]
+
+
+def options_of(
+    at: int | str | datetime | None, history: bool, on_fault: str, groups: Iterable[str] | None
+) -> ScanOptions:
+    """Return the options of a scan, checked."""
+    if isinstance(groups, str):
+        groups = [groups]
+    options = ScanOptions(
+        on_fault=on_fault,
+        at_ms=time_ms(at),
+        groups=None if groups is None else frozenset(groups),
+        history=history,
+    )
+    try:
+        options.new_fold()
+    except ValueError as error:
+        raise CoterieError(str(error)) from None
+    return options
+
+
+def time_ms(at: int | str | datetime | None) -> int | None:
+    """Return a time in epoch ms."""
+    if at is None:
+        return None
+    if not isinstance(at, datetime | str):
+        return whole(at, "at")
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise CoterieError(f"{at} has no time zone: give a datetime with tzinfo")
+        at = at.isoformat(timespec="milliseconds")
+    try:
+        return parse_time(at)
+    except ValueError as error:
+        raise CoterieError(str(error)) from None
+
+
+def run(
+    spark: SparkSession,
+    paths: Listing | scanning.Paths,
+    options: ScanOptions,
+    form: str = "parquet",
+) -> tuple[DataFrame, Summary]:
+    """Scan and merge a log; return its products (see ``coterie_spark.replay_job.merging``), persisted."""
+    listing = listing_of_paths(spark, paths)
+    if on_the_driver.is_small(spark, listing):
+        return run_here(spark, listing, options, form)
+    cores = cores_of(spark)
+    partitions = list(listing.partitions())
+    count = min(len(partitions), plan.TASKS_PER_CORE * cores)
+    if is_url(listing.segments[0].path):
+        states = scan_by_hadoop(spark, listing.segments, options)
+        products = merge(states, count, place_in(partitions), form)
+        with lines.whole_files(spark, listing.segments):
+            return run_merge(spark, products, listing.passed_over, lines.ROWS_PER_BATCH)
+    cuts = cut_on_workers(spark, listing.segments, cores)
+    # The commits of a unit are held until all of it is scanned.
+    most = plan.SPARK_PIECE_BYTES if options.history else plan.TASK_BYTES
+    tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores, most)
+    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    work = scanning.scan_worker(tasks, options, scanning.reader())
+    states = numbers.mapInArrow(shipped(work), scanning.STATE_DDL)
+    count = min(count, len(tasks))
+    return run_merge(spark, merge(states, count, place_in(partitions), form), listing.passed_over)
+
+
+def run_here(
+    spark: SparkSession, listing: Listing, options: ScanOptions, form: str
+) -> tuple[DataFrame, Summary]:
+    """Give a small log's products without a job."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    table = pa.Table.from_batches(on_the_driver.products_of(listing, options, form))
+    about = pc.is_in(table["name"], pa.array([merging.ABOUT, merging.ERROR]))
+    told = table.filter(about)
+    rows = zip(told["name"].to_pylist(), told["body"].to_pylist(), strict=True)
+    return spark.createDataFrame(table), summary_of(rows, listing.passed_over)
+
+
+def cores_of(spark: SparkSession) -> int:
+    """Return how many tasks run at once: Spark's default parallelism."""
+    from pyspark.sql import functions as f
+
+    try:
+        return max(spark.sparkContext.defaultParallelism, 1)
+    except AttributeError:  # Spark Connect has no context; a range has as many partitions
+        last = spark.range(1).select(f.spark_partition_id().alias("last")).agg(f.max("last"))
+        return int(last.collect()[0][0]) + 1
+
+
+def listing_of_paths(spark: SparkSession, paths: Listing | scanning.Paths) -> Listing:
+    """Return the segments that paths, or URLs, lead to; a listing as it is."""
+    if isinstance(paths, Listing):
+        return paths
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    names = [os.fspath(path) for path in given]
+    if not names:
+        raise CoterieError("no path to replay")
+    urls = [is_url(name) for name in names]
+    if all(urls):
+        return find_hadoop_segments(spark, names)
+    if any(urls):
+        raise CoterieError("give either plain paths or URLs: put file: before the plain ones")
+    return find_segments(names)
+
+
+def cut_on_workers(
+    spark: SparkSession, segments: tuple[Segment, ...], cores: int
+) -> dict[int, list[plan.Cut]]:
+    """Have segments that are too big for one piece cut by the workers, who look at headers."""
+    max_bytes = plan.piece_bytes(segments, cores)
+    big = [i for i, s in enumerate(segments) if s.size > max_bytes and s.compression is None]
+    if not big:
+        return {}
+    chosen = [segments[index] for index in big]
+    numbers = spark.range(0, len(big), 1, min(len(big), plan.TASKS_PER_CORE * cores))
+    work = scanning.cut_worker(chosen, max_bytes, scanning.reader())
+    cuts: dict[int, list[plan.Cut]] = {}
+    with unfit_workers_told():
+        found = numbers.mapInArrow(shipped(work), scanning.CUT_DDL).collect()
+    for row in found:
+        if row.error is not None:
+            raise CoterieError(row.error)
+        cuts.setdefault(big[row.segment], []).append((row.start, row.stop, row.expected))
+    return {index: sorted(found) for index, found in cuts.items()}
+
+
+def merge(states: DataFrame, tasks: int, task: Column, form: str) -> DataFrame:
+    """Merge states by partition in order of their place into products, persisted when run.
+
+    ``task`` says which of the tasks merges the partition of a row.
+    """
+    from pyspark import StorageLevel
+
+    rows = states.repartition(tasks, in_task(task, tasks))
+    by_place = rows.sortWithinPartitions("partition", "number", "chunk")
+    merged = by_place.mapInArrow(shipped(merging.merge_worker(form)), merging.PRODUCT_DDL)
+    return merged.persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def in_task(task: Column, tasks: int) -> Column:
+    """Return by what rows are partitioned so that each goes to the task (modulo all) it names."""
+    from pyspark.sql import functions as f
+
+    return f.element_at(f.lit(plan.salts(tasks)), f.pmod(task, f.lit(tasks)).cast("int") + 1)
+
+
+def place_in(partitions: Iterable[int | None]) -> Column:
+    """Return the place of a row's partition among these; that of the unknown one is 0."""
+    from pyspark.sql import functions as f
+
+    numbers = [number for number in partitions if number is not None]
+    if not numbers:
+        return f.lit(0)
+    return f.coalesce(f.array_position(f.lit(numbers), f.col("partition")), f.lit(0))
+
+
+def run_merge(
+    spark: SparkSession,
+    products: DataFrame,
+    passed_over: tuple[str, ...] = (),
+    rows_per_batch: int = 1,
+) -> tuple[DataFrame, Summary]:
+    """Run scan and merge, and say what was read.
+
+    Raises
+    ------
+    CoterieError
+        What a worker could not read, or the first fault under ``on_fault="stop"``.
+    """
+    try:
+        with bounded_batches(spark, rows_per_batch), unfit_workers_told():
+            about = products.where(products["name"].isin(merging.ABOUT, merging.ERROR))
+            rows = about.select("name", "body").collect()
+        return products, summary_of([(row.name, bytes(row.body)) for row in rows], passed_over)
+    except BaseException:
+        products.unpersist()
+        raise
+
+
+def summary_of(about: Iterable[tuple[str, bytes]], passed_over: tuple[str, ...]) -> Summary:
+    """Return what was read, from the products that tell of the partitions.
+
+    Raises
+    ------
+    CoterieError
+        What could not be read, or the first fault under ``on_fault="stop"``.
+    """
+    rows = list(about)
+    errors = sorted(body.decode() for name, body in rows if name == merging.ERROR)
+    if errors:
+        raise CoterieError(errors[0])
+    told = [unpack(merging.ABOUT, body) for _, body in rows]
+    told.sort(key=lambda one: partition_order(one[0]))
+    for _, read, _, stopped in told:
+        if stopped:
+            place = fault_line(read.faults[0])
+            raise FaultFound(f"{place}; stopped (--on-fault skip goes on)")
+    partitions: dict[int | None, Read] = {number: read for number, read, _, _ in told}
+    groups = sum(count for _, _, count, _ in told)
+    return summarize(partitions, groups, passed_over)
+
+
+@contextmanager
+def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Bound Arrow batches to so many rows where Spark does not bound their bytes (before 4.1)."""
+    try:
+        spark.conf.get(BYTES_PER_BATCH)
+    except Exception:  # Spark does not know it; what is raised depends on its version
+        with set_meanwhile(spark, {ROWS_PER_BATCH: str(rows)}):
+            yield
+    else:
+        yield

@@ -1,0 +1,161 @@
+"""Replay of records that come as rows: what Spark's own Kafka source gives of the topic.
+
+The rows are brought in log order (one shuffle of them all, which segments do not need), scanned in
+runs of ``RUN_OFFSETS`` offsets, and merged as pieces of segments are. Such rows lack what batches
+say: what that leaves open is said, not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from coterie._core.fold.fold import Scanned
+from coterie._core.fold.apply_records import take
+from coterie.errors import CoterieError
+from coterie.log.folders import TOPIC
+from coterie.state.partial import PartialState, ScanOptions
+from coterie_spark.replay_job import plan, scanning
+from coterie_spark.replay_job.driver import Replay, cores_of, merge, options_of, run_merge, table_names
+from coterie_spark.replay_job.closures import shipped
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+RUN_OFFSETS = 1 << 17
+ROWS_PER_BATCH = 256  # of records, and of states in chunks of 4 MB: see bounded_batches
+NEEDED = ("key", "value", "partition", "offset", "timestamp")
+NOTES = (
+    "rows have no producer ids and no markers: each commit counts as one outside transactions;"
+    " read with kafka.isolation.level=read_uncommitted, those of aborted and of open transactions"
+    " are among them",
+    "a tombstone written between a commit of a transaction and its marker takes the offset away,"
+    " which the marker would have put back",
+    "appended_batch_offset is the record's own offset, not that of its batch's first record",
+    "a gap in the offsets may be compaction or a marker: from when on the state can be trusted is"
+    " not known",
+)
+
+
+def replay_frame(
+    frame: DataFrame,
+    at: int | str | datetime | None = None,
+    history: bool = False,
+    on_fault: str = "skip",
+    groups: Iterable[str] | None = None,
+) -> Replay:
+    """Replay records of ``__consumer_offsets`` that are rows of a DataFrame.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns ``key`` and ``value`` (binary), ``partition`` (int), ``offset`` (bigint) and
+        ``timestamp``, as ``spark.read.format("kafka")`` gives them; others are left alone. Rows
+        in any order; an offset that comes twice counts once.
+    at, history, on_fault, groups
+        As for :func:`coterie_spark.replay`. ``recover`` is ``load`` here: there are no segments
+        to recover.
+
+    Returns
+    -------
+    Replay
+        Its ``notes`` say what such rows leave open. ``pending_transactional_offsets`` of
+        ``groups`` and ``outcome`` of ``commits`` are null for that reason, and a fault has an
+        offset, not a position. To leave aborted transactions out, read the topic with
+        ``kafka.isolation.level`` ``read_committed``.
+
+    Raises
+    ------
+    CoterieError
+        A column is missing, or a fault under ``stop``.
+    """
+    from pyspark.sql import functions as f
+
+    missing = [name for name in NEEDED if name not in frame.columns]
+    if missing:
+        raise CoterieError(f"no column {missing[0]!r} to replay; needed: {', '.join(NEEDED)}")
+    options = options_of(at, history, on_fault, groups)
+    spark = frame.sparkSession
+    tasks = plan.TASKS_PER_CORE * cores_of(spark)
+    rows = frame.select(
+        f.col("key").cast("binary"),
+        f.col("value").cast("binary"),
+        f.col("partition").cast("int"),
+        f.col("offset").cast("bigint"),
+        f.unix_millis(f.col("timestamp").cast("timestamp")).alias("timestamp"),
+        f.floor(f.col("offset") / RUN_OFFSETS).cast("bigint").alias("run"),
+    )
+    in_order = rows.repartition(tasks, "partition", "run")
+    in_order = in_order.sortWithinPartitions("partition", "offset")
+    states = in_order.mapInArrow(shipped(rows_worker(options)), scanning.STATE_DDL)
+    products = merge(states, tasks, f.coalesce("partition", f.lit(0)), "parquet")
+    products, summary = run_merge(spark, products, rows_per_batch=ROWS_PER_BATCH)
+    replayed = Replay(products, summary, table_names(options), NOTES)
+    replayed.leave_open("groups", "pending_transactional_offsets")
+    if history:
+        replayed.leave_open("commits", "outcome")
+    return replayed
+
+
+def rows_worker(options: ScanOptions) -> scanning.Worker:
+    """Return what scans rows in order of partition and offset: a state for each run of offsets."""
+
+    def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
+        run: Run | None = None
+        for batch in batches:
+            columns = (batch.column(index).to_pylist() for index in range(batch.num_columns))
+            for key, value, partition, offset, timestamp, number in zip(*columns, strict=True):
+                if run is None or run.place != (partition, number):
+                    if run is not None:
+                        yield from run.finish()
+                    run = Run(partition, number, options)
+                run.add(offset, -1 if timestamp is None else timestamp, key, value)
+        if run is not None:
+            yield from run.finish()
+
+    return work
+
+
+class Run:
+    """The state of some neighbouring offsets of one partition."""
+
+    def __init__(self, partition: int, number: int, options: ScanOptions) -> None:
+        self.place = partition, number
+        self.state = PartialState(options)
+        self.fold = self.state.fold(partition)
+        self.count = self.bytes = 0
+        self.first = self.last = self.first_ms = self.max_ms = -1
+
+    def add(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> None:
+        """Apply a record, a batch of its own, unless it was there before."""
+        if offset == self.last:
+            return
+        if not self.count:
+            self.first, self.first_ms = offset, timestamp
+        self.count += 1
+        self.bytes += len(key or b"") + len(value or b"")
+        self.last, self.max_ms = offset, max(self.max_ms, timestamp)
+        take(self.fold, ((offset, timestamp, key, value),))
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield the state as rows, its faults and its size under the name of the partition."""
+        partition, number = self.place
+        name = f"{TOPIC}-{partition}"
+        faults = self.fold.faults
+        faults[:] = [fault._replace(file=name, position=None) for fault in faults]
+        read = Scanned(
+            file=name,
+            position=self.first,
+            bytes=self.bytes,
+            batches=0,
+            records=self.count,
+            first_offset=self.first,
+            last_offset=self.last,
+            max_timestamp=self.max_ms,
+            gap=False,
+            first_timestamp=self.first_ms,
+        )
+        self.fold.segments.append(read)
+        yield from scanning.state_batches(partition, number, self.state)

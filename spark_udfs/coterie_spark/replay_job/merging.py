@@ -1,0 +1,190 @@
+"""What workers do next: merge the states of a partition in log order, and give its products.
+
+The states of a partition come sorted by their place in the log, so one merged state and one piece
+are in memory; commits of the history leave as they are decided. A *product* is a row of bytes: a
+table's rows as an Arrow stream, the state itself, lines of text, or what is known of the
+partition. So the shuffled states are merged once, whatever is then asked of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from coterie._core.fold.fold import Scanned
+from coterie.replay.parallel_scan import resting_collector
+from coterie.replay.engine import Read
+from coterie.state.document import commit_lines
+from coterie.state.partial import PartialState
+from coterie.state.pickling import pack
+from coterie_spark.replay_job.arrow import to_spark
+from coterie_spark.replay_job.scanning import CHUNK_BYTES, Batches, Worker, rows_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from coterie._core.fold.history import History
+
+PRODUCT_DDL = "partition int, name string, part int, body binary"
+ABOUT, ERROR = "-about", "-error"  # beside the tables, whose names have no dash
+STATE, LINES = "-state", "-lines"  # of format json
+
+
+def merge_worker(form: str) -> Worker:
+    """Return what merges states and gives products: tables (``parquet``), or state and lines."""
+
+    def work(batches: Batches) -> Iterator[pa.RecordBatch]:
+        with resting_collector():
+            yield from merged(batches, form)
+
+    return work
+
+
+def merged(batches: Batches, form: str) -> Iterator[pa.RecordBatch]:
+    """Yield the products of states that come in the order of their partition and place."""
+    merging: Merging | None = None
+    for partition, error, body in states_in(batches):
+        if error is not None:
+            yield product(partition, ERROR, 0, error.encode())
+            continue
+        if merging is None or merging.partition != partition:
+            if merging is not None:
+                yield from merging.finish()
+            merging = Merging(partition, form)
+        yield from merging.add(PartialState.from_bytes(body))
+    if merging is not None:
+        yield from merging.finish()
+
+
+def states_in(batches: Batches) -> Iterator[tuple[int | None, str | None, bytes]]:
+    """Put rows that come in order together again: (partition, error, the state's bytes)."""
+    chunks: list[bytes] = []
+    for batch in batches:
+        for row in batch.to_pylist():
+            if row["error"] is None:
+                chunks.append(row["body"])
+            if row["last"]:
+                yield row["partition"], row["error"], b"".join(chunks)
+                chunks = []
+
+
+class Merging:
+    """The merged state of one partition, as its pieces come."""
+
+    def __init__(self, partition: int | None, form: str) -> None:
+        self.partition = partition
+        self.form = form
+        self.state: PartialState | None = None
+        self.parts: dict[str, int] = {}
+
+    def add(self, later: PartialState) -> Iterator[pa.RecordBatch]:
+        """Go on with the next piece, unless a fault has ended the partition's log."""
+        if self.state is None:
+            self.state = later
+        else:
+            fold = self.state.partitions[self.partition]
+            if fold.failed or fold.cut or fold.stopped:
+                return
+            self.state.absorb(later)
+        fold = self.state.partitions[self.partition]
+        if fold.history:
+            yield from self.put_commits(fold.history)
+            fold.history.clear()
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield what the whole of the partition says."""
+        from coterie.state.tables import faults_table, fold_tables
+
+        assert self.state is not None  # made by the first piece
+        fold = self.state.partitions[self.partition]
+        if fold.history is not None:
+            yield from self.put_commits(fold.history.pending())
+        groups = 0
+        if self.form == "json":
+            body = memoryview(self.state.to_bytes())
+            for start in range(0, len(body), CHUNK_BYTES):
+                yield self.put(STATE, body[start : start + CHUNK_BYTES].tobytes())
+        else:
+            tables = {} if fold.failed else fold_tables(self.partition, fold)
+            tables["faults"] = faults_table(self.partition, fold.faults)
+            groups = tables["groups"].num_rows if tables.get("groups") else 0
+            for name, table in tables.items():
+                yield from self.put_table(name, table)
+        read = Read(join_pieces(fold.segments), dict(fold.unknown), list(fold.faults))
+        about = pack(ABOUT, (self.partition, read, groups, bool(fold.stopped)))
+        yield self.put(ABOUT, about)
+
+    def put(self, name: str, body: bytes | pa.Buffer) -> pa.RecordBatch:
+        """Return one row of ``PRODUCT_DDL``; rows of a name are numbered."""
+        part = self.parts[name] = self.parts.get(name, -1) + 1
+        return product(self.partition, name, part, body)
+
+    def put_commits(self, history: History) -> Iterator[pa.RecordBatch]:
+        """Yield the commits of a history."""
+        from coterie.state.tables import commits_table
+
+        if history and self.form == "json":
+            yield self.put(LINES, "".join(commit_lines(self.partition, history)).encode())
+        elif history:
+            yield from self.put_table("commits", commits_table(self.partition, history))
+
+    def put_table(self, name: str, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield a table's rows as Arrow streams of about ``CHUNK_BYTES``."""
+        import pyarrow as pa
+
+        rows = max(1, table.num_rows * CHUNK_BYTES // max(table.nbytes, 1))
+        for batch in table.to_batches(max_chunksize=rows):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as stream:
+                stream.write_batch(batch)
+            yield self.put(name, sink.getvalue())
+
+
+def product(partition: int | None, name: str, part: int, body: bytes | pa.Buffer) -> pa.RecordBatch:
+    """Return one row of ``PRODUCT_DDL``."""
+    import pyarrow as pa
+
+    kinds = {"partition": pa.int32(), "name": pa.string(), "part": pa.int32(), "body": pa.binary()}
+    return rows_of(pa.schema(kinds), (partition, name, part, memoryview(body)))
+
+
+def join_pieces(pieces: Iterable[Scanned]) -> list[Scanned]:
+    """Return ``PartitionFold.segments`` with neighbouring pieces of one file as one."""
+    joined: list[Scanned] = []
+    for piece in pieces:
+        before = joined[-1] if joined else None
+        if before and (before.file, before.position + before.bytes) == (piece.file, piece.position):
+            joined[-1] = _join(before, piece)
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _join(before: Scanned, piece: Scanned) -> Scanned:
+    first = before if before.batches else piece  # of a piece without a batch nothing is known
+    return Scanned(
+        file=before.file,
+        position=before.position,
+        bytes=before.bytes + piece.bytes,
+        batches=before.batches + piece.batches,
+        records=before.records + piece.records,
+        first_offset=first.first_offset,
+        last_offset=max(before.last_offset, piece.last_offset),
+        max_timestamp=max(before.max_timestamp, piece.max_timestamp),
+        gap=before.gap or piece.gap,
+        first_timestamp=first.first_timestamp,
+    )
+
+
+def table_worker(schema: pa.Schema) -> Worker:
+    """Return what turns products of a table into its rows, in the types that Spark takes."""
+
+    def work(batches: Batches) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for body in batch.column(0):
+                table = pa.ipc.open_stream(body.as_buffer()).read_all()
+                yield from to_spark(table, schema).to_batches()
+
+    return work

@@ -1,0 +1,162 @@
+"""What workers do first: cut segments, scan units of pieces into partial states.
+
+Plain functions from Arrow batches to Arrow batches; they import no Spark. A state travels as rows
+of at most ``CHUNK_BYTES``, so that neither a row nor a batch of rows meets Java's limit of 2 GiB,
+and one worker holds one state and one piece at a time. What cannot be read travels as a row with
+``error`` set: the driver says it in one line, and no task fails and is tried again for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from coterie.errors import CoterieError, LogError
+from coterie.log.folders import inflate, read_segment
+from coterie.replay.parallel_scan import resting_collector
+from coterie.state.partial import PartialState, ScanOptions
+from coterie_spark.replay_job.plan import Task, Unit, cut_segment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from coterie.log.folders import Segment
+
+CHUNK_BYTES = 4 << 20
+STATE_DDL = "partition int, number long, chunk int, last boolean, error string, body binary"
+CUT_DDL = "segment int, start long, stop long, expected long, error string"
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+Batches = Iterable["pa.RecordBatch"]
+Worker = Callable[[Batches], Iterator["pa.RecordBatch"]]
+Reader = Callable[["Segment"], memoryview]
+
+
+def state_schema() -> pa.Schema:
+    """Return the Arrow schema of ``STATE_DDL``."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            ("partition", pa.int32()),
+            ("number", pa.int64()),
+            ("chunk", pa.int32()),
+            ("last", pa.bool_()),
+            ("error", pa.string()),
+            ("body", pa.binary()),
+        ]
+    )
+
+
+def state_batches(
+    partition: int | None, number: int, state: PartialState
+) -> Iterator[pa.RecordBatch]:
+    """Yield a state as rows, one a batch."""
+    with resting_collector():  # it would walk the whole state again and again: twice the time
+        body = state.to_bytes()
+    yield from chunk_batches(partition, number, body)
+
+
+def chunk_batches(partition: int | None, number: int, whole: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield bytes that may be many as rows, one a batch."""
+    body = memoryview(whole)
+    for chunk, start in enumerate(range(0, len(body), CHUNK_BYTES)):
+        part = body[start : start + CHUNK_BYTES]
+        last = start + CHUNK_BYTES >= len(body)
+        yield rows_of(state_schema(), (partition, number, chunk, last, None, part.tobytes()))
+
+
+def error_batch(partition: int | None, number: int, error: Exception) -> pa.RecordBatch:
+    """Return the row that stands for a state that could not be made."""
+    return rows_of(state_schema(), (partition, number, 0, True, str(error), None))
+
+
+def rows_of(schema: pa.Schema, *rows: tuple[Any, ...]) -> pa.RecordBatch:
+    """Return rows of Python values as a batch."""
+    import pyarrow as pa
+
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def cut_worker(segments: list[Segment], max_bytes: int, read: Reader) -> Worker:
+    """Return what gives the cuts of the segments whose index comes in column ``id``."""
+
+    def work(batches: Batches) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        kinds = [pa.int32(), pa.int64(), pa.int64(), pa.int64(), pa.string()]
+        names = ["segment", "start", "stop", "expected", "error"]
+        schema = pa.schema(list(zip(names, kinds, strict=True)))
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                yield rows_of(schema, *cut_rows(index, read, segments[index], max_bytes))
+
+    return work
+
+
+def cut_rows(index: int, read: Reader, segment: Segment, max_bytes: int) -> list[tuple[Any, ...]]:
+    """Return a row for each piece of a segment, or one that says why there is none."""
+    try:
+        return [(index, *cut, None) for cut in cut_segment(read(segment), max_bytes)]
+    except CoterieError as error:
+        return [(index, None, None, None, str(error))]
+
+
+def bytes_of(folder: str, segment: Segment) -> memoryview:
+    """Read a segment whose path starts from ``folder``: a worker may run in another."""
+    absolute = dataclasses.replace(segment, path=os.path.join(folder, segment.path))
+    try:
+        return memoryview(read_segment(absolute))
+    except LogError as error:
+        raise LogError(f"{error} (workers read plain paths by their absolute names)") from None
+
+
+def reader() -> Reader:
+    """Return what reads segments by paths that start where this process is."""
+    return partial(bytes_of, os.getcwd())
+
+
+def no_bytes(segment: Segment) -> memoryview:
+    """Return the bytes of an empty segment, which Spark's ``binaryFile`` leaves out."""
+    return memoryview(inflate(b"", segment))
+
+
+def scan_unit(unit: Unit, options: ScanOptions, read: Reader) -> PartialState:
+    """Scan neighbouring pieces of one partition into one state."""
+    state = PartialState(options)
+    fold = state.fold(unit[0].segment.partition)
+    before = None
+    for piece in unit:
+        if before is None or before[0] != piece.segment:
+            before = (piece.segment, read(piece.segment))
+        end = None if piece.end < 0 else piece.end
+        fold.scan(
+            before[1][piece.start : end],
+            file=piece.segment.name,
+            position=piece.start,
+            expected_offset=piece.expected_offset,
+        )
+    return state
+
+
+def scan_worker(tasks: list[Task], options: ScanOptions, read: Reader) -> Worker:
+    """Return what scans the tasks whose number comes in column ``id``."""
+
+    def work(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                for unit in tasks[task]:
+                    where = unit[0].segment.partition, unit[0].number
+                    try:
+                        with resting_collector():
+                            state = scan_unit(unit, options, read)
+                        yield from state_batches(*where, state)
+                    except CoterieError as error:
+                        yield error_batch(*where, error)
+
+    return work

@@ -1,0 +1,59 @@
+"""What the coordinator did, in order: a compact array, and the objects that some rows need."""
+from cpython.ref cimport PyObject
+from libc.stdint cimport int16_t, int32_t, int64_t
+
+cdef enum Kind:
+    RESPONSE = 0
+    TRANSITION = 1
+    APPEND = 2
+    UNANSWERED = 3
+
+cdef enum Why:
+    REPLACED = 0
+    DROPPED = 1
+
+cdef enum State:                   # of a group; the order of STATE_NAMES in outputs.pyx
+    EMPTY = 0
+    PREPARING_REBALANCE = 1
+    COMPLETING_REBALANCE = 2
+    STABLE = 3
+    DEAD = 4
+    MAX_STATES = 5
+
+cdef tuple STATE_NAMES
+
+cdef enum CauseCode:               # as events.Cause
+    BY_JOIN = 0
+    BY_METADATA_CHANGED = 1
+    BY_LEADER_REJOIN = 2
+    BY_LEAVE = 3
+    BY_SESSION_TIMEOUT = 4
+    BY_REBALANCE_TIMEOUT = 5
+    BY_SYNC_TIMEOUT = 6
+    BY_STATIC_RETURN = 7
+    BY_APPEND_FAILED = 8
+    BY_SIZE = 9
+    BY_FAILOVER = 10
+    BY_COMPLETED = 11
+    BY_CLEANUP = 12
+
+cdef struct Effect:                # 32 bytes
+    int64_t at_ms
+    int64_t id                     # of the request; a transition's generation, a record's offset
+    PyObject* payload              # owned, or NULL
+    int16_t kind
+    int16_t op                     # its number; of a transition: from << 8 | to
+    int32_t code                   # the error; a transition's cause; why unanswered; a record's
+    #                                byte in its batch
+
+cdef class Outputs:
+    cdef Effect* rows
+    cdef readonly Py_ssize_t count
+    cdef Py_ssize_t capacity
+
+    cdef object event(self, Py_ssize_t n)
+    cpdef clear(self)
+    cdef tuple only_answer(self, int64_t id)
+    cdef object take_answer(self, int64_t id)
+    cdef int push(self, int kind, int64_t at_ms, int64_t id, int op, int code,
+                  object payload) except -1

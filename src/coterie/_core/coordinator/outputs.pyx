@@ -1,0 +1,182 @@
+"""The output of a coordinator: rows of 32 bytes, turned into objects only when asked for.
+
+A heartbeat's answer is a row and nothing else. Rows become events (values.py) or the dicts of
+trace lines; neither decides anything.
+"""
+cimport cython
+from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, realloc
+
+from coterie._core.coordinator.sink cimport Batch
+
+import coterie.events as events
+import coterie.operations as operations
+import coterie.values as values
+
+STATE_NAMES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(PyObject* item)
+
+cdef enum:
+    NO_REQUEST = -1
+
+cdef dict ERRORS = {int(error): error for error in values.Error}
+cdef dict CAUSES = {cause.value: cause for cause in events.Cause}
+cdef dict WHY = {REPLACED: "replaced", DROPPED: "dropped"}
+# By the number of an operation, its place in the table: its name, and what makes its response.
+cdef tuple NAMES = tuple(operations.OPERATIONS)
+cdef tuple ANSWERS = tuple([row.answer for row in operations.OPERATIONS.values()])
+
+
+@cython.final
+@cython.no_gc                      # a payload is texts, numbers and bytes: nothing leads back here
+cdef class Outputs:
+    """See ``outputs.pyi``."""
+    # Payloads are kept where the garbage collector does not look: it would go through all of them
+    # again and again while a long trace is played.
+
+    def __dealloc__(self):
+        self.clear()
+        free(self.rows)
+
+    def __len__(self):
+        return self.count
+
+    cdef int push(self, int kind, int64_t at_ms, int64_t id, int op, int code,
+                  object payload) except -1:
+        cdef Effect* row
+        cdef Py_ssize_t capacity
+        if self.count == self.capacity:
+            capacity = 2 * self.capacity + 64
+            row = <Effect*>realloc(self.rows, capacity * sizeof(Effect))
+            if row == NULL:
+                raise MemoryError
+            self.rows = row
+            self.capacity = capacity
+        row = &self.rows[self.count]
+        row.at_ms = at_ms
+        row.id = id
+        row.kind = kind
+        row.op = op
+        row.code = code
+        row.payload = NULL
+        if payload is not None:
+            if type(payload) is tuple:
+                PyObject_GC_UnTrack(<PyObject*>payload)
+            Py_INCREF(payload)
+            row.payload = <PyObject*>payload
+        self.count += 1
+        return 0
+
+    cpdef clear(self):
+        """See ``outputs.pyi``."""
+        cdef Py_ssize_t n, count = self.count
+        cdef PyObject* payload
+        self.count = 0
+        for n in range(count):
+            payload = self.rows[n].payload
+            self.rows[n].payload = NULL
+            Py_XDECREF(payload)
+
+    cdef tuple only_answer(self, int64_t id):
+        """The error and the payload that this request was answered, the rows being dropped; None:
+        it was not, or others were, too, or one never will be. A request that waits may well end
+        the wait of one other: a newcomer's join that of a follower's sync."""
+        cdef Py_ssize_t n, found = -1
+        cdef tuple answer
+        for n in range(self.count):
+            if self.rows[n].kind == UNANSWERED:
+                return None
+            if self.rows[n].kind == RESPONSE:
+                if found >= 0 or self.rows[n].id != id:
+                    return None
+                found = n
+        if found < 0:
+            return None
+        answer = (self.rows[found].code, payload_of(&self.rows[found]))
+        self.clear()
+        return answer
+
+    cdef object take_answer(self, int64_t id):
+        """The payload that this request was answered; of the rows only other requests' stay. None:
+        it was answered without one, or not at all."""
+        cdef Py_ssize_t n, kept = 0, count = self.count
+        cdef object answer = None
+        cdef Effect row
+        for n in range(count):
+            row = self.rows[n]
+            if row.kind == UNANSWERED or (row.kind == RESPONSE and row.id != id):
+                self.rows[kept] = row
+                kept += 1
+                continue
+            if row.kind == RESPONSE and row.payload != NULL:
+                answer = <object>row.payload
+            Py_XDECREF(row.payload)
+        self.count = kept
+        return answer
+
+    cdef object event(self, Py_ssize_t n):
+        """A row as an event. A copy of it: what makes the event may run a finalizer, which may ask
+        the coordinator for more, and then the rows lie elsewhere."""
+        cdef Effect row = self.rows[n]
+        cdef Batch batch
+        payload = None if row.payload == NULL else <object>row.payload
+        if row.kind == RESPONSE:
+            return events.Response(row.at_ms, row.id, NAMES[row.op],
+                                   ANSWERS[row.op](ERRORS[row.code], payload))
+        if row.kind == TRANSITION:
+            group_id, member_id = payload if type(payload) is tuple else (payload, None)
+            return events.Transition(
+                row.at_ms, group_id, STATE_NAMES[row.op >> 8], STATE_NAMES[row.op & 255],
+                row.id, CAUSES[row.code], member_id)
+        if row.kind == APPEND:
+            batch = <Batch?>payload
+            key, value = batch.pair(row.code)
+            return events.Append(row.at_ms, batch.group_id, key, value, row.id)
+        return events.Unanswered(row.at_ms, row.id, NAMES[row.op], WHY[row.code])
+
+    def events(self):
+        """See ``outputs.pyi``."""
+        cdef Py_ssize_t n
+        return [self.event(n) for n in range(self.count)]
+
+    def taken(self, bint with_events):
+        """See ``outputs.pyi``."""
+        cdef Py_ssize_t n
+        cdef list found = []
+        cdef Effect row
+        for n in range(self.count):
+            row = self.rows[n]
+            if row.kind == RESPONSE:
+                found.append((row.id, row.code, payload_of(&row),
+                              self.event(n) if with_events else None))
+            elif row.kind == UNANSWERED or with_events:
+                found.append((row.id if row.kind == UNANSWERED else NO_REQUEST, None, None,
+                              self.event(n) if with_events else None))
+        return found
+
+    def lines(self):
+        """See ``outputs.pyi``."""
+        cdef Py_ssize_t n = 0
+        while n < self.count:              # which a caller may clear between two lines
+            event = self.event(n) if self.rows[n].kind != UNANSWERED else None
+            n += 1
+            if event is not None:
+                yield event.as_dict()
+
+    def causes(self):
+        """(at, group id, from, to, generation, cause, member id) of each transition."""
+        return [(event.at, event.group_id, event.from_, event.to, event.generation_id,
+                 event.cause, event.member_id)
+                for event in self.events() if isinstance(event, events.Transition)]
+
+
+cdef inline object payload_of(Effect* row):
+    return None if row.payload == NULL else <object>row.payload
+
+
+def response_of(op, error, payload):
+    """See ``outputs.pyi``."""
+    return ANSWERS[op](ERRORS[error], payload)

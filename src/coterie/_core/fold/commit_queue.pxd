@@ -1,0 +1,219 @@
+"""Plain commits on their way into the table, many at a time. Header only: inlined into the fold.
+
+A key's slot, its entry and its bytes lie in three places that no cache holds for a big log. So
+commits wait here, over several batches (most are short), while each of the three is fetched in a
+pass of its own, and are put in the order they came; mostly `place_cache` knows the entry, and it alone is
+fetched. What waits borrows from the piece's bytes.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+
+from coterie._core.codec.batch cimport AHEAD, V2_HEADER, Batch, Record
+from coterie._core.fold.commit cimport (
+    KEY_ENDS, KEY_OFFSET_MAX, Commit, read_commit_key, read_commit_value)
+from coterie._core.codec.cursor cimport OK, Cursor, load_i16, load_i32
+from coterie._core.fold.keytable cimport (
+    Entry, Table, Value, coterie_is_ascii, coterie_keyhash, coterie_prefetch, prefetch_entry,
+    prefetch_key, prefetch_slot, prefetch_value, remove_plain, set_plain, table_intern)
+from coterie._core.fold.place_cache cimport PlaceCache, cache_learn, cache_meet, cache_names, cache_place
+from coterie._core.codec.record cimport record_v2
+from coterie._core.fold.history_buffer cimport HistoryBuffer, buffer_commit, buffer_plain, buffer_back
+from coterie._core.fold.tracks cimport Stamp, Tracks, track_key
+
+cdef enum:
+    FULL = 96                    # enough to hide the memory, few enough to stay in the L1 cache
+
+cdef struct QueuedCommit:
+    int64_t index                # its place, or -1: by its key
+    int64_t names                # their number in the place cache, or -1
+    const uint8_t* key           # after its version
+    uint64_t hash
+    int64_t seq                  # of its batch
+    int32_t key_size
+    bint tombstone
+    Value value
+
+cdef struct Queue:
+    QueuedCommit* items
+    Stamp* stamps                # of each, where keys are tracked
+    Py_ssize_t count
+    Py_ssize_t capacity
+    int32_t* unplaced            # those of them that the place cache does not know
+    Py_ssize_t unplaced_count
+
+
+cdef inline int queue_reserve(Queue* queue, Py_ssize_t more) noexcept nogil:
+    """Room for `more`. -1: no memory."""
+    cdef Py_ssize_t want = queue.count + more
+    cdef void* grown
+    if want > queue.capacity:
+        grown = realloc(queue.unplaced, 2 * want * sizeof(int32_t))
+        if grown == NULL:
+            return -1
+        queue.unplaced = <int32_t*>grown
+        grown = realloc(queue.stamps, 2 * want * sizeof(Stamp))
+        if grown == NULL:
+            return -1
+        queue.stamps = <Stamp*>grown
+        grown = realloc(queue.items, 2 * want * sizeof(QueuedCommit))
+        if grown == NULL:
+            return -1
+        queue.items, queue.capacity = <QueuedCommit*>grown, 2 * want
+    return 0
+
+
+cdef inline void queue_clear(Queue* queue) noexcept nogil:
+    queue.count = queue.unplaced_count = 0
+
+
+cdef inline void queue_free(Queue* queue) noexcept:
+    free(queue.items)
+    free(queue.stamps)
+    free(queue.unplaced)
+    queue.items, queue.stamps, queue.unplaced = NULL, NULL, NULL
+
+
+cdef inline bint wait(Queue* queue, const Table* table, PlaceCache* place_cache, const Record* record,
+                      int64_t batch_offset, int64_t seq) noexcept nogil:
+    """Let one record wait; False: it is none that may, and nothing happened."""
+    cdef QueuedCommit* item = &queue.items[queue.count]
+    cdef Commit commit
+    cdef const uint8_t* key = record.key + 2
+    cdef int32_t names_size = record.key_size - KEY_ENDS
+    if record.key_size < 2 or not 0 <= load_i16(record.key) <= KEY_OFFSET_MAX:
+        return False
+    item.names = cache_names(place_cache, key, names_size)
+    if item.names < 0:
+        # Both names in one look: the topic's length, between them, is below 128 as they are. A
+        # longer topic takes the road through `Records`, which looks at each name.
+        if read_commit_key(record.key, record.key_size, &commit) != OK or not coterie_is_ascii(
+                key, commit.key_size - 4):
+            return False
+        names_size = commit.key_size - 4       # bytes left over belong to no key
+        item.names = cache_meet(place_cache, key, names_size)
+    item.index = -1
+    if item.names >= 0:
+        item.index = cache_place(place_cache, item.names, load_i32(key + names_size))
+    if item.index >= 0:
+        prefetch_value(&table.entries[item.index])
+    else:
+        item.key, item.key_size = key, names_size + 4
+        item.hash = coterie_keyhash(key, names_size + 4)
+        queue.unplaced[queue.unplaced_count] = <int32_t>queue.count
+        queue.unplaced_count += 1
+        prefetch_slot(table, item.hash)
+    item.seq = seq
+    item.tombstone = record.value_size < 0
+    if not item.tombstone:
+        if read_commit_value(record.value, record.value_size, &commit) != OK:
+            return False
+        to_value(&commit, batch_offset, &item.value)
+    queue.count += 1
+    return True
+
+
+cdef inline bint queue_batch(Queue* queue, const Table* table, PlaceCache* place_cache, HistoryBuffer* buffer,
+                             const Tracks* tracks, const Batch* batch, int64_t until_ms,
+                             int64_t seq) noexcept nogil:
+    """Let a batch of plain commits wait, whole; False: it is no such batch, and none of it waits.
+
+    The caller made room. Records later than `until_ms`, which is -1 or more, are left out; those
+    of the time -1 have none, and count. `buffer`, if there is one, gets each; with `tracks` each
+    has its stamp.
+    """
+    cdef Py_ssize_t before = queue.count, unplaced_before = queue.unplaced_count
+    cdef Py_ssize_t noted_before = 0 if buffer == NULL else buffer.count
+    cdef int64_t batch_offset = 0
+    cdef int32_t i
+    cdef Cursor cur
+    cdef Record record
+    cdef const QueuedCommit* item
+    cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
+    for i in range(batch.record_count):
+        # What comes some batches on, for the checksum: see columns.pyx. Never a read.
+        coterie_prefetch(cur.at + AHEAD)
+        coterie_prefetch(cur.at + AHEAD + 64)
+        if record_v2(&cur, batch, &record) != OK:
+            break
+        if i == 0:
+            batch_offset = record.offset
+        if record.timestamp > until_ms:
+            continue
+        if not wait(queue, table, place_cache, &record, batch_offset, seq):
+            break
+        if tracks != NULL:
+            queue_stamp(queue, tracks, &record)
+        if buffer != NULL:
+            item = &queue.items[queue.count - 1]
+            if not buffer_plain(buffer, &record, NULL if item.tombstone else &item.value):
+                break
+    else:
+        if cur.at == cur.end:
+            return True
+    queue.count, queue.unplaced_count = before, unplaced_before
+    if buffer != NULL:
+        buffer_back(buffer, noted_before)
+    return False
+
+
+cdef inline void queue_stamp(Queue* queue, const Tracks* tracks,
+                             const Record* record) noexcept nogil:
+    cdef Py_ssize_t at = queue.count - 1
+    cdef int64_t index = queue.items[at].index
+    queue.stamps[at].log_offset, queue.stamps[at].timestamp = record.offset, record.timestamp
+    if 0 <= index < tracks.size:
+        coterie_prefetch(&tracks.items[index])
+        coterie_prefetch(&tracks.items[index].commit)
+
+
+cdef inline int queue_apply(Queue* queue, Table* table, PlaceCache* place_cache, Tracks* tracks) noexcept nogil:
+    """Put all that waits, in order. -1: no memory."""
+    cdef Py_ssize_t i
+    cdef QueuedCommit* item
+    cdef Entry* entry
+    cdef int64_t index
+    for i in range(queue.unplaced_count):
+        prefetch_entry(table, queue.items[queue.unplaced[i]].hash)
+    for i in range(queue.unplaced_count):
+        prefetch_key(table, queue.items[queue.unplaced[i]].hash)
+    for i in range(queue.count):
+        item = &queue.items[i]
+        index = item.index
+        if index < 0:
+            index = table_intern(table, item.hash, item.key, item.key_size)
+            if index < 0:
+                return -1
+            if item.names >= 0:
+                cache_learn(place_cache, item.names, load_i32(item.key + item.key_size - 4), index,
+                           table.count)
+        entry = &table.entries[index]
+        if item.tombstone:
+            remove_plain(table, entry, item.seq)
+        else:
+            set_plain(table, entry, &item.value, item.seq)
+        if tracks != NULL and track_key(tracks, table, index, &queue.stamps[i],
+                                        NULL if item.tombstone else &item.value) != 0:
+            return -1
+    queue_clear(queue)
+    return 0
+
+
+cdef inline void to_value(const Commit* commit, int64_t batch_offset, Value* out) noexcept nogil:
+    """What the table keeps of a commit; the metadata is borrowed."""
+    out.batch_offset = batch_offset
+    out.offset = commit.offset
+    out.commit_timestamp = commit.commit_timestamp
+    out.expire_timestamp = commit.expire_timestamp
+    out.metadata = commit.metadata
+    out.metadata_size = commit.metadata_size
+    out.leader_epoch = commit.leader_epoch
+
+
+cdef inline bint buffer_parsed(HistoryBuffer* buffer, const Record* record,
+                             const Commit* commit) noexcept nogil:
+    """A plain commit with a key of its own, for the history. False: no memory."""
+    cdef Value value
+    if not commit.tombstone:
+        to_value(commit, 0, &value)
+    return buffer_commit(buffer, record.offset, record.timestamp, commit.key,
+                       NULL if commit.tombstone else &value) != NULL

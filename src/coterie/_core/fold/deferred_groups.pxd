@@ -1,0 +1,59 @@
+"""Batches of group metadata alone, put off while plain commits are folded. Header only.
+
+Their records become Python objects, which takes the GIL; commits touch nothing of theirs. So many
+of them are taken in one go. Only such as hold no fault: a fault has its place in the order.
+"""
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, realloc
+
+from coterie._core.codec.batch cimport V2_HEADER, Batch, Record, in_time
+from coterie._core.codec.cursor cimport OK, Cursor, load_i16
+from coterie._core.codec.record cimport any_record
+from coterie._core.fold.commit cimport KEY_GROUP, check_group_value
+
+cdef enum:
+    MOST_LATER = 1024            # batches, before they are taken
+
+cdef struct DeferredGroups:
+    Batch* items                 # of the piece at hand: they borrow from its bytes
+    int32_t count
+    int32_t capacity
+
+
+cdef inline void deferred_free(DeferredGroups* deferred) noexcept:
+    free(deferred.items)
+    deferred.items = NULL
+
+
+cdef inline int deferred_put(DeferredGroups* deferred, const Batch* batch) noexcept nogil:
+    """-1: no memory."""
+    cdef Batch* grown
+    if deferred.count == deferred.capacity:
+        grown = <Batch*>realloc(deferred.items, (2 * deferred.capacity + 16) * sizeof(Batch))
+        if grown == NULL:
+            return -1
+        deferred.items, deferred.capacity = grown, 2 * deferred.capacity + 16
+    deferred.items[deferred.count] = batch[0]
+    deferred.count += 1
+    return 0
+
+
+cdef inline bint groups_alone(const Batch* batch, int64_t until_ms) noexcept nogil:
+    """Whether a batch of magic 2, not compressed, is nothing but group metadata that can be read
+    and counts as of `until_ms`."""
+    cdef Cursor cur
+    cdef Record record
+    cdef int32_t _i
+    cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
+    for _i in range(batch.record_count):
+        # Not `record_v2`: of two users of it the compiler inlines it into neither, and the fold's
+        # loop over commits takes 17 instructions a record more.
+        if any_record(&cur, batch, &record) != OK or not in_time(&record, until_ms):
+            return False
+        if record.key_size < 4 or load_i16(record.key) != KEY_GROUP:
+            return False
+        if not 0 <= load_i16(record.key + 2) <= record.key_size - 4:
+            return False
+        if record.value_size >= 0 and check_group_value(record.value, record.value_size) != OK:
+            return False
+    return cur.at == cur.end

@@ -1,0 +1,190 @@
+"""The decided commits of a piece of log as rows of C. Header only: inlined.
+
+Rows own what they point to, but for `names.recent`: see names.pxd.
+"""
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+from coterie._core.codec.batch cimport Record
+from coterie._core.codec.cursor cimport load_i32
+from coterie._core.fold.keytable cimport Table, Value, table_free, table_init
+from coterie._core.fold.names cimport (
+    Names, Recent, name_number, names_forget, names_free, names_init, names_of)
+
+cdef enum:
+    COMMITTED = 0
+    ABORTED = 1
+    PENDING = 2
+    COMMIT = 0
+    TOMBSTONE = 1
+
+cdef struct HistoryRow:
+    int64_t log_offset
+    int64_t timestamp
+    int64_t producer_id          # means nothing if not transactional
+    int64_t offset               # this and what follows up to the metadata: -1 in a tombstone
+    int64_t commit_timestamp
+    int64_t expire_timestamp
+    int64_t metadata_end         # in the heap; it begins where that of the row before ends
+    int32_t leader_epoch
+    int32_t group
+    int32_t topic
+    int32_t partition
+    int8_t kind
+    int8_t transactional
+    int8_t outcome
+    int8_t unused[5]
+
+cdef struct HistoryBuffer:
+    HistoryRow* rows
+    Py_ssize_t count, capacity
+    uint8_t* heap                # metadata end to end
+    int64_t heap_size, heap_capacity
+    Names names
+
+
+cdef inline int buffer_init(HistoryBuffer* buffer) except -1:
+    memset(buffer, 0, sizeof(HistoryBuffer))
+    return names_init(&buffer.names)
+
+
+cdef inline void buffer_free(HistoryBuffer* buffer) noexcept:
+    free(buffer.rows)
+    free(buffer.heap)
+    names_free(&buffer.names)
+
+
+cdef inline bint buffer_reserve(HistoryBuffer* buffer, Py_ssize_t rows, int64_t heap) noexcept nogil:
+    """Room for so many rows and bytes more. False: no memory."""
+    cdef void* grown
+    if buffer.count + rows > buffer.capacity:
+        grown = realloc(buffer.rows, (2 * buffer.capacity + rows + 64) * sizeof(HistoryRow))
+        if grown == NULL:
+            return False
+        buffer.rows = <HistoryRow*>grown
+        buffer.capacity = 2 * buffer.capacity + rows + 64
+    if buffer.heap_size + heap > buffer.heap_capacity:
+        grown = realloc(buffer.heap, 2 * buffer.heap_capacity + heap + 64)
+        if grown == NULL:
+            return False
+        buffer.heap = <uint8_t*>grown
+        buffer.heap_capacity = 2 * buffer.heap_capacity + heap + 64
+    return True
+
+
+cdef inline int64_t metadata_start(const HistoryBuffer* buffer, Py_ssize_t row) noexcept nogil:
+    return buffer.rows[row - 1].metadata_end if row else 0
+
+
+cdef inline HistoryRow* buffer_add(HistoryBuffer* buffer, const Value* value) noexcept nogil:
+    """One more row, of a plain commit without names, place and time yet. NULL `value`: a tombstone.
+    NULL: no memory."""
+    cdef int32_t size = 0 if value == NULL else value.metadata_size
+    cdef HistoryRow* row
+    if not buffer_reserve(buffer, 1, size):
+        return NULL
+    row = &buffer.rows[buffer.count]
+    if value == NULL:
+        row.offset = row.commit_timestamp = row.expire_timestamp = row.leader_epoch = -1
+    else:
+        row.offset, row.leader_epoch = value.offset, value.leader_epoch
+        row.commit_timestamp = value.commit_timestamp
+        row.expire_timestamp = value.expire_timestamp
+        if size:
+            memcpy(buffer.heap + buffer.heap_size, value.metadata, size)
+            buffer.heap_size += size
+    row.metadata_end = buffer.heap_size
+    row.kind = TOMBSTONE if value == NULL else COMMIT
+    row.producer_id = -1
+    row.transactional, row.outcome = 0, COMMITTED
+    memset(row.unused, 0, sizeof(row.unused))
+    buffer.count += 1
+    return row
+
+
+cdef inline bint buffer_plain(HistoryBuffer* buffer, const Record* record,
+                            const Value* value) noexcept nogil:
+    """A plain commit whose key can be read, and stays until `names_forget`. False: no memory."""
+    cdef Recent names
+    cdef HistoryRow* row
+    names_of(&buffer.names, record.key, record.key_size, &names)
+    row = buffer_add(buffer, value)
+    if row == NULL:
+        return False
+    row.log_offset, row.timestamp = record.offset, record.timestamp
+    row.group, row.topic = names.group, names.topic
+    row.partition = load_i32(record.key + names.partition_at)
+    return not buffer.names.failed
+
+
+cdef inline HistoryRow* buffer_commit(HistoryBuffer* buffer, int64_t log_offset, int64_t timestamp,
+                                  const uint8_t* key, const Value* value) noexcept nogil:
+    """A commit by its key as the fold has it, without a version; its names may take all of their
+    16 bits. NULL: no memory."""
+    cdef int32_t group_size = key[0] << 8 | key[1]
+    cdef const uint8_t* topic = key + 2 + group_size
+    cdef int32_t topic_size = topic[0] << 8 | topic[1]
+    cdef HistoryRow* row = buffer_add(buffer, value)
+    if row == NULL:
+        return NULL
+    row.log_offset, row.timestamp = log_offset, timestamp
+    row.group = name_number(&buffer.names, &buffer.names.groups, key + 2, group_size)
+    row.topic = name_number(&buffer.names, &buffer.names.topics, topic + 2, topic_size)
+    row.partition = load_i32(topic + 2 + topic_size)
+    return NULL if buffer.names.failed else row
+
+
+cdef inline void buffer_back(HistoryBuffer* buffer, Py_ssize_t count) noexcept nogil:
+    """Take back the rows from `count` on, which are plain commits."""
+    buffer.heap_size = metadata_start(buffer, count)
+    buffer.count = count
+
+
+cdef inline void buffer_clear(HistoryBuffer* buffer) noexcept:
+    """No rows and no names; their room stays."""
+    buffer.count = 0
+    buffer.heap_size = 0
+    buffer.names.failed = False
+    names_forget(&buffer.names)
+    table_clear(&buffer.names.groups)
+    table_clear(&buffer.names.topics)
+
+
+cdef inline void table_clear(Table* table) noexcept:
+    """No names; none of them had a value."""
+    memset(table.slots, 0, (table.mask + 1) * sizeof(table.slots[0]))
+    table.count = 0
+    table.arena_size = 0
+
+
+cdef inline bint names_into(Names* to, Table* to_table, const Table* of, int32_t* number) noexcept:
+    """What numbers the names of one table have in another. False: no memory."""
+    cdef uint32_t i
+    for i in range(of.count):
+        number[i] = name_number(to, to_table, of.arena + of.entries[i].key_at,
+                                <int32_t>of.entries[i].key_size)
+    return not to.failed
+
+
+cdef inline bint buffer_follow(HistoryBuffer* to, const HistoryBuffer* later, Py_ssize_t start, Py_ssize_t end,
+                              const int32_t* groups, const int32_t* topics) noexcept:
+    """The rows of another from `start` to `end`, at the end; `groups` and `topics`: the numbers
+    that its names have here. False: no memory, and no row was added."""
+    cdef Py_ssize_t i, count = end - start
+    cdef int64_t heap_start = metadata_start(later, start)
+    cdef int64_t size = metadata_start(later, end) - heap_start
+    cdef HistoryRow* row
+    if not buffer_reserve(to, count, size):
+        return False
+    if count:
+        memcpy(to.rows + to.count, later.rows + start, count * sizeof(HistoryRow))
+    if size:
+        memcpy(to.heap + to.heap_size, later.heap + heap_start, size)
+    for i in range(count):
+        row = &to.rows[to.count + i]
+        row.metadata_end += to.heap_size - heap_start
+        row.group, row.topic = groups[row.group], topics[row.topic]
+    to.count += count
+    to.heap_size += size
+    return True
