@@ -75,7 +75,7 @@ def test_a_page_on_a_question_shows_what_its_command_prints(page, block, folder)
 
 @pytest.fixture
 def first_hour(tmp_path):
-    """What the page on the first hour works on: a copy of a log, and end offsets as it shows them."""
+    """What the page on the first hour works on: a copy of a log, end offsets as it shows them."""
     (tmp_path / "copy").symlink_to(golden_data.GOLDEN / "incidents" / "reset-while-empty" / "log")
     (ends,) = blocks("start.md", "text")
     (tmp_path / "ends.txt").write_text(ends, encoding="utf-8")
