@@ -75,6 +75,12 @@ def test_every_page_is_found_from_the_guide_and_every_link_leads_somewhere():
     assert set(pages) - found == {ROOT / "README.md"}
 
 
+def test_lines_for_contributors_are_short():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for number, line in enumerate(text.splitlines(), 1):
+        assert len(line) <= 100 or line.startswith("|"), f"CONTRIBUTING.md:{number}"
+
+
 def test_lines_of_the_guide_are_short():
     for number, line in enumerate(README.splitlines(), 1):
         code = line.startswith(("![", "    "))  # what commands print is as wide as they print it
