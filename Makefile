@@ -9,7 +9,7 @@
 #   make test-all      every test
 #   make lint types    ruff and cython-lint; mypy strict and stubtest
 #   make sanitize      the codec's tests under the address and undefined-behaviour sanitizers
-#   make docs          the pages of docs/ and the reference of the API, in build/docs
+#   make docs          the pages of docs/ and the reference of the API, in build/docs, tried in a browser
 #   make bench fuzz    benchmarks beside their peers; the fuzz target (FUZZ_SECONDS=120)
 #   make bench-full    benchmarks in all sizes
 #   make wheel clean   sdist and wheel in dist/; remove all that was made here
@@ -41,6 +41,7 @@ SERVER  := tests/wire tests/server
 DESIGNS := tests/designs
 CLIENTS := tests/clients
 PACKAGE := tests/package
+SITE    := tests/site
 # What reads bytes; of the wire's tests neither those of its table nor those beside peers' codecs.
 READS_BYTES := $(filter-out %/test_table.py %/test_peers.py,$(wildcard tests/bytes \
                tests/wire/test_*.py tests/test_columns*.py tests/test_fold*.py \
@@ -97,7 +98,7 @@ replay: build
 KEEPING := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(abspath build/pycache)
 TESTED := $(KEEPING) $(PY) -m pytest $(PARALLEL)
 test: build dev  # a path that PYTEST names is tested, wherever it lies
-	@$(TESTED) $(addprefix --ignore=,$(SERVER) $(DESIGNS) $(CLIENTS) $(PACKAGE)) $(PYTEST)
+	@$(TESTED) $(addprefix --ignore=,$(SERVER) $(DESIGNS) $(CLIENTS) $(PACKAGE) $(SITE)) $(PYTEST)
 test-server: build dev
 	@$(TESTED) $(SERVER) $(PYTEST)
 test-designs: build dev
@@ -119,6 +120,7 @@ types: build dev
 	@$(PY) -m mypy.stubtest --ignore-missing-stub coterie._core
 
 # ---- the documentation: it links to where the pages lie, and every link has to lead somewhere ----
+# Its tests are all that is read of tests/: they need no compiled library, as the pages need none.
 $(VENV)/.docs: $(VENV)/.dev
 	@echo "coterie: installing what the documentation is made with (once)"
 	@$(PIP) install --group docs
@@ -128,6 +130,7 @@ docs: $(VENV)/.docs
 	@for page in README.md CONTRIBUTING.md CHANGELOG.md docs benchmarks; do \
 	    ln -sfn ../../$$page build/pages/$$page; done
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build 2>&1 | sed "/^INFO /d"  # --quiet counts no warning
+	@COTERIE_SITE=build/docs $(KEEPING) $(PY) -m pytest --confcutdir=$(SITE) $(SITE) -q
 	@echo "coterie: open build/docs/index.html"
 
 # ---- the same tests over a build that stops at the first bad read ------------------------------

@@ -73,6 +73,28 @@ def test_a_page_on_a_question_shows_what_its_command_prints(page, block, folder)
         assert [(folder / "back.csv").read_text()] == blocks(page, "csv")
 
 
+@pytest.fixture
+def first_hour(tmp_path):
+    """What the page on the first hour works on: a copy of a log, end offsets as it shows them."""
+    (tmp_path / "copy").symlink_to(golden_data.GOLDEN / "incidents" / "reset-while-empty" / "log")
+    (ends,) = blocks("start.md", "text")
+    (tmp_path / "ends.txt").write_text(ends, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("block", blocks("start.md", "console"))
+def test_the_page_on_the_first_hour_shows_what_its_command_prints(block, first_hour):
+    command, _, shown = block.removeprefix("$ coterie ").partition("\n")
+    told = coterie(*shlex.split(command), cwd=first_hour)
+    lines = (told.stdout + told.stderr).strip("\n").splitlines()
+    assert [line.rstrip() for line in lines] == shown.splitlines()
+
+
+def test_the_member_of_the_page_on_the_first_hour_gets_its_assignment():
+    (code,) = blocks("start.md", "python")
+    exec(compile(code, "start.md", "exec"), {})
+
+
 ARCHITECTURE = (DOCS / "architecture.md").read_text(encoding="utf-8")
 ROOMS = ("src", "pycore", "spark_udfs", "tests", "tools")
 SOURCES = [path for room in ROOMS for path in (DOCS.parent / room).rglob("*.p*") if path.is_file()]

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import golden_data
 from commandline import coterie_ok
 from coterie import PartialState, ScanOptions, scan
+from coterie.arrow_text import to_text
 from coterie.replay import files, parallel_scan
 from coterie.replay.engine import ReplayRequest, Silent
 from coterie.replay.local import replay, scan_state
 from coterie.state.document import document_groups
-from coterie.arrow_text import to_text
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra arrow")
 

@@ -20,9 +20,9 @@ from coterie.errors import FaultFound, LogError
 from coterie.log.folders import Segment, find_segments
 from coterie.log.trust import trusted_from
 from coterie.replay import parallel_scan
-from coterie.replay.parallel_scan import fold_log, threads_for
 from coterie.replay.engine import ReplayRequest, Silent
 from coterie.replay.local import replay
+from coterie.replay.parallel_scan import fold_log, threads_for
 from coterie.state.document import partition_rows
 from log_writer import batch, commit
 from test_fold_properties import LOGS, MODES, as_bytes, damaged, laid_out, slow, what_it_says

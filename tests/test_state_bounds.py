@@ -14,10 +14,10 @@ from coterie.replay import files
 from coterie.replay.engine import ReplayRequest, Silent, read_of, summarize
 from coterie.replay.local import replay
 from coterie.state import tables
+from coterie.state.consumer_protocol_groups import newer_groups
 from coterie.state.document import document_groups
 from coterie.state.faults import fault_line
 from coterie.state.history import commit_rows, commits_table
-from coterie.state.consumer_protocol_groups import newer_groups
 from log_writer import batch, commit, commit_key, group_key, group_value, text
 
 ASTRAL, LAST = "\U00010000", "\uffff"  # Java: the first of D800 DC00 stands before FFFF

@@ -10,8 +10,8 @@ virtual life of so many groups of one member, each of which sends a heartbeat ev
 
 With one request in flight on each of 1,000 connections, a read brings one request, and the event
 loop is the limit: ``coterie serve`` reaches 83 % of a Python server that only splits frames. With
-eight in flight, ``_core/fast_path/dispatch.pyx`` answers all requests of a read in one call. kfake's
-commits are not comparable, as it refuses them without a member.
+eight in flight, ``_core/fast_path/dispatch.pyx`` answers all requests of a read in one call.
+kfake's commits are not comparable, as it refuses them without a member.
 """
 
 import argparse

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coterie_spark.replay_job.driver import Replay, replay
-from coterie_spark.replay_job.frame import replay_frame
 from coterie_spark.designs import run_designs
 from coterie_spark.insight import audit, expire, explain, growth, lag, metrics, undo
+from coterie_spark.replay_job.driver import Replay, replay
+from coterie_spark.replay_job.frame import replay_frame
 from coterie_spark.traces import run_traces
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pyarrow")
-from coterie_spark.replay_job.memory import give_back, trim_of
 from coterie_spark.replay_job.closures import shipped
+from coterie_spark.replay_job.memory import give_back, trim_of
 
 BLOCKS, BLOCK_BYTES = 100_000, 1_000  # beyond the sizes for which Python has arenas of its own
 

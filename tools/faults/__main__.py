@@ -3,8 +3,8 @@
     PYTHONPATH=tools python -m faults [--count 40] [--seed 7] [--rooms ROOM ...] [--only ID ...]
 
 Each fault is drawn by the seed, planted in a copy of the sources (``build/faults``), and meets the
-tests of its room. The faults that survive meet all suites but ``tests/clients`` and
-``tests/package``, together; then each meets the tests that failed, alone. The test that caught a
+tests of its room. The faults that survive meet all suites but ``tests/clients``, ``tests/package``
+and ``tests/site``, together; then each meets the tests that failed, alone. The test that caught a
 fault is run once more without it. What the compiler refuses, or makes the same of, is replaced by
 the next draw.
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 SUFFIXES = {".py", ".pyx", ".pxd", ".h"}
 CORE, LIBRARY, SPARK = "src/coterie/_core", "pycore/coterie", "spark_udfs/coterie_spark"
 FACES = {"__init__", "__main__", "messages", "testing", "aio", "pytest_plugin"}
-OTHERS = ("tests/clients", "tests/package")  # other programs and environments: minutes each
+OTHERS = ("tests/clients", "tests/package", "tests/site")  # other programs and environments
 # These read the sources themselves: they see that a text differs, not what that breaks.
 FORM = {"tests/test_tidy.py", "tests/test_layers.py", "tests/test_made_faults.py"}
 SLOW_LAST = ("tests/spark", "browser", "memory", "tests/test_interruption.py", "machines")

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from coterie.cli.failures import Failed
 from coterie.atomic_file import written_beside
+from coterie.cli.failures import Failed
 
 
 @contextlib.contextmanager

@@ -13,8 +13,8 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from coterie.cli.failures import Failed
 from coterie.atomic_file import REPLACED, beside, held, open_to_all, undisturbed
+from coterie.cli.failures import Failed
 
 
 @contextlib.contextmanager

@@ -19,8 +19,8 @@ from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.threads import each_partition
 from coterie.insight.render.fields import Fields
 from coterie.log.folders import Log
-from coterie.replay.parallel_scan import resting_collector
 from coterie.replay.engine import Conf, Progress, find_entry
+from coterie.replay.parallel_scan import resting_collector
 from coterie.times import format_time
 
 ASKERS = "coterie.askers"

@@ -12,7 +12,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from coterie.log.folders import Log, Segment, find_segments, read_segment
-from coterie.replay.parallel_scan import fold_log, scan_part, threads_for, whole
 from coterie.replay.engine import (
     Progress,
     ReplayRequest,
@@ -21,6 +20,7 @@ from coterie.replay.engine import (
     stop_at_fault,
     summarize,
 )
+from coterie.replay.parallel_scan import fold_log, scan_part, threads_for, whole
 from coterie.state.partial import PartialState, ScanOptions
 
 if TYPE_CHECKING:

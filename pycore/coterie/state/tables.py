@@ -15,11 +15,11 @@ import numpy as np
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
 from coterie._core.fold.generations import Generation
-from coterie.state.history import commits_table
+from coterie.arrow_text import slices, to_text
 from coterie.state.consumer_protocol_groups import name_topics
+from coterie.state.history import commits_table
 from coterie.state.rows import head_rows, pending_by_group
 from coterie.state.schemas import SCHEMAS
-from coterie.arrow_text import slices, to_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

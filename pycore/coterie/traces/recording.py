@@ -14,11 +14,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coterie.atomic_file import written_beside
 from coterie.coordinator.config import DEFAULTS
 from coterie.coordinator.requests import Compiled, show_request
 from coterie.operations import NUMBER, OPERATIONS, REQUESTS
 from coterie.traces.requestlog import MemberIds
-from coterie.atomic_file import written_beside
 
 if TYPE_CHECKING:
     from coterie._core.coordinator.trace import Trace

@@ -28,9 +28,9 @@ from coterie.state.schemas import SCHEMAS
 from coterie.times import parse_time
 from coterie_spark.replay_job import lines, merging, on_the_driver, plan, scanning
 from coterie_spark.replay_job.arrow import spark_schema
+from coterie_spark.replay_job.closures import shipped, unfit_workers_told
 from coterie_spark.replay_job.hadoop import find_hadoop_segments, is_url, scan_by_hadoop
 from coterie_spark.replay_job.settings import set_meanwhile
-from coterie_spark.replay_job.closures import shipped, unfit_workers_told
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -217,7 +217,7 @@ def run(
     options: ScanOptions,
     form: str = "parquet",
 ) -> tuple[DataFrame, Summary]:
-    """Scan and merge a log; return its products (see ``coterie_spark.replay_job.merging``), persisted."""
+    """Scan and merge a log; return its products (see ``merging``), persisted."""
     listing = listing_of_paths(spark, paths)
     if on_the_driver.is_small(spark, listing):
         return run_here(spark, listing, options, form)

@@ -23,6 +23,7 @@ from coterie.replay.engine import Conf, Progress, ReplayRequest, Summary, Where
 from coterie.state.document import write_document
 from coterie.state.partial import PartialState
 from coterie_spark.replay_job import merging, on_the_driver, writing
+from coterie_spark.replay_job.closures import shipped, unfit_line
 from coterie_spark.replay_job.driver import (
     bounded_batches,
     listing_of_paths,
@@ -30,7 +31,6 @@ from coterie_spark.replay_job.driver import (
     summary_of,
     table_names,
 )
-from coterie_spark.replay_job.closures import shipped, unfit_line
 from coterie_spark.session import local_session
 
 if TYPE_CHECKING:

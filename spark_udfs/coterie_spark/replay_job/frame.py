@@ -11,14 +11,21 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from coterie._core.fold.fold import Scanned
 from coterie._core.fold.apply_records import take
+from coterie._core.fold.fold import Scanned
 from coterie.errors import CoterieError
 from coterie.log.folders import TOPIC
 from coterie.state.partial import PartialState, ScanOptions
 from coterie_spark.replay_job import plan, scanning
-from coterie_spark.replay_job.driver import Replay, cores_of, merge, options_of, run_merge, table_names
 from coterie_spark.replay_job.closures import shipped
+from coterie_spark.replay_job.driver import (
+    Replay,
+    cores_of,
+    merge,
+    options_of,
+    run_merge,
+    table_names,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from coterie._core.fold.fold import Scanned
-from coterie.replay.parallel_scan import resting_collector
 from coterie.replay.engine import Read
+from coterie.replay.parallel_scan import resting_collector
 from coterie.state.document import commit_lines
 from coterie.state.partial import PartialState
 from coterie.state.pickling import pack

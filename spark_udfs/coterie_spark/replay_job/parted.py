@@ -22,9 +22,9 @@ from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import Segment
 from coterie.state.pickling import pack, unpack
 from coterie_spark.replay_job import plan, scanning
+from coterie_spark.replay_job.closures import shipped
 from coterie_spark.replay_job.driver import cores_of, in_task
 from coterie_spark.replay_job.hadoop import union_of
-from coterie_spark.replay_job.closures import shipped
 from coterie_spark.replay_job.spool import (
     Partitions,
     Spool,

@@ -27,8 +27,8 @@ from pyspark.sql.types import StructField, StructType
 
 from coterie.errors import CoterieError
 from coterie.log.folders import Segment, cut_points, find_segments, read_segment
-from coterie_spark.replay_job.plan import SPARK_PIECE_BYTES
 from coterie_spark.replay_job.closures import on_worker
+from coterie_spark.replay_job.plan import SPARK_PIECE_BYTES
 from coterie_spark.source.decoded import NAMES, arrow_schema, record_batches
 
 if TYPE_CHECKING:

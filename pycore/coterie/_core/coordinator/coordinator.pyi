@@ -4,8 +4,8 @@ from typing import Any, final
 
 from typing_extensions import Self
 
-from coterie._core.coordinator.outputs import Outputs
 from coterie._core.coordinator.group import GroupMetadata
+from coterie._core.coordinator.outputs import Outputs
 from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.coordinator.sink import CallerLog, DirectLog, MemoryLog
 from coterie._core.coordinator.trace import Trace

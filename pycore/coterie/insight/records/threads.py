@@ -90,7 +90,9 @@ def each_partition(
 
     try:
         for number, segments in listing.partitions().items():
-            parts = parts_of(segments, part_count(sum(map(parallel_scan.weight, segments)), whole, threads))
+            parts = parts_of(
+                segments, part_count(sum(map(parallel_scan.weight, segments)), whole, threads)
+            )
             view = PartitionView(number, segments, only, at_ms, cancellation.read, since_ms)
             if len(parts) > 1:
                 view.cut = CutPartition(parts, pool, threads, cancellation, progress)

@@ -53,7 +53,8 @@ cdef class Coordinator:
         self.members = Members(self.runtime, self.rebalances, settings, member_ids)
         self.offsets = Offsets(self.runtime, self.rebalances, settings)
         self.admin = Admin(self.runtime, self.rebalances, settings)
-        self.load_and_unload = LoadAndUnload(self.runtime, self.rebalances, self.members, self.offsets)
+        self.load_and_unload = LoadAndUnload(
+            self.runtime, self.rebalances, self.members, self.offsets)
         self.election = Election(self.runtime)
 
     @property

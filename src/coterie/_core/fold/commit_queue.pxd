@@ -2,8 +2,8 @@
 
 A key's slot, its entry and its bytes lie in three places that no cache holds for a big log. So
 commits wait here, over several batches (most are short), while each of the three is fetched in a
-pass of its own, and are put in the order they came; mostly `place_cache` knows the entry, and it alone is
-fetched. What waits borrows from the piece's bytes.
+pass of its own. Then they are put in the order in which they came. Mostly the place cache knows the
+entry, and it alone is fetched. What waits borrows from the piece's bytes.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -15,9 +15,11 @@ from coterie._core.codec.cursor cimport OK, Cursor, load_i16, load_i32
 from coterie._core.fold.keytable cimport (
     Entry, Table, Value, coterie_is_ascii, coterie_keyhash, coterie_prefetch, prefetch_entry,
     prefetch_key, prefetch_slot, prefetch_value, remove_plain, set_plain, table_intern)
-from coterie._core.fold.place_cache cimport PlaceCache, cache_learn, cache_meet, cache_names, cache_place
+from coterie._core.fold.place_cache cimport (
+    PlaceCache, cache_learn, cache_meet, cache_names, cache_place)
 from coterie._core.codec.record cimport record_v2
-from coterie._core.fold.history_buffer cimport HistoryBuffer, buffer_commit, buffer_plain, buffer_back
+from coterie._core.fold.history_buffer cimport (
+    HistoryBuffer, buffer_back, buffer_commit, buffer_plain)
 from coterie._core.fold.tracks cimport Stamp, Tracks, track_key
 
 cdef enum:
@@ -73,7 +75,7 @@ cdef inline void queue_free(Queue* queue) noexcept:
     queue.items, queue.stamps, queue.unplaced = NULL, NULL, NULL
 
 
-cdef inline bint wait(Queue* queue, const Table* table, PlaceCache* place_cache, const Record* record,
+cdef inline bint wait(Queue* queue, const Table* table, PlaceCache* cache, const Record* record,
                       int64_t batch_offset, int64_t seq) noexcept nogil:
     """Let one record wait; False: it is none that may, and nothing happened."""
     cdef QueuedCommit* item = &queue.items[queue.count]
@@ -82,7 +84,7 @@ cdef inline bint wait(Queue* queue, const Table* table, PlaceCache* place_cache,
     cdef int32_t names_size = record.key_size - KEY_ENDS
     if record.key_size < 2 or not 0 <= load_i16(record.key) <= KEY_OFFSET_MAX:
         return False
-    item.names = cache_names(place_cache, key, names_size)
+    item.names = cache_names(cache, key, names_size)
     if item.names < 0:
         # Both names in one look: the topic's length, between them, is below 128 as they are. A
         # longer topic takes the road through `Records`, which looks at each name.
@@ -90,10 +92,10 @@ cdef inline bint wait(Queue* queue, const Table* table, PlaceCache* place_cache,
                 key, commit.key_size - 4):
             return False
         names_size = commit.key_size - 4       # bytes left over belong to no key
-        item.names = cache_meet(place_cache, key, names_size)
+        item.names = cache_meet(cache, key, names_size)
     item.index = -1
     if item.names >= 0:
-        item.index = cache_place(place_cache, item.names, load_i32(key + names_size))
+        item.index = cache_place(cache, item.names, load_i32(key + names_size))
     if item.index >= 0:
         prefetch_value(&table.entries[item.index])
     else:
@@ -112,7 +114,8 @@ cdef inline bint wait(Queue* queue, const Table* table, PlaceCache* place_cache,
     return True
 
 
-cdef inline bint queue_batch(Queue* queue, const Table* table, PlaceCache* place_cache, HistoryBuffer* buffer,
+cdef inline bint queue_batch(Queue* queue, const Table* table, PlaceCache* cache,
+                             HistoryBuffer* buffer,
                              const Tracks* tracks, const Batch* batch, int64_t until_ms,
                              int64_t seq) noexcept nogil:
     """Let a batch of plain commits wait, whole; False: it is no such batch, and none of it waits.
@@ -139,7 +142,7 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, PlaceCache* place
             batch_offset = record.offset
         if record.timestamp > until_ms:
             continue
-        if not wait(queue, table, place_cache, &record, batch_offset, seq):
+        if not wait(queue, table, cache, &record, batch_offset, seq):
             break
         if tracks != NULL:
             queue_stamp(queue, tracks, &record)
@@ -166,7 +169,8 @@ cdef inline void queue_stamp(Queue* queue, const Tracks* tracks,
         coterie_prefetch(&tracks.items[index].commit)
 
 
-cdef inline int queue_apply(Queue* queue, Table* table, PlaceCache* place_cache, Tracks* tracks) noexcept nogil:
+cdef inline int queue_apply(Queue* queue, Table* table, PlaceCache* cache,
+                            Tracks* tracks) noexcept nogil:
     """Put all that waits, in order. -1: no memory."""
     cdef Py_ssize_t i
     cdef QueuedCommit* item
@@ -184,7 +188,7 @@ cdef inline int queue_apply(Queue* queue, Table* table, PlaceCache* place_cache,
             if index < 0:
                 return -1
             if item.names >= 0:
-                cache_learn(place_cache, item.names, load_i32(item.key + item.key_size - 4), index,
+                cache_learn(cache, item.names, load_i32(item.key + item.key_size - 4), index,
                            table.count)
         entry = &table.entries[index]
         if item.tombstone:

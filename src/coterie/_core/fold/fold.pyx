@@ -1,8 +1,8 @@
 """One log partition folded into the last state of each key. See ``fold.pyi``.
 
 Knows bytes and positions; reads no file and no clock. Plain commits, nearly all there is, are
-parsed and hashed and wait (`commit_queue.pxd`) for their places to come from memory. Group metadata,
-transactions, faults and what is compressed take the road through `Records`, in log order with
+parsed and hashed, and wait in a queue (`commit_queue.pxd`) for their places to come from memory.
+Group metadata, transactions, faults and what is compressed go through `Records`, in log order with
 the rest.
 Source: GroupMetadataManager.doLoadGroupsAndOffsets, LogSegment.recover.
 Rules: docs/rules/offsets.md#load.
@@ -25,10 +25,12 @@ from coterie._core.fold.keytable cimport (
     Entry, Value, coterie_keyhash, own_all, own_metadata, prefetch_entry,
     prefetch_slot, remove_plain, set_plain, table_free, table_init, table_intern)
 from coterie._core.fold.history cimport History, add_pending, begin_noting, end_noting
-from coterie._core.fold.deferred_groups cimport MOST_LATER, groups_alone, deferred_free, deferred_put
+from coterie._core.fold.deferred_groups cimport (
+    MOST_LATER, deferred_free, deferred_put, groups_alone)
 from coterie._core.fold.place_cache cimport cache_free, cache_init
 from coterie._core.fold.names cimport names_forget
-from coterie._core.fold.group_filter cimport ALL_KEPT, NONE_KEPT, Sifted, only_keep, passes_over, sift
+from coterie._core.fold.group_filter cimport (
+    ALL_KEPT, NONE_KEPT, Sifted, only_keep, passes_over, sift)
 from coterie._core.fold.record_kind cimport (
     ANOTHER_GROUP, FAULTY, GROUP, LEFT_OUT, NEWER, ODD_COMMIT, PLAIN_COMMIT, UNKNOWN, Parsed,
     classify, parsed_free, parsed_reserve)
@@ -246,7 +248,7 @@ cdef class PartitionFold:
         cdef int32_t i
         for i in range(self.deferred.count):
             if self.records.read(&self.deferred.items[i]) == NO_FAULT:
-                self.apply_all(&self.deferred.items[i])   # of no transaction: no number is asked for
+                self.apply_all(&self.deferred.items[i])   # of no transaction: needs no number
         self.deferred.count = 0
         return 0
 

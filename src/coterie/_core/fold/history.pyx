@@ -16,7 +16,8 @@ from coterie._core.fold.commit cimport key_fits
 from coterie._core.fold.keytable cimport Table, Value
 from coterie._core.fold.history_buffer cimport (
     ABORTED, COMMITTED, PENDING, TOMBSTONE, HistoryBuffer, HistoryRow, metadata_start, name_number,
-    names_into, buffer_commit, buffer_clear, buffer_follow, buffer_free, buffer_init, buffer_reserve)
+    names_into, buffer_clear, buffer_commit, buffer_follow, buffer_free, buffer_init,
+    buffer_reserve)
 
 from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData
@@ -249,7 +250,8 @@ cdef int decide(History history, int64_t producer_id, bint committed) except -1:
     return 0
 
 
-cdef int add_row(HistoryBuffer* buffer, int64_t producer_id, bytes packed, int8_t outcome) except -1:
+cdef int add_row(HistoryBuffer* buffer, int64_t producer_id, bytes packed,
+                 int8_t outcome) except -1:
     cdef const uint8_t* key = <const uint8_t*>PyBytes_AS_STRING(packed) + sizeof(PendingCommit)
     cdef PendingCommit commit
     cdef HistoryRow* row

@@ -55,7 +55,8 @@ cdef inline void buffer_free(HistoryBuffer* buffer) noexcept:
     names_free(&buffer.names)
 
 
-cdef inline bint buffer_reserve(HistoryBuffer* buffer, Py_ssize_t rows, int64_t heap) noexcept nogil:
+cdef inline bint buffer_reserve(HistoryBuffer* buffer, Py_ssize_t rows,
+                                int64_t heap) noexcept nogil:
     """Room for so many rows and bytes more. False: no memory."""
     cdef void* grown
     if buffer.count + rows > buffer.capacity:
@@ -167,8 +168,9 @@ cdef inline bint names_into(Names* to, Table* to_table, const Table* of, int32_t
     return not to.failed
 
 
-cdef inline bint buffer_follow(HistoryBuffer* to, const HistoryBuffer* later, Py_ssize_t start, Py_ssize_t end,
-                              const int32_t* groups, const int32_t* topics) noexcept:
+cdef inline bint buffer_follow(HistoryBuffer* to, const HistoryBuffer* later,
+                               Py_ssize_t start, Py_ssize_t end,
+                               const int32_t* groups, const int32_t* topics) noexcept:
     """The rows of another from `start` to `end`, at the end; `groups` and `topics`: the numbers
     that its names have here. False: no memory, and no row was added."""
     cdef Py_ssize_t i, count = end - start

@@ -1,7 +1,8 @@
 """Keys of commits as numbers, with their names. Header only: inlined into the scan of records.
 
 A key is known by its bytes as Java reads them: two broken names may be one to Kafka. Names that
-were met of late cost one comparison, a partition of theirs one look into an array (``place_cache.pxd``).
+were met of late cost one comparison, a partition of theirs one array access
+(``place_cache.pxd``).
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc

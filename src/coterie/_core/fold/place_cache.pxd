@@ -41,72 +41,73 @@ cdef struct PlaceCache:
     Pair recent[RECENT]
 
 
-cdef inline int cache_init(PlaceCache* place_cache) except -1:
-    memset(place_cache, 0, sizeof(PlaceCache))
-    return table_init(&place_cache.names)
+cdef inline int cache_init(PlaceCache* cache) except -1:
+    memset(cache, 0, sizeof(PlaceCache))
+    return table_init(&cache.names)
 
 
-cdef inline void cache_free(PlaceCache* place_cache) noexcept:
-    table_free(&place_cache.names)
-    free(place_cache.ranges)
+cdef inline void cache_free(PlaceCache* cache) noexcept:
+    table_free(&cache.names)
+    free(cache.ranges)
     free(place_cache.places)
 
 
-cdef inline Pair* met_last(PlaceCache* place_cache, const uint8_t* key, int32_t size) noexcept nogil:
+cdef inline Pair* met_last(PlaceCache* cache, const uint8_t* key, int32_t size) noexcept nogil:
     cdef uint64_t middle, last
     memcpy(&middle, key + ((size - 8) >> 1), 8)
     memcpy(&last, key + size - 8, 8)
     last = (last ^ <uint64_t>size) * <uint64_t>0x9E3779B97F4A7C15 ^ middle
-    return &place_cache.recent[last * <uint64_t>0xD1B54A32D192ED03 >> RECENT_SHIFT]
+    return &cache.recent[last * <uint64_t>0xD1B54A32D192ED03 >> RECENT_SHIFT]
 
 
-cdef inline int64_t cache_names(PlaceCache* place_cache, const uint8_t* key, int32_t size) noexcept nogil:
+cdef inline int64_t cache_names(PlaceCache* cache, const uint8_t* key, int32_t size) noexcept nogil:
     """The number of the names that a key begins with (after its version), if they were met of
     late; -1: `cache_meet` them."""
     cdef const Pair* names
     if size < NAMES_MIN:
         return -1
-    names = met_last(place_cache, key, size)
-    if names.size != size or not coterie_equal(place_cache.names.arena + names.at, key, size):
+    names = met_last(cache, key, size)
+    if names.size != size or not coterie_equal(cache.names.arena + names.at, key, size):
         return -1
     return names.number
 
 
-cdef inline int64_t cache_meet(PlaceCache* place_cache, const uint8_t* key, int32_t size) noexcept nogil:
+cdef inline int64_t cache_meet(PlaceCache* cache, const uint8_t* key, int32_t size) noexcept nogil:
     """The number of names that may take part; -1: too short, or no memory, and they do not."""
     cdef int64_t number
     cdef Pair* names
     cdef void* grown
     if size < NAMES_MIN:
         return -1
-    number = table_intern(&place_cache.names, coterie_keyhash(key, size), key, size)
+    number = table_intern(&cache.names, coterie_keyhash(key, size), key, size)
     if number < 0:
         return -1
-    if place_cache.names.capacity > place_cache.range_capacity:
-        grown = realloc(place_cache.ranges, place_cache.names.capacity * sizeof(Range))
+    if cache.names.capacity > cache.range_capacity:
+        grown = realloc(cache.ranges, cache.names.capacity * sizeof(Range))
         if grown == NULL:
             return -1
-        place_cache.ranges = <Range*>grown
-        memset(place_cache.ranges + place_cache.range_capacity, 0,
-               (place_cache.names.capacity - place_cache.range_capacity) * sizeof(Range))
-        place_cache.range_capacity = place_cache.names.capacity
-    names = met_last(place_cache, key, size)
-    names.at = place_cache.names.entries[number].key_at
+        cache.ranges = <Range*>grown
+        memset(cache.ranges + cache.range_capacity, 0,
+               (cache.names.capacity - cache.range_capacity) * sizeof(Range))
+        cache.range_capacity = cache.names.capacity
+    names = met_last(cache, key, size)
+    names.at = cache.names.entries[number].key_at
     names.size, names.number = size, <uint32_t>number
     return number
 
 
-cdef inline int64_t cache_place(const PlaceCache* place_cache, int64_t number, int32_t partition) noexcept nogil:
+cdef inline int64_t cache_place(const PlaceCache* cache, int64_t number,
+                                int32_t partition) noexcept nogil:
     """Where the table has the key, or -1: not known."""
-    cdef const Range* range_ = &place_cache.ranges[number]
+    cdef const Range* range_ = &cache.ranges[number]
     if <uint32_t>partition >= range_.count:
         return -1
     return <int64_t>place_cache.places[range_.first + <uint32_t>partition] - 1
 
 
-cdef inline bint cache_widen(PlaceCache* place_cache, uint32_t number, uint32_t count) noexcept nogil:
+cdef inline bint cache_widen(PlaceCache* cache, uint32_t number, uint32_t count) noexcept nogil:
     """Room for `count` partitions of these names; what they had before is left lying."""
-    cdef Range* range_ = &place_cache.ranges[number]
+    cdef Range* range_ = &cache.ranges[number]
     cdef uint64_t want = place_cache.place_count + count
     cdef void* grown
     if want >> 32:
@@ -127,18 +128,18 @@ cdef inline bint cache_widen(PlaceCache* place_cache, uint32_t number, uint32_t 
     return True
 
 
-cdef inline void cache_learn(PlaceCache* place_cache, int64_t number, int32_t partition, int64_t index,
+cdef inline void cache_learn(PlaceCache* cache, int64_t number, int32_t partition, int64_t index,
                             uint32_t keys) noexcept nogil:
     """Remember the place that the table, of so many keys, gave one. Without memory, or where lone
     partitions of high numbers would take too much of it, it is forgotten, no more."""
     cdef uint32_t count = 4
     if <uint32_t>partition >= PARTITIONS_MAX:
         return
-    if <uint32_t>partition >= place_cache.ranges[number].count:
+    if <uint32_t>partition >= cache.ranges[number].count:
         while count <= <uint32_t>partition:
             count *= 2
         if place_cache.place_count + count > <uint64_t>keys * PLACES_A_KEY + PARTITIONS_MAX:
             return
-        if not cache_widen(place_cache, <uint32_t>number, count):
+        if not cache_widen(cache, <uint32_t>number, count):
             return
-    place_cache.places[place_cache.ranges[number].first + <uint32_t>partition] = <uint32_t>index + 1
+    place_cache.places[cache.ranges[number].first + <uint32_t>partition] = <uint32_t>index + 1

@@ -339,7 +339,7 @@ cdef class RecordScan:
         for i in range(count):
             if not plain:
                 record = self.scratch.items[i]
-            elif any_record(&cur, batch, &record) != OK:    # see `groups_alone` of deferred_groups.pxd
+            elif any_record(&cur, batch, &record) != OK:    # see `groups_alone`
                 return False
             if commit_comes_again(&self.request, &record, self.until_ms):
                 return True
