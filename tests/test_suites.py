@@ -13,12 +13,18 @@ FOLDERS = dict(re.findall(r"^(\w+) +:= (tests/.*)$", MAKEFILE, re.M))
 
 def test_each_folder_that_is_left_out_belongs_to_a_suite():
     (left_out,) = re.findall(r"addprefix --ignore=,(.*)\) \$\(PYTEST\)", MAKEFILE)
-    assert set(re.findall(r"\$\((\w+)\)", left_out)) == set(SUITES.values())
+    assert set(re.findall(r"\$\((\w+)\)", left_out)) == {*SUITES.values(), "SITE"}
     for name in SUITES.values():
         assert all((ROOT / folder).is_dir() for folder in FOLDERS[name].split())
 
 
+def test_the_site_is_tested_where_it_is_built():
+    (docs,) = re.findall(r"^docs: .*\n((?:\t.*\n)+)", MAKEFILE, re.M)
+    assert "pytest --confcutdir=$(SITE) $(SITE)" in docs
+
+
 def test_ci_runs_every_suite():
     steps = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert "make docs" in steps
     assert SUITES
     assert set(re.findall(r"make (test[\w-]*)$", steps, re.M)) == {"test", *SUITES}

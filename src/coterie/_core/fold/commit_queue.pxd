@@ -125,7 +125,7 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, PlaceCache* cache
     has its stamp.
     """
     cdef Py_ssize_t before = queue.count, unplaced_before = queue.unplaced_count
-    cdef Py_ssize_t noted_before = 0 if buffer == NULL else buffer.count
+    cdef Py_ssize_t rows_before = 0 if buffer == NULL else buffer.count
     cdef int64_t batch_offset = 0
     cdef int32_t i
     cdef Cursor cur
@@ -155,7 +155,7 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, PlaceCache* cache
             return True
     queue.count, queue.unplaced_count = before, unplaced_before
     if buffer != NULL:
-        buffer_back(buffer, noted_before)
+        buffer_back(buffer, rows_before)
     return False
 
 

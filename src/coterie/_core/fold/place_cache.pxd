@@ -49,7 +49,7 @@ cdef inline int cache_init(PlaceCache* cache) except -1:
 cdef inline void cache_free(PlaceCache* cache) noexcept:
     table_free(&cache.names)
     free(cache.ranges)
-    free(place_cache.places)
+    free(cache.places)
 
 
 cdef inline Pair* met_last(PlaceCache* cache, const uint8_t* key, int32_t size) noexcept nogil:
@@ -102,29 +102,29 @@ cdef inline int64_t cache_place(const PlaceCache* cache, int64_t number,
     cdef const Range* range_ = &cache.ranges[number]
     if <uint32_t>partition >= range_.count:
         return -1
-    return <int64_t>place_cache.places[range_.first + <uint32_t>partition] - 1
+    return <int64_t>cache.places[range_.first + <uint32_t>partition] - 1
 
 
 cdef inline bint cache_widen(PlaceCache* cache, uint32_t number, uint32_t count) noexcept nogil:
     """Room for `count` partitions of these names; what they had before is left lying."""
     cdef Range* range_ = &cache.ranges[number]
-    cdef uint64_t want = place_cache.place_count + count
+    cdef uint64_t want = cache.place_count + count
     cdef void* grown
     if want >> 32:
         return False
-    if want > place_cache.place_capacity:
-        grown = realloc(place_cache.places, 2 * want * sizeof(uint32_t))
+    if want > cache.place_capacity:
+        grown = realloc(cache.places, 2 * want * sizeof(uint32_t))
         if grown == NULL:
             return False
-        place_cache.places = <uint32_t*>grown
-        place_cache.place_capacity = 2 * want
-    memset(place_cache.places + place_cache.place_count, 0, count * sizeof(uint32_t))
+        cache.places = <uint32_t*>grown
+        cache.place_capacity = 2 * want
+    memset(cache.places + cache.place_count, 0, count * sizeof(uint32_t))
     if range_.count:
-        memcpy(place_cache.places + place_cache.place_count, place_cache.places + range_.first,
+        memcpy(cache.places + cache.place_count, cache.places + range_.first,
                range_.count * sizeof(uint32_t))
-    range_.first = <uint32_t>place_cache.place_count
+    range_.first = <uint32_t>cache.place_count
     range_.count = count
-    place_cache.place_count = want
+    cache.place_count = want
     return True
 
 
@@ -138,8 +138,8 @@ cdef inline void cache_learn(PlaceCache* cache, int64_t number, int32_t partitio
     if <uint32_t>partition >= cache.ranges[number].count:
         while count <= <uint32_t>partition:
             count *= 2
-        if place_cache.place_count + count > <uint64_t>keys * PLACES_A_KEY + PARTITIONS_MAX:
+        if cache.place_count + count > <uint64_t>keys * PLACES_A_KEY + PARTITIONS_MAX:
             return
         if not cache_widen(cache, <uint32_t>number, count):
             return
-    place_cache.places[cache.ranges[number].first + <uint32_t>partition] = <uint32_t>index + 1
+    cache.places[cache.ranges[number].first + <uint32_t>partition] = <uint32_t>index + 1
