@@ -18,8 +18,8 @@ from commandline import coterie
 
 BYTES_AT_ONCE = (  # what is read and held at once; an answer may not depend on it
     *("insight.records.log_reader.READ_PIECE_BYTES", "insight.records.group_log.HELD_BYTES"),
-    *("cli.verify.PIECE_BYTES", "replay.crew.SCAN_PIECE_BYTES"),
-    "replay.crew.HISTORY_PIECE_BYTES",
+    *("cli.verify.PIECE_BYTES", "replay.parallel_scan.SCAN_PIECE_BYTES"),
+    "replay.parallel_scan.HISTORY_PIECE_BYTES",
 )
 ROWS_AT_ONCE = (
     *(
@@ -52,8 +52,14 @@ def limits_of(mode, size):
     limits = dict.fromkeys(BYTES_AT_ONCE, piece)
     limits |= dict.fromkeys(ROWS_AT_ONCE, max(piece // ROW_BYTES, 1))
     if mode == "threads":  # three share the smallest log
-        limits |= {"replay.crew.cores": lambda: 3, "replay.crew.UNIT_BYTES_MIN": size // 7 + 1}
-        limits |= {"replay.crew.CUT_BYTES": 1, "replay.crew.CUT_OFF_BYTES_MIN": size // 20}
+        limits |= {
+            "replay.parallel_scan.cores": lambda: 3,
+            "replay.parallel_scan.UNIT_BYTES_MIN": size // 7 + 1,
+        }
+        limits |= {
+            "replay.parallel_scan.CUT_BYTES": 1,
+            "replay.parallel_scan.CUT_OFF_BYTES_MIN": size // 20,
+        }
         limits |= {"insight.records.threads.PART_BYTES_MIN": size // 7 + 1}
     return limits
 

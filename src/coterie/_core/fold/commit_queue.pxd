@@ -189,7 +189,7 @@ cdef inline int queue_apply(Queue* queue, Table* table, PlaceCache* cache,
                 return -1
             if item.names >= 0:
                 cache_learn(cache, item.names, load_i32(item.key + item.key_size - 4), index,
-                           table.count)
+                            table.count)
         entry = &table.entries[index]
         if item.tombstone:
             remove_plain(table, entry, item.seq)
@@ -214,10 +214,10 @@ cdef inline void to_value(const Commit* commit, int64_t batch_offset, Value* out
 
 
 cdef inline bint buffer_parsed(HistoryBuffer* buffer, const Record* record,
-                             const Commit* commit) noexcept nogil:
+                               const Commit* commit) noexcept nogil:
     """A plain commit with a key of its own, for the history. False: no memory."""
     cdef Value value
     if not commit.tombstone:
         to_value(commit, 0, &value)
     return buffer_commit(buffer, record.offset, record.timestamp, commit.key,
-                       NULL if commit.tombstone else &value) != NULL
+                         NULL if commit.tombstone else &value) != NULL

@@ -258,7 +258,7 @@ cdef int add_row(HistoryBuffer* buffer, int64_t producer_id, bytes packed,
     memcpy(&commit, PyBytes_AS_STRING(packed), sizeof(PendingCommit))
     commit.value.metadata = key + commit.key_size
     row = buffer_commit(buffer, commit.log_offset, commit.timestamp, key,
-                      NULL if commit.tombstone else &commit.value)
+                        NULL if commit.tombstone else &commit.value)
     if row == NULL:
         raise MemoryError
     row.transactional, row.producer_id, row.outcome = 1, producer_id, outcome

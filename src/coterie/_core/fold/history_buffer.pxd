@@ -105,7 +105,7 @@ cdef inline HistoryRow* buffer_add(HistoryBuffer* buffer, const Value* value) no
 
 
 cdef inline bint buffer_plain(HistoryBuffer* buffer, const Record* record,
-                            const Value* value) noexcept nogil:
+                              const Value* value) noexcept nogil:
     """A plain commit whose key can be read, and stays until `names_forget`. False: no memory."""
     cdef Recent names
     cdef HistoryRow* row
@@ -120,7 +120,7 @@ cdef inline bint buffer_plain(HistoryBuffer* buffer, const Record* record,
 
 
 cdef inline HistoryRow* buffer_commit(HistoryBuffer* buffer, int64_t log_offset, int64_t timestamp,
-                                  const uint8_t* key, const Value* value) noexcept nogil:
+                                      const uint8_t* key, const Value* value) noexcept nogil:
     """A commit by its key as the fold has it, without a version; its names may take all of their
     16 bits. NULL: no memory."""
     cdef int32_t group_size = key[0] << 8 | key[1]

@@ -129,7 +129,7 @@ cdef inline bint cache_widen(PlaceCache* cache, uint32_t number, uint32_t count)
 
 
 cdef inline void cache_learn(PlaceCache* cache, int64_t number, int32_t partition, int64_t index,
-                            uint32_t keys) noexcept nogil:
+                             uint32_t keys) noexcept nogil:
     """Remember the place that the table, of so many keys, gave one. Without memory, or where lone
     partitions of high numbers would take too much of it, it is forgotten, no more."""
     cdef uint32_t count = 4
