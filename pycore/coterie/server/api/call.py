@@ -187,12 +187,8 @@ class Dispatcher:
     @property
     def is_unwatched(self) -> bool:
         """Whether nobody wants to know of each request, or of each event of a group."""
-        return self.observer is None and not self.cluster.groups.is_watched
-
-    def dispatch(self, call: Call, handler: Handler) -> None:
-        """Show a call to the observer, and let the handler answer it."""
-        if self.observer is None or self.observer(call, handler):
-            self.handle(call, handler)
+        groups = self.cluster.groups
+        return self.observer is None and groups.on_event is None and groups.recorder is None
 
     def handle(self, call: Call, handler: Handler) -> None:
         """Let a handler answer; if it fails its connection closes, and nothing else happens."""

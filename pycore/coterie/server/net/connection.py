@@ -248,7 +248,10 @@ class Connection:
         if authentication is not None and authentication.misplaced(key):
             call.refuse(Error.ILLEGAL_SASL_STATE)
             return self.close_later()
-        return self.dispatcher.dispatch(call, handler)
+        dispatcher = self.dispatcher
+        if dispatcher.observer is None or dispatcher.observer(call, handler):
+            return dispatcher.handle(call, handler)
+        return None
 
     def _take_token(self, authentication: Authentication, frame: bytes) -> None:
         """Hand on a token of SASL that comes without a header, as after handshake 0."""

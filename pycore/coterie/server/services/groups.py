@@ -62,11 +62,6 @@ class Groups:
         context.clock.add(self)
         topics.on_delete.append(self._topic_deleted)
 
-    @property
-    def is_watched(self) -> bool:
-        """Whether each event, or each request for a trace, is wanted."""
-        return self.on_event is not None or self.recorder is not None
-
     # As part of a clock
 
     @property
