@@ -65,7 +65,7 @@ def keys(size):
     from coterie.replay.engine import Silent
     from coterie.replay.local import scan_state
     from coterie.state.partial import ScanOptions
-    from golden_data import wide
+    from support.golden_data import wide
 
     return scan_state((str(wide()),), ScanOptions(), Silent()) if size > 64 else None
 

@@ -24,7 +24,7 @@ import kafka_peer
 import small_groups
 from coterie import Error, GroupCoordinator, load_trace
 from coterie.operations import NUMBER
-from golden_data import SHARED
+from support.golden_data import SHARED
 
 HEAVY = SHARED / "golden" / "traces" / "heavy"
 SIZES = {"smoke": [30], "short": [1000, 10_000, 100_000], "full": [1000, 10_000, 100_000]}

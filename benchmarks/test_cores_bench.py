@@ -8,11 +8,11 @@ from contextlib import closing
 
 import pytest
 
-import golden_data
 from coterie import PartialState, ScanOptions
 from coterie._core.fold.partial import offset_columns
 from coterie.log.folders import find_segments
 from coterie.replay.parallel_scan import cores, fold_log
+from support import golden_data
 
 FULL_BYTES = 1_000_000_000  # about 12.7 million records
 THREADS = sorted({1, 2, cores()})

@@ -6,12 +6,12 @@ write the same tables, and the last commits of the history must be those tables'
 
 import pytest
 
-import golden_data
 from coterie.log.folders import find_segments
 from coterie.replay import parallel_scan
 from coterie.replay.engine import ReplayRequest, Silent
 from coterie.replay.local import replay
 from coterie.state.partial import ScanOptions
+from support import golden_data
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

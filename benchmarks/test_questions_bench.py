@@ -22,9 +22,9 @@ from statistics import median
 
 import pytest
 
-import golden_data
 import kafka_peer
 from questions_by_size import LOCAL, QUESTIONS, ask, cost_of
+from support import golden_data
 
 SIZES = {"smoke": [1], "short": [200], "full": [2000]}  # MB
 ROUNDS = {"smoke": 1, "short": 3, "full": 3}

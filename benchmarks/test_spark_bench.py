@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import pytest
 
-import golden_data
 from coterie import PartialState, ScanOptions
 from coterie.log.folders import find_segments
 from coterie.replay.parallel_scan import fold_log, resting_collector
 from coterie.state.tables import fold_tables
+from support import golden_data
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")

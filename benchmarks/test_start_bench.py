@@ -14,7 +14,7 @@ import sysconfig
 import pytest
 
 import coterie
-from golden_data import LOGS
+from support.golden_data import LOGS
 
 SIZES = {"smoke": [1], "short": [1], "full": [1]}
 MAIN = "from coterie.cli import main; main()"

@@ -11,7 +11,7 @@ import pytest
 from coterie import scan
 from coterie._core.fold.columns import decode_columns
 from coterie._core.fold.partial import offset_columns
-from golden_data import SHARED, segments
+from support.golden_data import SHARED, segments
 
 
 class Log(NamedTuple):

@@ -5,10 +5,10 @@ import struct
 
 import pytest
 
-import golden_data
-from cleaner import clean
 from coterie._core.codec.reader import LogReader
 from coterie._core.codec.writer import encode_batch, encode_marker
+from support import golden_data
+from support.cleaner import clean
 
 INCIDENTS = ("compaction", "compaction-transactions")
 PLACES = [(name, partition) for name in INCIDENTS for partition in range(4)]

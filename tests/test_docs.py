@@ -5,15 +5,15 @@ import shlex
 from pathlib import Path
 
 import pytest
-from broker_session import REQUESTS, SERVER, made_log
 
-import golden_data
-from commandline import coterie
 from coterie import run_trace
 from coterie.operations import OPERATIONS
-from doc_pages import DOCS, blocks
+from support import golden_data
+from support.commandline import coterie
+from support.doc_pages import DOCS, blocks
+from support.insight.broker_session import REQUESTS, SERVER, made_log
 
-ENDS = Path(__file__).with_name("insight") / "ends"
+ENDS = Path(__file__).parent / "insight" / "ends"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what kafka-python imports

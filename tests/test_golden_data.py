@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-import golden_data
+from support import golden_data
 
 # golden/logs/README.md: records of each case, and folders of `corrupt`
 RECORDS = {

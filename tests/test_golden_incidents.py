@@ -9,8 +9,8 @@ import re
 
 import pytest
 
-import golden_data
-from commandline import coterie_ok
+from support import golden_data
+from support.commandline import coterie_ok
 
 NAMES = golden_data.incidents()
 RECORDED = [name for name in NAMES if name != "protocols"]  # whose truth has another form

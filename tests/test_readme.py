@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-import golden_data
-from commandline import coterie_ok
+from support import golden_data
+from support.commandline import coterie_ok
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

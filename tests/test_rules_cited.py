@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from doc_pages import DOCS
+from support.doc_pages import DOCS
 from test_tidy import code_files
 
 RULES = DOCS / "rules"

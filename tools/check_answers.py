@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from answers import recorded
-from answers.asked_logs import names
+from support.answers import recorded
+from support.answers.asked_logs import names
 
 
 def old_answer(checkout, name, number):

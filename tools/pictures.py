@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/report")]
+sys.path.insert(0, str(ROOT / "tests"))
 
-from browser import Browser, start  # noqa: E402
+from support.report.browser import Browser, start  # noqa: E402
 
 WIDTH = 1100  # px
 CLICKS = """

@@ -1,13 +1,14 @@
 """Put the docstrings of a stub into a Cython module: ``stub_docs.py MODULE.pyx MODULE.pyi OUTPUT``.
 
-The stub is their one source, as editors and type checkers read it anyway. In the module the line
-``See ``module.pyi``.`` stands in the place of each; the build gives Cython a copy in which the
-stub's text stands there, on that one line, so that every line keeps its number. That of a `cdef
-class` begins with what its constructor takes, in the form from which CPython makes
-``__text_signature__``: ``inspect.signature`` and ``help`` show it, ``__doc__`` is without it.
+The stub holds the full docstrings, because editors and type checkers read it. The module repeats
+the first line of each, so that a reader of the source knows what a function is for. The build gives
+Cython a copy in which the full text replaces that line; it stays on one line, so line numbers do
+not change. The docstring of a `cdef class` begins with the constructor's signature, in the form
+from which CPython makes ``__text_signature__``: ``inspect.signature`` and ``help`` show it, and
+``__doc__`` omits it.
 
-The exit status is 1 where a marker names another stub, or something that the stub does not
-document; and where the stub documents a class or a function whose definition has no marker.
+The exit status is 1 if a documented class or function of the stub has no such line in the module,
+or another one.
 """
 
 import ast
@@ -15,7 +16,7 @@ import re
 import sys
 from pathlib import Path
 
-MARKER = re.compile(r'^( +|(\w+)\.__doc__ = )"""See ``(\w+\.pyi)``\."""$')
+SUMMARY = re.compile(r'^( +|(\w+)\.__doc__ = )"""(.*?)"""$')
 DEFINITION = re.compile(r"^( *)(?:cdef class|class|def|cpdef)\b[^(:=]*?(\w+)\s*[(:]")
 DOCUMENTED = ast.ClassDef | ast.FunctionDef
 
@@ -62,23 +63,28 @@ def definitions(lines):
     return found
 
 
-def filled(source, stub, stub_name):
-    """Return the module's text with the stub's docstrings in the places of its markers."""
+def filled(source, stub):
+    """Return the module's text with the stub's docstrings in place of their first lines."""
     texts, makers = documented(ast.parse(stub)), signatures(ast.parse(stub))
     lines = source.split("\n")
     defined = definitions(lines)
     inside, missing, wrong = None, set(texts), []
     for at, line in enumerate(lines):
         inside = defined.get(at, inside)
-        if match := MARKER.match(line):
-            before, name = match[1], match[2] or inside
-            if match[3] != stub_name or name not in texts:
-                wrong.append(f"line {at + 1}: {stub_name} has no docstring of {name}")
-                continue
-            is_type = lines[at - 1].lstrip().startswith("cdef class ")
-            lines[at] = before + ascii((makers[name] if is_type else "") + texts[name])
-            missing.discard(name)
-    wrong += [f'{name}: """See ``{stub_name}``.""" is missing' for name in sorted(missing)]
+        if not (match := SUMMARY.match(line)):
+            continue
+        before, name = match[1], match[2] or inside
+        if name not in missing:  # a helper's own docstring
+            continue
+        missing.discard(name)
+        if match[3] != (first := texts[name].split("\n")[0]):
+            wrong.append(
+                f'line {at + 1}: the docstring of {name} must be """{first}""", as stubbed'
+            )
+            continue
+        is_type = lines[at - 1].lstrip().startswith("cdef class ")
+        lines[at] = before + ascii((makers[name] if is_type else "") + texts[name])
+    wrong += [f"{name}: the first line of its docstring is missing" for name in sorted(missing)]
     if wrong:
         raise SystemExit("\n".join(wrong))
     return "\n".join(lines)
@@ -87,7 +93,7 @@ def filled(source, stub, stub_name):
 def main(module, stub, output):
     """Write the copy that Cython reads."""
     source = Path(module).read_text(encoding="utf-8")
-    text = filled(source, Path(stub).read_text(encoding="utf-8"), Path(stub).name)
+    text = filled(source, Path(stub).read_text(encoding="utf-8"))
     Path(output).parent.mkdir(parents=True, exist_ok=True)
     Path(output).write_text(text, encoding="utf-8")
 

@@ -73,7 +73,7 @@ def bare_fold(logs, folder):
 
 
 def main():
-    from golden_data import wide
+    from support.golden_data import wide
 
     segments = find_segments([wide()]).segments
     logs = [bytes(read_segment(segment)) for segment in segments]

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import run as loads
 
-sys.path[:0] = [str(Path(__file__).parents[2] / folder) for folder in ("tests", "tests/broker")]
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 COMPARED = ("beats 100x8", "beats 1000x1", "commits 100x4")
 
 
 def made_topics(broker):
     """Create what commits name, and the offsets topic: the first search for a coordinator does."""
-    import kafka_broker
+    from support.broker import kafka_broker
 
     main = "org.apache.kafka.tools.TopicCommand"
     given = ["--bootstrap-server", broker.address, "--create", "--topic", "load"]
@@ -40,7 +40,7 @@ def told(found):
 
 
 def main():
-    import kafka_broker
+    from support.broker import kafka_broker
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(COMPARED))

@@ -4,10 +4,10 @@ import subprocess
 import sys
 
 import pytest
-from kafka_broker import running_broker
 
-from doc_pages import blocks
-from patience import HANG_S
+from support.broker.kafka_broker import running_broker
+from support.doc_pages import blocks
+from support.patience import HANG_S
 
 pytestmark = pytest.mark.slow
 ADDRESS = '"127.0.0.1:9092"'

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from kafka_broker import running_broker
 
-from commandline import coterie, coterie_ok
+from support.broker.kafka_broker import running_broker
+from support.commandline import coterie, coterie_ok
 
 pytestmark = pytest.mark.slow
 PARTITIONS, RECORDS = 3, 40

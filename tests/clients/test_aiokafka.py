@@ -1,14 +1,14 @@
 """aiokafka against the server; it has no cooperative assignor and deletes no groups."""
 
 import sys
-from pathlib import Path
 
 import pytest
-import scenarios
+
+from support.clients import scenarios
 
 pytest.importorskip("aiokafka", reason="aiokafka is not installed")
 
-PROGRAM = Path(__file__).with_name("programs") / "aiokafka_program.py"
+PROGRAM = scenarios.PROGRAMS / "aiokafka_program.py"
 ROWS = {name: row for name, row in scenarios.SCENARIOS.items() if name != "cooperative"}
 ROWS["admin"] = ROWS["admin"].lacking("refused", "offsets", "left", "after")
 CLIENT = scenarios.Client([sys.executable, PROGRAM], ROWS)

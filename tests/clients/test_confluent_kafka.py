@@ -1,14 +1,14 @@
 """confluent-kafka, which is librdkafka, against the server."""
 
 import sys
-from pathlib import Path
 
 import pytest
-import scenarios
+
+from support.clients import scenarios
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
-PROGRAM = Path(__file__).with_name("programs") / "confluent_program.py"
+PROGRAM = scenarios.PROGRAMS / "confluent_program.py"
 # Its admin client deletes no single offsets of a group.
 ROWS = {**scenarios.SCENARIOS, "admin": scenarios.SCENARIOS["admin"].lacking("left")}
 CLIENT = scenarios.Client([sys.executable, PROGRAM], ROWS)

@@ -1,8 +1,9 @@
 """franz-go and sarama against the server. ``COTERIE_ALL_CLIENTS=1`` tries sarama too."""
 
 import pytest
-from builds import OTHERS, go
-from scenarios import SCENARIOS, play, play_killed
+
+from support.clients.builds import OTHERS, go
+from support.clients.scenarios import SCENARIOS, play, play_killed
 
 
 @pytest.fixture(scope="module", params=["franz", pytest.param("sarama", marks=OTHERS)])

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 import trustme
-from java_clients import OTHERS, VERSIONS, java
-from scenarios import SCENARIOS, SETTINGS, TOPIC, Client, play, play_killed
 
 from coterie.server import Broker
+from support.clients.java_clients import OTHERS, VERSIONS, java
+from support.clients.scenarios import SCENARIOS, SETTINGS, TOPIC, Client, play, play_killed
 
 COUNTED = [
     {"counts": {"to": 2, "be": 2, "or": 1, "not": 1}},

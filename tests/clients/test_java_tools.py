@@ -4,11 +4,11 @@ A tool's lines are compared as lists of words, so that a column may be as wide a
 """
 
 import pytest
-from java_clients import VERSIONS, classpath, java
-from scenarios import GROUP, SETTINGS, TOPIC, Client, Program
 
 from coterie.server import Broker
-from patience import HANG_S
+from support.clients.java_clients import VERSIONS, classpath, java
+from support.clients.scenarios import GROUP, SETTINGS, TOPIC, Client, Program
+from support.patience import HANG_S
 
 TOPICS, GROUPS = "TopicCommand", "consumer.group.ConsumerGroupCommand"
 PRODUCER, CONSUMER = "ConsoleProducer", "consumer.ConsoleConsumer"

@@ -2,14 +2,14 @@
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import scenarios
+
+from support.clients import scenarios
 
 pytest.importorskip("kafka", reason="kafka-python is not installed")
 
-PROGRAM = Path(__file__).with_name("programs") / "kafka_python_program.py"
+PROGRAM = scenarios.PROGRAMS / "kafka_python_program.py"
 # A poll that ends while it joins makes it join again, so its groups have more generations.
 ROWS = {**scenarios.SCENARIOS, "static": replace(scenarios.SCENARIOS["static"], generation=None)}
 CLIENT = scenarios.Client([sys.executable, PROGRAM], ROWS)

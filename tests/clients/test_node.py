@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builds import OTHERS, node, rows
-from scenarios import SCENARIOS, play, play_killed
 
-from doc_pages import blocks
-from patience import HANG_S
+from support.clients.builds import OTHERS, node, rows
+from support.clients.scenarios import SCENARIOS, play, play_killed
+from support.doc_pages import blocks
+from support.patience import HANG_S
 
 # It has no cooperative assignor and no instance ids; it divides by an assignor of its own, and
 # deletes no offsets.

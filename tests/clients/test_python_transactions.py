@@ -7,10 +7,10 @@ Each client does the same: "a" with the group's offset 3, committed; "b" with of
 import asyncio
 
 import pytest
-from python_clients import GROUP, TOPIC
 
 from coterie.server import Broker
-from patience import HANG_S
+from support.clients.python_clients import GROUP, TOPIC
+from support.patience import HANG_S
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,

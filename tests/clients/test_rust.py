@@ -4,8 +4,9 @@ Its first build compiles librdkafka, which takes minutes.
 """
 
 import pytest
-from builds import OTHERS, rows, rust
-from scenarios import SCENARIOS, play, play_killed
+
+from support.clients.builds import OTHERS, rows, rust
+from support.clients.scenarios import SCENARIOS, play, play_killed
 
 pytestmark = OTHERS
 ROWS = rows(admin=SCENARIOS["admin"].lacking("left"))  # it deletes no offsets

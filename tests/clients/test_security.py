@@ -2,9 +2,9 @@
 
 import pytest
 import trustme
-from python_clients import ECHOES, TOPIC, Security, confluent
 
 from coterie.server import Broker
+from support.clients.python_clients import ECHOES, TOPIC, Security, confluent
 
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
 USERS = {"alice": "alice-secret"}

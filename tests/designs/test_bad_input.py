@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from commandline import coterie, fails, folder_of
+from support.commandline import coterie, fails, folder_of
 
 TOPIC = {"at": 0, "op": "create_topic", "topic": "t", "replicas": [[0]]}
 START = {"at": 1, "op": "start", "consumer": "c", "subscription": {"t": 1}}

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-import zk08_data
 
-from commandline import coterie
 from coterie.designs import DESIGNS, compare, read_scenario, run
 from coterie.designs.shipped import path_of, shipped
+from support.commandline import coterie
+from support.designs import zk08_data
 
 COORDINATOR = "coordinator-0.9"
 

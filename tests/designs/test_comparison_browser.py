@@ -1,10 +1,10 @@
 """The page of a comparison in a real browser; skipped by name where there is none."""
 
 import pytest
-from browser import Browser, start
 from test_comparison_page import HOSTILE, data_of, large, made
 
 from coterie.designs import DESIGNS, page
+from support.report.browser import Browser, start
 
 pytest.importorskip("jinja2")
 LOCAL = ("file:", "data:", "about:", "chrome:")

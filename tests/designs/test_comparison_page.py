@@ -7,11 +7,11 @@ import json
 import re
 
 import pytest
-from pages import Elements
 
-from commandline import coterie_ok, fails, folder_of
 from coterie.designs import COSTS, DESIGNS, Comparison, Run, Timeline, compare, page, read_scenario
 from coterie.designs.shipped import path_of
+from support.commandline import coterie_ok, fails, folder_of
+from support.report.pages import Elements
 
 pytest.importorskip("jinja2")
 HOSTILE = "</script><script>window.pwned = 1</script>\u2028<img src=x onerror='x'>"

@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenes08 import owned, played, produce, settle, start, topic
 
 from coterie.designs.consumer08.assignment import java_hash, range_share, round_robin_share
 from coterie.designs.consumer08.registration import (
@@ -18,6 +17,7 @@ from coterie.designs.consumer08.registration import (
     static,
 )
 from coterie.designs.consumer08.views import GroupViews
+from support.designs.scenes08 import owned, played, produce, settle, start, topic
 
 
 @pytest.mark.parametrize("members", [1, 2, 8, 40])

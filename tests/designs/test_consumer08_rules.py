@@ -5,10 +5,10 @@ Each states what ``ZookeeperConsumerConnector``, ``TopicCount``, ``ZkUtils``, ``
 """
 
 import pytest
-from scenes08 import node, owned, played, produce, settle, since, start, topic
 
 from coterie.designs import Times
 from coterie.designs.consumer08.registration import Unreadable, parse
+from support.designs.scenes08 import node, owned, played, produce, settle, since, start, topic
 
 IDS = "/consumers/group1/ids"
 OWNERS = "/consumers/group1/owners"

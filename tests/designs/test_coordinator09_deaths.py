@@ -4,9 +4,9 @@ import itertools
 import random
 
 import pytest
-from coordinator09_cases import TRIGGERS, Deaths, check, settle, settled, trigger
 
 from coterie.designs.coordinator09 import BOUNDARIES, POINTS
+from support.designs.coordinator09_cases import TRIGGERS, Deaths, check, settle, settled, trigger
 
 
 def told(cluster, *, since=0):

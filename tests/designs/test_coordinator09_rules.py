@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from coordinator09_cases import check, settle, settled, trigger
 
 from coterie.designs import coordinator09, read_scenario, today
 from coterie.designs.coordinator09.play import Player
 from coterie.designs.scenario import MOMENTS
 from coterie.designs.shipped import path_of
+from support.designs.coordinator09_cases import check, settle, settled, trigger
 
 NEXT = 60_000  # by then every consumer has heard of a rebalance, and has joined
 

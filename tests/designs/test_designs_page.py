@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from commandline import coterie_ok
 from coterie.designs import COSTS, DESIGNS
 from coterie.designs.consumer08.config import KNOWN
 from coterie.designs.scenario import MOMENTS, OPS
 from coterie.designs.simple08.checks import NEEDS
+from support.commandline import coterie_ok
 
 PAGE = (Path(__file__).parents[2] / "docs/designs.md").read_text(encoding="utf-8")
 CONSOLE = re.findall(r"^```console\n(.*?)^```", PAGE, re.M | re.S)

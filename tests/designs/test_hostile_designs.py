@@ -7,7 +7,7 @@ import pytest
 from coterie import ArgumentError, CoterieError, designs
 from coterie.designs import ScenarioError, Times, compare, read_scenario, run, simple08
 from coterie.errors import shown
-from hostile import ARRAYS, OF_NUMPY_1, PLAIN, Walk, check, walk_object
+from support.hostile import ARRAYS, OF_NUMPY_1, PLAIN, Walk, check, walk_object
 
 pytestmark = OF_NUMPY_1
 

@@ -1,10 +1,10 @@
 """What an op does is what docs/designs.md says of it, under every design that it says it of."""
 
 import pytest
-from scenes08 import produce, settle, start, topic
 
 from coterie.designs import DESIGNS, coordinator09, run, today
 from coterie.designs.scenario import MOMENTS
+from support.designs.scenes08 import produce, settle, start, topic
 
 COORDINATED = ("coordinator-0.9", "today")
 

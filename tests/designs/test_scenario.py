@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from commandline import coterie
 from coterie.designs import Scenario, ScenarioError, read_scenario, run
 from coterie.errors import ArgumentError
+from support.commandline import coterie
 
 
 def scenario(*events, **config):

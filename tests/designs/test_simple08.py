@@ -8,7 +8,7 @@ import pytest
 from coterie.designs import ScenarioError, run, simple08
 from coterie.designs.simple08.reader import NoLeader
 from coterie.errors import ArgumentError, CoterieError
-from golden_data import SHARED
+from support.golden_data import SHARED
 
 FILES = sorted((SHARED / "golden" / "simple08").glob("*.json"))
 

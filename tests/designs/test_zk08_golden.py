@@ -3,12 +3,12 @@
 import json
 
 import pytest
-import zk08_data
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from commandline import coterie
 from coterie.designs import Times, run
+from support.commandline import coterie
+from support.designs import zk08_data
 
 FILES = zk08_data.files()
 pytestmark = pytest.mark.skipif(not FILES, reason="no ../shared/golden/zk08")

@@ -8,9 +8,9 @@ anew from who runs and what its id node says.
 import json
 
 import pytest
-from maker08 import GROUPS, Maker, ruled
 
 from coterie.designs import Times, run
+from support.designs.maker08 import GROUPS, Maker, ruled
 
 RECONNECT_MS = 500
 

@@ -5,10 +5,10 @@ import io
 
 import pytest
 
-from commandline import coterie_ok
 from coterie.cli.tables import show_tables
 from coterie.insight.render.tables import csv_lines, json_lines, table
-from golden_data import log
+from support.commandline import coterie_ok
+from support.golden_data import log
 
 FIELDS = {
     "group_id": "string",

@@ -5,13 +5,13 @@ from collections import defaultdict
 from itertools import pairwise
 
 import pytest
-from models import rows_told
 
-from commandline import coterie, coterie_ok, fails
 from coterie.insight.offsets.divergence import Live, read_live
 from coterie.insight.questions import audit
-from golden_data import json_of, log, records, wide
-from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
+from support.commandline import coterie, coterie_ok, fails
+from support.golden_data import json_of, log, records, wide
+from support.insight.models import rows_told
+from support.log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
 CASES = ["basic", "transactions", "compacted", "default50", "kip848", "compression-lz4"]
 LIVE = ["basic", "transactions", "compacted", "default50", "connect", "kip848"]

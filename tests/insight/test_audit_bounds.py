@@ -5,7 +5,7 @@ import pytest
 from coterie.insight.offsets.divergence import Live
 from coterie.insight.questions import audit
 from coterie.insight.records.partition_view import Life, PartitionView, read_facts
-from log_writer import batch, commit_key, commit_value, group_key, group_value
+from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 
 
 def facts_of(folder, *batches):

@@ -6,15 +6,15 @@ and to what is left of it.
 
 import tempfile
 
-from compacted_logs import FIRST_MS, GROUPS, TOPICS, folders, operations, written
 from hypothesis import given
 from hypothesis import strategies as st
-from models import rows_told
 
 from coterie.insight.asking import rows_of
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.questions import audit, expire, explain, lag, metrics, undo
 from coterie.insight.records.partition_view import read_facts
+from support.insight.compacted_logs import FIRST_MS, GROUPS, TOPICS, folders, operations, written
+from support.insight.models import rows_told
 
 TIMES = st.lists(st.integers(-1, 1_000_000), min_size=1, max_size=4)
 KEY = ("group_id", "topic", "partition")

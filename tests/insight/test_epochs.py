@@ -1,12 +1,12 @@
 """What a newer coordinator's records mean, one operation of GroupMetadataManager after another."""
 
 import pytest
-from lives import life, member, written
 
 from coterie.insight.groups.epochs import learn_names
 from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import read_facts
 from coterie.messages import encode_key, encode_value
+from support.insight.lives import life, member, written
 
 WHOLE = {
     "instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h",

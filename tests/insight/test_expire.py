@@ -3,17 +3,17 @@
 import json
 
 import pytest
-from models import offsets_at, rows_told
 
-import golden_data
-from commandline import coterie, coterie_ok, fails, folder_of
 from coterie import GroupCoordinator
 from coterie._core.codec.schema import decode_key
 from coterie.coordinator.batches import read_log
 from coterie.insight.questions import expire
 from coterie.messages import encode_value
-from golden_data import json_of, log, records, segments, wide
-from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
+from support import golden_data
+from support.commandline import coterie, coterie_ok, fails, folder_of
+from support.golden_data import json_of, log, records, segments, wide
+from support.insight.models import offsets_at, rows_told
+from support.log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
 MINUTE = 60_000
 DAY = 86_400_000

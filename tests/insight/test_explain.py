@@ -8,16 +8,16 @@ import struct
 from collections import Counter
 
 import pytest
-from broker_session import REQUESTS, SERVER, made_log
-from models import trusted_since
 
-from commandline import coterie, coterie_ok, fails
 from coterie.insight.asking import rows_of
 from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import read_facts
-from golden_data import cases, log, records, wide
-from log_writer import batch, commit_key, commit_value, group_key, group_value
-from request_lines import line as logged
+from support.commandline import coterie, coterie_ok, fails
+from support.golden_data import cases, log, records, wide
+from support.insight.broker_session import REQUESTS, SERVER, made_log
+from support.insight.models import trusted_since
+from support.log_writer import batch, commit_key, commit_value, group_key, group_value
+from support.request_lines import line as logged
 
 ASK = explain.Ask()
 

@@ -10,7 +10,7 @@ from coterie.insight.questions import explain
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.partition_view import Life, read_facts
 from coterie.log.consumer_protocol import assignment
-from log_writer import batch, commit_key, commit_value, group_key, group_value
+from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 
 
 def explained(folder, *batches, **ask):

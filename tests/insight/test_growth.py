@@ -5,13 +5,13 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 
 import pytest
-from models import rows_told
 
-from commandline import coterie_ok, fails
 from coterie._core.codec.reader import LogReader
 from coterie.insight.questions import growth
-from golden_data import cases, lines_of, log, records, segments, wide
-from log_writer import batch, commit_key, commit_value, marker
+from support.commandline import coterie_ok, fails
+from support.golden_data import cases, lines_of, log, records, segments, wide
+from support.insight.models import rows_told
+from support.log_writer import batch, commit_key, commit_value, marker
 
 SUMS = ("superseded", "free", "held_transaction", "held_active")
 

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from commandline import coterie, coterie_ok, fails
 from coterie.times import format_time
-from golden_data import incident, truth
+from support.commandline import coterie, coterie_ok, fails
+from support.golden_data import incident, truth
 
 INCIDENT = "compaction"
 LOG = incident(INCIDENT)

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from commandline import coterie_ok
 from coterie.times import format_time
-from golden_data import incident, truth
+from support.commandline import coterie_ok
+from support.golden_data import incident, truth
 
 LOG = incident("reset-while-empty") / "log"
 TRUTH = truth("reset-while-empty")

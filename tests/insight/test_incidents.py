@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
-from commandline import coterie, coterie_ok
-from golden_data import GOLDEN
+from support.commandline import coterie, coterie_ok
+from support.golden_data import GOLDEN
 
 INCIDENTS = GOLDEN / "incidents"
 

@@ -1,7 +1,6 @@
 """What questions answer right at their bounds, from records that are written for it."""
 
 import pytest
-from record_columns import read_records
 
 from coterie import prometheus
 from coterie.errors import CoterieError
@@ -11,7 +10,8 @@ from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import read_facts
 from coterie.insight.render import tables
 from coterie.times import MAX_MS
-from log_writer import batch, commit, commit_key, each, group_key, group_value, marker
+from support.insight.record_columns import read_records
+from support.log_writer import batch, commit, commit_key, each, group_key, group_value, marker
 
 
 def facts_of(folder, *segments):

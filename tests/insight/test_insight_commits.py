@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from record_columns import read_records
 
 from coterie._core.codec.reader import LogReader
 from coterie._core.fold.history import OUTCOMES
@@ -16,9 +15,10 @@ from coterie.insight.records.partition_view import read_facts
 from coterie.log.folders import find_segments, read_segment
 from coterie.state.history import COMMIT_FIELDS
 from coterie.state.partial import ScanOptions
-from golden_data import cases, corrupt_cases, log, records, wide
-from history_model import HistoryModel, events_by_batch
-from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
+from support.golden_data import cases, corrupt_cases, log, records, wide
+from support.history_model import HistoryModel, events_by_batch
+from support.insight.record_columns import read_records
+from support.log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
 ALL = [*cases(), *(f"corrupt/{case}" for case in corrupt_cases())]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coterie.insight.records.partition_view import read_facts
-from golden_data import cases, log, records
+from support.golden_data import cases, log, records
 
 
 def facts_of(case, **options):

@@ -10,7 +10,7 @@ from coterie.insight.offsets import at_times
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import read_facts
-from log_writer import batch, commit
+from support.log_writer import batch, commit
 
 KEYS, ROUNDS, SEGMENTS = 10, 400, 4
 LEAST = 4  # bytes of a record that is kept; segments and pieces, which are small here, have some

@@ -6,19 +6,19 @@ import struct
 from pathlib import Path
 
 import pytest
+import test_fold_properties as properties
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import offsets_at, rows_told, times
 
-import test_fold_properties as properties
-from commandline import coterie_ok, fails
 from coterie.errors import CoterieError
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample, read_end_offsets
 from coterie.insight.questions import lag
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import Segment
-from golden_data import live, log, records, wide
-from log_writer import batch, commit_key, commit_value, marker
+from support.commandline import coterie_ok, fails
+from support.golden_data import live, log, records, wide
+from support.insight.models import offsets_at, rows_told, times
+from support.log_writer import batch, commit_key, commit_value, marker
 
 ENDS = Path(__file__).with_name("ends")
 CASES = ["basic", "transactions", "compacted", "default50"]

@@ -4,11 +4,11 @@ import csv
 import json
 
 import pytest
-from models import commits_by_hand, offsets_at, rebalances_by_hand, times
 
-from commandline import coterie, coterie_ok, fails
-from golden_data import json_of, log, records, wide
-from log_writer import batch, commit_key, commit_value
+from support.commandline import coterie, coterie_ok, fails
+from support.golden_data import json_of, log, records, wide
+from support.insight.models import commits_by_hand, offsets_at, rebalances_by_hand, times
+from support.log_writer import batch, commit_key, commit_value
 
 CASES = ["basic", "transactions", "compacted", "default50", "connect", "kip848"]
 OFFSET, MEMBERS = "kafka_consumergroup_current_offset", "kafka_consumergroup_members"

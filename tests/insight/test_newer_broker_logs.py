@@ -6,11 +6,11 @@ from datetime import datetime, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from incident import FOLDER, LOGS, REQUESTS, SERVER, asked, told, within
 
-from commandline import coterie_ok, fails
 from coterie.insight.brokerlogs.server_log import read_server_log
 from coterie.times import LogClock
+from support.commandline import coterie_ok, fails
+from support.insight.incident import FOLDER, LOGS, REQUESTS, SERVER, asked, told, within
 
 
 @pytest.fixture(scope="module")

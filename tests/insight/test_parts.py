@@ -6,10 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from compacted_logs import FIRST_MS, folders, operations, written
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from transaction_logs import STEPS, batches_of, write
 
 from coterie._core.codec.reader import LogReader
 from coterie.insight.brokerlogs.server_log import LOADED, BrokerLogLine
@@ -21,9 +19,11 @@ from coterie.insight.records import log_parts, log_reader
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
 from coterie.state.pickling import pack, unpack
-from golden_data import log
-from log_writer import batch, commit
-from segment_cutter import in_small_segments
+from support.golden_data import log
+from support.insight.compacted_logs import FIRST_MS, folders, operations, written
+from support.insight.transaction_logs import STEPS, batches_of, write
+from support.log_writer import batch, commit
+from support.segment_cutter import in_small_segments
 
 WHAT = "test"
 LEADER_EPOCH_AT = 12  # of a batch; its checksum leaves it out

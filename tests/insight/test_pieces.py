@@ -4,10 +4,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from compacted_logs import FIRST_MS, folders, operations, written
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from transaction_logs import STEPS, batches_of, write
 
 from coterie.errors import CoterieError
 from coterie.insight.offsets import at_times
@@ -18,8 +16,10 @@ from coterie.insight.records import group_log, log_reader
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
-from golden_data import log
-from log_writer import batch, commit, each, marker
+from support.golden_data import log
+from support.insight.compacted_logs import FIRST_MS, folders, operations, written
+from support.insight.transaction_logs import STEPS, batches_of, write
+from support.log_writer import batch, commit, each, marker
 
 AT_ONCE = (
     (log_reader, "READ_PIECE_BYTES"),

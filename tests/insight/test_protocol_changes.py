@@ -1,7 +1,8 @@
 """Groups that change their protocol, and static members of the newer one, against what was done."""
 
 import pytest
-from incident import asked, span, told, truth, within
+
+from support.insight.incident import asked, span, told, truth, within
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from coterie.insight.offsets.divergence import Live
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.questions import audit, expire, growth, lag, time_range
 from coterie.insight.records.partition_view import read_facts
-from golden_data import cases, corrupt_cases, log
+from support.golden_data import cases, corrupt_cases, log
 
 LONGEST = (1 << 63) - 1
 ASKED = [

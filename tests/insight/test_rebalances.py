@@ -3,14 +3,14 @@
 import json
 
 import pytest
-from lives import commit, life, member, written
-from models import rebalances_by_hand
 
-from commandline import coterie_ok
 from coterie.insight.questions import explain, metrics
 from coterie.insight.records.partition_view import read_facts
-from golden_data import log
-from log_writer import batch
+from support.commandline import coterie_ok
+from support.golden_data import log
+from support.insight.lives import commit, life, member, written
+from support.insight.models import rebalances_by_hand
+from support.log_writer import batch
 
 CASES = ["basic", "default50", "compacted", "connect", "kip848", "transactions"]
 
@@ -64,7 +64,7 @@ def test_all_faces_show_that_count(taken_over, tmp_path):
     text = coterie_ok("metrics", taken_over).stdout
     assert 'kafka_consumergroup_rebalances_total{consumergroup="g"} 2\n' in text
     pytest.importorskip("jinja2")
-    from pages import report
+    from support.report.pages import report
 
     page = report(tmp_path, taken_over)
     assert page.overview["g"]["rebalances"] == 2

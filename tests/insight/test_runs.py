@@ -9,7 +9,7 @@ from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import COMMITTED, RecordColumns
 from coterie.insight.records.runs import NEVER, first_in_batch, runs_of, times_of
 from coterie.log.folders import find_segments
-from log_writer import batch, commit_key, commit_value, marker
+from support.log_writer import batch, commit_key, commit_value, marker
 
 BEGIN_MS = 1_700_000_000_000
 

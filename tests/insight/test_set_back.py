@@ -3,15 +3,15 @@
 import json
 
 import pytest
-from lives import commit, life, member, written
 
-from commandline import coterie_ok
 from coterie.insight.questions import explain
 from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import read_facts
 from coterie.messages import encode_batch
-from golden_data import GOLDEN, log, records
-from log_writer import batch, commit_key, commit_value
+from support.commandline import coterie_ok
+from support.golden_data import GOLDEN, log, records
+from support.insight.lives import commit, life, member, written
+from support.log_writer import batch, commit_key, commit_value
 
 INCIDENTS = GOLDEN / "incidents"
 OUTSIDE = "by a tool or a consumer outside of the group: it had no members"
@@ -91,7 +91,7 @@ def test_what_a_transaction_sets_back_is_a_producers(tmp_path):
     pairs = [(0, 1, commit_key(1, b"g", b"t", 0), commit_value(9, -1, b"", 1))]
     first = encode_batch(pairs, base_offset=0)
     again = [(5, commit_key(1, b"g", b"t", 0), commit_value(3, -1, b"", 5))]
-    from log_writer import marker
+    from support.log_writer import marker
 
     opened = batch(1, again, producer_id=5, transactional=True)
     ended = marker(2, 5, 6, commit=True)

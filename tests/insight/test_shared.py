@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from lives import commit, life, member, written
 
-from commandline import coterie
 from coterie.insight.questions import audit, explain
 from coterie.insight.records.partition_view import read_facts
-from golden_data import GOLDEN, cases, log
+from support.commandline import coterie
+from support.golden_data import GOLDEN, cases, log
+from support.insight.lives import commit, life, member, written
 
 
 def audited(folder, *options):

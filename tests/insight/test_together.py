@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from compacted_logs import FIRST_MS, folders, operations, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_parts import asks, ends_at
@@ -26,8 +25,9 @@ from coterie.replay.engine import Silent
 from coterie.report.gather import gather, look
 from coterie.report.page import page_data
 from coterie.report.sections import Basis
-from golden_data import log
-from segment_cutter import in_small_segments
+from support.golden_data import log
+from support.insight.compacted_logs import FIRST_MS, folders, operations, written
+from support.segment_cutter import in_small_segments
 
 THREADS = 3
 BASIS = Basis(now_ms=FIRST_MS + 200_000, retention_ms=1000)

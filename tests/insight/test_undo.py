@@ -5,14 +5,14 @@ import json
 from importlib import import_module
 
 import pytest
-from models import offsets_at, rows_told, times
 
-from commandline import coterie, coterie_ok, fails, folder_of
 from coterie.insight.asking import fields_of
 from coterie.insight.questions import undo
 from coterie.insight.records.partition_view import read_facts
-from golden_data import log, wide
-from log_writer import batch, commit_key, commit_value, group_key, group_value, marker
+from support.commandline import coterie, coterie_ok, fails, folder_of
+from support.golden_data import log, wide
+from support.insight.models import offsets_at, rows_told, times
+from support.log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
 RESET_CLI = 1795237385000  # after grp-reset-cli committed, before Kafka's own tool reset it
 

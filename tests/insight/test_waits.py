@@ -1,15 +1,15 @@
 """How long a rebalance took: exact by a server log, else a bound that two records enclose."""
 
 import pytest
-from broker_session import SERVER, made_log
-from lives import commit, life, member, written
 
-from commandline import coterie_ok
 from coterie.insight.brokerlogs.server_log import read_server_log
 from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import read_facts
 from coterie.traces.files import open_text
-from golden_data import GOLDEN
+from support.commandline import coterie_ok
+from support.golden_data import GOLDEN
+from support.insight.broker_session import SERVER, made_log
+from support.insight.lives import commit, life, member, written
 
 INCIDENTS = GOLDEN / "incidents"
 

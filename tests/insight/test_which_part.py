@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from commandline import coterie, coterie_ok, fails
 from coterie.cli import logs, undo
 from coterie.replay.engine import SPARK_FROM_BYTES, choose_engine
 from coterie.times import format_time
-from golden_data import log, records
-from log_writer import batch, commit
+from support.commandline import coterie, coterie_ok, fails
+from support.golden_data import log, records
+from support.log_writer import batch, commit
 
 BASIC = log("basic")
 TIMES = sorted(record["timestamp"] for record in records("basic"))

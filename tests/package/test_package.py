@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from packages import ROOT, environment_with, generated, wheel_in
+from support.packages import ROOT, environment_with, generated, wheel_in
 
 PACKAGES = {
     "coterie": ROOT / "pycore" / "coterie",

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-import golden_data
-from packages import environment_with, wheel_in
+from support import golden_data
+from support.packages import environment_with, wheel_in
 
 pyspark = pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")

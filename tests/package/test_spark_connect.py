@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import golden_data
 from coterie import ScanOptions, run_trace
 from coterie.designs import compare
 from coterie.designs.shipped import path_of
@@ -19,7 +18,8 @@ from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie.replay.engine import Silent
 from coterie.replay.local import scan_state
 from coterie_spark.replay_job.arrow import spark_schema, to_spark
-from trace_data import TRACES, scenario
+from support import golden_data
+from support.trace_data import TRACES, scenario
 
 pytest.importorskip("pyspark")
 pa = pytest.importorskip("pyarrow")

@@ -12,7 +12,7 @@ from coterie.log.consumer_protocol import assignment
 from coterie.report import charts, gather, ownership, sections, spans
 from coterie.report.ownership import Bar
 from coterie.report.sections import Basis
-from log_writer import batch, commit, commit_key, each, group_key, group_value, marker
+from support.log_writer import batch, commit, commit_key, each, group_key, group_value, marker
 
 BASIS = Basis(now_ms=10_000, retention_ms=1000)
 

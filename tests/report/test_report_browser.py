@@ -1,14 +1,14 @@
 """The page in a real browser: it loads, searches, sorts, opens groups, draws, turns dark."""
 
 import pytest
-from browser import Browser, start
-from lives import commit, life, member, written
-from pages import report
 from test_report_incident import compacted, crash_loop
 from test_report_page import HOSTILE, hostile_log
 
 from coterie import messages
-from golden_data import log
+from support.golden_data import log
+from support.insight.lives import commit, life, member, written
+from support.report.browser import Browser, start
+from support.report.pages import report
 
 pytest.importorskip("jinja2")
 GROUP = "grp-java-cooperative-sticky"

@@ -3,12 +3,12 @@
 from collections import Counter
 
 import pytest
-from models import commits_by_hand, offsets_at, rebalances_by_hand
-from pages import report
 
 from coterie.messages import encode_key, encode_value
-from golden_data import json_of, log, records
-from log_writer import batch, commit_key, commit_value
+from support.golden_data import json_of, log, records
+from support.insight.models import commits_by_hand, offsets_at, rebalances_by_hand
+from support.log_writer import batch, commit_key, commit_value
+from support.report.pages import report
 
 pytest.importorskip("jinja2")
 CASES = ["basic", "default50", "transactions", "kip848", "compacted"]

@@ -4,14 +4,14 @@ import json
 import re
 
 import pytest
-from broker_session import REQUESTS, SERVER, made_log
-from lives import commit, life, member, written
-from pages import report
 from test_report_page import HOSTILE, hostile_log
 
-from commandline import coterie, coterie_ok, fails
-from golden_data import log, records
-from log_writer import batch, commit_key, commit_value
+from support.commandline import coterie, coterie_ok, fails
+from support.golden_data import log, records
+from support.insight.broker_session import REQUESTS, SERVER, made_log
+from support.insight.lives import commit, life, member, written
+from support.log_writer import batch, commit_key, commit_value
+from support.report.pages import report
 
 pytest.importorskip("jinja2")
 

@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import Elements, Page, report
 
 import coterie as package
-from commandline import coterie, coterie_ok, coterie_process, fails, folder_of
 from coterie.pages import shell
-from golden_data import log
-from log_writer import batch, commit_key, commit_value, group_key, group_value
+from support.commandline import coterie, coterie_ok, coterie_process, fails, folder_of
+from support.golden_data import log
+from support.log_writer import batch, commit_key, commit_value, group_key, group_value
+from support.report.pages import Elements, Page, report
 
 pytest.importorskip("jinja2")
 VENDOR = Path(package.__file__).parent / "pages" / "assets" / "vendor"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compacted_logs import folders, operations, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,8 +19,9 @@ from coterie.report.gather import gather
 from coterie.report.page import page_data
 from coterie.report.sections import Basis
 from coterie.report.spans import Counts, span_of
-from golden_data import log
-from log_writer import batch, commit, each
+from support.golden_data import log
+from support.insight.compacted_logs import folders, operations, written
+from support.log_writer import batch, commit, each
 
 BASIS = Basis(now_ms=10_000, retention_ms=1000)
 WHOLE = 1 << 30

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from pages import report
 
-from golden_data import GOLDEN
+from support.golden_data import GOLDEN
+from support.report.pages import report
 
 pytest.importorskip("jinja2")
 FOLDER = GOLDEN / "incidents" / "protocols"

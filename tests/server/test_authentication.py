@@ -2,7 +2,6 @@
 
 import base64
 
-import playing
 import pytest
 
 from coterie.server.config import server_config
@@ -10,6 +9,7 @@ from coterie.server.ids import Ids
 from coterie.server.services.sasl import Mechanisms, Refused, users_of
 from coterie.server.services.sasl.authentication import MECHANISMS
 from coterie.values import Error
+from support.server import playing
 
 METADATA, HANDSHAKE, VERSIONS, AUTHENTICATE = 3, 17, 18, 36
 USERS = users_of({"alice": "alice-secret", "bob": "bob-secret"})

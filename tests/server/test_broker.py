@@ -5,15 +5,13 @@ import json
 import ssl
 import sys
 
-import asking
-import playing
 import pytest
-import sockets
 
 from coterie import run_trace
 from coterie.errors import ArgumentError, CoterieError
 from coterie.server import Broker
-from patience import HANG_S
+from support.patience import HANG_S
+from support.server import asking, playing, sockets
 
 QUICK = {"group.initial.rebalance.delay.ms": 0}
 

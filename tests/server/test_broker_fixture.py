@@ -1,7 +1,8 @@
 """The fixture ``broker``: a server for each test, told by its marker; what a failure shows."""
 
 import pytest
-import sockets
+
+from support.server import sockets
 
 pytest_plugins = ["pytester"]
 

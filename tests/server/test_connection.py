@@ -4,14 +4,14 @@ import struct
 from itertools import pairwise
 
 import pytest
-from asking import ask, framed, heartbeat, joining, member, request
 from hypothesis import given
 from hypothesis import strategies as st
-from playing import Server
 
 from coterie.errors import CoterieError
 from coterie.server.api.lookup import handler_of
 from coterie.server.api.table import SERVED
+from support.server.asking import ask, framed, heartbeat, joining, member, request
+from support.server.playing import Server
 
 VERSIONS = request("ApiVersions", 0, {}, correlation_id=7)
 

@@ -5,14 +5,13 @@ import base64
 import json
 from types import SimpleNamespace
 
-import asking
-import playing
 import pytest
 
 from coterie.errors import CoterieError
 from coterie.server.admin.control import Control
 from coterie.server.admin.http import Refusal, Request
 from coterie.server.api.faults import Watch
+from support.server import asking, playing
 
 
 class Controlled:

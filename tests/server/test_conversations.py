@@ -7,11 +7,11 @@ each, or counted with others of its kind; nothing else is.
 import re
 from collections import Counter
 
-import playing
 import pytest
 
 from coterie.server.rate_limited_log import EVERY_MS
-from golden_data import SHARED
+from support.golden_data import SHARED
+from support.server import playing
 
 NAMES = sorted(p.stem for p in (SHARED / "golden/wire/conversations").glob("*.jsonl"))
 

@@ -3,14 +3,14 @@
 import re
 
 import pytest
-from asking import KEY, answer, ask, heartbeat, member, request
-from playing import Server
-from writing import batch
 
 from coterie import wire
 from coterie.errors import ArgumentError
 from coterie.server.api.faults import Watch
 from coterie.server.api.table import SERVED
+from support.server.asking import KEY, answer, ask, heartbeat, member, request
+from support.server.playing import Server
+from support.server.writing import batch
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """Fetch: when it is answered, how much it gives, and what a session is told."""
 
 import pytest
-from asking import answer, ask, request
-from playing import Server
-from writing import batch, of_producer, offsets
 
 from coterie._core.codec.writer import encode_batch
 from coterie.messages import LogReader
+from support.server.asking import answer, ask, request
+from support.server.playing import Server
+from support.server.writing import batch, of_producer, offsets
 
 SIZE = len(batch(b"v"))
 

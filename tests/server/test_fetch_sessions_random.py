@@ -8,9 +8,10 @@ import gc
 import random
 
 import pytest
-from asking import ask, request
-from playing import Server
-from writing import batch, offsets
+
+from support.server.asking import ask, request
+from support.server.playing import Server
+from support.server.writing import batch, offsets
 
 UNKNOWN, OUT_OF_RANGE = 3, 1
 TOPICS = ("t", "u")

@@ -1,10 +1,10 @@
 """Groups through the server: time, what is written to the log, and what is not answered yet."""
 
 import pytest
-from asking import answer, ask, commit, heartbeat, joining, member, request
-from playing import START_MS, Server
 
 from coterie.messages import LogReader, decode_key, decode_value, partition_for
+from support.server.asking import answer, ask, commit, heartbeat, joining, member, request
+from support.server.playing import START_MS, Server
 
 TOPIC = "__consumer_offsets"
 

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from commandline import coterie
 from coterie.server.services.sasl.scram import HASHES, derive
 from coterie.server.services.sasl.users import read_users
+from support.commandline import coterie
 
 
 def made(user, typed):

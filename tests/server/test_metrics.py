@@ -3,13 +3,12 @@
 import asyncio
 from types import SimpleNamespace
 
-import asking
-import playing
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from coterie.server.admin.http import Refusal, Request
 from coterie.server.admin.metrics import Metrics
+from support.server import asking, playing
 
 
 def told(server, metrics):

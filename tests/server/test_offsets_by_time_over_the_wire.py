@@ -1,9 +1,10 @@
 """ListOffsets, DeleteRecords and OffsetForLeaderEpoch; what a broker 3.9.1 says to the same."""
 
 import pytest
-from asking import ask
-from playing import Server
-from writing import batch, of_producer
+
+from support.server.asking import ask
+from support.server.playing import Server
+from support.server.writing import batch, of_producer
 
 SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
 

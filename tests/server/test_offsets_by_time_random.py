@@ -10,9 +10,10 @@ found must lie below the end that the asker sees (Partition.fetchOffsetForTimest
 import random
 
 import pytest
-from asking import ask
-from playing import START_MS, Server
-from writing import batch, of_producer
+
+from support.server.asking import ask
+from support.server.playing import START_MS, Server
+from support.server.writing import batch, of_producer
 
 EARLIEST, LATEST, LATEST_TIME = -2, -1, -3
 NOTHING = (-1, -1)

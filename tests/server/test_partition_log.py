@@ -1,11 +1,20 @@
 """A partition's log: what is kept of a write, what a read gives, and what time takes away."""
 
 import pytest
-from writing import Clock, batch, edited, everything, log, of_producer, offsets, refusal
 
 from coterie._core.codec.writer import encode_message_set
 from coterie.messages import LogReader
 from coterie.server.services.data.checks import Refused
+from support.server.writing import (
+    Clock,
+    batch,
+    edited,
+    everything,
+    log,
+    of_producer,
+    offsets,
+    refusal,
+)
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

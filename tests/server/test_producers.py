@@ -3,7 +3,8 @@
 import random
 
 import pytest
-from writing import everything, log, of_producer, offsets, refusal
+
+from support.server.writing import everything, log, of_producer, offsets, refusal
 
 MOST = 2**31 - 1
 

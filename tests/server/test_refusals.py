@@ -5,11 +5,11 @@ import gzip
 import json
 
 import pytest
-from playing import play
 
 from coterie import wire
 from coterie.server.api.table import SERVED, refusal
-from golden_data import shared
+from support.golden_data import shared
+from support.server.playing import play
 
 
 def requests(key):

@@ -3,15 +3,15 @@
 import struct
 import threading
 
-import playing
 import pytest
-from asking import answer, ask, framed, joining, member, request
 
 from coterie.errors import CoterieError
 from coterie.server import Broker
 from coterie.server.clock import Timers
 from coterie.server.cluster import Listener
 from coterie.server.net.listener import Heart, Peer, Peers
+from support.server import playing
+from support.server.asking import answer, ask, framed, joining, member, request
 
 NOT_TEXT = b"\xff" * 20_000  # three bytes each once they are text: more than a text may have
 OFFSETS = "__consumer_offsets"

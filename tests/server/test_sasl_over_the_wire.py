@@ -2,9 +2,9 @@
 
 import struct
 
-import asking
-import playing
 import pytest
+
+from support.server import asking, playing
 
 ALICE, WRONG = b"\0alice\0alice-secret", b"\0alice\0wrong"
 SESSIONS = {**playing.BROKER, "connections.max.reauth.ms": 3000}

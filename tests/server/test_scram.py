@@ -4,7 +4,6 @@ import base64
 import hashlib
 import hmac
 
-import playing
 import pytest
 import scramp
 from hypothesis import given, settings
@@ -14,6 +13,7 @@ from coterie.server.services.sasl.plain import Plain
 from coterie.server.services.sasl.refusals import OTHER_ID, Refused
 from coterie.server.services.sasl.scram import HASHES, Scram, derive
 from coterie.server.services.sasl.users import users_of
+from support.server import playing
 
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"

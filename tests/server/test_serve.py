@@ -5,14 +5,13 @@ import signal
 import subprocess
 from contextlib import contextmanager
 
-import asking
 import pytest
-import sockets
-from playing import play
 
-from commandline import COTERIE, ENVIRONMENT, coterie, default_sigint, fails
 from coterie import run_trace
-from patience import HANG_S
+from support.commandline import COTERIE, ENVIRONMENT, coterie, default_sigint, fails
+from support.patience import HANG_S
+from support.server import asking, sockets
+from support.server.playing import play
 
 
 @contextmanager

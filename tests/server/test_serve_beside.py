@@ -6,15 +6,14 @@ import signal
 import urllib.error
 import urllib.request
 
-import asking
 import pytest
-import sockets
 import trustme
-from python_clients import TOPIC, Security, echo_kafka_python
 from test_serve import connect, serving
 
-from commandline import coterie
-from patience import HANG_S
+from support.clients.python_clients import TOPIC, Security, echo_kafka_python
+from support.commandline import coterie
+from support.patience import HANG_S
+from support.server import asking, sockets
 
 
 def addresses(server, *names):

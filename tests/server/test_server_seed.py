@@ -3,8 +3,8 @@
 Without one, or with another, they differ where ids are drawn.
 """
 
-from asking import SUBSCRIBED, answer, ask, commit, heartbeat, joining, request
-from playing import Server
+from support.server.asking import SUBSCRIBED, answer, ask, commit, heartbeat, joining, request
+from support.server.playing import Server
 
 
 def life(seed):

@@ -3,14 +3,14 @@
 import struct
 
 import pytest
-from asking import KEY, answer, ask, framed, request
-from playing import Server
-from writing import batch
 
 from coterie import wire
 from coterie.server.clock import Timers
 from coterie.server.net.listener import Peers
 from coterie.server.rate_limited_log import EVERY_MS, Telling
+from support.server.asking import KEY, answer, ask, framed, request
+from support.server.playing import Server
+from support.server.writing import batch
 
 SILENT = "as by a broker it is never answered"
 CLOSED = "closes without an answer"

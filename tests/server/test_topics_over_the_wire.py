@@ -1,9 +1,10 @@
 """Topics: made, shown, changed and deleted; errors and messages are those of Kafka 3.9."""
 
 import pytest
-from asking import ask
-from playing import Server
-from writing import batch
+
+from support.server.asking import ask
+from support.server.playing import Server
+from support.server.writing import batch
 
 NO_ID = "A" * 22
 

@@ -2,7 +2,6 @@
 
 import struct
 
-import playing
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +12,7 @@ from coterie.server.services.txn.coordinator import STATE_TOPIC
 from coterie.server.services.txn.records import Value, key_bytes, read_key, read_value, value_bytes
 from coterie.server.services.txn.transaction import State
 from coterie.values import Error
+from support.server import playing
 
 CHECK_MS = 10_000  # transaction.abort.timed.out.transaction.cleanup.interval.ms
 WEEK_MS, HOUR_MS = 604_800_000, 3_600_000

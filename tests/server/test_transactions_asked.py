@@ -4,11 +4,10 @@ The rules are those of Kafka 3.9.1: TransactionCoordinator.handleDescribeTransac
 TransactionStateManager.listTransactionStates with its three filters.
 """
 
-import asking
-import playing
 import pytest
 
 from coterie.server.services.txn.transaction import State
+from support.server import asking, playing
 
 INVALID, NOT_FOUND, NOT_COORDINATOR = 42, 105, 16
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",

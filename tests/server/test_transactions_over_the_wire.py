@@ -1,12 +1,10 @@
 """The APIs of transactions: what each version says, and to whom."""
 
-import asking
-import playing
 import pytest
-import sockets
 
 from coterie.messages import LogReader
 from coterie.server import Broker
+from support.server import asking, playing, sockets
 
 FENCED, OLD_FENCED, UNKNOWN, NOT_ATTEMPTED = 90, 47, 3, 55
 

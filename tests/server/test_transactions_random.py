@@ -7,12 +7,11 @@ once they are.
 
 from dataclasses import dataclass, field
 
-import asking
-import playing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.messages import LogReader
+from support.server import asking, playing
 
 TIMEOUT_MS, CHECK_MS = 25_000, 10_000
 PARTITIONS = (0, 1)

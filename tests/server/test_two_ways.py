@@ -8,12 +8,12 @@ have to be the same, byte for byte.
 import random
 
 import pytest
-from asking import KEY, SUBSCRIBED, framed, request
-from playing import Server
-from writing import batch, of_producer
 
 from coterie import wire
 from coterie.server.api.table import SERVED
+from support.server.asking import KEY, SUBSCRIBED, framed, request
+from support.server.playing import Server
+from support.server.writing import batch, of_producer
 
 GROUPS = ["g", "h", "группа"]
 TOPICS = ["t", "t", "t", "u", "missing"]

@@ -1,8 +1,9 @@
 """A request that waits may end the wait of another's: each answer goes to the one that asked."""
 
 import pytest
-from asking import answer, ask, joining, member, request
-from playing import Server
+
+from support.server.asking import answer, ask, joining, member, request
+from support.server.playing import Server
 
 CONFIG = {"group.initial.rebalance.delay.ms": 0}
 REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID = 27, 82

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from browser import Browser, start
+
+from support.report.browser import Browser, start
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = ["Home", "Start", "Questions", "Coordinator", "Server", "Spark", "Reference"]

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-import golden_data
 from coterie import CoterieError
 from coterie.state import pickling
 from coterie_spark.replay_job.closures import shipped, unfit_line, unfit_workers_told
+from support import golden_data
 
 pytest.importorskip("pyspark")
 

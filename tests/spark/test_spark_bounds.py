@@ -17,8 +17,8 @@ from coterie_spark.replay_job import hadoop, merging, plan, scanning, writing
 from coterie_spark.replay_job.arrow import MAX_MS, spark_schema, to_spark
 from coterie_spark.replay_job.frame import Run
 from coterie_spark.source import decoded
-from log_writer import batch, commit, commit_key, each
-from trace_data import header, join
+from support.log_writer import batch, commit, commit_key, each
+from support.trace_data import header, join
 
 pa = pytest.importorskip("pyarrow")
 

@@ -11,8 +11,15 @@ from pathlib import Path
 
 import pytest
 
-import golden_data
-from commandline import COTERIE, coterie_ok, coterie_process, default_sigint, fails, folder_of
+from support import golden_data
+from support.commandline import (
+    COTERIE,
+    coterie_ok,
+    coterie_process,
+    default_sigint,
+    fails,
+    folder_of,
+)
 
 pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -4,13 +4,13 @@ from datetime import datetime, timezone
 
 import pytest
 
-import golden_data
 from coterie import CoterieError
 from coterie._core.codec.reader import LogReader
 from coterie.state.partial import ScanOptions
 from coterie_spark import replay, replay_frame
 from coterie_spark.replay_job.frame import Run
-from log_writer import commit_key, commit_value
+from support import golden_data
+from support.log_writer import commit_key, commit_value
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")

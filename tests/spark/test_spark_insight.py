@@ -9,8 +9,8 @@ from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.records.partition_view import read_facts
 from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie_spark.replay_job.arrow import spark_schema, to_spark
-from golden_data import log, records
-from spark_questions import QUESTIONS, RESET_CLI
+from support.golden_data import log, records
+from support.spark_questions import QUESTIONS, RESET_CLI
 
 
 @pytest.mark.parametrize(("name", "case", "asked"), QUESTIONS)

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-import golden_data
-from commandline import coterie, fails
 from coterie import CoterieError
 from coterie.replay.engine import Silent
+from support import golden_data
+from support.commandline import coterie, fails
 
 pytest.importorskip("pyspark")
 

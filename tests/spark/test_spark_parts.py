@@ -8,9 +8,9 @@ from coterie.insight.records.partition_view import read_facts
 from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie_spark.replay_job import parted
 from coterie_spark.replay_job.arrow import spark_schema, to_spark
-from golden_data import log
-from segment_cutter import in_small_segments
-from spark_questions import QUESTIONS, RESET_CLI
+from support.golden_data import log
+from support.segment_cutter import in_small_segments
+from support.spark_questions import QUESTIONS, RESET_CLI
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import golden_data
 from coterie import ScanOptions
 from coterie._core.codec.reader import batch_boundaries
 from coterie.log.folders import Segment
 from coterie.state.partial import PartialState
 from coterie_spark.replay_job import plan
 from coterie_spark.replay_job.merging import join_pieces
+from support import golden_data
 
 SIZES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 300 << 20)), min_size=1)
 

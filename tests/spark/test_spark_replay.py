@@ -14,7 +14,6 @@ from datetime import datetime, timezone
 import numpy as np
 import pytest
 
-import golden_data
 from coterie import CoterieError, PartialState, ScanOptions
 from coterie.replay.engine import Silent
 from coterie.replay.local import scan_state
@@ -23,6 +22,7 @@ from coterie_spark import replay
 from coterie_spark.replay_job import merging, plan
 from coterie_spark.replay_job.arrow import spark_schema, to_spark
 from coterie_spark.replay_job.driver import run
+from support import golden_data
 
 pytest.importorskip("pyspark")
 pa = pytest.importorskip("pyarrow")

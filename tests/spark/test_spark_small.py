@@ -2,11 +2,11 @@
 
 import pytest
 
-import golden_data
-from commandline import coterie_ok, fails, folder_of
 from coterie.errors import CoterieError, FaultFound
 from coterie_spark import replay
 from coterie_spark.replay_job import on_the_driver
+from support import golden_data
+from support.commandline import coterie_ok, fails, folder_of
 
 pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from golden_data import LOGS, cases
+from support.golden_data import LOGS, cases
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from coterie import run_trace
-from trace_data import TRACES, scenario
+from support.trace_data import TRACES, scenario
 
 pytest.importorskip("pyspark")
 NAMES = ["vote-tie", "commit-nothing", "demo1"]

@@ -3,10 +3,10 @@
 import base64
 
 import pytest
-from frames import by_api, model, plain, rows, tables, with_tags, without_records
 
 from coterie import wire
-from golden_data import SHARED
+from support.golden_data import SHARED
+from support.wire.frames import by_api, model, plain, rows, tables, with_tags, without_records
 
 THERE = (SHARED / "golden/wire/schemas.json").exists()
 APIS = sorted(tables()["4.1.1"]["apis"]) if THERE else ["none"]

@@ -5,10 +5,10 @@ import random
 import tracemalloc
 
 import pytest
-from frames import DIRECTIONS, by_api, messages, model, play, tables
 
 from coterie import wire
-from golden_data import SHARED
+from support.golden_data import SHARED
+from support.wire.frames import DIRECTIONS, by_api, messages, model, play, tables
 
 THERE = (SHARED / "golden/wire/schemas.json").exists()
 APIS = sorted(tables()["4.1.1"]["apis"]) if THERE else ["none"]

@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from frames import DIRECTIONS, rows, tables
 
 from coterie.traces.requestlog import DESCRIBES, HEARTBEATS
 from coterie.wire import APIS
 from coterie.wire.apis import READERS
 from coterie.wire.logged import Logged, as_logged
-from golden_data import SHARED
+from support.golden_data import SHARED
+from support.wire.frames import DIRECTIONS, rows, tables
 
 THERE = (SHARED / "golden/wire/schemas.json").exists()
 OF_TABLE = {name.upper(): name for name in (api.name for api in APIS.values())}

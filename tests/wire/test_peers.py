@@ -11,12 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from frames import messages, model, play, random_body
 
 from coterie import wire
-from golden_data import SHARED
+from support.golden_data import SHARED
+from support.wire import peer_codecs
+from support.wire.frames import messages, model, play, random_body
 
-CHILD = Path(__file__).with_name("peer_codecs.py")
+CHILD = Path(peer_codecs.__file__)
 KNOWN_ERRORS = [0, 3, 15, 25, 27, 82, -1]
 ROUNDS = 3
 # kafka-python has no classes for these, and reads ApiVersions' answers in its own way: in version

@@ -3,10 +3,10 @@
 import random
 
 import pytest
-from frames import DIRECTIONS, messages, model, plain, random_body, tables
 
 from coterie import wire
-from golden_data import SHARED
+from support.golden_data import SHARED
+from support.wire.frames import DIRECTIONS, messages, model, plain, random_body, tables
 
 THERE = (SHARED / "golden/wire/schemas.json").exists()
 APIS = sorted(tables()["4.1.1"]["apis"]) if THERE else ["none"]

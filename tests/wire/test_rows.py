@@ -3,13 +3,13 @@
 import random
 
 import pytest
-from frames import by_api, tables
 from test_hostile_frames import damaged
 from test_random_values import cases
 
 from coterie import wire
 from coterie.errors import ArgumentError
-from golden_data import SHARED
+from support.golden_data import SHARED
+from support.wire.frames import by_api, tables
 
 THERE = (SHARED / "golden/wire/schemas.json").exists()
 APIS = sorted(tables()["4.1.1"]["apis"]) if THERE else ["none"]

@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from frames import DIRECTIONS, tables
 
 from coterie import schemas, wire
-from golden_data import SHARED
+from support.golden_data import SHARED
+from support.wire.frames import DIRECTIONS, tables
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = SHARED / "golden/wire/schemas.json"

@@ -12,46 +12,42 @@ CORE, LIBRARY, SPARK = "src/coterie/_core", "pycore/coterie", "spark_udfs/coteri
 FACES = {"__init__", "__main__", "messages", "testing", "aio", "pytest_plugin"}
 OTHERS = ("tests/clients", "tests/package", "tests/site")  # other programs and environments
 # These read the sources themselves: they see that a text differs, not what that breaks.
-FORM = {"tests/test_tidy.py", "tests/test_layers.py", "tests/test_made_faults.py"}
-SLOW_LAST = ("tests/spark", "browser", "memory", "tests/test_interruption.py", "machines")
-TESTS = {  # room -> tests, those that fail first in front; a folder is all of its files
-    "c": "bytes/test_checksum.py test_votes.py test_offsets.py test_fold*.py test_columns*.py",
-    "core": "test_arguments.py test_refusals.py bytes",
-    "core/codec": "bytes test_records.py test_columns*.py test_value_versions.py test_verify.py"
-    " test_fold*.py test_newer.py test_load.py",
-    "core/wire": "wire test_what_the_wire_carries.py bytes/test_written_into.py",
-    "core/structures": "test_timers.py test_votes.py test_offsets.py test_machine_bounds.py"
-    " test_clock.py test_coordinator_deferred.py test_arguments.py",
-    "core/fold": "test_fold*.py test_columns*.py test_history.py test_intake.py test_trust.py"
-    " test_state_bounds.py test_replay_local.py test_load.py",
-    "core/coordinator": "test_bookkeeping.py test_machine_bounds.py test_coordinator*.py"
-    " test_group.py test_load.py test_second_protocol.py test_traces.py test_offsets.py"
-    " test_partitions.py",
+FORM = {"tests/test_tidy.py", "tests/test_layers.py", "tests/tools/test_made_faults.py"}
+SLOW_LAST = ("tests/spark", "browser", "memory", "tests/cli/test_interruption.py", "machines")
+# Room -> tests, those that fail first in front; a folder stands for all of its files. A room whose
+# tests lie in the folder of its own name, and nowhere else, is not listed.
+TESTS = {
+    "c": "codec/test_checksum.py structures fold/test_fold*.py fold/test_columns*.py",
+    "core": "test_arguments.py coordinator/test_refusals.py codec",
+    "core/codec": "codec cli/test_records.py fold state/test_value_versions.py"
+    " cli/test_verify.py state/test_newer.py coordinator/test_load.py",
+    "core/wire": "wire coordinator/test_what_the_wire_carries.py",
+    "core/structures": "structures coordinator/test_clock.py"
+    " coordinator/test_coordinator_deferred.py test_arguments.py",
+    "core/fold": "fold log/test_trust.py state/test_state_bounds.py replay/test_replay_local.py"
+    " coordinator/test_load.py",
+    "core/coordinator": "coordinator structures/test_machine_bounds.py traces/test_traces.py"
+    " structures/test_offsets.py",
     "core/fast_path": "wire/test_quick.py server/test_groups_over_the_wire.py"
     " server/test_two_ways.py",
-    "ground": "test_arguments.py test_times.py test_messages.py test_operations.py"
-    " test_refusals.py test_testing.py test_groups_view.py test_replay_local.py",
-    "log": "test_logdir.py test_records.py test_protocol_readers.py test_subscription_topics.py"
-    " test_trust.py test_verify.py test_bad_input.py test_portable.py",
-    "state": "test_state_bounds.py test_replay_local.py test_fold_properties.py test_newer.py"
-    " test_view_rows.py test_history.py test_as_of_a_time.py test_value_versions.py",
-    "replay": "test_replay_local.py test_replay_threads.py test_engines.py test_progress.py",
-    "views": "test_groups_view.py test_view_rows.py test_newer.py",
-    "insight": "insight test_trust.py",
+    "ground": "test_arguments.py ground state/test_messages.py coordinator/test_operations.py"
+    " coordinator/test_refusals.py testing views/test_groups_view.py replay/test_replay_local.py",
+    "log": "log cli/test_records.py cli/test_verify.py cli/test_bad_input.py"
+    " state/test_portable.py",
+    "state": "state replay/test_replay_local.py fold/test_fold_properties.py"
+    " views/test_view_rows.py fold/test_history.py cli/test_as_of_a_time.py",
+    "replay": "replay cli/test_progress.py",
+    "views": "views state/test_newer.py",
+    "insight": "insight log/test_trust.py",
     "pages": "report/test_report_page.py report/test_report_data.py designs/test_designs_page.py",
-    "report": "report",
-    "coordinator": "test_coordinator*.py test_testing.py test_log_sink.py test_append_errors.py"
-    " test_clock.py test_sessions.py test_arguments.py test_load.py test_partitions.py",
-    "wire": "wire test_requestlog.py test_request_log_outages.py test_what_the_wire_carries.py",
-    "traces": "test_trace_bounds.py test_traces.py test_requestlog.py test_trace_command.py"
-    " test_recording.py test_request_log_outages.py test_what_the_wire_carries.py",
-    "server": "server",
-    "designs": "designs",
-    "faces": "test_testing.py test_messages.py test_start.py test_clock.py test_readme.py",
-    "cli": "test_command_bounds.py test_bad_input.py test_records.py test_groups_view.py"
-    " test_trace_command.py test_replay_local.py test_verify.py insight/test_asking.py"
+    "coordinator": "coordinator testing spark/test_sessions.py test_arguments.py",
+    "wire": "wire traces/test_requestlog.py traces/test_request_log_outages.py"
+    " coordinator/test_what_the_wire_carries.py",
+    "traces": "traces cli/test_trace_command.py coordinator/test_what_the_wire_carries.py",
+    "faces": "testing state/test_messages.py cli/test_start.py coordinator/test_clock.py"
+    " test_readme.py",
+    "cli": "cli views/test_groups_view.py replay/test_replay_local.py insight/test_asking.py"
     " insight/test_questions.py insight/test_undo.py server/test_serve.py",
-    "spark": "spark",
 }
 
 
@@ -101,7 +97,7 @@ def tests_of(room: str, file: str, root: Path) -> list[str]:
     Those that have its name, or use it, come first.
     """
     found: dict[str, None] = {}
-    for pattern in TESTS[room].split():
+    for pattern in TESTS.get(room, room).split():
         for path in sorted((root / "tests").glob(pattern)):
             files = sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
             found.update((one.relative_to(root).as_posix(), None) for one in files)

@@ -46,7 +46,7 @@ class LogBatch(NamedTuple):
     records: list[LogRecord]
 
 class BatchFault(NamedTuple):
-    """A part of a segment that was skipped: ``kind`` as ``coterie verify`` prints it."""
+    """A skipped part of a segment: ``kind`` as ``coterie verify`` prints it."""
 
     position: int
     base_offset: int | None
@@ -82,7 +82,7 @@ class LogReader:
     def __next__(self) -> LogBatch: ...
 
 def batch_boundaries(data: Buffer, max_bytes: int) -> list[int]:
-    """Return where a segment's bytes may be cut into pieces, rising, 0 and their number included.
+    """Return the ascending positions at which a segment may be cut, 0 and its size included.
 
     Each piece holds whole batches and at most ``max_bytes``, but for a batch that is longer. What
     follows a wrong length stays with the last batch before it that can be read, so that a scan of

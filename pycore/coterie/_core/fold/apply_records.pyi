@@ -10,7 +10,7 @@ def take(
     transactional: bool = False,
     control: bool = False,
 ) -> None:
-    """Apply one batch that is already records, as :meth:`PartitionFold.scan` applies one it read.
+    """Apply one batch of decoded records as :meth:`PartitionFold.scan` applies an encoded one.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ class Fault(NamedTuple):
     detail: str
 
 class Scanned(NamedTuple):
-    """What a fold says of a piece of a file that it scanned; times are ms, -1: none."""
+    """The result of scanning a piece of a file; times in ms, -1 for none."""
 
     file: str
     position: int
@@ -40,7 +40,7 @@ ON_FAULT: Final[dict[str, int]]
 
 @final
 class PartitionFold:
-    """The last state of each key of one partition of ``__consumer_offsets``, or of a piece of it.
+    """The latest state of each key in a partition of ``__consumer_offsets`` or a piece.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@ from typing import NamedTuple
 from typing_extensions import Self
 
 class MetadataRecord(NamedTuple):
-    """A group metadata record; ``timestamp`` in ms or -1, ``value`` None for a tombstone."""
+    """Group metadata: ``timestamp`` in ms or -1, ``value`` None: a tombstone."""
 
     log_offset: int
     timestamp: int

@@ -187,7 +187,7 @@ cdef Fault read_marker(const Record* record, int* kind) noexcept nogil:
 
 @cython.final
 cdef class Records:
-    """See ``batch.pxd``."""
+    """The records of one batch: their keys and values as spans of its bytes."""
 
     def __dealloc__(self):
         free(self.items)

@@ -18,7 +18,7 @@ cdef inline const uint8_t* start(const uint8_t[::1] data) noexcept:
 
 
 def crc32c(data):
-    """See ``checksum.pyi``."""
+    """Return CRC-32C (Castagnoli), the sum of record batches v2, as an unsigned 32-bit number."""
     cdef const uint8_t[::1] view = buffer_of(data, "data")
     cdef const uint8_t* at = start(view)
     cdef uint32_t result
@@ -34,7 +34,7 @@ def _crc32c_soft(data):
 
 
 def crc32(data):
-    """See ``checksum.pyi``."""
+    """Return CRC-32 (IEEE), the sum of message sets v0 and v1; equal to ``zlib.crc32``."""
     cdef const uint8_t[::1] view = buffer_of(data, "data")
     cdef const uint8_t* at = start(view)
     cdef uint32_t result
@@ -44,7 +44,7 @@ def crc32(data):
 
 
 def xxh32(data, uint32_t seed=0):
-    """See ``checksum.pyi``."""
+    """Return xxHash32, whose second byte is the header checksum of an LZ4 frame."""
     cdef const uint8_t[::1] view = buffer_of(data, "data")
     cdef const uint8_t* at = start(view)
     cdef uint32_t result
@@ -54,13 +54,13 @@ def xxh32(data, uint32_t seed=0):
 
 
 def java_hash(str text not None):
-    """See ``checksum.pyi``."""
+    """Return Java's ``String.hashCode``: h = 31 h + c over the UTF-16 code units, in int32."""
     cdef bytes raw = text.encode("utf-8", "surrogatepass")
     return coterie_java_hash(raw, len(raw))
 
 
 def partition_for(group_id, partitions=50):
-    """See ``checksum.pyi``."""
+    """Return the partition of ``__consumer_offsets`` that holds a group."""
     cdef int32_t count = int32_of(partitions, "partitions")
     if count <= 0:
         raise ArgumentError(f"a topic has at least one partition, not {count}")

@@ -54,7 +54,7 @@ cdef int check_codec(int codec, int magic) except -1:
 
 
 def decompress(int codec, data, int magic=2, Py_ssize_t max_size=MAX_SIZE):
-    """See ``compress.pyi``."""
+    """Return what a record batch's compressed stream holds."""
     check_codec(codec, magic)
     if not 0 <= max_size <= MAX_SIZE:
         raise ArgumentError(f"max_size must be from 0 to {MAX_SIZE}, not {max_size}")
@@ -74,7 +74,7 @@ def decompress(int codec, data, int magic=2, Py_ssize_t max_size=MAX_SIZE):
 
 
 def compress(int codec, data, int magic=2):
-    """See ``compress.pyi``."""
+    """Return ``data`` as the stream that Kafka's own writer would put in its place."""
     check_codec(codec, magic)
     cdef bytes raw = bytes(buffer_of(data, "data"))
     if codec == 1:

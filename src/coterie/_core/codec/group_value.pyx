@@ -15,16 +15,16 @@ cdef enum:
 GroupValue = namedtuple(
     "GroupValue", "protocol_type generation protocol leader current_state_timestamp members",
     module=__name__)
-GroupValue.__doc__ = """See ``group_value.pyi``."""
+GroupValue.__doc__ = """A group; ``protocol_type`` is None for the empty one."""
 MemberValue = namedtuple(
     "MemberValue",
     "member_id group_instance_id client_id client_host session_timeout_ms rebalance_timeout_ms "
     "subscription assignment", module=__name__)
-MemberValue.__doc__ = """See ``group_value.pyi``."""
+MemberValue.__doc__ = """A member; ``group_instance_id`` is None where its version has none."""
 
 
 def read_group_value(bytes value not None):
-    """See ``group_value.pyi``."""
+    """Read a group metadata value of any version that the table has."""
     cdef tuple row = value_row(KEY_GROUP, value)
     cdef bint one_timeout = load_i16(value) == 0
     protocol_type, generation, protocol, leader, timestamp_ms, rows = row[:6]

@@ -21,12 +21,12 @@ cdef str NO_UUID = "A" * 22
 
 @cython.final
 cdef class Field:
-    """See ``layout.pyi``."""
+    """One field in one version, under its name in Kafka's JSON."""
 
 
 @cython.final
 cdef class Layout:
-    """See ``layout.pyi``."""
+    """The fields of a struct in one version."""
 
     def __dealloc__(self):
         PyMem_Free(self.plan.steps)
@@ -34,16 +34,16 @@ cdef class Layout:
 
     @property
     def names(self):
-        """See ``layout.pyi``."""
+        """The names of its fields, in their order on the wire; tagged ones after all others."""
         return tuple([field.name for field in self.fields + self.tagged])
 
     @property
     def least_bytes(self):
-        """See ``layout.pyi``."""
+        """The fewest bytes that it takes: above 0, or a list of it would cost nothing to send."""
         return self.least
 
     def below(self, str name not None):
-        """See ``layout.pyi``."""
+        """Return the layout of a field that is a struct, or a list of structs."""
         cdef Field field
         for field in self.fields + self.tagged:
             if field.name == name:
@@ -64,7 +64,7 @@ cdef int least_of(Field field, bint flexible) except -1:
 
 
 def layout_of(fields, int version, bint flexible):
-    """See ``layout.pyi``."""
+    """Make the layout of one version."""
     return struct_of(fields, version, flexible, 0)
 
 

@@ -24,9 +24,9 @@ LogBatch = namedtuple(
     " base_timestamp max_timestamp delete_horizon producer_id producer_epoch base_sequence"
     " is_transactional is_control records")
 BatchFault = namedtuple("BatchFault", "position base_offset kind detail")
-LogRecord.__doc__ = """See ``reader.pyi``."""
-LogBatch.__doc__ = """See ``reader.pyi``."""
-BatchFault.__doc__ = """See ``reader.pyi``."""
+LogRecord.__doc__ = """One record of a batch."""
+LogBatch.__doc__ = """One batch: its header as it stands, and its records."""
+BatchFault.__doc__ = """A skipped part of a segment: ``kind`` as ``coterie verify`` prints it."""
 
 
 cdef tuple headers_of(const Record* record):
@@ -70,7 +70,7 @@ cdef object to_batch(const Batch* batch, list records):
 
 
 cdef class LogReader:
-    """See ``reader.pyi``."""
+    """Iterate over the whole batches of a segment's bytes, in order."""
     cdef const uint8_t[::1] view
     cdef int64_t at
     cdef int64_t expected            # base offset of the next batch, -1: unknown
@@ -145,7 +145,7 @@ cdef bint holds_a_batch(const uint8_t[::1] data, int64_t start, int64_t end) exc
 
 
 def batch_boundaries(data, int64_t max_bytes):
-    """See ``reader.pyi``."""
+    """Return the ascending positions at which a segment may be cut, 0 and its size included."""
     cdef const uint8_t[::1] view = buffer_of(data, "data")
     cdef Batch batch
     cdef Frame frame

@@ -111,12 +111,12 @@ cdef tuple value_row(int key_version, bytes value):
 
 
 def key_type(int version):
-    """See ``schema.pyi``."""
+    """Return the type of a record by its key's version; None: a version that is not known."""
     return TYPES.get(version)
 
 
 def decode_key(key):
-    """See ``schema.pyi``."""
+    """Decode a record's key."""
     cdef bytes data = bytes_of(key, "key")
     cdef Reading r = reading(data, len(data), KEY)
     r.tags = True
@@ -129,7 +129,7 @@ def decode_key(key):
 
 
 def decode_value(key_version, value, *, tags=True):
-    """See ``schema.pyi``."""
+    """Decode a record's value, whose type the version of its key says."""
     if key_version is not None and type(key_version) is not int:
         key_version = int64_of(key_version, "key_version")
     if value is None:
@@ -180,12 +180,12 @@ cdef dict decode_protocol(bytes data, list layouts):
 
 
 def decode_subscription(data):
-    """See ``schema.pyi``."""
+    """Decode a member's subscription (consumer protocol 0-3; above, as 3)."""
     return decode_protocol(bytes_of(data, "data"), SUBSCRIPTIONS)
 
 
 def decode_assignment(data):
-    """See ``schema.pyi``."""
+    """Decode a member's assignment, as ``decode_subscription`` does a subscription."""
     return decode_protocol(bytes_of(data, "data"), ASSIGNMENTS)
 
 
@@ -211,7 +211,7 @@ cdef bytes write_message(int16_t version, Layout layout, dict message):
 
 
 def encode_key(key):
-    """See ``schema.pyi``."""
+    """Return a key's bytes from ``version`` and ``data``."""
     cdef dict message = dict_of(key, "key")
     if "raw" in message:
         return bytes_of(message["raw"], "raw")
@@ -222,7 +222,7 @@ def encode_key(key):
 
 
 def encode_value(key_version, value):
-    """See ``schema.pyi``."""
+    """Return a value's bytes from ``version`` and ``data``; None for None, the tombstone."""
     cdef object of_key = int64_or_none(key_version, "key_version")
     if value is None:
         return None
@@ -243,10 +243,10 @@ cdef bytes encode_protocol(object given, str name, list layouts):
 
 
 def encode_subscription(subscription):
-    """See ``schema.pyi``."""
+    """Return a member's subscription from ``version`` and ``data``; None gives no bytes."""
     return encode_protocol(subscription, "subscription", SUBSCRIPTIONS)
 
 
 def encode_assignment(assignment):
-    """See ``schema.pyi``."""
+    """Return a member's assignment from ``version`` and ``data``; None gives no bytes."""
     return encode_protocol(assignment, "assignment", ASSIGNMENTS)

@@ -45,7 +45,7 @@ cdef Readable read_topics(bytes metadata, set topics) except *:
 
 
 def consumer_topics(subscriptions not None, str protocol):
-    """See ``subscription.pyi``."""
+    """Topics that a group of protocol type ``consumer`` subscribes to."""
     cdef bytes subscription
     cdef set topics = set()
     if not subscriptions:

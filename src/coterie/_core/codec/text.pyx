@@ -6,7 +6,7 @@ _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def decode_utf8(bytes data not None):
-    """See ``text.pyi``."""
+    """Decode as Java's ``new String(bytes, UTF_8)`` does."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -128,7 +128,7 @@ def encode_batch(records, base_offset=0, *, codec=0, producer_id=-1, producer_ep
                  base_sequence=-1, transactional=False, control=False, append_time_ms=None,
                  delete_horizon_ms=None, base_timestamp_ms=None,
                  max_timestamp_ms=None, last_offset_delta=None, leader_epoch=-1):
-    """See ``writer.pyi``."""
+    """Return one record batch v2."""
     cdef list items = rows_of(records), parts = []
     cdef int64_t first = int64_of(base_offset, "base_offset")
     cdef int stream = within(codec, "codec", 0, 7), attributes = stream
@@ -168,7 +168,7 @@ def encode_batch(records, base_offset=0, *, codec=0, producer_id=-1, producer_ep
 
 def encode_sized(records, count, base_offset, timestamp_ms, *, producer_id=-1, producer_epoch=-1,
                  transactional=False, leader_epoch=-1):
-    """See ``writer.pyi``."""
+    """Return one uncompressed batch of ``count`` records without headers, all at one time."""
     cdef bytes data = bytes_of(records, "records")
     cdef Plain head
     cdef bytes out
@@ -278,7 +278,7 @@ cdef bytes seal(bytes header, bytes body):
 
 def encode_marker(commit, producer_id, producer_epoch, *, timestamp_ms,
                   coordinator_epoch=0, base_offset=0, leader_epoch=-1):
-    """See ``writer.pyi``."""
+    """Return the control batch that ends a transaction: COMMIT, or ABORT."""
     key = struct.pack(">hh", 0, 1 if flag_of(commit, "commit") else 0)
     value = struct.pack(">hi", 0, int32_of(coordinator_epoch, "coordinator_epoch"))
     return encode_batch([(base_offset, timestamp_ms, key, value)], base_offset,
@@ -303,7 +303,7 @@ cdef bytes message(int magic, int attributes, object offset, object timestamp, b
 
 
 def encode_message_set(records, magic, *, codec=0, append_time_ms=None):
-    """See ``writer.pyi``."""
+    """Return a message set of magic 0 or 1."""
     cdef list items = rows_of(records), parts = []
     cdef int layout = int32_of(magic, "magic"), attributes = 0
     cdef int stream = within(codec, "codec", 0, 7)

@@ -44,7 +44,7 @@ cdef int undecided(int op) except -1:
 
 @cython.final
 cdef class Coordinator:
-    """See ``coordinator.pyi``."""
+    """The core of :class:`coterie.GroupCoordinator`: numbers, tuples and rows."""
 
     def __cinit__(self, settings, int64_t now_ms=0, member_ids=None, bint deferred=False,
                   Sink sink=None):
@@ -59,7 +59,7 @@ cdef class Coordinator:
 
     @property
     def now_ms(self):
-        """See ``coordinator.pyi``."""
+        """The virtual time, in ms."""
         return self.runtime.wheel.clock_ms
 
     @property
@@ -80,7 +80,7 @@ cdef class Coordinator:
 
     @property
     def open_transactions(self):
-        """See ``coordinator.pyi``."""
+        """Groups with undecided offsets, by producer id."""
         return {producer: list(groups) for producer, groups in self.offsets.open_groups.items()}
 
     @property
@@ -108,7 +108,7 @@ cdef class Coordinator:
 
     def call(self, int op, int64_t id, str group_id, int32_t generation_id, str member_id,
              str instance, tuple details):
-        """See ``coordinator.pyi``."""
+        """Handle one request now, then what is due at once: whole, whatever signal comes."""
         begin_change(&self.users, THE_COORDINATOR)
         try:
             self.dispatch(op, id, group_id, generation_id, member_id, instance, details)
@@ -119,7 +119,7 @@ cdef class Coordinator:
 
     def ask(self, int op, int64_t id, str group_id, int32_t generation_id, str member_id,
             str instance, tuple details):
-        """See ``coordinator.pyi``."""
+        """Handle one request as ``call`` does; its error and payload, if it alone was answered."""
         cdef Py_ssize_t before = self.runtime.outputs.count
         self.call(op, id, group_id, generation_id, member_id, instance, details)
         if before or self.runtime.sink.failure is not None:
@@ -157,7 +157,7 @@ cdef class Coordinator:
             end_use(&self.users)
 
     def advance(self, int64_t now_ms):
-        """See ``coordinator.pyi``."""
+        """Move the clock; fire what falls due."""
         begin_change(&self.users, THE_COORDINATOR)
         try:
             self.runtime.advance_to(now_ms, True)
@@ -165,15 +165,15 @@ cdef class Coordinator:
             end_use(&self.users)
 
     def availability_of(self, int32_t partition):
-        """See ``coordinator.pyi``."""
+        """Whether a partition of the offsets topic is owned, resigned or loading."""
         return STATES[self.runtime.partitions.state_of(partition)]
 
     def next_deadline_ms(self):
-        """See ``coordinator.pyi``."""
+        """Return the earliest deadline of a timer; None without timers."""
         return self.runtime.wheel.next_deadline_ms()
 
     def complete(self, AppendOp op not None, int error, int64_t base_offset):
-        """See ``coordinator.pyi``."""
+        """Let a deferred append come back; offset -1: the end of the log."""
         if op.runtime is not self.runtime:
             raise CoterieError("this append is none of this coordinator's")
         begin_change(&self.users, THE_COORDINATOR)
@@ -187,7 +187,7 @@ cdef class Coordinator:
             end_use(&self.users)
 
     def import_log(self, batches):
-        """See ``coordinator.pyi``."""
+        """Put batches into the log and load all that it has."""
         cdef Batch batch
         begin_change(&self.users, THE_COORDINATOR)
         try:
@@ -203,21 +203,21 @@ cdef class Coordinator:
             end_use(&self.users)
 
     def batches(self):
-        """See ``coordinator.pyi``."""
+        """Return the rows of the log's batches."""
         return list(self.runtime.sink.read())
 
     @property
     def unsettled(self):
-        """See ``coordinator.pyi``."""
+        """Whether answers, or a failure of the caller's log, are left to be taken."""
         return self.runtime.outputs.count > 0 or self.runtime.sink.failure is not None
 
     def take_failure(self):
-        """See ``coordinator.pyi``."""
+        """Return what the caller's log raised since the last call, or None."""
         failure, self.runtime.sink.failure = self.runtime.sink.failure, None
         return failure
 
     def play(self, Trace trace not None):
-        """See ``coordinator.pyi``."""
+        """Run every event of a trace, then what is due at the time of the last one."""
         # The core makes no cycle, and a trace calls nobody where the log is in memory and no ids
         # are asked for. Many small groups take a fifth less without a look for cycles (CPU time,
         # CPython 3.11).
@@ -282,21 +282,21 @@ cdef class Coordinator:
             desugar(objects[event.details], self.told))
 
     def group(self, str group_id not None):
-        """See ``coordinator.pyi``."""
+        """Return a group by its id."""
         return self.rebalances.find(group_id)
 
     def all_groups(self):
-        """See ``coordinator.pyi``."""
+        """Return every group that is there."""
         return [group for group in self.runtime.groups.values() if isinstance(group, GroupMetadata)]
 
     def take_effects(self):
-        """See ``coordinator.pyi``."""
+        """Return what was done since the last call, as rows; the next rows go into new ones."""
         cdef Outputs taken = self.runtime.outputs
         self.runtime.outputs = Outputs()
         return taken
 
     def take_events(self, list events not None, fresh not None):
-        """See ``coordinator.pyi``."""
+        """Append what was done since the last call to both, or, interrupted, to neither."""
         cdef list taken = self.runtime.outputs.events()
         cdef Outputs empty = Outputs()
         if not isinstance(fresh, MutableSequence):
@@ -306,7 +306,7 @@ cdef class Coordinator:
         self.runtime.outputs = empty
 
     def take_rows(self, bint with_events):
-        """See ``coordinator.pyi``."""
+        """Return what was answered since the last call; see ``Outputs.taken``."""
         cdef list taken
         if self.runtime.outputs.count == 0:
             return []
@@ -315,12 +315,12 @@ cdef class Coordinator:
         return taken
 
     def take_appends(self, fresh not None):
-        """See ``coordinator.pyi``."""
+        """Append the deferred appends that were begun since the last call."""
         if not isinstance(fresh, MutableSequence):
             raise TypeError(f"fresh must be a deque, not {shown(fresh)}")
         fresh.extend(self.runtime.appends)
         self.runtime.appends.clear()
 
     def timers_of(self, GroupMetadata group not None):
-        """See ``coordinator.pyi``."""
+        """Return (kind, member id or None, deadline) of each armed timer of a group."""
         return self.rebalances.timers_of(group)

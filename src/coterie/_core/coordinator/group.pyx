@@ -62,7 +62,7 @@ cdef int[MAX_STATES] PREVIOUS = [
 @cython.final
 @cython.no_gc                      # of many groups each would be gone through again and again
 cdef class GroupMetadata:
-    """See ``group.pyi``."""
+    """A group: its state, its members, its offsets (``GroupMetadata.scala``)."""
 
     def __cinit__(self):
         self.group_id = ""
@@ -282,7 +282,7 @@ cdef class GroupMetadata:
         return READ
 
     def find_subscribed_topics(self):
-        """See ``group.pyi``."""
+        """Compute ``subscribed_topics`` again from the members' subscriptions."""
         self.subscribe()
 
     cdef tuple member_list(self):
@@ -335,79 +335,79 @@ cdef class GroupMetadata:
 
     @property
     def current_state(self):
-        """See ``group.pyi``."""
+        """Empty, PreparingRebalance, CompletingRebalance, Stable or Dead."""
         return STATE_NAMES[self.state]
 
     @property
     def size(self):
-        """See ``group.pyi``."""
+        """How many members there are."""
         return self.members.count
 
     @property
     def supported_protocols(self):
-        """See ``group.pyi``."""
+        """For each protocol, how many entries of the members' lists name it."""
         return self.counts.as_dict()
 
     @property
     def all_members(self):
-        """See ``group.pyi``."""
+        """The members, in the order in which they were added."""
         return list_members(&self.members)
 
     @property
     def all_static_members(self):
-        """See ``group.pyi``."""
+        """Member ids by group instance id."""
         return dict(self.static_members)
 
     @property
     def pending_member_ids(self):
-        """See ``group.pyi``."""
+        """Ids that were handed out to clients that have not joined yet."""
         return list(self.pending_members)
 
     @property
     def pending_sync_members(self):
-        """See ``group.pyi``."""
+        """Members of the generation that have not synced."""
         return self.pending_sync()
 
     @property
     def rebalance_timeout_ms(self):
-        """See ``group.pyi``."""
+        """The longest rebalance timeout of a member, in ms; 0 without members."""
         return self.rebalance_timeout()
 
     @property
     def has_all_members_joined(self):
-        """See ``group.pyi``."""
+        """Whether every member has joined, and no member id is pending."""
         return (self.members.count == self.num_members_awaiting_join
                 and not self.pending_members)
 
     @property
     def can_rebalance(self):
-        """See ``group.pyi``."""
+        """Whether the state may be followed by PreparingRebalance."""
         return self.can_go_to(PREPARING_REBALANCE)
 
     def is_in(self, state):
-        """See ``group.pyi``."""
+        """Whether the group is in this state, named as :attr:`current_state` names it."""
         return STATE_NAMES[self.state] == text_of(state, "state")
 
     def transition_to(self, state, now_ms):
-        """See ``group.pyi``."""
+        """Change the state at a time (ms); CoterieError if Kafka does not allow the step."""
         if text_of(state, "state") not in STATE_NAMES:
             raise CoterieError(f"{state!r} is no state of a group: {', '.join(STATE_NAMES)}")
         self.enter(STATE_NAMES.index(state), int64_of(now_ms, "now_ms"))
 
     def has(self, member_id):
-        """See ``group.pyi``."""
+        """Whether there is a member with this id."""
         return has_member(&self.members, text_of(member_id, "member_id"))
 
     def is_leader(self, member_id):
-        """See ``group.pyi``."""
+        """Whether this member leads the group."""
         return self.leader_id == text_of(member_id, "member_id")
 
     def member(self, member_id):
-        """See ``group.pyi``."""
+        """Return the member with this id; None if there is none."""
         return self.get(text_of(member_id, "member_id"))
 
     def add(self, member):
-        """See ``group.pyi``."""
+        """Add a member; the first one leads and gives the protocol type."""
         cdef MemberMetadata new = a_member(member)
         if has_member(&self.members, new.member_id):
             raise CoterieError(f"{new.member_id!r} is a member of {self.group_id!r} already")
@@ -416,11 +416,11 @@ cdef class GroupMetadata:
         self.add_member(new, None)
 
     def remove(self, member_id):
-        """See ``group.pyi``."""
+        """Remove a member; if it led, the first remaining one leads. An unknown id is ignored."""
         self.remove_member(text_of(member_id, "member_id"))
 
     def update_member(self, member, protocols, rebalance_timeout_ms, session_timeout_ms):
-        """See ``group.pyi``."""
+        """Replace the protocols and timeouts of a member of the group."""
         cdef MemberMetadata known = a_member(member)
         cdef tuple names = pairs_of(protocols, "protocols")
         if self.get(known.member_id) is not known:
@@ -430,7 +430,7 @@ cdef class GroupMetadata:
                            known.awaiting_join)
 
     def replace_static_member(self, group_instance_id, old_member_id, new_member_id):
-        """See ``group.pyi``."""
+        """Give a static member a new id; it keeps its assignment, client id and host."""
         cdef str instance = text_of(group_instance_id, "group_instance_id")
         cdef str old_id = text_of(old_member_id, "old_member_id")
         cdef str new_id = text_of(new_member_id, "new_member_id")
@@ -443,34 +443,34 @@ cdef class GroupMetadata:
         return member
 
     def supports_protocols(self, protocol_type, names):
-        """See ``group.pyi``."""
+        """Whether a member with this protocol type and these protocol names could join."""
         return self.supports(text_or_none(protocol_type, "protocol_type"),
                              tuple([(name,) for name in texts_of(names, "names")]))
 
     def candidate_protocols(self):
-        """See ``group.pyi``."""
+        """Return the protocol names that all members support."""
         return self.counts.candidates(self.members.count)
 
     def select_protocol(self):
-        """See ``group.pyi``."""
+        """Return the winner of the vote; CoterieError without members or candidates."""
         if not self.members.count:
             raise CoterieError("a group without members selects no protocol")
         return self.vote()
 
     def init_next_generation(self, now_ms):
-        """See ``group.pyi``."""
+        """Begin the next generation: CompletingRebalance with members, or else Empty."""
         self.next_generation(int64_of(now_ms, "now_ms"))
 
     def current_member_metadata(self):
-        """See ``group.pyi``."""
+        """Return what a leader is told: (id, instance id or None, metadata) of every member."""
         return list(self.member_list())
 
     def overview(self):
-        """See ``group.pyi``."""
+        """Return what ListGroups says of the group."""
         return GroupOverview(self.group_id, self.protocol_type or "", STATE_NAMES[self.state])
 
     def summary(self):
-        """See ``group.pyi``."""
+        """Return what DescribeGroups says of the group."""
         cdef str protocol = self.protocol_name if self.state == STABLE else None
         return GroupSummary(
             STATE_NAMES[self.state], self.protocol_type or "", protocol or "",

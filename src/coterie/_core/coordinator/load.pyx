@@ -51,7 +51,7 @@ cdef MemberMetadata read_member(fields, str protocol_type, str protocol_name):
 
 
 def fold_log(log):
-    """See ``load.pyi``."""
+    """Return the fold of a log: all that any part of a coordinator reads its groups from."""
     fold = PartitionFold(on_fault="load")
     for base_offset, producer_id, _, transactional, control, records in log:
         rows = [(base_offset + i, -1, key, value) for i, (key, value) in enumerate(records)]
@@ -122,7 +122,7 @@ cdef GroupMetadata group_of(dict groups, str group_id, int64_t now_ms):
 
 
 def groups_of(fold, int64_t now_ms):
-    """See ``load.pyi``."""
+    """Return the classic groups of a fold, by id: members, offsets, undecided transactions."""
     cdef dict groups = {}
     cdef Py_ssize_t start = 0, end
     if not isinstance(fold, PartitionFold):

@@ -37,7 +37,7 @@ cdef class PendingId:
 @cython.final
 @cython.no_gc                      # it names its group, and does not hold it: nothing leads back
 cdef class MemberMetadata:
-    """See ``member.pyi``."""
+    """A member of a group, with Kafka's fields (``MemberMetadata.scala``)."""
 
     def __cinit__(self):
         self.member_id = self.client_id = self.client_host = ""
@@ -62,25 +62,25 @@ cdef class MemberMetadata:
 
     @property
     def is_static_member(self):
-        """See ``member.pyi``."""
+        """Whether it has a group instance id."""
         return self.group_instance_id is not None
 
     @property
     def is_awaiting_join(self):
-        """See ``member.pyi``."""
+        """Whether its JoinGroup waits for an answer."""
         return self.awaiting_join is not None
 
     @property
     def is_awaiting_sync(self):
-        """See ``member.pyi``."""
+        """Whether its SyncGroup waits for an answer."""
         return self.awaiting_sync is not None
 
     def matches(self, protocols):
-        """See ``member.pyi``."""
+        """Whether these are the member's protocols: the same names and bytes in the same order."""
         return self.protocols == pairs_of(protocols, "protocols")
 
     def metadata(self, protocol):
-        """See ``member.pyi``."""
+        """Return its metadata for a protocol; CoterieError if it does not support the protocol."""
         return self.metadata_of(text_of(protocol, "protocol"))
 
     cdef bytes metadata_of(self, str protocol):
@@ -90,7 +90,7 @@ cdef class MemberMetadata:
         raise Thrown(f"member {self.member_id} does not support protocol {protocol!r}")
 
     def vote(self, candidates):
-        """See ``member.pyi``."""
+        """Return the first of its names that is a candidate; CoterieError if none is."""
         cdef tuple names = texts_of(candidates, "candidates")
         for name, _ in self.protocols:
             if name in names:
@@ -98,7 +98,7 @@ cdef class MemberMetadata:
         raise CoterieError(f"member {self.member_id} supports none of the candidates")
 
     def summary(self, protocol=None):
-        """See ``member.pyi``."""
+        """Describe it; metadata and assignment only with a protocol."""
         return MemberSummary(
             self.member_id, self.group_instance_id, self.client_id, self.client_host,
             b"" if protocol is None else self.metadata(protocol),

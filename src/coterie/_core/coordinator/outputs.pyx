@@ -33,7 +33,7 @@ cdef tuple ANSWERS = tuple([row.answer for row in operations.OPERATIONS.values()
 @cython.final
 @cython.no_gc                      # a payload is texts, numbers and bytes: nothing leads back here
 cdef class Outputs:
-    """See ``outputs.pyi``."""
+    """What a coordinator did, in order: rows of 32 bytes, made objects when asked for."""
     # Payloads are kept where the garbage collector does not look: it would go through all of them
     # again and again while a long trace is played.
 
@@ -71,7 +71,7 @@ cdef class Outputs:
         return 0
 
     cpdef clear(self):
-        """See ``outputs.pyi``."""
+        """Forget every row."""
         cdef Py_ssize_t n, count = self.count
         cdef PyObject* payload
         self.count = 0
@@ -138,12 +138,12 @@ cdef class Outputs:
         return events.Unanswered(row.at_ms, row.id, NAMES[row.op], WHY[row.code])
 
     def events(self):
-        """See ``outputs.pyi``."""
+        """Return each row as an event of :mod:`coterie.events`."""
         cdef Py_ssize_t n
         return [self.event(n) for n in range(self.count)]
 
     def taken(self, bint with_events):
-        """See ``outputs.pyi``."""
+        """Return the answers as (request's id, number of the error, payload, event)."""
         cdef Py_ssize_t n
         cdef list found = []
         cdef Effect row
@@ -158,7 +158,7 @@ cdef class Outputs:
         return found
 
     def lines(self):
-        """See ``outputs.pyi``."""
+        """Yield each row as the dict of a trace's output line, unanswered requests left out."""
         cdef Py_ssize_t n = 0
         while n < self.count:              # which a caller may clear between two lines
             event = self.event(n) if self.rows[n].kind != UNANSWERED else None
@@ -178,5 +178,5 @@ cdef inline object payload_of(Effect* row):
 
 
 def response_of(op, error, payload):
-    """See ``outputs.pyi``."""
+    """Return the response of an operation, as one of :mod:`coterie.values`."""
     return ANSWERS[op](ERRORS[error], payload)

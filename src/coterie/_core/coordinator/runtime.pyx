@@ -24,11 +24,11 @@ from coterie.operations import NUMBER
 
 
 class Thrown(CoterieError):
-    """See ``runtime.pyi``."""
+    """Kafka's code throws here. What was done before stays done, as there."""
 
 
 class Garbage(Thrown):
-    """See ``runtime.pyi``."""
+    """It throws at a member's metadata, which cannot be read: no sound trace has such."""
 
 
 cdef int64_t LATEST_MS = <int64_t>1 << 60      # a deadline from here still fits an int64
@@ -80,7 +80,7 @@ cdef class Part:
 
 @cython.freelist(16)
 cdef class AppendOp:
-    """See ``runtime.pyi``."""
+    """An append and what waits for it: nothing, unless a part derives its own."""
 
     cdef int waits(self) except -1:
         """It does not come back within the call that began it."""

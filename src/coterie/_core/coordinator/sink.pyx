@@ -106,7 +106,7 @@ cdef class Sink:
 
 @cython.final
 cdef class MemoryLog(Sink):
-    """See ``sink.pyi``."""
+    """A log in memory, ordered by offset."""
 
     def __cinit__(self):
         self.batches = []
@@ -162,7 +162,7 @@ cdef class MemoryLog(Sink):
 
 @cython.final
 cdef class CallerLog(Sink):
-    """See ``sink.pyi``."""
+    """A log of the caller's: what appends a batch, and what reads them all, as rows."""
 
     def __cinit__(self, write, rows):
         self.write = write
@@ -190,7 +190,7 @@ cdef class CallerLog(Sink):
 
 @cython.final
 cdef class DirectLog(Sink):
-    """See ``sink.pyi``."""
+    """A log that has written a batch when ``write`` returns, and takes its records as bytes."""
 
     def __cinit__(self, write, rows):
         self.write = write

@@ -16,7 +16,7 @@ cdef extern from "Python.h":
 
 @cython.final
 cdef class Trace:
-    """See ``trace.pyi``."""
+    """A compiled trace: rows with interned names. Made by :func:`coterie.load_trace`."""
 
     def __cinit__(self, dict header not None):
         self.header = header
@@ -44,7 +44,7 @@ cdef class Trace:
 
     def add(self, int line, int64_t at_ms, int op, int64_t id, str group_id,
             int32_t generation_id, member_id, str instance, tuple details):
-        """See ``trace.pyi``."""
+        """Append an event."""
         cdef Event* events
         cdef Py_ssize_t capacity
         if self.count == self.capacity:
@@ -71,7 +71,7 @@ cdef class Trace:
         self.last_id = max(self.last_id, id)
 
     def requests(self):
-        """See ``trace.pyi``."""
+        """Yield (line, at, op, id, group, generation, member, instance, details)."""
         cdef Py_ssize_t n
         cdef Event event
         for n in range(self.count):

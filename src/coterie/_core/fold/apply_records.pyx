@@ -34,7 +34,7 @@ cdef int lay_out(PartitionFold fold, object records) except -1:
 
 def take(PartitionFold fold not None, records not None, *, int64_t producer_id=-1,
          bint transactional=False, bint control=False):
-    """See ``apply_records.pyi``."""
+    """Apply one batch of decoded records as :meth:`PartitionFold.scan` applies an encoded one."""
     cdef tuple held = tuple(records)         # the items point into its bytes until they are applied
     begin_noting(&fold.users, fold.history)
     try:

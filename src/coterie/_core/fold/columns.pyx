@@ -423,7 +423,7 @@ cdef class Columns:
 
 
 def decode_columns(data, *, bint raw=False, bint check_crc=True):
-    """See ``columns.pyi``."""
+    """Decode every record of a segment's bytes into columns, in log order."""
     cdef const uint8_t[::1] view = buffer_of(data, "data")
     cdef Batch batch
     cdef Frame frame

@@ -46,11 +46,11 @@ from coterie._core.codec.schema import decode_key, decode_value
 from coterie.errors import ArgumentError, CorruptData
 
 Fault = namedtuple("Fault", "file position base_offset kind offset detail", module=__name__)
-Fault.__doc__ = """See ``fold.pyi``."""
+Fault.__doc__ = """What could not be taken, and where."""
 Scanned = namedtuple(
     "Scanned", "file position bytes batches records first_offset last_offset max_timestamp gap "
     "first_timestamp", module=__name__)
-Scanned.__doc__ = """See ``fold.pyi``."""
+Scanned.__doc__ = """The result of scanning a piece of a file; times in ms, -1 for none."""
 
 ON_FAULT = {"skip": SKIP, "recover": RECOVER, "load": LOAD, "stop": STOP}
 
@@ -60,7 +60,7 @@ cdef int64_t FURTHEST = <int64_t>1 << 62      # a place in a file, to which a pi
 
 @cython.final
 cdef class PartitionFold:
-    """See ``fold.pyi``."""
+    """The latest state of each key in a partition of ``__consumer_offsets`` or a piece."""
 
     def __cinit__(self, *, on_fault="skip", at_ms=None, only=None, bint history=False,
                   bint survey=False, tracking=None):
@@ -100,16 +100,16 @@ cdef class PartitionFold:
 
     @property
     def key_count(self):
-        """See ``fold.pyi``."""
+        """How many keys (group, topic, partition) were seen."""
         return self.table.count
 
     @property
     def metadata_bytes(self):
-        """See ``fold.pyi``."""
+        """Bytes of memory that the keys' metadata takes, dead and free ones among them."""
         return self.table.metadata.held
 
     def scan(self, data, *, file="", position=0, expected_offset=-1, max_bytes=None):
-        """See ``fold.pyi``."""
+        """Apply whole batches, which follow on what was scanned before; return the bytes taken."""
         cdef const uint8_t[::1] view = buffer_of(data, "data")
         cdef str name = text_of(file, "file")
         cdef int64_t start = within(position, "position", 0, FURTHEST)

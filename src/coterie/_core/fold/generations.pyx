@@ -23,13 +23,13 @@ from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData, CoterieError, shown
 
 MetadataRecord = namedtuple("MetadataRecord", "log_offset timestamp value", module=__name__)
-MetadataRecord.__doc__ = """See ``generations.pyi``."""
+MetadataRecord.__doc__ = """Group metadata: ``timestamp`` in ms or -1, ``value`` None: a tombstone."""
 Generation = namedtuple(
     "Generation",
     "log_offset timestamp tombstone protocol_type generation protocol leader "
     "current_state_timestamp member_count joined left replaced subscription_changed "
     "leader_changed protocol_changed previous_generation since_previous_ms", module=__name__)
-Generation.__doc__ = """See ``generations.pyi``."""
+Generation.__doc__ = """What a record says of its group, and what changed since the one before."""
 cdef object make = tuple.__new__     # what a named tuple's own maker calls: a third of its time
 
 cdef enum:                           # flags of a packed row
@@ -108,7 +108,7 @@ cdef class GroupView:
 
 
 class GroupLog:
-    """See ``generations.pyi``."""
+    """The metadata records of one group, in log order."""
 
     __slots__ = ("_view", "changes", "first", "last")
 
@@ -125,20 +125,20 @@ class GroupLog:
         self._view = None
 
     def add(self, log_offset, timestamp, bytes value):
-        """See ``generations.pyi``."""
+        """Take the next record."""
         note(self, log_offset, timestamp, GroupView(value))
 
     def _last_view(self):
         return GroupView(self.last.value) if self._view is None else self._view
 
     def copy(self):
-        """See ``generations.pyi``."""
+        """Return a twin that goes its own way."""
         twin = GroupLog()
         twin.first, twin.last, twin.changes = self.first, self.last, list(self.changes)
         return twin
 
     def absorb(self, later):
-        """See ``generations.pyi``."""
+        """Go on with the records of a later piece of the log."""
         if not isinstance(later, GroupLog):
             raise TypeError(f"later must be a GroupLog, not {shown(later)}")
         first = later.first
@@ -148,7 +148,7 @@ class GroupLog:
         self.last, self._view = later.last, None
 
     def generations(self):
-        """See ``generations.pyi``."""
+        """One row a record."""
         first = self.first
         return [change(-1, None, first.log_offset, first.timestamp, GroupView(first.value)),
                 *self.changes]

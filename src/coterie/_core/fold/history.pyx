@@ -46,7 +46,7 @@ cdef struct PendingCommit:       # as bytes; behind it stand its key and its met
 
 @cython.final
 cdef class History:
-    """See ``history.pyi``."""
+    """The decided commits of a fold in the order of their decision: rows of C, 80 bytes each."""
 
     def __cinit__(self):
         buffer_init(&self.buffer)
@@ -59,14 +59,14 @@ cdef class History:
         return self.buffer.count
 
     def clear(self):
-        """See ``history.pyi``."""
+        """Forget all rows. Pending commits stay, and become rows with their marker."""
         begin_change(&self.users, IN_USE)
         self.cleared += self.buffer.count
         buffer_clear(&self.buffer)
         end_use(&self.users)
 
     def columns(self, start=0, end=None):
-        """See ``history.pyi``."""
+        """Give the rows from ``start`` to ``end`` as arrays."""
         cdef Py_ssize_t stop
         begin_read(&self.users, IN_USE)
         try:
@@ -76,7 +76,7 @@ cdef class History:
             end_use(&self.users)
 
     def rows(self):
-        """See ``history.pyi``."""
+        """Give the rows one by one, as the table ``commits`` has them."""
         cdef Py_ssize_t i = 0
         cdef dict texts = {}
         row = row_at(self, i, texts)
@@ -86,7 +86,7 @@ cdef class History:
             row = row_at(self, i, texts)
 
     def pending(self):
-        """See ``history.pyi``."""
+        """Return the commits that no marker has decided so far, in order of their log offsets."""
         cdef History found = History()
         cdef list left = []
         begin_read(&self.users, IN_USE)

@@ -85,7 +85,7 @@ cdef int compose_all(Table* table, const Table* later, int64_t shift,
 
 
 def absorb(PartitionFold fold not None, PartitionFold later not None):
-    """See ``partial.pyi``."""
+    """Let ``later``, scanned from what follows in the log, follow on ``fold``."""
     begin_change(&fold.users, IN_USE)
     try:
         begin_read(&later.users, IN_USE)       # so that none absorbs itself, either
@@ -249,7 +249,7 @@ cdef dict read_columns(PartitionFold fold, bint everything):
 
 
 def offset_columns(PartitionFold fold not None):
-    """See ``partial.pyi``."""
+    """Give the committed offsets that readers see, in order of first sight of their keys."""
     import numpy as np
 
     cdef dict columns = columns_of(fold, False)
@@ -275,7 +275,7 @@ def offset_columns(PartitionFold fold not None):
 
 
 def offset_entries(PartitionFold fold not None):
-    """See ``partial.pyi``."""
+    """Give what :func:`offset_columns` gives, one by one: the key as of :func:`keys`, the value."""
     cdef dict names = {}
     cdef uint32_t first = 0
     while True:                        # the table may grow and move between two runs of entries
@@ -305,7 +305,7 @@ cdef list entries_from(PartitionFold fold, uint32_t first, dict names):
 
 
 def keys(PartitionFold fold not None):
-    """See ``partial.pyi``."""
+    """Give (group, topic, partition) of every key, in order of first sight."""
     cdef dict names = {}
     cdef uint32_t i
     begin_read(&fold.users, IN_USE)
@@ -334,7 +334,7 @@ cdef str name_at(const uint8_t* at, dict names):
 
 
 def tracks(PartitionFold fold not None):
-    """See ``partial.pyi``."""
+    """Give what came last of each key, in log order, and how many commits."""
     import numpy as np
 
     begin_read(&fold.users, IN_USE)
@@ -348,7 +348,7 @@ def tracks(PartitionFold fold not None):
 
 
 def split_key(bytes key not None):
-    """See ``partial.pyi``."""
+    """(group, topic, partition) of an offset key as the fold keeps it."""
     group_end = 2 + int.from_bytes(key[:2], "big")
     topic_end = group_end + 2 + int.from_bytes(key[group_end:group_end + 2], "big")
     partition = int.from_bytes(key[topic_end:topic_end + 4], "big", signed=True)
@@ -356,7 +356,7 @@ def split_key(bytes key not None):
 
 
 def key_at(PartitionFold fold not None, uint32_t index):
-    """See ``partial.pyi``."""
+    """Key of an index of ``Producer.pending``."""
     begin_read(&fold.users, IN_USE)
     try:
         if index >= fold.table.count:
@@ -373,7 +373,7 @@ cdef bytes key_bytes(PartitionFold fold, uint32_t index):
 
 
 def dump(PartitionFold fold not None):
-    """See ``partial.pyi``."""
+    """Everything the fold knows, as plain values that pickle."""
     producers = {producer_id: (p.first_seq, p.first_committed, p.first_row, p.before, p.pending,
                                p.tracked)
                  for producer_id, p in fold.producers.items()}
@@ -387,7 +387,7 @@ def dump(PartitionFold fold not None):
 
 
 def restore(PartitionFold fold not None, tuple state not None):
-    """See ``partial.pyi``."""
+    """Fill an empty fold with what :func:`dump` gave."""
     begin_change(&fold.users, IN_USE)
     try:
         if fold.table.count:
@@ -448,7 +448,7 @@ cdef int enter_columns(PartitionFold fold, dict columns) except -1:
 
 
 def group_ids(PartitionFold fold not None):
-    """See ``partial.pyi``."""
+    """Give the groups that have an offset key or metadata, as UTF-8."""
     cdef set groups = set(fold.groups)
     cdef uint32_t i
     cdef const uint8_t* key

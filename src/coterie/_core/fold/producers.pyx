@@ -15,7 +15,7 @@ from coterie._core.fold.tracks cimport Tracks, put_tracked, track_pending
 
 
 class Producer:
-    """See ``producers.pyi``."""
+    """The transactions of one producer id in a piece of log."""
 
     __slots__ = ("before", "first_committed", "first_row", "first_seq", "pending", "tracked")
 
@@ -30,7 +30,7 @@ class Producer:
 Committed = namedtuple(
     "Committed",
     "batch_offset offset commit_timestamp expire_timestamp leader_epoch metadata", module=__name__)
-Committed.__doc__ = """See ``producers.pyi``."""
+Committed.__doc__ = """A committed offset; times in ms, -1: none."""
 cdef object make = tuple.__new__     # what a named tuple's own maker calls: a third of its time
 
 

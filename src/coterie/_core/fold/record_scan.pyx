@@ -61,7 +61,7 @@ KEY_DTYPE = np.dtype([
 
 @cython.final
 cdef class RecordScan:
-    """See ``record_scan.pyi``."""
+    """The records of a partition as columns, in log order, each decided; a piece at a time."""
     cdef KeyIndex index
     cdef Request request
     cdef Rows rows
@@ -113,7 +113,7 @@ cdef class RecordScan:
         return 0
 
     def scan(self, data, *, position=0, max_bytes=None, tail=()):
-        """See ``record_scan.pyi``."""
+        """Read batches of a segment from a position on."""
         cdef const uint8_t[::1] view = buffer_of(data, "data")
         cdef int64_t start = within(position, "position", 0, view.shape[0])
         cdef int64_t size = view.shape[0], limit = size
@@ -133,11 +133,11 @@ cdef class RecordScan:
 
     @property
     def key_count(self):
-        """See ``record_scan.pyi``."""
+        """How many keys (group, topic, partition) were seen."""
         return self.index.keys.count
 
     def keys(self, start=0):
-        """See ``record_scan.pyi``."""
+        """Give each key from a number on, and its last record that counts: ``KEY_DTYPE``."""
         cdef Py_ssize_t count = self.index.keys.count
         cdef Py_ssize_t first = within(start, "start", 0, count)
         begin_change(&self.users, IN_USE)

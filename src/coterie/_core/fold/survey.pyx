@@ -8,7 +8,7 @@ from coterie._core.fold.record_kind cimport FAULTY, LEFT_OUT, Parsed
 
 
 cdef class Survey:
-    """See ``survey.pyi``."""
+    """What a fold tells of its records for a second reading, besides the state itself."""
 
     def __cinit__(self):
         self.begin_piece()

@@ -34,7 +34,7 @@ cdef extern from "expired.h":
 @cython.final
 @cython.freelist(1024)
 cdef class Offset:
-    """See ``offsets.pyi``."""
+    """A committed offset and where it was appended. -1: no epoch, no expiry, not appended."""
 
     def __init__(self, offset, leader_epoch=-1, metadata="", commit_timestamp=-1,
                  expire_timestamp=NO_TIME, position=NO_POSITION):
@@ -82,7 +82,7 @@ cdef Offset make_offset(int64_t offset, int32_t leader_epoch, str metadata,
 
 cpdef str expiry_rule(str protocol_type, bint empty, bint stable, int64_t since_ms,
                       bint topics_known):
-    """See ``offsets.pyi``."""
+    """Return by which rule a group's offsets expire; None: none of them does."""
     if protocol_type is None:
         return "standalone"
     if empty:
@@ -104,7 +104,7 @@ cdef inline bint is_expired(int64_t expire_ms, int64_t base_ms, int64_t now_ms,
 @cython.final
 @cython.no_gc                      # texts, numbers and Offsets: nothing that could lead back to it
 cdef class OffsetMap:
-    """See ``offsets.pyi``."""
+    """One group's offsets: commits, transactions, expiry."""
 
     def __cinit__(self):
         # Most groups have no offset in flight, many have none: they share a dict that stays empty,
@@ -115,25 +115,25 @@ cdef class OffsetMap:
 
     @property
     def pending(self):
-        """See ``offsets.pyi``."""
+        """Plain commits whose append has not finished: a read-only copy."""
         return MappingProxyType(dict(self.waiting))
 
     @property
     def pending_txn(self):
-        """See ``offsets.pyi``."""
+        """Transactional commits without a marker, by producer id: a read-only copy."""
         return MappingProxyType({producer: MappingProxyType(dict(undecided))
                                  for producer, undecided in self.waiting_txn.items()})
 
     def __len__(self):
-        """See ``offsets.pyi``."""
+        """How many offsets readers see."""
         return self.count
 
     def __contains__(self, key):
-        """See ``offsets.pyi``."""
+        """Whether readers see an offset of this (topic, partition)."""
         return self.find(_key(key)) is not None
 
     def __getitem__(self, key):
-        """See ``offsets.pyi``."""
+        """Return the offset that readers see; KeyError if there is none."""
         found = self.find(_key(key))
         if found is None:
             raise KeyError(key)
@@ -141,7 +141,7 @@ cdef class OffsetMap:
 
     @property
     def has_offsets(self):
-        """See ``offsets.pyi``."""
+        """Whether the group must be kept: for an offset, a pending one, or a producer's entry."""
         return self.has_any()
 
     cdef bint has_any(self) noexcept:
@@ -352,74 +352,74 @@ cdef class OffsetMap:
     # The same by name, for callers in Python. Kafka's names: GroupMetadata.scala.
 
     def prepare_offset_commit(self, offsets):
-        """See ``offsets.pyi``."""
+        """Note a plain commit whose append has begun: it is pending until that finishes."""
         rows, entries = _entries(offsets)
         self.prepare(rows, entries)
 
     def on_offset_commit_append(self, offsets, position):
-        """See ``offsets.pyi``."""
+        """Finish an append at a log position: show what is still pending and not superseded."""
         rows, entries = _entries(offsets)
         self.appended(rows, entries, int64_of(position, "position"), True)
 
     def fail_pending_offset_write(self, offsets):
-        """See ``offsets.pyi``."""
+        """Forget a plain commit whose append failed, unless a later commit is pending."""
         rows, entries = _entries(offsets)
         self.failed(rows, entries, True)
 
     def prepare_txn_offset_commit(self, producer_id, offsets):
-        """See ``offsets.pyi``."""
+        """Note a transactional commit whose append has begun."""
         rows, entries = _entries(offsets)
         self.prepare_txn(int64_of(producer_id, "producer_id"), rows, entries)
 
     def on_txn_offset_commit_append(self, producer_id, offsets, position):
-        """See ``offsets.pyi``."""
+        """Finish the append of a transactional commit: note its log position."""
         rows, entries = _entries(offsets)
         self.appended_txn(int64_of(producer_id, "producer_id"), rows, entries,
                           int64_of(position, "position"))
 
     def fail_pending_txn_offset_commit(self, producer_id, offsets):
-        """See ``offsets.pyi``."""
+        """Forget all that is pending for the partitions of a commit whose append failed."""
         rows, entries = _entries(offsets)
         self.failed_txn(int64_of(producer_id, "producer_id"), rows, entries)
 
     def complete_pending_txn_offset_commit(self, producer_id, is_commit):
-        """See ``offsets.pyi``."""
+        """Apply a transaction's marker; CoterieError if one of its appends has not finished."""
         if not self.complete_txn(int64_of(producer_id, "producer_id"),
                                  flag_of(is_commit, "is_commit")):
             raise CoterieError(f"producer {producer_id}: the marker came before the append of "
                                "its offsets finished")
 
     def commit(self, offsets, position):
-        """See ``offsets.pyi``."""
+        """Prepare and append a plain commit in one step."""
         cdef int64_t appended_at = int64_of(position, "position")
         rows, entries = _entries(offsets)
         self.prepare(rows, entries)
         self.appended(rows, entries, appended_at, True)
 
     def fetch(self, topic, partition, *, require_stable=False):
-        """See ``offsets.pyi``."""
+        """Return the offset that readers see, or None."""
         key = _key((topic, partition))
         if flag_of(require_stable, "require_stable") and self.unstable(key):
             raise CoterieError(f"{topic}-{partition} is unstable: a commit of it is undecided")
         return self.find(key)
 
     def is_pending(self, topic, partition):
-        """See ``offsets.pyi``."""
+        """Whether a commit of the partition is pending, plain or transactional."""
         return self.unstable(_key((topic, partition)))
 
     def remove(self, keys):
-        """See ``offsets.pyi``."""
+        """Remove partitions, with their pending commits; return those that readers saw."""
         return self.drop([_key(key) for key in items_of(keys, "keys")])
 
     def expire(self, now_ms, retention_ms, *, base_ms=None, keep=None):
-        """See ``offsets.pyi``."""
+        """Remove the offsets that have expired; return their keys, in no defined order."""
         return self.expire_all(
             int64_of(now_ms, "now_ms"), int64_of(retention_ms, "retention_ms"),
             base_ms is not None, 0 if base_ms is None else int64_of(base_ms, "base_ms"),
             None if keep is None else frozenset(texts_of(keep, "keep")))
 
     def items(self):
-        """See ``offsets.pyi``."""
+        """Return the keys and offsets that readers see."""
         return [(key, self.find(key)) for key in self.keys()]
 
 
@@ -466,7 +466,7 @@ def _times(values, str name, Py_ssize_t count):
 
 
 def expired(commit_ms, expire_ms, now_ms, retention_ms, base_ms=None, keep=None):
-    """See ``offsets.pyi``."""
+    """Say which offsets have expired, by Kafka's rule since 2.1, for whole columns."""
     cdef int64_t now = int64_of(now_ms, "now_ms")
     cdef int64_t retention = int64_of(retention_ms, "retention_ms")
     commits = _times(commit_ms, "commit_ms", -1)

@@ -47,7 +47,7 @@ cdef object int64_array(const int64_t* items, int64_t count, int64_t capacity):
 
 @cython.final
 cdef class TimerWheel:
-    """See ``timers.pyi``."""
+    """Timers on a virtual clock, any number of them, singly and in bulk."""
 
     def __cinit__(self, now_ms=0):
         self.clock_ms = int64_of(now_ms, "now_ms")
@@ -61,28 +61,28 @@ cdef class TimerWheel:
         free(self.due.items)
 
     def __len__(self):
-        """See ``timers.pyi``."""
+        """How many timers are armed."""
         return self.size
 
     @property
     def now_ms(self):
-        """See ``timers.pyi``."""
+        """The virtual time, in ms: where the last :meth:`advance` went."""
         return self.clock_ms
 
     def add(self, deadline_ms, key):
-        """See ``timers.pyi``."""
+        """Arm a timer for a deadline (ms) and return its handle."""
         return self.arm(int64_of(deadline_ms, "deadline_ms"), int64_of(key, "key"))
 
     def rearm(self, handle, deadline_ms):
-        """See ``timers.pyi``."""
+        """Give an armed timer a new deadline (ms), as if it was armed now; return True."""
         return self.move(int64_of(handle, "handle"), int64_of(deadline_ms, "deadline_ms"))
 
     def cancel(self, handle):
-        """See ``timers.pyi``."""
+        """Cancel a timer and return True; False if it has fired or was cancelled before."""
         return self.drop(int64_of(handle, "handle"))
 
     def add_many(self, deadlines_ms, keys):
-        """See ``timers.pyi``."""
+        """Arm timers, in order, and return their handles, int64 of shape (n,)."""
         cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", NPY_INT64)
         cdef const int64_t[::1] names = column_of(keys, "keys", NPY_INT64)
         cdef Py_ssize_t n, count = deadlines.shape[0]
@@ -98,7 +98,7 @@ cdef class TimerWheel:
         return handles
 
     def rearm_many(self, handles, deadlines_ms):
-        """See ``timers.pyi``."""
+        """Call :meth:`rearm` for each pair, in order; return the answers, bool of shape (n,)."""
         cdef const int64_t[::1] which = column_of(handles, "handles", NPY_INT64)
         cdef const int64_t[::1] deadlines = column_of(deadlines_ms, "deadlines_ms", NPY_INT64)
         cdef Py_ssize_t n, count = which.shape[0]
@@ -116,7 +116,7 @@ cdef class TimerWheel:
         return armed
 
     def cancel_many(self, handles):
-        """See ``timers.pyi``."""
+        """Call :meth:`cancel` for each handle, in order; return the answers, bool of shape (n,)."""
         cdef const int64_t[::1] which = column_of(handles, "handles", NPY_INT64)
         cdef Py_ssize_t n, count = which.shape[0]
         import numpy as np
@@ -128,12 +128,12 @@ cdef class TimerWheel:
         return armed
 
     def next_deadline_ms(self):
-        """See ``timers.pyi``."""
+        """Return the earliest deadline of an armed timer, exactly; None without timers."""
         cdef int64_t deadline_ms = 0
         return deadline_ms if self.earliest(&deadline_ms) else None
 
     def advance(self, now_ms):
-        """See ``timers.pyi``."""
+        """Move the clock to ``now_ms``; return the keys of the timers due by then, int64 (n,)."""
         return self.fire_until(int64_of(now_ms, "now_ms"))
 
     cdef object fire_until(self, int64_t now_ms):

@@ -39,7 +39,7 @@ cdef enum:
 @cython.final
 @cython.no_gc                      # names and numbers: nothing that could lead back to it
 cdef class ProtocolCounts:
-    """See ``votes.pyi``."""
+    """How many list entries of a group's members name each protocol, kept as members change."""
 
     # As long as all lists have the same names, as in most groups, one number says it all.
 
@@ -95,11 +95,11 @@ cdef class ProtocolCounts:
         return None
 
     def add(self, names):
-        """See ``votes.pyi``."""
+        """Count a member's list."""
         self.count_in(tuple([(name,) for name in _names_of(names)]))
 
     def remove(self, names):
-        """See ``votes.pyi``."""
+        """Take a member's list out; CoterieError if it was not counted."""
         cdef list given = _names_of(names)
         for name in set(given):
             if self.count_of(name) < given.count(name):
@@ -107,15 +107,15 @@ cdef class ProtocolCounts:
         self.count_out(tuple([(name,) for name in given]))
 
     def candidates(self, Py_ssize_t members):
-        """See ``votes.pyi``."""
+        """Names that are counted as often as there are members."""
         return {name for name, count in self.as_dict().items() if count == members}
 
     def __getitem__(self, str name):
-        """See ``votes.pyi``."""
+        """How often a name is counted; 0 if it is not."""
         return self.count_of(name)
 
     def as_dict(self):
-        """See ``votes.pyi``."""
+        """Return all counts."""
         if self.counts is not None:
             return dict(self.counts)
         return {entry[0]: self.sharing for entry in self.shared} if self.sharing else {}
@@ -194,7 +194,7 @@ cdef str most_voted(dict votes, bint as_kafka):
 
 
 def select_protocol(protocols):
-    """See ``votes.pyi``."""
+    """Return the protocol that a group's members vote for."""
     cdef ProtocolCounts counts = ProtocolCounts()
     cdef list lists = [tuple([(name,) for name in _names_of(names)])
                        for names in items_of(protocols, "protocols")]
@@ -352,7 +352,7 @@ cdef int tally_each(groups, const int32_t* names, int64_t width, const int64_t* 
 
 
 def select_protocols(names, member_start, group_start):
-    """See ``votes.pyi``."""
+    """Select the protocols of many groups at once, as :func:`select_protocol` does for one."""
     need_arrays()
     cdef object held = (column_of(names, "names", NPY_INT32),
                         column_of(member_start, "member_start", NPY_INT64),

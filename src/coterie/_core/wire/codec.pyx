@@ -24,7 +24,7 @@ cdef enum:
 @cython.final
 @cython.freelist(8)
 cdef class Request:
-    """See ``codec.pyi``."""
+    """A request that was read."""
     cdef readonly int api_key
     cdef readonly int api_version
     cdef readonly int correlation_id
@@ -41,7 +41,7 @@ cdef class Request:
 @cython.final
 @cython.freelist(8)
 cdef class Response:
-    """See ``codec.pyi``."""
+    """A response that was read: see ``Request``."""
     cdef readonly int correlation_id
     cdef readonly object body        # a dict, or a row
     cdef readonly Py_ssize_t left_over
@@ -83,7 +83,7 @@ cdef class Versions:
 
 @cython.final
 cdef class Codec:
-    """See ``codec.pyi``."""
+    """Reads and writes the messages of a table."""
     cdef dict apis
     cdef list near             # those of low keys, which all of Kafka's are, by key
 
@@ -100,7 +100,7 @@ cdef class Codec:
         return self.near[key] if 0 <= key < NEAR else self.apis.get(key)
 
     def layout(self, api_key, api_version, direction):
-        """See ``codec.pyi``."""
+        """Return the layout of one message."""
         if direction not in ("request", "response"):
             raise ArgumentError(f"direction must be request or response, not {direction!r}")
         return self.known(api_key, api_version).layout(api_version, direction == "request")
@@ -116,7 +116,7 @@ cdef class Codec:
         return found
 
     def decode_request(self, frame, *, fill=False, tags=False, rows=False):
-        """See ``codec.pyi``."""
+        """Read a request: header, then body."""
         cdef Reading r
         cdef Request request = Request.__new__(Request)
         cdef bytes data = bytes_in(frame)
@@ -163,7 +163,7 @@ cdef class Codec:
         return api
 
     def decode_response(self, api_key, api_version, frame, *, fill=False, tags=False, rows=False):
-        """See ``codec.pyi``."""
+        """Read the response to a request of that API and version; see ``decode_request``."""
         cdef Reading r
         cdef Response response = Response.__new__(Response)
         cdef Versions api = self.known(api_key, api_version)
@@ -186,7 +186,7 @@ cdef class Codec:
         return response
 
     def encode_request(self, api_key, api_version, body, *, correlation_id=0, client_id=None):
-        """See ``codec.pyi``."""
+        """Write a request: the frame without the length before it."""
         cdef Writing w
         cdef Versions api = self.known(api_key, api_version)
         cdef Layout layout = api.layout(api_version, True)
@@ -205,7 +205,7 @@ cdef class Codec:
             end(&w)
 
     def encode_response(self, api_key, api_version, body, *, correlation_id=0):
-        """See ``codec.pyi``."""
+        """Write a response; see ``encode_request``."""
         cdef Writing w
         cdef Versions api = self.known(api_key, api_version)
         cdef Layout layout = api.layout(api_version, False)

@@ -1,1 +1,0 @@
-"""Recorded answers: what every question, view and table said of many logs, as digests."""

@@ -1,0 +1,155 @@
+"""What commands write, show and warn of right at their bounds."""
+
+import os
+
+import pytest
+
+from coterie.cli import expire, growth, undo
+from coterie.cli.failures import Failed
+from coterie.cli.outfile import whole_file
+from coterie.cli.outfolder import whole_folder
+from support.commandline import coterie, coterie_ok
+from support.log_writer import batch, commit, each, group_key, group_value
+
+DAY = 86_400_000
+
+
+def log_of(folder, *partitions):
+    """A log whose partitions hold these batches."""
+    for number, batches in enumerate(partitions):
+        place = folder / f"__consumer_offsets-{number}"
+        place.mkdir(parents=True)
+        (place / f"{0:020}.log").write_bytes(b"".join(batches))
+    return folder
+
+
+# ---- what is written
+
+
+def filled(maker, out, work, **options):
+    """Do the work in what a maker of files or folders gives."""
+    with maker(str(out), **options) as path:
+        work(path)
+
+
+def test_a_file_that_came_there_meanwhile_is_not_replaced(tmp_path):
+    out = tmp_path / "out"
+
+    def work(path):
+        path.write_text("ours")
+        out.write_text("theirs")
+
+    with pytest.raises(Failed, match="is there already"):
+        filled(whole_file, out, work, overwrite=False)
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
+    assert out.read_text() == "theirs"
+
+
+def test_what_is_read_is_not_replaced_whatever_its_name(tmp_path):
+    out, link = tmp_path / "log", tmp_path / "link"
+    out.write_text("read")
+    link.symlink_to(out)
+    for name, kept in ((out, link), (link, out)):
+        with pytest.raises(Failed, match="would replace what is read"):
+            filled(whole_file, name, print, overwrite=True, keep=[str(kept)])
+    assert out.read_text() == "read"
+
+
+def test_folders_that_were_made_for_what_failed_go_again(tmp_path):
+    def work(path):
+        (path / "half").touch()
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        filled(whole_folder, tmp_path / "a/b/c", work, overwrite=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_that_one_stands_in_is_not_overwritten(tmp_path, monkeypatch):
+    inner = tmp_path / "out" / "inner"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    with pytest.raises(Failed, match="--overwrite would delete"):
+        filled(whole_folder, tmp_path / "out", print, overwrite=True)
+    assert inner.is_dir()
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_a_folder_and_a_file_have_the_permissions_of_any_that_is_new(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        with whole_folder(str(tmp_path / "folder"), overwrite=False):
+            pass
+        with whole_file(str(tmp_path / "file"), overwrite=False):
+            pass
+    finally:
+        os.umask(before)
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o777 & ~mask
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_corrupt_places_of_all_partitions_are_counted(tmp_path):
+    broken = [batch(0, [commit(5)]), b"\xff" * 40]
+    log = log_of(tmp_path, broken, broken, [batch(0, [commit(6, group=b"h")])])
+    assert "2 corrupt places were left out" in coterie("lag", log, *ends(tmp_path)).stderr
+
+
+def ends(folder):
+    file = folder / "ends.txt"
+    file.write_text("t:0:9\n")
+    return "--end-offsets", file
+
+
+# ---- what is shown
+
+
+def test_the_biggest_stand_first(tmp_path):
+    told = [commit(at, group=group) for at, group in enumerate([b"small", b"big", b"big", b"big"])]
+    shown = coterie_ok("growth", log_of(tmp_path, each(0, *told)), "--top", 1).stdout
+    assert " big " in shown
+    assert " small " not in shown
+
+
+def test_a_line_of_several_rows_has_the_shortest_of_their_intervals():
+    row = dict.fromkeys(growth.SUMMED, 1) | {"too_often": False}
+    rows = [row | {"interval_ms": ms} for ms in (700.0, None, 500.0, 900.0)]
+    assert growth.line_of(["group"], ("g",), rows, {"bytes": 4})["interval"] == "0.500 s"
+
+
+@pytest.mark.parametrize(("remaining_ms", "goes"), [(1001, False), (1000, True), (-5, True)])
+def test_what_goes_exactly_within_a_time_goes_within_it(remaining_ms, goes):
+    row = {"status": "due", "rule": "standalone", "remaining_ms": remaining_ms}
+    assert expire.goes_within(row, 1000) == goes
+
+
+def test_groups_that_lose_nothing_stand_last(tmp_path):
+    data = [batch(0, [(1, group_key(b"a"), group_value(1, [b"m"])), commit(2, group=b"a")])]
+    data += [batch(2, [commit(9, group=b"c"), commit(5, group=b"b")])]
+    asked = ("expire", log_of(tmp_path, data), "--now", 10, "--retention", "1d")
+    lines = [line.split() for line in coterie_ok(*asked).stdout.splitlines()]
+    assert [line[0] for line in lines if line and line[0] in "abc"] == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize(("at_ms", "count"), [(999, 1), (1000, 0)])
+def test_a_compacted_log_is_warned_of_before_the_time_from_which_it_is_whole(at_ms, count):
+    row = {"group_id": "g", "state": "Empty", "trusted_from": 1000, "change": "same"}
+    row |= {"rewound_at": None, "expires_at": None}
+    told = [
+        line for line in undo.warnings([row | {"pending": False}], at_ms) if "compacted" in line
+    ]
+    assert len(told) == count
+
+
+@pytest.mark.parametrize(
+    ("groups", "lines"),
+    [
+        (["g"], ["t,0,0", "t,1,7"]),
+        (["g", "g"], ["t,0,0", "t,1,7"]),
+        (["g", "h"], ["g,t,0,0", "g,t,1,7", "h,t,0,5"]),
+    ],
+)
+def test_a_reset_names_the_group_where_there_are_two_and_offset_0_is_one(tmp_path, groups, lines):
+    told = [commit(1, 0), commit(2, 7, partition=1), commit(3, 5, group=b"h")]
+    log = log_of(tmp_path, [batch(0, told)])
+    named = [word for group in groups for word in ("--group", group)]
+    assert coterie_ok("undo", log, *named, "--at", 10).stdout.splitlines() == lines

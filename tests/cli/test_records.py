@@ -1,0 +1,137 @@
+"""``coterie records`` against Kafka's own decode of every record of the golden logs."""
+
+import gzip
+import json
+from pathlib import Path
+
+import cramjam
+import pytest
+
+from coterie import scan
+from coterie.log.folders import find_segments, read_segment
+from coterie.log.records import JsonLines, segment_records, to_json
+from coterie.messages import encode_batch
+from support.commandline import coterie
+from support.golden_data import LOGS, cases, corrupt_cases, segments, wide
+
+
+def golden_rows(path, limit=None):
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines][:limit]
+
+
+def without_errors(row):
+    """``error`` is in our own words."""
+    if isinstance(row, dict):
+        return {
+            name: True if name == "error" else without_errors(item) for name, item in row.items()
+        }
+    return [without_errors(item) for item in row] if isinstance(row, list) else row
+
+
+def decode(case, tell=None):
+    """Rows of every segment of a case, as JSON has them."""
+    for path in segments(case):
+        number = int(path.parent.name.rpartition("-")[2])
+        data = path.read_bytes()
+        for row in segment_records(data, partition=number, segment=path.name, tell=tell):
+            yield json.loads(to_json(row))
+
+
+@pytest.mark.parametrize("case", cases())
+def test_records_equal_kafkas_own_decode(case):
+    rows, expected = list(decode(case)), golden_rows(LOGS / case / "records.jsonl.gz")
+    assert len(rows) == len(expected)
+    for row, known in zip(rows, expected, strict=True):
+        assert without_errors(row) == without_errors(known)
+
+
+@pytest.mark.parametrize("case", corrupt_cases())
+def test_records_before_a_fault_are_all_there_and_each_fault_is_told(case):
+    folder = LOGS / "corrupt" / case
+    before = json.loads((folder / "expect.json").read_text())["records_before"]
+    told = []
+    rows = list(decode(f"corrupt/{case}", tell=lambda *fault: told.append(fault)))
+    assert rows[:before] == golden_rows(folder / "records.jsonl.gz", before)
+    (path,) = segments(f"corrupt/{case}")
+    (fold,) = scan(path.read_bytes()).partitions.values()
+    assert [fault[:4] for fault in told] == [fault[1:5] for fault in fold.faults]
+
+
+@pytest.mark.parametrize("case", corrupt_cases())
+def test_of_a_corrupt_log_all_that_is_read_is_as_kafka_reads_it(case):
+    """Kafka stops at some faults; it goes on with batches whose checksum is wrong."""
+    known = {
+        (row["batch"]["position"], row["offset"]): row
+        for row in golden_rows(LOGS / "corrupt" / case / "records.jsonl.gz")
+    }
+    rows = {(row["batch"]["position"], row["offset"]): row for row in decode(f"corrupt/{case}")}
+    beyond = {place for place in rows if place > max(known)}
+    assert rows.keys() - beyond <= known.keys()
+    for place in rows.keys() - beyond:
+        assert without_errors(rows[place]) == without_errors(known[place])
+    left_out = {known[place]["batch"]["position"] for place in known.keys() - rows.keys()}
+    expect = json.loads((LOGS / "corrupt" / case / "expect.json").read_text())
+    assert left_out <= {expect["fault_position"]}
+
+
+@pytest.mark.parametrize("case", [*cases(), *(f"corrupt/{name}" for name in corrupt_cases())])
+def test_the_fast_way_to_a_line_gives_the_same_line(case):
+    lines = JsonLines()
+    for path in segments(case):
+        for row in segment_records(path.read_bytes(), partition=None, segment='"x".log'):
+            assert lines.line(row) == to_json(row)
+
+
+@pytest.mark.parametrize("case", ["transactions", "compression-lz4", "corrupt/value-truncated"])
+def test_the_command_prints_every_record_as_one_line(case):
+    done = coterie("records", LOGS / case)
+    assert done.returncode == 0
+    assert [json.loads(line) for line in done.stdout.splitlines()] == list(decode(case))
+    assert len(done.stderr.splitlines()) == (1 if case.startswith("corrupt") else 0)
+
+
+def test_a_group_keeps_its_records_alone():
+    done = coterie("records", LOGS / "basic", "--group", "grp-mix-all", "--group", "grp-pattern")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    expected = [
+        row
+        for row in golden_rows(LOGS / "basic" / "records.jsonl.gz")
+        if row["key"]["data"]["group"] in {"grp-mix-all", "grp-pattern"}
+    ]
+    assert rows == expected
+    assert rows
+
+
+def test_the_wide_log_has_all_its_records():
+    done = coterie("records", wide() / "__consumer_offsets-3")
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == json.loads(done.stdout.splitlines()[-1])["offset"] + 1
+
+
+@pytest.mark.slow
+def test_every_record_of_the_wide_log_equals_kafkas_own_decode():
+    expected = bytes(cramjam.zstd.decompress((wide() / "records.jsonl.zst").read_bytes()))
+    lines, known = JsonLines(), iter(expected.splitlines())
+    for segment in find_segments([wide()]).segments:
+        name = Path(segment.path).name.removesuffix(".zst")
+        data = read_segment(segment)
+        for row in segment_records(data, partition=segment.partition, segment=name):
+            assert json.loads(lines.line(row)) == json.loads(next(known))
+    assert next(known, None) is None
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [["ffff0001"], ["80000001"], ["7fff0001"], ["00000009", "00000009"], ["00000001", "00000009"]],
+)
+def test_a_marker_is_told_as_the_fold_judges_it_by_its_first_record(keys):
+    pairs = [(i, 1000, bytes.fromhex(key), bytes(6)) for i, key in enumerate(keys)]
+    data = encode_batch(pairs, producer_id=7, producer_epoch=0, transactional=True, control=True)
+    told = []
+    tell = lambda *fault: told.append(fault)  # noqa: E731
+    rows = list(segment_records(data, partition=0, segment="s", tell=tell))
+    (fold,) = scan(data).partitions.values()
+    assert [fault[:4] for fault in told] == [fault[1:5] for fault in fold.faults]
+    assert len(rows) == len(keys)
+    assert (rows[0]["control"]["type"] == "COMMIT") == (not told)

@@ -1,0 +1,253 @@
+"""The command ``coterie trace``."""
+
+import gzip
+import json
+import shutil
+
+import pytest
+
+from support.commandline import coterie, coterie_ok, fails, folder_of
+from support.golden_data import GOLDEN
+from support.trace_data import TRACES, header, join
+
+NAMES = ["document-demo1", "vote-tie", "commit-nothing"]
+
+
+@pytest.fixture
+def traces(tmp_path):
+    folder = tmp_path / "in" / "sub"
+    folder.mkdir(parents=True)
+    for name in NAMES:
+        for kind in ("trace", "expected"):
+            shutil.copy(TRACES / "scenarios" / f"{name}.{kind}.jsonl", folder)
+    return tmp_path
+
+
+def test_run_keeps_subfolders_and_diff_finds_no_difference(traces):
+    done = coterie("trace", "run", traces / "in", "--out", traces / "out")
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in (traces / "out" / "sub").iterdir()) == sorted(
+        f"{name}.actual.jsonl" for name in NAMES
+    )
+    same = coterie("trace", "diff", traces / "in", traces / "out")
+    assert (same.returncode, same.stdout) == (0, "3 passed, 0 failed\n")
+
+
+def test_run_reads_gzip_and_single_files(traces):
+    source = traces / "in" / "sub" / "vote-tie.trace.jsonl"
+    zipped = traces / "tie.trace.jsonl.gz"
+    zipped.write_bytes(gzip.compress(source.read_bytes()))
+    assert coterie("trace", "run", zipped, source, "--out", traces / "out").returncode == 0
+    made = traces / "out"
+    assert (made / "tie.actual.jsonl").read_bytes() == (made / "vote-tie.actual.jsonl").read_bytes()
+
+
+def test_diff_names_the_first_difference_and_exits_1(traces):
+    assert coterie("trace", "run", traces / "in", "--out", traces / "out").returncode == 0
+    path = traces / "out" / "sub" / "vote-tie.actual.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    answer = next(line for line in lines if line["event"] == "response")
+    answer["error"] = "FENCED_INSTANCE_ID"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    told = coterie("trace", "diff", traces / "in", traces / "out")
+    assert told.returncode == 1
+    assert "vote-tie at" in told.stdout
+    assert 'came "FENCED_INSTANCE_ID"' in told.stdout
+    assert told.stdout.endswith("2 passed, 1 failed\n")
+
+
+def test_diff_counts_a_missing_output_as_failed(traces):
+    (traces / "out").mkdir()
+    told = coterie("trace", "diff", traces / "in", traces / "out")
+    assert told.returncode == 1
+    assert "there is no output of it" in told.stderr
+
+
+def test_a_wrong_trace_is_one_line_and_the_others_still_run(traces):
+    bad = traces / "in" / "bad.trace.jsonl"
+    bad.write_text(json.dumps(header()) + "\n" + json.dumps({"at": 0, "op": "poll"}) + "\n")
+    told = coterie("trace", "run", traces / "in", "--out", traces / "out")
+    assert told.returncode == 1
+    assert "bad.trace.jsonl: line 2: 'poll' is no op" in told.stderr
+    assert "Traceback" not in told.stderr
+    assert "3 run, 1 failed" in told.stderr
+    assert not list((traces / "out").rglob("*bad*"))
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("[" * 100_000, "line 2: nested too deeply for a trace"),
+        ('{"at": 0, "op": ' + "[" * 100_000 + "]" * 100_000 + "}", "line 2: nested too deeply"),
+        ('{"at": 0, "op": "describe_group", "id": 1, "group_id": "\\udc80"}', "line 2: describe_"),
+        ("9" * 5000, "line 2: "),
+        ("\udce9", "not text: 'utf-8' codec can't decode"),
+    ],
+)
+def test_a_line_that_no_parser_takes_is_one_line_and_the_others_still_run(traces, line, says):
+    bad = traces / "in" / "bad.trace.jsonl"
+    bad.write_text(f"{json.dumps(header())}\n{line}\n", "utf-8", "surrogateescape")
+    told = coterie("trace", "run", traces / "in", "--out", traces / "out")
+    assert told.returncode == 1
+    first, last = told.stderr.splitlines()
+    assert first.startswith(f"coterie: {bad}: {says}")
+    assert last == "3 run, 1 failed"
+    assert not list((traces / "out").rglob("*bad*"))
+
+
+def test_a_what_if_of_a_line_that_no_parser_takes_is_one_line(tmp_path):
+    deep = tmp_path / "deep.trace.jsonl"
+    for line in ("[" * 100_000, '{"at": 0, "op": ' + "[" * 100_000 + "]" * 100_000 + "}"):
+        deep.write_text(f"{json.dumps(header())}\n{line}\n")
+        fails("trace", "whatif", deep, says=(deep, "line 2: nested too deeply for a trace"))
+
+
+def test_diff_says_of_a_line_that_is_nested_too_deeply_where_it_is(traces):
+    deep = traces / "deep.jsonl"
+    deep.write_text('{"at": 0}\n' + "[" * 100_000)
+    told = coterie("trace", "diff", deep, deep)
+    assert told.returncode == 1
+    assert told.stderr == f"coterie: deep: {deep}: line 2: nested too deeply\n"
+
+
+def test_an_import_of_a_line_that_is_nested_too_deeply_is_one_line(tmp_path):
+    log = tmp_path / "deep.log"
+    head = "[2026-01-31 14:05:00,000] DEBUG Completed request:"
+    log.write_text(head + '{"a":' * 100_000)
+    fails("trace", "import", log, "--out", tmp_path / "out", says=(log, "nested too deeply"))
+    assert folder_of(tmp_path) == ["deep.log"]
+
+
+def test_run_refuses_to_overwrite_before_it_runs_anything_unless_told_to(traces):
+    out = traces / "out"
+    coterie_ok("trace", "run", traces / "in", "--out", out)
+    (out / "sub" / "vote-tie.actual.jsonl").unlink()
+    mine = out / "sub" / "commit-nothing.actual.jsonl"
+    mine.write_text("mine")
+    fails("trace", "run", traces / "in", "--out", out, says=("is there already", "--overwrite"))
+    assert mine.read_text() == "mine"
+    assert folder_of(out / "sub") == ["commit-nothing.actual.jsonl", "document-demo1.actual.jsonl"]
+    coterie_ok("trace", "run", traces / "in", "--out", out, "--overwrite")
+    assert len(mine.read_text()) > 100
+    assert len(folder_of(out / "sub")) == 3
+
+
+def test_run_writes_beside_other_files_and_into_folders_that_are_there(traces):
+    coterie_ok("trace", "run", traces / "in", "--out", traces / "in")
+    assert len(folder_of(traces / "in" / "sub")) == 9
+    again = traces / "in" / "sub" / "vote-tie.trace.jsonl"
+    fails("trace", "run", again, "--out", traces / "in" / "sub", says="is there already")
+
+
+def test_run_refuses_an_output_folder_that_is_a_file_and_one_that_may_not_be(traces):
+    source = traces / "in" / "sub" / "vote-tie.trace.jsonl"
+    fails("trace", "run", source, "--out", source, says=("is a file", "name a folder"))
+    told = coterie("trace", "run", source, "--out", source / "out")
+    assert told.returncode == 1
+    assert "Traceback" not in told.stderr
+
+
+def test_a_trace_that_fails_leaves_the_output_of_before_and_no_new_folder(traces):
+    bad = traces / "bad.trace.jsonl"
+    bad.write_text(json.dumps(header()) + "\n{}\n")
+    new = traces / "new" / "out"
+    assert coterie("trace", "run", bad, "--out", new).returncode == 1
+    assert not new.parent.exists()
+    (traces / "bad.actual.jsonl").write_text("before")
+    assert coterie("trace", "run", bad, "--out", traces, "--overwrite").returncode == 1
+    assert (traces / "bad.actual.jsonl").read_text() == "before"
+    assert folder_of(traces) == ["bad.actual.jsonl", "bad.trace.jsonl", "in"]
+
+
+def test_two_traces_of_one_name_are_refused_before_anything_is_written(traces):
+    copy = traces / "vote-tie.trace.jsonl"
+    shutil.copy(traces / "in" / "sub" / "vote-tie.trace.jsonl", copy)
+    args = ("trace", "run", copy, traces / "in" / "sub", "--out", traces / "out")
+    fails(*args, status=2, says="would both be written to")
+    assert not (traces / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "status"),
+    [
+        (("trace", "run", "absent.trace.jsonl", "--out", "o"), 1),
+        (("trace", "run", "--out", "o"), 2),
+        (("trace", "run", "x"), 2),
+        (("trace", "diff", "absent", "absent"), 2),
+        (("trace", "import", "absent.log", "--out", "o"), 1),
+        (("trace", "import", "absent.log", "--out", "o", "--set", "a=b"), 2),
+        (("trace", "whatif", "absent", "--scale-session", "c"), 2),
+        (("trace", "play"), 2),
+    ],
+)
+def test_bad_use_is_said_in_one_line_with_its_status(args, status, tmp_path):
+    told = coterie(*args, cwd=tmp_path)
+    assert told.returncode == status
+    assert "Traceback" not in told.stderr
+    assert len(told.stderr.strip().splitlines()) <= 2
+
+
+def test_a_brokers_request_log_is_answered_as_that_broker_did(tmp_path):
+    log = GOLDEN / "request-log" / "kafka-request.log.gz"
+    made = coterie("trace", "import", log, "--out", tmp_path, "--set",
+                   "group.initial.rebalance.delay.ms=1000")  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    assert "left out: 1 x JOIN_GROUP: the coordinator was not ready" in made.stderr
+    trace = tmp_path / "kafka-request.trace.jsonl"
+    assert coterie("trace", "run", trace, "--out", tmp_path).returncode == 0
+    again = ("trace", "import", log, "--out", tmp_path)
+    fails(*again, says=("kafka-request.trace.jsonl", "is there already"))
+    same = coterie("trace", "diff", "--responses", tmp_path / "kafka-request.expected.jsonl",
+                   tmp_path / "kafka-request.actual.jsonl")  # fmt: skip
+    assert (same.returncode, same.stdout) == (0, "1 passed, 0 failed\n")
+
+
+def test_a_what_if_without_changes_changes_nothing(tmp_path):
+    trace = TRACES / "scenarios" / "rolling-deploy-dynamic.trace.jsonl"
+    told = coterie("trace", "whatif", trace, "--format", "json")
+    assert told.returncode == 0, told.stderr
+    result = json.loads(told.stdout)
+    assert result["as_recorded"] == result["what_if"]
+    assert result["as_recorded"]["rebalances"] > 0
+
+
+def test_a_shorter_initial_delay_shortens_the_wait(tmp_path):
+    path = tmp_path / "one.trace.jsonl"
+    events = [header(), join(0, 1), {"at": 9000, "op": "advance"}]
+    path.write_text("\n".join(map(json.dumps, events)))
+    told = coterie("trace", "whatif", path, "--set", "group.initial.rebalance.delay.ms=500",
+                   "--format", "json")  # fmt: skip
+    result = json.loads(told.stdout)
+    assert result["as_recorded"]["ms in PreparingRebalance"] == 3000
+    assert result["what_if"]["ms in PreparingRebalance"] == 500
+
+
+def what_if(tmp_path, events, *options):
+    path = tmp_path / "one.trace.jsonl"
+    path.write_text("\n".join(map(json.dumps, events)))
+    told = coterie("trace", "whatif", path, "--format", "json", *options)
+    assert told.returncode == 0, told.stderr
+    result = json.loads(told.stdout)
+    return result["as_recorded"], result["what_if"]
+
+
+def one_synced_member():
+    """A member alone, without an initial delay, that has synced at once and says no more."""
+    return [
+        header(group_initial_rebalance_delay_ms=0),
+        join(0, 1),
+        {"at": 1, "op": "sync_group", "id": 2, "group_id": "g", "generation_id": 1,
+         "member_id": "c-00000001", "assignments": []},
+    ]  # fmt: skip
+
+
+def test_a_longer_session_keeps_the_member_that_fell_silent(tmp_path):
+    events = [*one_synced_member(), {"at": 25_000, "op": "advance"}]
+    recorded, changed = what_if(tmp_path, events, "--scale-session", "c=3")
+    assert (recorded["evicted by session timeout"], changed["evicted by session timeout"]) == (1, 0)
+
+
+def test_a_client_made_static_restarts_without_a_rebalance(tmp_path):
+    events = [*one_synced_member(), join(5_000, 3), {"at": 5_001, "op": "advance"}]
+    recorded, changed = what_if(tmp_path, events, "--static", "c")
+    assert (recorded["rebalances"], changed["rebalances"]) == (2, 1)

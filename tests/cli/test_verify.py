@@ -1,0 +1,133 @@
+"""``coterie verify``: every fault of a log at its place, as JSON lines."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+from coterie.cli import run
+from support import golden_data
+from support.commandline import coterie, coterie_ok
+
+NO_FAULT = {  # Kafka loads them
+    *("fine", "missing-batch", "offset-goes-back", "key-bad-utf8", "value-bad-utf8"),
+    *("key-negative-version", "key-unknown-version", "value-trailing-bytes"),
+}
+KIND_OF = {  # beginning of a case's name -> kind, as the specification of `verify` has them
+    "codec-mismatch": "records",
+    "codec-unknown": "codec",
+    "control": "marker",
+    "count": "records",
+    "flipped": "crc",
+    "garbage": "length",
+    "group-value": "value",
+    "key": "key",
+    "length-below": "crc",
+    "length-one-more": "crc",
+    "length": "length",
+    "magic-1": "crc",
+    "magic": "magic",
+    "record": "records",
+    "short-zero-tail": "tail",
+    "zero-tail": "tail",
+    "truncated-in-length": "tail",
+    "truncated": "length",
+    "value": "value",
+}
+
+
+def verified(*logs):
+    told = coterie("verify", *logs)
+    return told.returncode, [json.loads(line) for line in told.stdout.splitlines()], told.stderr
+
+
+def kind_of(case):
+    return next(kind for name, kind in KIND_OF.items() if case.startswith(name))
+
+
+@pytest.mark.parametrize("case", sorted(set(golden_data.corrupt_cases()) - NO_FAULT))
+def test_a_fault_is_told_at_its_place(case, capsys):
+    expect = golden_data.json_of(f"corrupt/{case}", "expect.json")
+    folder = golden_data.log(f"corrupt/{case}")
+    assert run(["verify", str(folder)]) == 1
+    told = capsys.readouterr()
+    assert told.err == ""
+    first = json.loads(told.out.splitlines()[0])
+    assert list(first) == ["file", "position", "base_offset", "kind", "offset", "detail"]
+    place = folder / f"__consumer_offsets-{expect['partition']}" / expect["segment"]
+    assert first["file"] == str(place)
+    assert (first["position"], first["kind"]) == (expect["fault_position"], kind_of(case))
+    assert first["base_offset"] == expect["fault_base_offset"]
+    assert (first["offset"] is not None) == (first["kind"] in {"key", "value"})
+    assert first["detail"]
+
+
+def test_a_log_without_a_fault_is_verified_in_silence():
+    told = coterie_ok("verify", golden_data.log("compacted"))
+    assert told.stdout == told.stderr == ""
+
+
+def test_what_kafka_loads_is_no_fault(tmp_path):
+    for number, case in enumerate(sorted(NO_FAULT)):
+        (segment,) = golden_data.segments(f"corrupt/{case}")
+        folder = tmp_path / f"__consumer_offsets-{number}"
+        folder.mkdir()
+        shutil.copy(segment, folder)
+    told = coterie_ok("verify", tmp_path)
+    assert told.stdout == told.stderr == ""
+
+
+def test_every_fault_is_told_and_the_segments_after_one_are_read(tmp_path):
+    folder = tmp_path / "__consumer_offsets-3"
+    folder.mkdir()
+    places = []
+    for base, case in ((0, "flipped-crc"), (1000, "truncated-mid-batch"), (2000, "value-empty")):
+        (segment,) = golden_data.segments(f"corrupt/{case}")
+        copy = folder / f"{base:020d}.log"
+        shutil.copy(segment, copy)
+        fault = golden_data.json_of(f"corrupt/{case}", "expect.json")["fault_position"]
+        places.append((str(copy), fault, kind_of(case)))
+    status, faults, _ = verified(folder)
+    assert status == 1
+    assert [(f["file"], f["position"], f["kind"]) for f in faults] == places
+
+
+def test_what_kafka_set_aside_is_named_and_left_alone(tmp_path):
+    folder = tmp_path / "__consumer_offsets-1"
+    folder.mkdir()
+    (segment,) = golden_data.segments("corrupt/fine")
+    shutil.copy(segment, folder / segment.name)
+    for name in ("00000000000000000400.log.deleted", "00000000000000000000.log.swap"):
+        (folder / name).write_bytes(b"not a log")
+    (folder / "00000000000000000000.index").write_bytes(b"not a log")
+    aside = tmp_path / "__consumer_offsets-2.0d9bb4bfaf774f3c9cdb3e6a5c6e9c0f-delete"
+    aside.mkdir()
+    (aside / segment.name).write_bytes(b"not a log")
+    told = coterie_ok("verify", tmp_path)
+    (line,) = told.stderr.splitlines()
+    first = min(str(aside), str(folder / "00000000000000000000.log.swap"))
+    assert line == f"coterie: 3 files left alone, set aside by Kafka (the first: {first})"
+
+
+def test_a_folder_whose_name_is_not_utf8_is_spelled_out(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/caf\xe9/__consumer_offsets-1"
+    try:
+        os.makedirs(folder)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    (segment,) = golden_data.segments("corrupt/magic-3")
+    shutil.copy(segment, os.fsdecode(folder))
+    status, (fault,), _ = verified(os.fsdecode(folder))
+    assert (status, fault["kind"]) == (1, "magic")
+    assert fault["file"] == f"{tmp_path}/caf\\udce9/__consumer_offsets-1/{segment.name}"
+    told = coterie_ok("replay", os.fsdecode(folder), "--out", tmp_path / "o", "--engine", "local")
+    assert "caf\\udce9" in told.stderr
+
+
+def test_a_bare_segment_is_verified_under_any_folder(tmp_path):
+    (segment,) = golden_data.segments("corrupt/magic-3")
+    copy = tmp_path / "copy.log"
+    shutil.copy(segment, copy)
+    status, (fault,), _ = verified(copy)
+    assert (status, fault["file"], fault["kind"]) == (1, str(copy), "magic")

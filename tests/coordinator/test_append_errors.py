@@ -1,0 +1,92 @@
+"""What a failed append is answered as, for every error of Kafka's and every kind of append.
+
+Rules: docs/rules/coordinator.md#failed-appends. Source: GroupMetadataManager.storeGroup,
+maybeConvertOffsetCommitError.
+"""
+
+import pytest
+from test_coordinator import join, stable
+
+from coterie import Error, GroupCoordinator
+
+BOTH = {
+    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
+    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
+}
+GROUP = BOTH | {
+    Error.REQUEST_TIMED_OUT: Error.REBALANCE_IN_PROGRESS,
+    Error.MESSAGE_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
+    Error.RECORD_LIST_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
+    Error.INVALID_FETCH_SIZE: Error.UNKNOWN_SERVER_ERROR,
+}
+COMMIT = BOTH | {
+    Error.MESSAGE_TOO_LARGE: Error.INVALID_COMMIT_OFFSET_SIZE,
+    Error.RECORD_LIST_TOO_LARGE: Error.INVALID_COMMIT_OFFSET_SIZE,
+    Error.INVALID_FETCH_SIZE: Error.INVALID_COMMIT_OFFSET_SIZE,
+    Error.NETWORK_EXCEPTION: Error.COORDINATOR_LOAD_IN_PROGRESS,
+}
+FAILURES = [error for error in Error if error is not Error.NONE]
+
+
+def assignment(coordinator, fail):
+    joined = join(coordinator)
+    coordinator.advance(3000)
+    fail()
+    return coordinator.sync_group("g", 1, joined.response.member_id)
+
+
+def static_return(coordinator, fail):
+    stable(coordinator, group_instance_id="i")
+    fail()
+    return join(coordinator, group_instance_id="i")
+
+
+def offset_commit(coordinator, fail):
+    fail()
+    return coordinator.offset_commit("g", {("t", 0): 1})
+
+
+def txn_offset_commit(coordinator, fail):
+    fail()
+    return coordinator.txn_offset_commit("g", {("t", 0): 1}, producer_id=1, producer_epoch=0)
+
+
+REQUESTS = [(assignment, GROUP), (static_return, GROUP), (offset_commit, COMMIT),
+            (txn_offset_commit, COMMIT)]  # fmt: skip
+
+
+def error_of(response):
+    return response.partitions[0].error if hasattr(response, "partitions") else response.error
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.name)
+@pytest.mark.parametrize(("ask", "table"), REQUESTS, ids=lambda one: getattr(one, "__name__", ""))
+@pytest.mark.parametrize("appends", ["immediate", "deferred"])
+def test_a_failed_append_is_answered_by_the_table_of_its_kind(ask, table, error, appends):
+    coordinator = GroupCoordinator(appends=appends)
+    if appends == "immediate":
+        pending = ask(coordinator, lambda: coordinator.fail_append(error))
+    else:
+        pending = ask(coordinator, lambda: None)
+        (append,) = coordinator.appends
+        assert append.kind == ask.__name__
+        append.complete(error)
+    assert error_of(pending.response) is table.get(error, error)
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.name)
+def test_a_failed_append_of_an_empty_generation_or_of_tombstones_is_not_reported(error):
+    coordinator = GroupCoordinator()
+    (member,) = stable(coordinator)
+    before = len(coordinator.log)
+    coordinator.fail_append(error, 2)
+    assert coordinator.leave_group("g", [member]).members[0].error is Error.NONE
+    assert coordinator.describe_group("g").state == "Empty"
+    assert coordinator.delete_groups(["g"]).groups[0].error is Error.NONE
+    assert coordinator.snapshot("g") is None
+    assert len(coordinator.log) == before
+    coordinator.failover()
+    assert coordinator.describe_group("g").state == "Stable"  # as the log still has it

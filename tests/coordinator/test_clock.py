@@ -1,0 +1,104 @@
+"""Several coordinators on one clock: whoever is advanced, all are, and in which order."""
+
+import pytest
+
+from coterie import ArgumentError, CoterieError, GroupCoordinator, load_trace
+from coterie.coordinator.clock import SharedClock
+from support.trace_data import header, join
+
+
+@pytest.fixture
+def make():
+    clock = SharedClock()
+
+    def made(**kwargs):
+        kwargs.setdefault("now_ms", clock.now_ms)
+        coordinator = GroupCoordinator(**kwargs)
+        coordinator.live_by(clock)
+        return coordinator
+
+    made.clock = clock
+    return made
+
+
+def joining(coordinator):
+    return coordinator.join_group(
+        "g", protocol_type="consumer", protocols={"range": b""}, client_id="c"
+    )
+
+
+def delay(ms):
+    return {"group.initial.rebalance.delay.ms": ms}
+
+
+def test_advancing_one_coordinator_moves_all(make):
+    one, two = make(config=delay(2000)), make(config=delay(1000))
+    answers = [joining(one), joining(two)]
+    one.advance(500)
+    assert (one.now_ms, two.now_ms, make.clock.now_ms) == (500, 500, 500)
+    two.advance_by(1500)
+    assert [(p.done, p.answered_at) for p in answers] == [(True, 2000), (True, 1000)]
+    assert one.now_ms == two.now_ms == make.clock.now_ms == 2000
+    make.clock.advance(10)
+    assert (one.now_ms, two.now_ms) == (2010, 2010)
+
+
+def test_running_until_an_answer_moves_all(make):
+    one, two = make(config=delay(2000)), make(config=delay(3000))
+    mine, theirs = joining(one), joining(two)
+    two.run_until(theirs, limit_ms=5000)
+    assert (mine.answered_at, one.now_ms, two.now_ms) == (2000, 3000, 3000)
+
+
+def test_timers_of_all_fire_by_deadline_then_by_who_was_made_first(make):
+    fired = []
+    for name, ms in (("a", 2000), ("b", 1000), ("c", 2000), ("d", 1000)):
+        tell = lambda event, name=name: fired.append((event.at, name))  # noqa: E731
+        joining(make(config=delay(ms), on_event=tell))
+    make.clock.advance(5000)
+    assert list(dict.fromkeys(pair for pair in fired if pair[0])) == [
+        (1000, "b"),
+        (1000, "d"),
+        (2000, "a"),
+        (2000, "c"),
+    ]
+
+
+def test_one_coordinator_may_ask_another_while_time_passes(make):
+    seen = []
+
+    def tell(_):
+        seen.append(two.describe_group("g").state)
+        with pytest.raises(CoterieError, match="on_event must not"):
+            two.advance_by(1)
+
+    one, two = make(config=delay(1000), on_event=tell), make()
+    joining(one)
+    make.clock.advance(1000)
+    assert set(seen) == {"Dead"}
+    assert two.now_ms == 1000
+
+
+def test_playing_a_trace_moves_all(make):
+    one, two = make(), make(config=delay(1000))
+    pending = joining(two)
+    one.play(load_trace([header(), join(0, 1), {"at": 2500, "op": "advance"}]))
+    assert (one.now_ms, two.now_ms, pending.answered_at) == (2500, 2500, 1000)
+
+
+def test_a_later_coordinator_has_the_time_of_the_clock(make):
+    first = make(now_ms=5000)
+    assert (first.now_ms, make.clock.now_ms) == (5000, 5000)
+    with pytest.raises(ArgumentError, match="now_ms must be that of the shared clock, 5000, not 7"):
+        make(now_ms=7)
+    assert make().now_ms == 5000
+    make.clock.advance(1)
+    assert make(now_ms=5001).now_ms == 5001
+
+
+@pytest.mark.parametrize("ms", [-1, 1.5, "1"])
+def test_the_clock_refuses_what_is_no_way_forward(make, ms):
+    coordinator = make()
+    with pytest.raises(ArgumentError, match="ms must"):
+        make.clock.advance(ms)
+    assert coordinator.now_ms == 0

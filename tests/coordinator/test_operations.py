@@ -1,0 +1,160 @@
+"""One table of operations: what stands elsewhere by name or number is what the table says."""
+
+import inspect
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import coterie.values
+from coterie import CoterieError, Error, GroupCoordinator, TraceError, load_trace
+from coterie.coordinator.requests import OPS, compile_request, compile_values, show_request
+from coterie.events import Cause
+from coterie.operations import ABSENT, ALONE, DETAILS, NUMBER, OPERATIONS, REQUESTS
+
+CORE = Path(__file__).parents[2] / "src/coterie/_core/coordinator"
+
+
+def enum(file, name):
+    """The members of an enum of the core, by name."""
+    text = (CORE / file).read_text(encoding="utf-8")
+    body = re.search(rf"cdef enum {name}:.*?\n((?:    .*\n)+)", text)[1]
+    return {m[1]: int(m[2]) for m in re.finditer(r"^    (\w+) = (-?\d+)", body, re.M)}
+
+
+METHODS = [op for op, row in OPERATIONS.items() if row.method]
+
+
+@pytest.mark.parametrize("op", METHODS)
+def test_a_method_takes_the_fields_of_its_operation(op):
+    parameters = inspect.signature(getattr(GroupCoordinator, op)).parameters
+    fields = OPERATIONS[op].fields
+    assert {field.name for field in fields} == {*parameters} - {"self"}
+    defaults = {field.name: field.default for field in fields if field.default is not ABSENT}
+    assert {name: parameters[name].default for name in defaults} == defaults
+
+
+@pytest.mark.parametrize("op", METHODS)
+def test_a_method_hands_on_its_fields_in_the_order_of_the_table(op, monkeypatch):
+    asked = []
+    coordinator = GroupCoordinator()
+    answer = SimpleNamespace(response=None)
+    monkeypatch.setattr(coordinator, "_ask", lambda *given: asked.append(given) or answer)
+    names = [field.name for field in OPERATIONS[op].fields]
+    getattr(coordinator, op)(**{name: name for name in names})
+    assert asked == [(op, *names)]
+
+
+def test_an_operation_needs_no_method_to_be_asked_for(monkeypatch):
+    monkeypatch.setitem(
+        OPERATIONS, "describe_group", OPERATIONS["describe_group"]._replace(method=False)
+    )
+    monkeypatch.delattr(GroupCoordinator, "describe_group")
+    coordinator = GroupCoordinator()
+    coordinator.offset_commit("g", {("t", 0): 5})
+    answer = coordinator.handle({"op": "describe_group", "group_id": "g"}).response
+    assert answer.state == "Empty"
+    with pytest.raises(CoterieError, match="describe_group: group_id must be a string"):
+        coordinator.handle({"op": "describe_group", "group_id": 5})
+
+
+def ask(coordinator, op, request_id=1):
+    """Ask the core for an operation, its fields as in GIVEN."""
+    values = tuple(GIVEN.get(field.name) for field in OPERATIONS[op].fields)
+    coordinator._core.call(NUMBER[op], request_id, *compile_values(op, values))
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_a_part_of_the_core_decides_each_operation(op):
+    coordinator = GroupCoordinator()
+    if op == "finish_load":
+        coordinator.resign()
+        coordinator.begin_load()
+    if op in REQUESTS:
+        coordinator.resign()  # so that each is answered at once
+        ask(coordinator, op)
+        (answer,) = (event for event in coordinator._core.take_effects().events()
+                     if getattr(event, "id", None) == 1)  # fmt: skip
+        assert answer.op == op
+    else:
+        ask(coordinator, op)
+
+
+@pytest.mark.parametrize("number", [-1, len(NUMBER), 63, 64, 1 << 30])
+def test_an_operation_that_no_part_decides_is_an_error(number):
+    with pytest.raises(CoterieError, match=f"no part of the coordinator decides.* {number}$"):
+        GroupCoordinator()._core.call(number, 1, None, -1, None, None, None)
+
+
+@pytest.mark.parametrize("op", sorted(REQUESTS))
+def test_a_request_is_answered_with_the_response_of_its_name(op):
+    """Or with that of the first operation whose answer has this shape."""
+    first = next(one for one, row in OPERATIONS.items() if row.answer is OPERATIONS[op].answer)
+    response = getattr(coterie.values, f"{first.title().replace('_', '')}Response")
+    made = OPERATIONS[op].answer(Error.NOT_COORDINATOR, None)
+    assert type(made) is response
+    assert made.error is Error.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("op", ["resign", "begin_load", "finish_load"])
+def test_what_a_trace_has_no_op_for_is_refused_there(op):
+    header = {"format": "coterie-trace", "version": 1, "name": "t"}
+    with pytest.raises(TraceError, match=f"'{op}' is no op"):
+        load_trace([header, {"at": 0, "op": op}])
+    with pytest.raises(CoterieError, match=f"op '{op}' is none"):
+        GroupCoordinator().handle({"op": op})
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_the_details_of_an_operation_have_one_place_each(op):
+    places = [field.place for field in OPERATIONS[op].fields if field.place >= DETAILS]
+    assert len(set(places)) == len(places)
+    assert all(place - DETAILS < len(OPERATIONS[op].blank) for place in places)
+    alone = [field for field in OPERATIONS[op].fields if field.place == ALONE]
+    assert len(alone) + bool(OPERATIONS[op].blank) <= 1
+
+
+GIVEN = {
+    "group_id": "g", "generation_id": 3, "member_id": "m-1", "group_instance_id": "i",
+    "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": "AAE="}],
+    "session_timeout_ms": 6000, "rebalance_timeout_ms": 7000, "client_id": "c",
+    "client_host": "/h", "require_known_member_id": True, "supports_skipping_assignment": True,
+    "protocol_name": "range", "assignments": [{"member_id": "m-1", "assignment": "AAE="}],
+    "members": [{"member_id": "m-1", "group_instance_id": "i"}],
+    "offsets": [{"topic": "t", "partition": 1, "offset": 5, "leader_epoch": 0, "metadata": "x",
+                 "expire_timestamp": 9}],
+    "producer_id": 8, "producer_epoch": 2, "committed": True,
+    "topics": [{"topic": "t", "partitions": [0, 1]}], "require_stable": True,
+    "partitions": [{"topic": "t", "partition": 1}], "states": ["Empty"], "group_ids": ["g"],
+    "error": "NETWORK_EXCEPTION", "count": 2, "partition": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_a_request_is_shown_as_it_was_given(op):
+    names = {field.name for field in OPERATIONS[op].fields} - {"reason"}
+    given = {name: value for name, value in GIVEN.items() if name in names}
+    assert set(given) == names
+    assert show_request(op, compile_request(op, given)) == given
+
+
+def test_the_codes_of_the_core_are_kafkas_errors():
+    codes = enum("codes.pxd", "Code")
+    assert len(codes) > 25
+    assert {name: Error[name].value for name in codes} == codes
+
+
+def test_the_causes_of_the_core_are_those_of_events():
+    causes = {name.removeprefix("BY_"): n for name, n in enum("outputs.pxd", "CauseCode").items()}
+    assert causes == {cause.name: cause.value for cause in Cause}
+
+
+def test_the_states_of_the_core_have_kafkas_names():
+    text = (CORE / "outputs.pyx").read_text(encoding="utf-8")
+    names = re.findall(r'"(\w+)"', re.search(r"^STATE_NAMES = \((.*)\)", text, re.M)[1])
+    states = enum("outputs.pxd", "State")
+    assert states.pop("MAX_STATES") == len(states)
+    assert {state.title().replace("_", ""): n for state, n in states.items()} == {
+        name: n for n, name in enumerate(names)
+    }

@@ -1,0 +1,208 @@
+"""What a fold tracks of keys is what a walk over the log says, wherever the log is cut."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie import CoterieError, PartialState, ScanOptions, merge, scan
+from coterie._core.fold import partial
+from coterie._core.fold.fold import PartitionFold
+from coterie.errors import ArgumentError, CorruptData
+from coterie.state.partial import Tracking
+from support.log_writer import batch, commit, commit_key, group_key, group_value, marker
+
+BEGIN_MS = 1_000
+PLAIN = -1
+TRACK = (
+    *("count", "last_log_offset", "last_timestamp", "last_offset", "last_gone"),
+    *("before_offset", "before_gone", "commit_offset", "commit_timestamp"),
+)
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["commit", "commit", "gone", "end"]),
+        st.sampled_from([PLAIN, 7, 8]),  # the producer; of an end, PLAIN is 8
+        st.integers(0, 1),  # the partition; of an end: whether it commits
+        st.integers(0, 9),  # the offset
+        st.sampled_from([-1, 0, 5, 10, 20]),  # the time, after BEGIN_MS; -1: none
+    ),
+    max_size=30,
+)
+TIMES = st.sampled_from([None, BEGIN_MS, BEGIN_MS + 5, BEGIN_MS + 10])
+
+
+def time_of(step):
+    return -1 if step[4] < 0 else BEGIN_MS + step[4]
+
+
+def batch_of(at, step):
+    what, producer, part, offset, _ = step
+    ms = time_of(step)
+    if what == "end":
+        return marker(at, 8 if producer == PLAIN else producer, ms, commit=part)
+    made = (ms, commit_key(1, b"group-g", b"t", part), None)
+    if what == "commit":
+        made = commit(ms, offset, group=b"group-g", partition=part, committed=at)
+    return batch(at, [made], producer_id=producer, transactional=producer != PLAIN)
+
+
+def walked(steps, since_ms, until_ms):
+    """Partition -> its track: slow and obvious."""
+    decided = {}  # step -> whether it counts
+    waiting = {}
+    for at, (what, producer, part, *_) in enumerate(steps):
+        if what == "end":
+            for one in waiting.pop(8 if producer == PLAIN else producer, ()):
+                decided[one] = part == 1
+        elif producer == PLAIN:
+            decided[at] = True
+        else:
+            waiting.setdefault(producer, []).append(at)
+    rows = {}
+    for at, step in enumerate(steps):
+        early = until_ms is None or time_of(step) <= until_ms
+        if decided.get(at) and early:
+            rows.setdefault(step[2], []).append(at)
+    return {part: track_of(steps, theirs, since_ms) for part, theirs in rows.items()}
+
+
+def track_of(steps, rows, since_ms):
+    gone = [steps[at][0] == "gone" for at in rows]
+    offsets = [-1 if away else steps[at][3] for at, away in zip(rows, gone, strict=True)]
+    commits = [at for at, away in zip(rows, gone, strict=True) if not away]
+    times = [time_of(steps[at]) for at in commits]
+    return {
+        "count": sum(since_ms is None or ms == -1 or ms >= since_ms for ms in times),
+        "last_log_offset": rows[-1],
+        "last_timestamp": time_of(steps[rows[-1]]),
+        "last_offset": offsets[-1],
+        "last_gone": gone[-1],
+        "before_offset": offsets[-2] if len(rows) > 1 else None,
+        "before_gone": gone[-2] if len(rows) > 1 else None,
+        "commit_offset": steps[commits[-1]][3] if commits else None,
+        "commit_timestamp": commits[-1] if commits else None,
+    }
+
+
+def tracked(state):
+    fold = state.fold(0)
+    found = {}
+    for place, row in enumerate(partial.tracks(fold)):
+        if not row["last"]:
+            continue
+        told = {name: int(row[name]) for name in TRACK}
+        for name, there in (("before", row["before"]), ("commit", row["commit"])):
+            if not there:
+                told |= {one: None for one in TRACK if one.startswith(name)}
+        found[partial.keys(fold)[place][2]] = told
+    return found
+
+
+@settings(max_examples=400)
+@given(STEPS, TIMES, TIMES, st.sets(st.integers(1, 29)), st.booleans())
+def test_tracks_are_those_of_a_walk_wherever_the_log_is_cut(steps, since, until, cuts, travels):
+    options = ScanOptions(tracking=Tracking(since, until))
+    batches = [batch_of(at, step) for at, step in enumerate(steps)]
+    bounds = [0, *sorted(cut for cut in cuts if cut < len(batches)), len(batches)]
+    pieces = [
+        scan(b"".join(batches[a:b]), partition=0, options=options) for a, b in pairwise(bounds)
+    ]
+    if travels:
+        pieces = [PartialState.from_bytes(piece.to_bytes()) for piece in pieces]
+    assert tracked(merge(pieces)) == walked(steps, since, until)
+
+
+@given(STEPS)
+def test_tracking_changes_nothing_else(steps):
+    data = b"".join(batch_of(at, step) for at, step in enumerate(steps))
+    plain = scan(data, partition=0)
+    assert scan(data, partition=0, options=ScanOptions(tracking=Tracking())).groups() == (
+        plain.groups()
+    )
+
+
+@given(STEPS, st.booleans())
+def test_of_some_groups_the_tracks_are_those_that_all_have(steps, wanted):
+    data = b"".join(batch_of(at, step) for at, step in enumerate(steps))
+    options = ScanOptions(tracking=Tracking(), groups={"group-g" if wanted else "group-h"})
+    expected = walked(steps, None, None) if wanted else {}
+    assert tracked(scan(data, partition=0, options=options)) == expected
+
+
+def test_records_of_groups_that_are_no_commits_are_kept_whole():
+    newer = b"\0\3" + group_key(b"new")[2:]
+    told = [
+        (5, group_key(b"old"), group_value(1, [b"m"])),
+        (6, newer, b"no value at all"),
+        (7, group_key(b"old"), None),
+    ]
+    fold = PartitionFold(tracking=(None, None))
+    fold.scan(batch(10, told), file="f", position=3)
+    assert fold.group_records == [
+        (b"old", 10, 5, 2, group_key(b"old"), group_value(1, [b"m"]), "f", 3),
+        (b"new", 11, 6, 3, newer, b"no value at all", "f", 3),
+        (b"old", 12, 7, 2, group_key(b"old"), None, "f", 3),
+    ]
+    alone = PartitionFold(tracking=(None, None), only=["new"])
+    alone.scan(batch(10, told))
+    assert [record[0] for record in alone.group_records] == [b"new"]
+
+
+def test_keys_have_their_names_as_java_reads_them_in_order_of_first_sight():
+    places = [(b"g\xff", "é".encode(), 3), (b"", b"t", -1), (b"g\xff", b"t", 0)]
+    fold = PartitionFold()
+    fold.scan(batch(0, [commit(5, group=g, topic=t, partition=p) for g, t, p in places * 2]))
+    named = [("g\ufffd", "é", 3), ("", "t", -1), ("g\ufffd", "t", 0)]
+    assert partial.keys(fold) == [key for key, _ in partial.offset_entries(fold)] == named
+
+
+def test_a_fold_that_tracks_nothing_says_so():
+    with pytest.raises(CoterieError, match="tracks no keys"):
+        partial.tracks(PartitionFold())
+
+
+@pytest.mark.parametrize("tracking", [(None, None), 5, Tracking(since_ms="now"), Tracking(2**63)])
+def test_what_is_no_tracking_is_refused(tracking):
+    with pytest.raises(ArgumentError):
+        ScanOptions(tracking=tracking)
+
+
+def dumped():
+    state = scan(batch(0, [commit(5)]), partition=0, options=ScanOptions(tracking=Tracking()))
+    return list(partial.dump(state.fold(0)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda ordinal, packed: (ordinal, packed[:-1]),
+        lambda ordinal, packed: (ordinal, packed + packed),
+        lambda ordinal, packed: (-1, packed),
+        lambda ordinal, packed: (2**63 - 1, packed),
+    ],
+)
+def test_tracks_that_do_not_fit_the_keys_are_refused(change):
+    state = dumped()
+    ordinal, packed, records = state[1]
+    state[1] = (*change(ordinal, packed), records)
+    with pytest.raises(CorruptData):
+        partial.restore(PartitionFold(tracking=(None, None)), tuple(state))
+
+
+def test_tracks_where_none_are_wanted_and_none_where_some_are_are_refused():
+    with pytest.raises(CorruptData):
+        partial.restore(PartitionFold(), tuple(dumped()))
+    plain = partial.dump(scan(batch(0, [commit(5)]), partition=0).fold(0))
+    with pytest.raises(CorruptData):
+        partial.restore(PartitionFold(tracking=(None, None)), plain)
+
+
+def test_what_a_transaction_says_of_a_key_is_checked_where_it_is_used():
+    open_ = batch(0, [commit(5)], producer_id=7, transactional=True)
+    fold = PartitionFold(tracking=(None, None))
+    fold.scan(open_)
+    fold.producers[7].tracked = {0: b"short"}
+    with pytest.raises(CorruptData):
+        fold.scan(marker(1, 7, 6, commit=True))

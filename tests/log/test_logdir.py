@@ -1,0 +1,156 @@
+"""Segments: cut where a scan may begin, and read as they are."""
+
+import itertools
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from coterie._core.codec.reader import LogReader
+from coterie.errors import LogError
+from coterie.log.folders import cut_points, find_segments, left_alone, read_segment
+from coterie.state.partial import ScanOptions
+from support import golden_data
+
+DATA = b"".join(path.read_bytes() for path in golden_data.segments("transactions"))
+BATCHES = list(LogReader(DATA))
+STARTS = [batch.position for batch in BATCHES]
+LAST_OFFSETS = dict(
+    zip([*STARTS[1:], len(DATA)], [batch.last_offset for batch in BATCHES], strict=True)
+)  # by the end of the batch
+
+
+@given(st.integers(1, 2 * len(DATA)))
+def test_pieces_hold_whole_batches_and_are_as_long_as_they_may_be(max_bytes):
+    cuts = cut_points(DATA, max_bytes)
+    assert cuts[0] == 0
+    assert cuts[-1] == len(DATA)
+    assert set(cuts[:-1]) <= set(STARTS)
+    ends = [*STARTS[1:], len(DATA)]
+    for start, end in itertools.pairwise(cuts):
+        first_end = ends[STARTS.index(start)]
+        assert end - start <= max_bytes or end == first_end
+        if end < len(DATA):
+            assert ends[STARTS.index(end)] - start > max_bytes
+
+
+@given(st.integers(0, len(DATA)), st.integers(1, 5000), st.binary(min_size=1, max_size=60))
+def test_what_follows_a_wrong_length_is_one_piece_with_the_batch_before(at, max_bytes, noise):
+    data = DATA[:at] + noise + b"\xff" * 40
+    cuts = cut_points(data, max_bytes)
+    assert cuts[0] == 0
+    assert cuts[-1] == len(data)
+    assert cuts == sorted(set(cuts))
+    whole = LogReader(data, check_crc=False)
+    found = [batch.position for batch in whole]
+    wrong = [f.position for f in whole.faults if f.kind in {"length", "tail"}]
+    assume(wrong)  # the noise may be just what the batch that was cut lacked
+    fault = min(wrong)
+    assert fault == 0 or fault not in cuts
+    pieces = []
+    for start, end in itertools.pairwise(cuts):
+        reader = LogReader(memoryview(data)[start:end], check_crc=False)
+        pieces += [start + batch.position for batch in reader]
+    assert pieces == found
+
+
+@given(st.integers(1, 2 * len(DATA)))
+def test_a_scan_stops_behind_the_batch_that_reaches_the_bytes_it_was_given(max_bytes):
+    fold, at = ScanOptions().new_fold(), 0
+    while at < len(DATA):
+        taken = fold.scan(DATA[at:], position=at, max_bytes=max_bytes)
+        assert at + taken == min([end for end in STARTS if end >= at + max_bytes] + [len(DATA)])
+        assert fold.segments[-1][1:3] == (at, taken)
+        assert fold.expected_offset == LAST_OFFSETS[at + taken] + 1
+        at += taken
+    assert fold.scan(b"", max_bytes=max_bytes) == 0
+
+
+def test_a_scan_takes_a_byte_at_least_and_all_where_the_fold_has_ended():
+    fold = ScanOptions(on_fault="stop").new_fold()
+    with pytest.raises(ValueError, match="max_bytes"):
+        fold.scan(DATA, max_bytes=0)
+    assert fold.scan(b"\xff" * 40 + DATA, max_bytes=1) == 40 + len(DATA)
+    assert fold.scan(DATA, max_bytes=1) == len(DATA)
+
+
+def test_no_bytes_are_no_piece_and_a_piece_has_a_size():
+    assert cut_points(b"", 10) == [0]
+    with pytest.raises(ValueError, match="max_bytes"):
+        cut_points(DATA, 0)
+
+
+def test_a_big_file_is_mapped_and_reads_the_same(monkeypatch):
+    (segment, *_) = find_segments([golden_data.log("basic")]).segments
+    read = bytes(read_segment(segment))
+    monkeypatch.setattr("coterie.log.folders.MAP_FROM_BYTES", 1)
+    mapped = read_segment(segment)
+    assert not isinstance(mapped, bytes)
+    assert bytes(memoryview(mapped)) == read
+
+
+def test_segments_come_by_partition_then_by_base_offset():
+    listing = find_segments([golden_data.log("compacted")])
+    assert [s.path for s in listing.segments] == list(map(str, golden_data.segments("compacted")))
+    assert listing.passed_over == ()
+
+
+def test_a_file_that_two_paths_lead_to_counts_once(tmp_path):
+    log = golden_data.log("transactions")
+    (tmp_path / "link").symlink_to(log)
+    twice = find_segments([log, log / "__consumer_offsets-1", tmp_path / "link"])
+    assert twice == find_segments([log])
+
+
+@pytest.mark.parametrize("spelled", ["link/__consumer_offsets-5", "x/../__consumer_offsets-5"])
+def test_one_folder_spelled_in_two_ways_is_one_copy_of_its_partition(tmp_path, spelled):
+    folder = tmp_path / "__consumer_offsets-5"
+    folder.mkdir()
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
+    data = golden_data.segments("basic")[0].read_bytes()
+    names = [f"{base:020d}.log" for base in (0, 700)]
+    for name in names:
+        (folder / name).write_bytes(data)
+    listing = find_segments([folder / names[0], tmp_path / spelled / names[1]])
+    assert [segment.log_name for segment in listing.segments] == names
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / folder.name).mkdir()
+    (tmp_path / "copy" / folder.name / names[1]).write_bytes(data)
+    with pytest.raises(LogError, match="partition 5 is in two folders"):
+        find_segments([folder / names[0], tmp_path / "copy" / folder.name / names[1]])
+
+
+def test_of_a_segment_that_lies_there_twice_one_is_named_and_left_alone(tmp_path):
+    import cramjam
+
+    folder = tmp_path / "__consumer_offsets-5"
+    folder.mkdir()
+    data = golden_data.segments("basic")[0].read_bytes()
+    (folder / f"{0:020d}.log").write_bytes(data)
+    (folder / f"{0:020d}.log.zst").write_bytes(cramjam.zstd.compress(data))
+    listing = find_segments([tmp_path])
+    assert [s.path for s in listing.segments] == [str(folder / f"{0:020d}.log")]
+    assert listing.passed_over == (str(folder / f"{0:020d}.log.zst"),)
+    (told,) = left_alone(listing.passed_over)
+    assert told.endswith("the same segment lies beside it")
+
+
+def test_a_number_that_no_partition_can_have_makes_no_partition_folder(tmp_path):
+    (segment, *_) = golden_data.segments("basic")
+    for number in ("99999999999", "٣", "1x"):
+        folder = tmp_path / f"__consumer_offsets-{number}"
+        folder.mkdir()
+        (folder / segment.name).write_bytes(segment.read_bytes())
+    with pytest.raises(LogError, match="no __consumer_offsets-N folder in it"):
+        find_segments([tmp_path])
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_a_compressed_file_without_a_byte_is_not_whole(tmp_path, suffix):
+    folder = tmp_path / "__consumer_offsets-5"
+    folder.mkdir()
+    (folder / f"{0:020d}.log.{suffix}").touch()
+    (segment,) = find_segments([tmp_path]).segments
+    with pytest.raises(LogError, match=rf"not a whole \.{suffix} file"):
+        read_segment(segment)

@@ -1,0 +1,90 @@
+"""Subscriptions and assignments: whoever reads their bytes takes and refuses what Kafka does.
+
+Sources: ConsumerProtocol.java, ConsumerProtocolAssignment.json, ConsumerProtocolSubscription.json
+and the readers that Kafka generates from those.
+Rules: docs/rules/log-format.md#consumer-protocol.
+"""
+
+import struct
+
+import pytest
+
+from coterie import CorruptData
+from coterie._core.codec.schema import decode_assignment, decode_subscription
+from coterie.log.consumer_protocol import owned_partitions, read_assignment, read_subscription
+from support.log_writer import text
+
+NULL = b"\xff\xff\xff\xff"
+ONE_TOPIC = text(b"t") + struct.pack(">ii", 1, 5)
+REFUSED_ASSIGNMENTS = {  # what Kafka's generated reader throws on
+    "half a version": b"\0",
+    "a negative version": struct.pack(">hi", -1, 0) + NULL,
+    "no topics": struct.pack(">h", 0),
+    "null for the topics": struct.pack(">h", 0) + NULL + NULL,
+    "more topics than bytes": struct.pack(">hi", 0, 99) + NULL,
+    "null for a topic": struct.pack(">hih", 0, 1, -1) + struct.pack(">i", 0) + NULL,
+    "a topic longer than the rest": struct.pack(">hih", 0, 1, 99) + b"t",
+    "null for the partitions": struct.pack(">hi", 0, 1) + text(b"t") + NULL + NULL,
+    "a partition cut short": struct.pack(">hi", 0, 1) + ONE_TOPIC[:-1],
+    "no user data": struct.pack(">hi", 0, 1) + ONE_TOPIC,
+    "user data longer than the rest": struct.pack(">hi", 0, 1) + ONE_TOPIC + b"\0\0\0\2x",
+}
+REFUSED_SUBSCRIPTIONS = {
+    "a negative version": struct.pack(">hi", -1, 0) + NULL,
+    "null for the topics": struct.pack(">h", 0) + NULL + NULL,
+    "null for a topic": struct.pack(">hih", 0, 1, -1) + NULL,
+    "no user data": struct.pack(">hi", 0, 1) + text(b"t"),
+    "no owned partitions": struct.pack(">hi", 1, 1) + text(b"t") + NULL,
+    "null for owned partitions": struct.pack(">hi", 1, 1) + text(b"t") + NULL + NULL,
+    "no generation": struct.pack(">hi", 2, 1) + text(b"t") + NULL + b"\0\0\0\0",
+    "no rack": struct.pack(">hi", 3, 1) + text(b"t") + NULL + b"\0\0\0\0" + b"\0\0\0\1",
+}
+
+
+@pytest.mark.parametrize("read", [decode_assignment, read_assignment, owned_partitions])
+@pytest.mark.parametrize("data", REFUSED_ASSIGNMENTS.values(), ids=REFUSED_ASSIGNMENTS)
+def test_an_assignment_that_kafka_refuses_is_refused_by_every_reader(read, data):
+    with pytest.raises(CorruptData):
+        read(data)
+
+
+@pytest.mark.parametrize("read", [decode_subscription, read_subscription])
+@pytest.mark.parametrize("data", REFUSED_SUBSCRIPTIONS.values(), ids=REFUSED_SUBSCRIPTIONS)
+def test_a_subscription_that_kafka_refuses_is_refused_by_every_reader(read, data):
+    with pytest.raises(CorruptData):
+        read(data)
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 32_767])
+def test_versions_above_the_last_are_read_as_the_last_and_bytes_left_over_are_ignored(version):
+    data = struct.pack(">hi", version, 1) + ONE_TOPIC + NULL + b"later"
+    assert read_assignment(data) == owned_partitions(data) == {"t": [5]}
+    owned = struct.pack(">i", 1) + ONE_TOPIC + struct.pack(">i", 7) + text(b"r")
+    data = struct.pack(">hi", version, 1) + text(b"t") + NULL + owned + b"later"
+    read = read_subscription(data)
+    assert (read.version, read.topics) == (version, ("t",))
+    assert (read.owned, read.generation_id, read.rack_id) == (
+        ({"t": [5]}, 7, "r") if version else ({}, -1, None)
+    )
+
+
+def test_a_topic_that_is_not_utf_8_is_read_as_java_reads_it():
+    """A surrogate in UTF-8 is one broken sequence to Java, three to Python."""
+    data = struct.pack(">hi", 0, 1) + text(b"\xed\xa0\x80x") + struct.pack(">ii", 1, 0) + NULL
+    assert read_assignment(data) == owned_partitions(data) == {"\ufffdx": [0]}
+    data = struct.pack(">hi", 0, 1) + text(b"\xed\xa0\x80x") + NULL
+    assert read_subscription(data).topics == ("\ufffdx",)
+
+
+def test_no_bytes_assign_nothing_and_are_no_subscription():
+    assert read_assignment(b"") == owned_partitions(b"") == {}
+    with pytest.raises(CorruptData):
+        read_subscription(b"")
+
+
+def test_owned_partitions_are_in_order_each_once_and_of_topics_that_have_any():
+    twice = text(b"t") + struct.pack(">iiii", 3, 9, 5, 9)
+    parts = [twice, text(b"none") + struct.pack(">i", 0), text(b"t") + struct.pack(">ii", 1, 2)]
+    data = struct.pack(">hi", 0, 3) + b"".join(parts) + NULL
+    assert owned_partitions(data) == {"t": [2, 5, 9]}
+    assert read_assignment(data) == {"t": [9, 5, 9, 2], "none": []}

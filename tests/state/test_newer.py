@@ -1,0 +1,298 @@
+"""Groups of the newer protocols: types, epochs, states, assignments and topic names from a log."""
+
+import re
+
+import pytest
+
+from coterie import PartialState, ScanOptions
+from coterie._core.codec.schema import encode_key, encode_value
+from coterie.state.consumer_protocol_groups import name_topics, newer_groups
+from coterie.views.groups import by_topic
+from support.golden_data import json_of, records, segments
+
+GOLDEN = json_of("kip848", "groups.json")["groups"]
+EPOCHS = re.compile(r"Optional\[(\w+)\]")
+
+
+def state_of(at_ms=None, only_partition=None):
+    state = PartialState(ScanOptions(at_ms=at_ms))
+    for path in segments("kip848"):
+        number = int(path.parent.name.rpartition("-")[2])
+        if only_partition in (None, number):
+            state.fold(number).scan(path.read_bytes(), file=path.name)
+    return state
+
+
+@pytest.fixture(scope="module")
+def groups():
+    return {row["group_id"]: row for row in state_of().groups()}
+
+
+def optional(text):
+    """A Java Optional as printed."""
+    found = EPOCHS.fullmatch(text)
+    return None if found is None else {"true": True, "false": False}.get(found[1], found[1])
+
+
+# ---- the golden log -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("theirs", GOLDEN, ids=lambda group: group["group_id"])
+def test_a_group_is_what_kafkas_coordinator_loaded(theirs, groups):
+    ours = groups[theirs["group_id"]]
+    assert ours["type"] == theirs["type"].lower()
+    assert ours["state"] == theirs["state"]
+    if ours["type"] == "consumer":
+        assert ours["protocol"] == theirs["protocol"]
+        assert ours["generation"] == ours["group_epoch"] == int(optional(theirs["groupEpoch"]))
+        epoch = int(optional(theirs["targetAssignmentEpoch"]))
+        assert ours["target_assignment_epoch"] == epoch
+    offsets = [
+        {name: o[name] for name in ("topic", "partition", "offset", "leader_epoch", "metadata")}
+        for o in ours["offsets"]
+    ]
+    assert offsets == theirs["offsets"]
+    known = ("member_id", "group_instance_id", "client_id", "client_host")
+    assert [[m[name] for name in known] for m in ours["members"]] == [
+        [m[name] for name in known] for m in sorted(theirs["members"], key=lambda m: m["member_id"])
+    ]
+
+
+def flat(assignment, between):
+    return sorted(
+        f"{topic}{between}{n}" for topic, numbers in by_topic(assignment).items() for n in numbers
+    )
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        pytest.param((group["group_id"], member), id=f"{group['group_id']}-{member['client_id']}")
+        for group in GOLDEN
+        if group["type"] == "Consumer"
+        for member in group["members"]
+    ],
+)
+def test_a_members_epoch_and_assignments_are_kafkas_by_topic_name(theirs, groups):
+    group, member = theirs
+    (ours,) = (m for m in groups[group]["members"] if m["member_id"] == member["member_id"])
+    assert ours["member_epoch"] == int(optional(member["memberEpoch"]))
+    assert ours["upgraded"] is optional(member["upgraded"])
+    assert flat(ours["current_assignment"], ":") == sorted(member["assignment"])
+    assert flat(ours["target_assignment"], "-") == sorted(member["target_assignment"])
+
+
+def test_share_and_streams_groups_have_their_types_and_epochs(groups):
+    newer = {
+        g: (r["type"], r["state"], r["group_epoch"], r["target_assignment_epoch"])
+        for g, r in groups.items()
+        if r["type"] in ("share", "streams")
+    }
+    assert newer == {
+        "share-1": ("share", "Stable", 2, 2),
+        "share-2": ("share", "Empty", 2, 1),
+        "share-gone": ("share", "Stable", 2, 2),
+        # One member is to give up tasks (state 2) that the other waits for (state 3).
+        "streams-app": ("streams", "Reconciling", 4, 4),
+    }
+
+
+def test_a_group_is_what_its_last_surviving_record_says_at_every_time():
+    log = [r for r in records("kip848") if r.get("key") and about(r) == "downgraded"]
+    newer_epoch, classic, seen = None, None, set()
+    for record in sorted(log, key=lambda r: r["offset"]):
+        version = record["key"]["version"]
+        if version == 2:
+            classic = record["offset"] if record["value"] else None
+        elif version == 3:
+            newer_epoch = record["offset"] if record["value"] else None
+        else:
+            continue
+        later = [r for r in log if r["timestamp"] == record["timestamp"]]
+        if record["offset"] < max(r["offset"] for r in later if r["key"]["version"] in (2, 3)):
+            continue  # the time shows the last record of a millisecond
+        rows = {row["group_id"]: row for row in state_of(record["timestamp"]).groups()}
+        expected = "consumer" if (newer_epoch or -1) > (classic or -1) else "classic"
+        assert rows["downgraded"]["type"] == expected
+        seen.add(expected)
+    assert seen == {"consumer", "classic"}
+
+
+def about(record):
+    data = record["key"].get("data", {})
+    return data.get("group", data.get("groupId"))
+
+
+def test_a_piece_of_the_log_that_cannot_tell_a_name_leaves_the_id():
+    rows = {row["group_id"]: row for row in state_of(only_partition=5).groups()}
+    (member,) = rows["resub"]["members"]
+    ids = {t["topic_id"]: t["topic"] for t in member["target_assignment"]}
+    assert ids == {"ZqnPlkf_StGS0VNztVXdEA": None, "dGSMfwM5SVOccZQ7fRbg8g": None}
+    assert by_topic(member["target_assignment"]) == {
+        "ZqnPlkf_StGS0VNztVXdEA": [0, 1, 2, 3],
+        "dGSMfwM5SVOccZQ7fRbg8g": [0, 1, 2],
+    }
+    (member,) = rows["new-range-ck"]["members"]  # subscribed to one topic, assigned one
+    assert [t["topic"] for t in member["target_assignment"]] == ["orders"]
+
+
+# ---- rules, on records of our own ---------------------------------------------------------------
+
+A, B, C = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAw"
+
+
+def put(log, version, value, **key):
+    """Append a record of group ``g``; the log's length is its offset."""
+    data = None if value is None else {"version": 0, "data": value}
+    raw = encode_key({"version": version, "data": {"groupId": "g", **key}})
+    log[raw] = (encode_value(version, data), len(log), 0)
+
+
+def member(log, member_id, topics, *, epoch, state=0, current=(), target=None, **fields):
+    own = {
+        "instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h",
+        "subscribedTopicNames": topics, "subscribedTopicRegex": "", "rebalanceTimeoutMs": 1,
+        "serverAssignor": None, "classicMemberMetadata": None, **fields,
+    }  # fmt: skip
+    put(log, 5, own, memberId=member_id)
+    held = {
+        "memberEpoch": epoch, "previousMemberEpoch": 0, "state": state,
+        "assignedPartitions": tops(current), "partitionsPendingRevocation": [],
+    }  # fmt: skip
+    put(log, 8, held, memberId=member_id)
+    if target is not None:
+        put(log, 7, {"topicPartitions": tops(target)}, memberId=member_id)
+
+
+def tops(ids):
+    return [{"topicId": topic, "partitions": [0, 1]} for topic in ids]
+
+
+def epochs(log, group, target):
+    put(log, 3, {"epoch": group})
+    put(log, 6, {"assignmentEpoch": target})
+
+
+@pytest.mark.parametrize(
+    ("group", "target", "members", "state"),
+    [
+        (3, 2, [], "Empty"),
+        (3, 2, [(3, 0)], "Assigning"),
+        (3, 3, [(3, 0), (2, 0)], "Reconciling"),
+        (3, 3, [(3, 0), (3, 1)], "Reconciling"),
+        (3, 3, [(3, 2)], "Reconciling"),
+        (3, 3, [(3, 0), (3, 0)], "Stable"),
+    ],
+)
+def test_the_state_is_derived_as_the_broker_does(group, target, members, state):
+    log = {}
+    epochs(log, group, target)
+    for i, (epoch, number) in enumerate(members):
+        member(log, f"m{i}", ["t"], epoch=epoch, state=number)
+    assert newer_groups(log)["g"]["state"] == state
+
+
+def test_tombstones_take_members_out_and_a_group_of_nothing_but_tombstones_is_none():
+    log = {}
+    epochs(log, 1, 1)
+    member(log, "m", ["t"], epoch=1)
+    for version in (8, 7, 5):
+        put(log, version, None, memberId="m")
+    row = newer_groups(log)["g"]
+    assert (row["members"], row["state"]) == ([], "Empty")
+    put(log, 6, None)
+    put(log, 3, None)
+    assert newer_groups(log) == {}
+
+
+def test_a_member_whose_record_is_gone_is_none_though_its_assignment_is_left():
+    log = {}
+    epochs(log, 1, 1)
+    member(log, "m", ["t"], epoch=1, current=[A], target=[A])
+    member(log, "n", ["t"], epoch=1)
+    put(log, 5, None, memberId="m")
+    assert [row["member_id"] for row in newer_groups(log)["g"]["members"]] == ["n"]
+
+
+def test_a_group_is_as_late_as_the_latest_of_its_keys_in_whatever_order_they_were_updated():
+    log = {}
+    epochs(log, 1, 1)  # under offsets 0 and 1
+    first, second = log
+    log[first] = (log[first][0], 9, 0)  # written again: it keeps its place in the fold
+    assert newer_groups(log, {"g": 5})["g"]["type"] == "consumer"
+    log[first], log[second] = (log[first][0], 2, 0), (log[second][0], 9, 0)
+    assert newer_groups(log, {"g": 5})["g"]["type"] == "consumer"
+    assert newer_groups(log, {"g": 10}) == {}
+
+
+def test_of_a_classic_and_a_newer_record_the_later_one_decides():
+    log = {}
+    epochs(log, 1, 1)
+    assert newer_groups(log, {"g": 2}) == {}
+    assert newer_groups(log, {"g": 0})["g"]["type"] == "consumer"
+
+
+def test_most_members_choose_the_assignor_and_none_leaves_kafkas_first():
+    log = {}
+    epochs(log, 1, 1)
+    assert newer_groups(log)["g"]["protocol"] == "uniform"
+    for i, name in enumerate(["uniform", "range", "range"]):
+        member(log, f"m{i}", ["t"], epoch=1, serverAssignor=name)
+    assert newer_groups(log)["g"]["protocol"] == "range"
+
+
+def test_a_member_on_the_classic_protocol_is_not_upgraded_and_keeps_its_session_timeout():
+    log = {}
+    epochs(log, 1, 1)
+    old = {"sessionTimeoutMs": 7, "supportedProtocols": []}
+    member(log, "m", ["t"], epoch=1, classicMemberMetadata=old)
+    (row,) = newer_groups(log)["g"]["members"]
+    assert (row["upgraded"], row["session_timeout_ms"]) == (False, 7)
+
+
+def names_in(*logs):
+    rows = [row for log in logs for row in newer_groups(log).values()]
+    name_topics(rows)
+    return {
+        topic["topic_id"]: topic["topic"]
+        for row in rows
+        for m in row["members"]
+        for kind in ("current_assignment", "target_assignment")
+        for topic in m[kind]
+    }
+
+
+def test_one_name_left_for_one_id_is_its_name_across_groups():
+    one, other = {}, {}
+    epochs(one, 1, 1)
+    member(one, "m", ["a"], epoch=1, target=[A])
+    epochs(other, 1, 1)
+    member(other, "m", ["a", "b"], epoch=1, target=[A, B])
+    assert names_in(other) == {A: None, B: None}
+    assert names_in(other, one) == {A: "a", B: "b"}
+
+
+def test_a_target_older_than_the_subscription_tells_no_name():
+    log = {}
+    epochs(log, 2, 1)  # subscribed to b since, the target still holds a
+    member(log, "m", ["b"], epoch=1, target=[A])
+    assert names_in(log) == {A: None}
+
+
+def test_a_regular_expression_that_was_not_resolved_tells_no_name():
+    log = {}
+    epochs(log, 1, 1)
+    member(log, "m", ["a"], epoch=1, target=[B], subscribedTopicRegex="b.*")
+    assert names_in(log) == {B: None}
+    put(log, 16, {"topics": ["bb"], "version": 1, "timestamp": 0}, regularExpression="b.*")
+    member(log, "m", [], epoch=1, target=[B], subscribedTopicRegex="b.*")
+    assert names_in(log) == {B: "bb"}
+
+
+def test_partition_metadata_of_kafka_before_4_1_tells_names_outright():
+    log = {}
+    epochs(log, 2, 1)
+    topic = {"topicId": C, "topicName": "c", "numPartitions": 1, "partitionMetadata": []}
+    put(log, 4, {"topics": [topic]})
+    member(log, "m", ["x"], epoch=1, current=[C])
+    assert names_in(log) == {C: "c"}

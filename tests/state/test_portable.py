@@ -1,0 +1,113 @@
+"""What travels between processes says which version made it, and is read by that one alone."""
+
+import os
+import pickle
+
+import pytest
+
+import coterie
+from coterie import CoterieError, PartialState
+from coterie._core.fold.generations import GroupLog
+from coterie.replay.engine import Silent
+from coterie.replay.local import scan_state
+from coterie.state import pickling
+from support import golden_data
+
+
+@pytest.fixture
+def data():
+    options = coterie.ScanOptions(history=True, groups=frozenset(["grp-aio-range"]))
+    return scan_state((str(golden_data.log("basic")),), options, Silent()).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("older", "said"), [("0.0.9/1", "coterie 0.0.9/1"), (f"{coterie.__version__}/0", "/0 came")]
+)
+def test_a_state_of_another_version_or_form_is_refused_in_one_line(monkeypatch, older, said):
+    with monkeypatch.context() as then:
+        then.setattr(pickling, "version", lambda: older)
+        old = PartialState().to_bytes()
+    with pytest.raises(CoterieError, match=said) as caught:
+        PartialState.from_bytes(old)
+    assert "the same version in every process" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_cut_anywhere_is_refused(data):
+    for size in (*range(0, 40), len(data) // 2, len(data) - 1):
+        with pytest.raises(CoterieError, match="partial state"):
+            PartialState.from_bytes(data[:size])
+    assert PartialState.from_bytes(data).groups()
+
+
+def test_generations_that_were_changed_on_their_way_are_refused():
+    logs = coterie.scan(golden_data.segments("basic")[0].read_bytes()).partitions[None].groups
+    first, last, (numbers, texts, changed) = max(
+        (log.__getstate__() for log in logs.values()), key=lambda state: len(state[2][0])
+    )
+    assert GroupLog.__new__(GroupLog).__setstate__((first, last, (numbers, texts, changed))) is None
+    for wrong in (
+        (numbers[:-1], texts, changed),
+        (numbers, texts[:-1], changed),
+        (b"\xff" * len(numbers), texts, changed),
+        (numbers, texts, {key: [] for key in range(9)}),
+        (numbers, texts, {0: ([],)}),
+        (bytearray(numbers), texts, changed),
+        (numbers, texts),
+        (None, texts, changed),
+        (numbers, None, changed),
+        (numbers, texts, None),
+        None,
+    ):
+        with pytest.raises((CoterieError, TypeError, ValueError, AttributeError)):
+            GroupLog.__new__(GroupLog).__setstate__((first, last, wrong))
+
+
+def test_a_plain_pickle_and_another_thing_that_travels_are_refused():
+    for other in (pickle.dumps(PartialState()), pickling.pack("part of an answer", 5)):
+        with pytest.raises(CoterieError, match="no partial state"):
+            PartialState.from_bytes(other)
+    with pytest.raises(CoterieError, match="not a partial state but a int"):
+        PartialState.from_bytes(pickling.pack("partial state", 5))
+
+
+class Calls:
+    def __init__(self, function, *arguments):
+        self.called = function, arguments
+
+    def __reduce__(self):
+        return self.called
+
+
+def test_no_function_is_called_by_what_is_read(tmp_path):
+    made = tmp_path / "made"
+    for calls in (
+        Calls(os.mkdir, str(made)),
+        Calls(eval, f"__import__('os').mkdir({str(made)!r})"),
+    ):
+        with pytest.raises(CoterieError, match="does not travel"):
+            pickling.unpack("thing", pickling.pack("thing", calls))
+    with pytest.raises(CoterieError, match="does not travel"):
+        pickling.unpack("thing", pickling.pack("thing", Calls(coterie.scan, b"")))
+    assert not made.exists()
+
+
+QUESTIONS = {"expire": {"now_ms": 1795237385000}, "undo": {"at_ms": 1795237385000}}
+QUESTIONS |= {
+    name: {}
+    for name in ["audit", "explain", "growth", "metrics", "lag", "time_range", "group_names"]
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_answer_to_each_question_travels(name):
+    from coterie.insight.asking import find_question, part_of
+    from coterie.insight.offsets.end_offsets import EndOffsets
+    from coterie.insight.records.partition_view import read_facts
+
+    question = find_question(name)
+    ends = {"ends": EndOffsets(False, {})} if name == "lag" else {}
+    ask = question.Ask(**QUESTIONS[name], **ends)
+    parts = [part_of(view, question, ask) for view in read_facts([golden_data.log("basic")])]
+    assert [pickling.unpack("part", pickling.pack("part", part)) for part in parts] == parts
+    assert any(part.rows for part in parts)

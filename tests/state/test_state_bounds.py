@@ -1,0 +1,260 @@
+"""Rows, tables and documents right at their bounds, from records that are written for it."""
+
+import json
+import struct
+
+import pytest
+
+from coterie import CoterieError, PartialState, ScanOptions, merge, scan
+from coterie._core.codec.schema import encode_value
+from coterie._core.fold.fold import Scanned
+from coterie.log.folders import find_segments, read_segment
+from coterie.log.trust import trusted_from
+from coterie.replay import files
+from coterie.replay.engine import ReplayRequest, Silent, read_of, summarize
+from coterie.replay.local import replay
+from coterie.state import tables
+from coterie.state.consumer_protocol_groups import newer_groups
+from coterie.state.document import document_groups
+from coterie.state.faults import fault_line
+from coterie.state.history import commit_rows, commits_table
+from support.log_writer import batch, commit, commit_key, group_key, group_value, text
+
+ASTRAL, LAST = "\U00010000", "\uffff"  # Java: the first of D800 DC00 stands before FFFF
+
+
+def with_expiry(expires):
+    """A commit of value version 1."""
+    value = struct.pack(">hq", 1, 7) + text(b"") + struct.pack(">qq", 5, expires)
+    return 5, commit_key(1, b"g", b"t", 0), value
+
+
+def scanned(*records, partition=0, **options):
+    return scan(batch(0, list(records)), partition=partition, options=ScanOptions(**options))
+
+
+def opened(base_offset, producer_id, **fields):
+    """A commit that no marker decides."""
+    return batch(base_offset, [commit(5, **fields)], producer_id=producer_id, transactional=True)
+
+
+@pytest.mark.parametrize(("expires", "shown"), [(-1, None), (-2, -2), (0, 0), (9, 9)])
+def test_an_expiry_is_none_only_where_it_is_minus_1(expires, shown):
+    state = scanned(with_expiry(expires), history=True)
+    (group,) = state.groups()
+    assert [offset["expire_timestamp"] for offset in group["offsets"]] == [shown]
+    (line,) = commit_rows(0, state.fold(0).history)
+    assert line[10] == shown
+    pa = pytest.importorskip("pyarrow")
+    for table in (state.to_arrow()["offsets"], state.to_arrow()["commits"]):
+        assert table["expire_timestamp"].cast(pa.int64()).to_pylist() == [shown]
+
+
+def test_a_commit_at_the_time_0_has_a_time():
+    pa = pytest.importorskip("pyarrow")
+    state = scanned(commit(0), history=True)
+    history = state.fold(0).history
+    assert [row[3] for row in commit_rows(0, history)] == [0]
+    assert commits_table(0, history)["timestamp"].cast(pa.int64()).to_pylist() == [0]
+
+
+def test_metadata_is_each_offsets_own_in_every_chunk_of_a_table(monkeypatch):
+    pytest.importorskip("pyarrow")
+    told = [b"", b"one", b"", b"three", b"four"]
+    monkeypatch.setattr(tables, "ROWS_A_CHUNK", 2)
+    state = scanned(*(commit(5, partition=n, metadata=one) for n, one in enumerate(told)))
+    found = state.to_arrow()["offsets"]
+    assert found["metadata"].to_pylist() == [one.decode() for one in told]
+
+
+def test_metadata_of_a_group_that_is_asked_for_is_its_own_behind_one_that_is_not():
+    state = scanned(commit(5, group=b"a", metadata=b"of a"), commit(5, group=b"b", metadata=b"b's"))
+    first, second = state.groups(offsets_of={"b"})
+    assert first["offsets"] == []
+    assert [offset["metadata"] for offset in second["offsets"]] == ["b's"]
+
+
+def test_pending_transactions_stand_by_producer_and_their_offsets_by_place():
+    data = opened(0, 9) + opened(1, 5, partition=2) + opened(2, 5, partition=1)
+    (group,) = scan(data, partition=0).groups()
+    found = [
+        (held["producer_id"], [offset["partition"] for offset in held["offsets"]])
+        for held in group["pending_transactional_offsets"]
+    ]
+    assert found == [(5, [1, 2]), (9, [0])]
+
+
+def test_commits_that_no_marker_decides_stand_by_their_place_in_the_log():
+    data = opened(0, 9) + opened(1, 5) + opened(2, 9)
+    state = scan(data, partition=0, options=ScanOptions(history=True))
+    history = state.fold(0).history
+    assert list(commit_rows(0, history)) == []
+    assert [row[2] for row in commit_rows(0, history.pending())] == [0, 1, 2]
+
+
+def test_groups_and_members_stand_as_java_sorts_them():
+    names = [LAST, ASTRAL]
+    values = group_value(1, [name.encode() for name in names])
+    state = scanned(*((5, group_key(name.encode()), values) for name in names))
+    assert [group["group_id"] for group in state.groups()] == [ASTRAL, LAST]
+    for group in state.groups():
+        assert [member["member_id"] for member in group["members"]] == [ASTRAL, LAST]
+
+
+def test_the_first_member_leads_where_a_record_names_no_leader():
+    member = {"groupInstanceId": None, "clientId": "c", "clientHost": "/h", "subscription": b""}
+    member |= {"rebalanceTimeout": 1, "sessionTimeout": 2, "assignment": b""}
+    data = {"protocolType": "consumer", "generation": 1, "protocol": "range", "leader": None}
+    data |= {"currentStateTimestamp": 3}
+    data["members"] = [member | {"memberId": name} for name in ("b", "a", "c")]
+    value = encode_value(2, {"version": 3, "data": data})
+    (group,) = scanned((5, group_key(b"g"), value)).groups()
+    assert group["leader"] == "b"  # GroupMetadata.add: whoever comes first
+
+
+def test_faults_stand_by_partition_whatever_came_first():
+    pytest.importorskip("pyarrow")
+    broken = [scan(b"\xff" * 20, partition=number, file=str(number)) for number in (7, 3)]
+    found = merge(broken).to_arrow()["faults"]
+    assert found["offsets_partition"].to_pylist() == [3, 7]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"on_fault": "load"},
+        {"at_ms": 5},
+        {"groups": frozenset("g")},
+        {"history": True},
+    ],
+)
+def test_states_that_were_scanned_with_other_options_do_not_merge(other):
+    with pytest.raises(CoterieError, match="different options"):
+        merge([PartialState(), PartialState(ScanOptions(**other))])
+
+
+def test_a_type_is_told_where_one_partition_of_several_holds_a_newer_group():
+    newer = struct.pack(">h", 3) + text(b"n"), struct.pack(">hi", 0, 1) + b"\0"
+    states = [scanned(commit(5), partition=0), scanned((5, *newer), partition=1)]
+    assert [group["type"] for group in document_groups(merge(states))] == ["classic", "consumer"]
+    assert ["type" in group for group in document_groups(states[0])] == [False]
+
+
+def test_records_of_an_unknown_version_are_counted_over_all_partitions():
+    odd = (5, struct.pack(">h", 77), b"")
+    states = [scanned(*[odd] * count, partition=count) for count in (1, 2)]
+    assert summarize(read_of(merge(states)), 0).unknown_versions == {77: 3}
+
+
+def test_a_fault_of_a_record_names_its_own_offset_not_its_batchs():
+    (fault,) = scanned(commit(5), (6, b"\0", b"")).fold(0).faults
+    assert fault_line(fault._replace(file="f")).startswith("f: byte 0, offset 1: key: ")
+
+
+def test_the_active_segment_begins_with_the_first_of_its_pieces():
+    def piece(file, position, first, last, since_ms, until_ms):
+        return Scanned(file, position, 10, 1, 1, first, last, until_ms, False, since_ms)
+
+    active = [piece("9", 0, 9, 9, 300, 350), piece("9", 10, 10, 12, 360, 400)]
+    assert trusted_from([piece("0", 0, 0, 4, 100, 200), *active]) == 300
+
+
+# ---- files
+
+
+def in_folder(folder, number, *batches):
+    folder = folder / f"__consumer_offsets-{number}"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+    return folder
+
+
+def replayed(tmp_path, **options):
+    (tmp_path / "out").mkdir()
+    request = (str(tmp_path / "log"),), tmp_path / "out", "parquet", ScanOptions(**options)
+    replay(ReplayRequest(*request), Silent())
+    pq = pytest.importorskip("pyarrow.parquet")
+    return {path.stem: pq.read_table(path) for path in (tmp_path / "out").iterdir()}
+
+
+def test_commits_of_a_transaction_without_an_end_are_in_the_history(tmp_path):
+    in_folder(tmp_path / "log", 0, opened(0, 5))
+    assert replayed(tmp_path, history=True)["commits"]["outcome"].to_pylist() == ["pending"]
+
+
+@pytest.mark.parametrize(("on_fault", "count"), [("skip", 2), ("recover", 0), ("load", 0)])
+def test_no_generation_is_written_that_a_later_fault_takes_back(
+    tmp_path, monkeypatch, on_fault, count
+):
+    monkeypatch.setattr(files, "ROWS_HELD", 0)
+    monkeypatch.setattr("coterie.replay.parallel_scan.SCAN_PIECE_BYTES", 1)
+    lives = [batch(at, [(at, group_key(b"g"), group_value(at + 1, [b"m"]))]) for at in range(2)]
+    in_folder(tmp_path / "log", 0, *lives, batch(2, [(9, b"\0", b"")]))
+    found = replayed(tmp_path, on_fault=on_fault)
+    assert found["generations"].num_rows == count
+    assert found["faults"]["kind"].to_pylist() == ["key"]
+
+
+def test_partitions_from_100_on_are_found_in_order_of_their_number(tmp_path):
+    for number in (1000, 20, 100, 3):
+        in_folder(tmp_path, number, batch(0, [commit(5)]))
+    assert list(find_segments([tmp_path]).partitions()) == [3, 20, 100, 1000]
+
+
+def test_all_members_of_a_gzip_file_are_read(tmp_path):
+    import gzip
+
+    data = [batch(0, [commit(5)]), batch(1, [commit(6)])]
+    folder = in_folder(tmp_path, 0)
+    (folder / f"{0:020}.log").unlink()
+    (folder / f"{0:020}.log.gz").write_bytes(b"".join(map(gzip.compress, data)))
+    (segment,) = find_segments([tmp_path]).segments
+    assert bytes(read_segment(segment)) == b"".join(data)
+
+
+# ---- newer groups; `test_newer` has how their records are put
+
+
+def newer_row(assignors, states=()):
+    from test_newer import epochs, member
+
+    log = {}
+    epochs(log, 1, 1)
+    for number, name in enumerate(assignors):
+        member(log, f"m{number}", ["t"], epoch=1, serverAssignor=name)
+    for number, state in enumerate(states):
+        member(log, f"s{number}", ["t"], epoch=1, state=state)
+    return newer_groups(log)["g"]
+
+
+def test_of_two_assignors_with_as_many_votes_the_first_by_name_is_shown():
+    assert newer_row(["uniform", "range"])["protocol"] == "range"
+    assert newer_row(["range", "uniform"])["protocol"] == "range"
+
+
+def test_a_member_state_beyond_those_that_are_known_is_unknown():
+    states = [member["member_state"] for member in newer_row([], [0, 2, 3, 127, -1])["members"]]
+    known = ["stable", "unreleased_partitions"]
+    assert states == [*known, "unknown", "unknown", "unknown"]
+
+
+def test_what_a_member_has_yet_to_give_up_stands_beside_what_it_holds():
+    from test_newer import A, B, epochs, put, tops
+
+    log = {}
+    epochs(log, 1, 1)
+    held = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 1}
+    held |= {"assignedPartitions": tops([A]), "partitionsPendingRevocation": tops([B])}
+    put(log, 8, held, memberId="m")
+    (row,) = newer_groups(log)["g"]["members"]
+    assert [topic["topic_id"] for topic in row["current_assignment"]] == [A]
+    assert [topic["topic_id"] for topic in row["pending_revocation"]] == [B]
+
+
+def test_a_document_says_its_numbers_as_json(tmp_path):
+    in_folder(tmp_path / "log", 5, batch(3, [commit(5)]))
+    (tmp_path / "out").mkdir()
+    request = (str(tmp_path / "log"),), tmp_path / "out", "json", ScanOptions()
+    replay(ReplayRequest(*request), Silent())
+    (told,) = json.loads((tmp_path / "out/groups.json").read_text())["partitions"]
+    assert (told["partition"], told["log_start_offset"], told["log_end_offset"]) == (5, 3, 4)

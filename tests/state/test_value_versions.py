@@ -1,0 +1,139 @@
+"""A version of a value that Kafka has not written yet: a line of the table gives it to all readers.
+
+Each test runs in a process of its own, which defines the version before anything is read.
+"""
+
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coterie import scan
+from coterie._core.fold.columns import KIND_NAMES, decode_columns
+from support import log_writer
+
+PRELUDE = """
+import json, struct
+from coterie._core.codec import schema
+from coterie.schemas import SECTIONS
+
+def define(name, last, **new):
+    section = SECTIONS[name]
+    value = section.parts["value"] + [f" {field} {kind} {last}+" for field, kind in new.items()]
+    schema.define(name, section._replace(last=last, parts={**section.parts, "value": value}))
+
+def read_back(key_version, key, value):
+    "A log of one record, as every reader of records has it."
+    from support import log_writer
+    from coterie import scan
+    from coterie._core.fold.columns import KIND_NAMES, decode_columns
+    from coterie.messages import decode_value
+    data = log_writer.batch(0, [(1000, key, value)])
+    fold = scan(data, partition=0).fold(0)
+    decoded = decode_value(key_version, value)
+    return {
+        "faults": [fault.detail for fault in fold.faults],
+        "kind": KIND_NAMES[decode_columns(data)["kind"][0]],
+        "version": decoded["version"],
+        "data": decoded["data"],
+        "rows": scan(data, partition=0).groups(),
+        "left": decoded.get("trailing_bytes", 0),
+    }
+"""
+
+
+def run(code):
+    """What a process prints, as JSON, that begins with the definitions above."""
+    script = PRELUDE + code
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def text(string):
+    """As a flexible message has it: a varint of the length and one."""
+    return bytes([len(string) + 1]) + string.encode()
+
+
+GROUP_5 = (
+    struct.pack(">h", 5)
+    + text("consumer")
+    + struct.pack(">i", 7)
+    + text("range")
+    + text("m")
+    + struct.pack(">q", 1234)
+    + b"\x02"  # one member
+    + text("m")
+    + text("i")
+    + text("c")
+    + text("/h")
+    + struct.pack(">ii", 30, 20)
+    + b"\x01\x01"  # no bytes of a subscription, none of an assignment
+    + b"\0"  # no tagged field of the member
+    + text("new")
+    + b"\0"
+)
+
+
+def test_a_group_value_of_a_new_version_is_read_by_every_reader():
+    found = run(f"""
+define("group_metadata", 5, newField="string")
+value = bytes.fromhex({GROUP_5.hex()!r})
+key = struct.pack(">hh", 2, 1) + b"g"
+found = read_back(2, key, value)
+from coterie._core.coordinator.load import fold_log, groups_of
+log = [(0, -1, -1, False, False, [(key, value)])]
+(group,) = groups_of(fold_log(log), 0).values()
+found["loaded"] = [group.generation_id, group.leader_id, sorted(group.all_static_members)]
+for member in found["data"]["members"]:
+    for name in ("subscription", "assignment"):
+        member[name] = member[name].hex()
+for member in found["rows"][0]["members"]:
+    for name in ("subscription", "assignment"):
+        member[name] = member[name].hex()
+print(json.dumps(found))
+""")
+    assert (found["faults"], found["kind"], found["left"]) == ([], "group", 0)
+    assert (found["version"], found["data"]["newField"]) == (5, "new")
+    (row,) = found["rows"]
+    (member,) = row["members"]
+    assert (row["generation"], row["protocol"], row["leader"]) == (7, "range", "m")
+    assert (member["group_instance_id"], member["rebalance_timeout_ms"]) == ("i", 30)
+    assert found["loaded"] == [7, "m", ["i"]]
+
+
+def test_an_offset_value_of_a_new_version_is_read_by_every_reader():
+    value = struct.pack(">hqi", 5, 77, 3) + text("note") + struct.pack(">qq", 1234, 9) + b"\0"
+    found = run(f"""
+define("offset_commit", 5, topicEpoch="int64")
+value = bytes.fromhex({value.hex()!r})
+key = struct.pack(">hh", 1, 1) + b"g" + struct.pack(">h", 1) + b"t" + struct.pack(">i", 4)
+print(json.dumps(read_back(1, key, value)))
+""")
+    assert (found["faults"], found["kind"], found["left"]) == ([], "offset", 0)
+    assert (found["version"], found["data"]["topicEpoch"]) == (5, 9)
+    (offset,) = found["rows"][0]["offsets"]
+    assert (offset["topic"], offset["partition"], offset["offset"]) == ("t", 4, 77)
+    assert (offset["leader_epoch"], offset["metadata"]) == (3, "note")
+    assert (offset["commit_timestamp"], offset["expire_timestamp"]) == (1234, None)
+
+
+GROUP_4 = struct.pack(">h", 4) + GROUP_5[2 : -len(text("new")) - 1] + b"\0"
+
+
+@pytest.mark.parametrize("cut", range(2, len(GROUP_4)))
+def test_a_group_value_that_is_cut_anywhere_is_a_fault(cut):
+    key = struct.pack(">hh", 2, 1) + b"g"
+    assert scan(log_writer.batch(0, [(1000, key, GROUP_4)]), partition=0).fold(0).faults == []
+    data = log_writer.batch(0, [(1000, key, GROUP_4[:cut])])
+    assert [fault.kind for fault in scan(data, partition=0).fold(0).faults] == ["value"]
+    assert KIND_NAMES[decode_columns(data)["kind"][0]] == "fault"

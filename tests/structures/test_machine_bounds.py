@@ -1,0 +1,192 @@
+"""Timers, votes, offsets and the coordinator right at their bounds."""
+
+import numpy as np
+import pytest
+from test_coordinator import join as rejoin
+from test_coordinator import stable
+
+from coterie import GroupCoordinator, OffsetAndMetadata, OffsetMap, TimerWheel, select_protocols
+from coterie._core.codec.schema import encode_key, encode_value
+from coterie.testing import Member
+from coterie.values import Batch, Error
+
+SECOND = 1024  # ms: a slot of the wheel's second level
+
+
+# ---- timers
+
+
+def test_a_timer_that_is_moved_to_the_next_slot_of_a_second_fires_in_that():
+    wheel = TimerWheel()
+    deadlines = np.arange(5 * SECOND, 5 * SECOND + 300)
+    handles = wheel.add_many(deadlines, np.arange(300))
+    assert wheel.rearm(int(handles[7]), 6 * SECOND)
+    expected = [key for key in range(300) if key != 7]
+    assert wheel.advance(6 * SECOND - 1).tolist() == expected
+    assert wheel.advance(6 * SECOND).tolist() == [7]
+
+
+def test_no_timer_of_a_second_fires_in_an_advance_that_ends_a_millisecond_short_of_it():
+    wheel = TimerWheel()
+    wheel.add_many(np.full(300, 6 * SECOND - 1), np.arange(300))
+    assert wheel.advance(6 * SECOND - 2).tolist() == []
+    assert wheel.advance(6 * SECOND - 1).tolist() == list(range(300))
+
+
+def test_a_timer_that_is_due_and_moved_fires_in_order_of_its_new_deadline():
+    wheel = TimerWheel(10)
+    first, _ = wheel.add(3, 1), wheel.add(5, 2)
+    wheel.rearm(first, 7)  # past as well
+    assert wheel.advance(10).tolist() == [2, 1]
+
+
+def test_asking_for_the_next_deadline_takes_nothing_that_is_due():
+    wheel = TimerWheel(10)
+    first, _ = wheel.add(5, 1), wheel.add(6, 2)
+    wheel.rearm(first, 7)
+    assert wheel.next_deadline_ms() == 6
+    assert len(wheel) == 2
+    assert wheel.advance(10).tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("deadline_ms", [10, 1023, 1024, 5000])
+def test_a_timer_fires_at_the_very_end_of_an_advance(deadline_ms):
+    wheel = TimerWheel()
+    wheel.add(deadline_ms, 1)
+    assert wheel.advance(deadline_ms - 1).tolist() == []
+    assert wheel.advance(deadline_ms).tolist() == [1]
+
+
+# ---- votes
+
+
+@pytest.mark.parametrize("shift", [0, 60, 64, 100_000])
+def test_of_equal_votes_the_first_that_was_cast_wins_whatever_the_ids(shift):
+    names = np.array([2, 1, 1, 2, 1, 2, 2, 1], dtype=np.int32) + np.int32(shift)
+    member_start = np.arange(0, 9, 2, dtype=np.int64)
+    winners, votes = select_protocols(names, member_start, np.array([0, 2, 4], dtype=np.int64))
+    assert (winners - shift).tolist() == [2, 1]
+    assert votes.tolist() == [1, 1]
+
+
+# ---- offsets
+
+KEY = ("t", 0)
+
+
+def test_a_commit_that_comes_back_leaves_a_later_one_of_its_partition_waiting():
+    offsets = OffsetMap()
+    offsets.prepare_offset_commit({KEY: 5})
+    offsets.prepare_offset_commit({KEY: 6})
+    offsets.on_offset_commit_append({KEY: 5}, 0)
+    assert offsets[KEY].offset == 5
+    assert offsets.is_pending(*KEY)
+    offsets.on_offset_commit_append({KEY: 6}, 1)
+    assert offsets[KEY].offset == 6
+    assert not offsets.is_pending(*KEY)
+
+
+@pytest.mark.parametrize(("now_ms", "gone"), [(109, []), (110, [KEY])])
+def test_an_offset_goes_when_it_is_as_old_as_the_retention(now_ms, gone):
+    offsets = OffsetMap()
+    offsets.commit({KEY: OffsetAndMetadata(5, commit_timestamp=10)}, 0)
+    assert offsets.expire(now_ms, 100) == gone
+
+
+def test_an_offset_with_a_commit_in_flight_does_not_expire():
+    offsets = OffsetMap()
+    offsets.commit({KEY: OffsetAndMetadata(5, commit_timestamp=10)}, 0)
+    offsets.prepare_offset_commit({KEY: 6})
+    assert offsets.expire(10_000, 100) == []
+    offsets.fail_pending_offset_write({KEY: 6})
+    assert offsets.expire(10_000, 100) == [KEY]
+
+
+# ---- coordinator
+
+
+def test_an_explicit_expiry_of_0_is_written_and_counts():
+    coordinator = GroupCoordinator()
+    coordinator.offset_commit("g", {KEY: OffsetAndMetadata(5, expire_timestamp=0)})
+    (appended,) = [event for event in coordinator.events if type(event).__name__ == "Append"]
+    assert appended.decoded()["value"]["expire_timestamp"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("\uffff" * 4096, Error.NONE),
+        ("\uffff" * 4097, Error.OFFSET_METADATA_TOO_LARGE),
+        ("\U00010000" * 2048, Error.NONE),
+        ("\U00010000" * 2048 + "x", Error.OFFSET_METADATA_TOO_LARGE),
+    ],
+)
+def test_metadata_is_as_long_as_java_counts_it(text, error):
+    coordinator = GroupCoordinator()
+    answer = coordinator.offset_commit("g", {KEY: OffsetAndMetadata(5, metadata=text)})
+    assert [one.error for one in answer.response.partitions] == [error]
+
+
+def loaded(version, members, **config):
+    """A coordinator that has loaded one group, its record of this version."""
+    told = [
+        {
+            **{"memberId": name, "groupInstanceId": None, "clientId": "c", "clientHost": "/h"},
+            **{"rebalanceTimeout": 7000, "sessionTimeout": 9000},
+            **{"subscription": b"", "assignment": b""},
+        }
+        for name in members
+    ]
+    data = {"protocolType": "p", "generation": 1, "protocol": "x", "leader": members[0]}
+    data |= {"currentStateTimestamp": 3, "members": told}
+    key = encode_key({"version": 2, "data": {"group": "g"}})
+    value = encode_value(2, {"version": version, "data": data})
+    return GroupCoordinator(config, log=[Batch(0, records=((key, value),))])
+
+
+@pytest.mark.parametrize(
+    ("size", "state"), [(1, "PreparingRebalance"), (2, "Stable"), (3, "Stable")]
+)
+def test_a_group_that_is_just_full_after_a_load_is_left_alone(size, state):
+    coordinator = loaded(3, ["a", "b"], **{"group.max.size": size})
+    assert coordinator.describe_group("g").state == state
+
+
+@pytest.mark.parametrize(("version", "timeout_ms"), [(0, 9000), (1, 7000), (3, 7000)])
+def test_a_member_of_a_record_without_a_rebalance_timeout_has_its_sessions(version, timeout_ms):
+    (member,) = loaded(version, ["a"]).snapshot("g").members
+    assert member.rebalance_timeout_ms == timeout_ms
+
+
+def test_a_commit_may_be_of_the_time_0():
+    coordinator = GroupCoordinator(now_ms=5000)
+    coordinator.offset_commit("g", {KEY: OffsetAndMetadata(5, commit_timestamp=0)})
+    assert coordinator.snapshot("g").offsets[KEY].commit_timestamp == 0
+    coordinator.offset_commit("g", {KEY: OffsetAndMetadata(6)})
+    assert coordinator.snapshot("g").offsets[KEY].commit_timestamp == 5000
+
+
+def test_a_session_begins_anew_where_a_static_return_is_not_written():
+    coordinator = GroupCoordinator(appends="deferred")
+    (old,) = stable(coordinator, "a", group_instance_id="i")
+    rejoin(coordinator, client_id="a", group_instance_id="i")
+    (append,) = coordinator.appends
+    coordinator.advance_by(4000)
+    append.complete(Error.NOT_LEADER_OR_FOLLOWER)
+    (timer,) = coordinator.snapshot("g").timers
+    told = (timer.kind, timer.member_id, timer.deadline_ms)
+    assert told == ("session", old, coordinator.now_ms + 10_000)
+
+
+def test_static_members_are_given_partitions_in_order_of_their_instance_ids():
+    ids = iter(["z", "y", "x", "w"])  # against that order
+    coordinator = GroupCoordinator(member_ids=lambda prefix: next(ids))
+    made = {"topics": {"t": 3}, "heartbeat_interval_ms": 500}
+    members = [
+        Member(coordinator, "g", client_id="c", group_instance_id=name, **made) for name in "ab"
+    ]
+    for _ in range(20):
+        for member in members:
+            member.poll()
+        coordinator.advance_by(500)
+    assert [member.assignment for member in members] == [{"t": [0, 1]}, {"t": [2]}]

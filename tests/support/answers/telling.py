@@ -1,0 +1,130 @@
+"""What a command says of a log, as text: in this process, whole or in the smallest pieces."""
+
+import base64
+import hashlib
+import importlib
+import json
+import re
+import shutil
+import zlib
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from support.commandline import coterie
+
+BYTES_AT_ONCE = (  # what is read and held at once; an answer may not depend on it
+    *("insight.records.log_reader.READ_PIECE_BYTES", "insight.records.group_log.HELD_BYTES"),
+    *("cli.verify.PIECE_BYTES", "replay.parallel_scan.SCAN_PIECE_BYTES"),
+    "replay.parallel_scan.HISTORY_PIECE_BYTES",
+)
+ROWS_AT_ONCE = (
+    *(
+        "insight.offsets.at_times.AT_ONCE",
+        "insight.questions.growth.PAIRS_AT_ONCE",
+        "report.charts.CELLS_AT_ONCE",
+    ),
+)
+ROW_BYTES = 150  # of a log, roughly
+PIECES = 6  # into which a log is cut; its smallest are one by one
+SMALL_BYTES = 6000
+INTERRUPTED = (130, 143)  # the command heard a signal that was for the check
+DIGEST_LETTERS = 4  # of 6 bits
+MODES = ("whole", "pieces", "threads")
+SECONDS = re.compile(r"; [\d.]+ s, [\d,]+ records/s, [\d.]+ .?B/s$", re.MULTILINE)
+OUT, PAGE = "out", "page.html"
+
+
+def digest(text):
+    """Return the digest of an answer."""
+    raw = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+    return base64.urlsafe_b64encode(raw).decode()[:DIGEST_LETTERS]
+
+
+def limits_of(mode, size):
+    """Return what to set for a log of so many bytes: dotted name -> value."""
+    if mode == "whole":
+        return {}
+    piece = 1 if size < SMALL_BYTES else size // PIECES
+    limits = dict.fromkeys(BYTES_AT_ONCE, piece)
+    limits |= dict.fromkeys(ROWS_AT_ONCE, max(piece // ROW_BYTES, 1))
+    if mode == "threads":  # three share the smallest log
+        limits |= {
+            "replay.parallel_scan.cores": lambda: 3,
+            "replay.parallel_scan.UNIT_BYTES_MIN": size // 7 + 1,
+        }
+        limits |= {
+            "replay.parallel_scan.CUT_BYTES": 1,
+            "replay.parallel_scan.CUT_OFF_BYTES_MIN": size // 20,
+        }
+        limits |= {"insight.records.threads.PART_BYTES_MIN": size // 7 + 1}
+    return limits
+
+
+@contextmanager
+def cut(mode, size):
+    """Let commands read a log of so many bytes as ``mode`` says."""
+    with ExitStack() as after:
+        for name, value in limits_of(mode, size).items():
+            module, _, attribute = f"coterie.{name}".rpartition(".")
+            place = importlib.import_module(module)
+            after.enter_context(patch.object(place, attribute, value))
+        yield
+
+
+def told(home, log, size, mode, line):
+    """Return what a command says: its status, both streams, and what it wrote.
+
+    It runs in ``home`` on ``log``, both named so that no place of this machine is in the answer.
+    """
+    name, *options = line
+    if name == "replay":
+        options = ["--out", OUT, *options]
+    with cut(mode, size):
+        done = coterie(name, log, *options, cwd=home)
+    if done.returncode in INTERRUPTED:
+        raise KeyboardInterrupt
+    lines = [f"status {done.returncode}", done.stdout, SECONDS.sub("", done.stderr)]
+    for place in (home / OUT, home / PAGE):
+        if place.exists():
+            lines += written(place)
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
+    return "\n".join(lines)
+
+
+def written(place):
+    """Yield what a command wrote, line by line: files of a folder, or the data of a page."""
+    if place.name == PAGE:
+        data = page_data(place)
+        yield from (f"{name}: {json.dumps(data[name])}" for name in data)
+    for path in sorted(place.rglob("*")) if place.is_dir() else ():
+        yield f"== {path.relative_to(place).as_posix()}"
+        if path.suffix == ".parquet":
+            table = pq.read_table(path)
+            yield str(table.schema)
+            plain = [pa.field(one.name, with_numbers(one.type)) for one in table.schema]
+            yield from map(str, table.cast(pa.schema(plain)).to_pylist())
+        elif path.is_file():
+            yield path.read_text(encoding="utf-8")
+
+
+def with_numbers(kind):
+    """Return an Arrow type with int64 for timestamps, of which Python's hold only some years."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_list(kind):
+        return pa.list_(with_numbers(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, with_numbers(one.type)) for one in kind])
+    return kind
+
+
+def page_data(path):
+    """Return the data of a page, unpacked."""
+    text = Path(path).read_text(encoding="utf-8")
+    data = json.loads(re.search(r"<script[^>]*application/json[^>]*>(.*?)</script>", text, re.S)[1])
+    details = (zlib.decompress(base64.b64decode(one)).decode() for one in data["details"])
+    return data | {"details": list(details)}

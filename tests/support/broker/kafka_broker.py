@@ -1,0 +1,202 @@
+"""A Kafka broker of this machine's own, from jars that Maven brings; and Kafka's own tools.
+
+Nothing waits for a time: the broker says when it has started. Where Maven, a JDK or the jars are
+missing, the test that asks is skipped by name.
+"""
+
+import functools
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from support.patience import HANG_S
+
+PROJECT = Path(__file__).parent
+VERSION = "3.9.1"
+CLUSTER = "Y290ZXJpZS10ZXN0LTAwMQ"
+SETTINGS = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+log.dirs={logs}
+auto.create.topics.enable=false
+offsets.topic.num.partitions=4
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+"""
+LOGGING = """\
+log4j.rootLogger=INFO, stdout, server
+log4j.logger.kafka.request.logger={requests}, requests
+log4j.additivity.kafka.request.logger=false
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.server=org.apache.log4j.FileAppender
+log4j.appender.server.File={folder}/server.log
+log4j.appender.requests=org.apache.log4j.FileAppender
+log4j.appender.requests.File={folder}/kafka-request.log
+"""
+LOGGING_2 = """\
+rootLogger.level=info
+rootLogger.appenderRefs=stdout, server
+rootLogger.appenderRef.stdout.ref=stdout
+rootLogger.appenderRef.server.ref=server
+logger.requests.name=kafka.request.logger
+logger.requests.level={requests}
+logger.requests.additivity=false
+logger.requests.appenderRef.requests.ref=requests
+appender.stdout.type=Console
+appender.server.type=File
+appender.server.fileName={folder}/server.log
+appender.requests.type=File
+appender.requests.fileName={folder}/kafka-request.log
+"""
+APPENDER_2 = """\
+appender.{name}.name={name}
+appender.{name}.layout.type=PatternLayout
+appender.{name}.layout.pattern=[%d] %p %m (%c)%n
+"""
+APPENDER = """\
+log4j.appender.{name}.layout=org.apache.log4j.PatternLayout
+log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+@functools.cache
+def classpath(version=VERSION):
+    """The jars of a version of Kafka, or a skip that says what is missing."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"no broker: {tool} is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "classpath"
+        goal = ["dependency:build-classpath", f"-Dmdep.outputFile={file}"]
+        goal += [f"-Dkafka.version={version}", *([] if version < "4" else ["-Plog4j2"])]
+        told = subprocess.run(
+            ["mvn", "-q", "-B", *goal], cwd=PROJECT, capture_output=True, text=True, check=False
+        )
+        if told.returncode:
+            pytest.skip(f"no broker: Maven brought no jars: {told.stdout.strip()[:200]}")
+        return file.read_text()
+
+
+def java(main, *arguments, options=(), version=VERSION):
+    fixed = ["-Xmx400m", "-Duser.timezone=UTC", *options, "-cp", classpath(version)]
+    return ["java", *fixed, main, *map(str, arguments)]
+
+
+def free_ports(count):
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+class Broker:
+    """A broker in a folder: ``address`` for clients, ``logs`` the folder of its partitions.
+
+    ``settings`` are lines of its properties, the last one of a name counts (``told`` has them by
+    name); ``request_log`` writes each request into ``kafka-request.log`` beside ``server.log``,
+    both in the folder, in UTC.
+    """
+
+    def __init__(self, folder, *, version=VERSION, settings="", request_log=False):
+        port, controller = free_ports(2)
+        self.folder, self.version, self.logs = folder, version, folder / "logs"
+        self.address = f"127.0.0.1:{port}"
+        self._settings, self._logging = folder / "server.properties", folder / "log.properties"
+        told = SETTINGS.format(port=port, controller=controller, logs=self.logs)
+        self.told = dict(line.split("=", 1) for line in settings.splitlines())
+        self._settings.write_text(told + settings)
+        level = "DEBUG" if request_log else "WARN"
+        log4j = version < "4"  # then log4j 2
+        head, appender = (LOGGING, APPENDER) if log4j else (LOGGING_2, APPENDER_2)
+        appenders = [appender.format(name=name) for name in ("stdout", "server", "requests")]
+        self._logging.write_text(head.format(folder=folder, requests=level) + "".join(appenders))
+        option = "log4j.configuration" if log4j else "log4j2.configurationFile"
+        self._logging_option = f"-D{option}={self._logging.as_uri()}"
+        told = self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", self._settings)
+        assert "Formatting" in told, told
+
+    def start(self):
+        """Start it, the first time or again, and return when it says that it has."""
+        options = [self._logging_option]
+        command = java("kafka.Kafka", self._settings, options=options, version=self.version)
+        environment = {**os.environ, "LOG_DIR": str(self.folder)}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        )
+        late = threading.Timer(HANG_S, self.process.kill)
+        late.start()
+        said = []
+        try:
+            for line in self.process.stdout:
+                said.append(line)
+                if "Kafka Server started" in line:
+                    break
+            else:
+                pytest.fail(f"the broker did not start: {''.join(said[-20:])}")
+        except BaseException:
+            self.process.kill()
+            raise
+        finally:
+            late.cancel()
+        # Whoever does not read what it says would stop it when the pipe is full.
+        self._reading = threading.Thread(target=self.process.stdout.read, daemon=True)
+        self._reading.start()
+
+    def stop(self):
+        """Stop it as an operator does."""
+        self.process.terminate()
+        try:
+            self.process.wait(HANG_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        self._end()
+
+    def kill(self):
+        """Give it no time to say goodbye."""
+        self.process.kill()
+        self._end()
+
+    def _end(self):
+        self.process.wait()
+        self._reading.join()
+        self.process.stdout.close()
+
+    def groups_tool(self, *arguments):
+        """Run kafka-consumer-groups; it gives 0 whatever happens, so its words count."""
+        main = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+        return self._run(main, "--bootstrap-server", self.address, *arguments)
+
+    def end_offsets_tool(self, *arguments):
+        """Run kafka-get-offsets: a line ``topic:partition:offset`` for each partition."""
+        main = "org.apache.kafka.tools.GetOffsetShell"
+        return self._run(main, "--bootstrap-server", self.address, *arguments)
+
+    def _run(self, main, *arguments):
+        command = java(main, *arguments, version=self.version)
+        told = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
+        return told.stdout
+
+
+@contextmanager
+def running_broker(folder, **options):
+    """A fresh broker in ``folder``, stopped at the end; ``options`` as of ``Broker``."""
+    broker = Broker(folder, **options)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()

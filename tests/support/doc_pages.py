@@ -1,0 +1,12 @@
+"""The pages of ``docs/``, and the code that they show."""
+
+import re
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def blocks(page, language):
+    """The blocks of code of a page in one language."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)

@@ -1,0 +1,114 @@
+"""The history of commits, slowly: Python tuples, one after another.
+
+An event is ("commit", key, log offset, time, producer id or None, value or None) or ("marker",
+producer id, committed); a value is (offset, leader epoch, metadata, commit time, expiry time).
+"""
+
+import itertools
+
+from coterie._core.codec.text import decode_utf8
+from coterie._core.fold.history import OUTCOMES
+from coterie._core.fold.partial import split_key
+from support.log_writer import commit_key, marker
+
+NUMBERS = (
+    *("kind", "transactional", "outcome", "group", "topic", "partition", "offset"),
+    *("leader_epoch", "commit_timestamp", "expire_timestamp", "log_offset", "timestamp"),
+    "producer_id",
+)
+
+
+class HistoryModel:
+    """What becomes of the commits of one partition of the topic, given in log order."""
+
+    def __init__(self, number):
+        self.number = number
+        self.undecided = {}
+
+    def feed(self, events):
+        """Take events in log order; return rows of the table ``commits``."""
+        return [self.row(*one) for one in self.feed_events(events)]
+
+    def decided(self, events):
+        """All of a log: (commit, outcome) each."""
+        return [*self.feed_events(events), *self.left()]
+
+    def feed_events(self, events):
+        rows = []
+        for event in events:
+            if event[0] == "marker":
+                outcome = "committed" if event[2] else "aborted"
+                waited = self.undecided.pop(event[1], ())
+                rows += [(commit, outcome) for commit in waited]
+            elif event[4] is None:
+                rows.append((event, "committed"))
+            else:
+                self.undecided.setdefault(event[4], []).append(event)
+        return rows
+
+    def finish(self):
+        return [self.row(*one) for one in self.left()]
+
+    def left(self):
+        left = [commit for waited in self.undecided.values() for commit in waited]
+        left.sort(key=lambda commit: commit[2])
+        return [(commit, "pending") for commit in left]
+
+    def row(self, commit, outcome):
+        _, key, log_offset, time, producer_id, value = commit
+        group, topic, partition = split_key(key)
+        offset, epoch, metadata, committed, expires = value or (None,) * 5
+        return (
+            *(decode_utf8(group), self.number, log_offset, None if time == -1 else time),
+            *(decode_utf8(topic), partition, offset, epoch),
+            *(None if metadata is None else decode_utf8(metadata), committed),
+            *(None if expires == -1 else expires, value is None, producer_id, outcome),
+        )
+
+
+def commits_of(history):
+    """The rows of a fold's history as (event, outcome), bytes as the log has them."""
+    columns = history.columns()
+
+    def cut(data, bounds):
+        return [data[start:end].tobytes() for start, end in itertools.pairwise(bounds)]
+
+    groups, topics = (cut(*columns[name]) for name in ("groups", "topics"))
+    metadata = cut(columns["metadata"], columns["metadata_bounds"])
+    found = []
+    for row in range(len(history)):
+        one = {name: int(columns[name][row]) for name in NUMBERS}
+        key = commit_key(1, groups[one["group"]], topics[one["topic"]], one["partition"])[2:]
+        value = None
+        if not one["kind"]:
+            value = (one["offset"], one["leader_epoch"], metadata[row])
+            value += (one["commit_timestamp"], one["expire_timestamp"])
+        producer_id = one["producer_id"] if one["transactional"] else None
+        event = ("commit", key, one["log_offset"], one["timestamp"], producer_id, value)
+        found.append((event, OUTCOMES[one["outcome"]]))
+    return found
+
+
+def events_by_batch(pieces, options):
+    """The events of a log whose segments are given as bytes.
+
+    A fold of its own reads each batch, so that none decides what another holds.
+    """
+    for data in pieces:
+        at = 0
+        while at < len(data):
+            fold = options.new_fold()
+            at += fold.scan(memoryview(data)[at:], max_bytes=1)
+            yield from events_of_batch(fold)
+            if fold.failed or fold.cut or fold.stopped:
+                return
+
+
+def events_of_batch(fold):
+    for producer_id, producer in fold.producers.items():
+        if producer.first_seq >= 0:
+            yield "marker", producer_id, producer.first_committed
+        else:  # a marker gives its commits as they came, unless a fault has ended the fold
+            fold.scan(marker(0, producer_id, -1, commit=True))
+    for history in (fold.history, fold.history.pending()):
+        yield from (event for event, _ in commits_of(history))

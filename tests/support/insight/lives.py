@@ -1,0 +1,67 @@
+"""Logs of a group whose life is written down: who was a member when, what was committed.
+
+Values are encoded by the message schemas, which are held to Kafka's own elsewhere.
+"""
+
+from coterie.messages import encode_value
+from coterie.testing import assignment, subscription
+from support.log_writer import batch, commit_key, commit_value, group_key
+
+
+def member(member_id, **given):
+    """A member of a classic group; ``topics`` it reads, ``held``: topic -> partitions."""
+    topics, held = given.pop("topics", ["t"]), given.pop("held", {"t": [0]})
+    return {
+        "memberId": member_id,
+        "groupInstanceId": None,
+        "clientId": "c",
+        "clientHost": "/h",
+        "rebalanceTimeout": 9_000,
+        "sessionTimeout": 7_000,
+        "subscription": subscription(topics),
+        "assignment": assignment(held),
+    } | given
+
+
+def life(at_ms, generation, *members, group=b"g", protocol="range", state_ms=-1):
+    """A metadata record of a group; ``generation`` None: a tombstone."""
+    if generation is None:
+        return at_ms, group_key(group), None
+    data = {
+        "protocolType": "consumer",
+        "generation": generation,
+        "protocol": protocol if members else None,
+        "leader": members[0]["memberId"] if members else None,
+        "currentStateTimestamp": state_ms,
+        "members": list(members),
+    }
+    return at_ms, group_key(group), encode_value(2, {"version": 3, "data": data})
+
+
+def commit(at_ms, offsets, group=b"g", topic=b"t"):
+    """The records of one request: partition -> offset; None: a tombstone."""
+    return [
+        (
+            at_ms,
+            commit_key(1, group, topic, partition),
+            None if offset is None else commit_value(offset, -1, b"", at_ms),
+        )
+        for partition, offset in offsets.items()
+    ]
+
+
+def written(folder, *appends, number=0, epochs=None):
+    """Write batches (a record, or a list of them, each) as a partition; return the topic's folder.
+
+    ``epochs``: the leader epoch of each.
+    """
+    place = folder / f"__consumer_offsets-{number}"
+    place.mkdir(parents=True)
+    offset, data = 0, b""
+    for index, append in enumerate(appends):
+        records = append if isinstance(append, list) else [append]
+        epoch = 0 if epochs is None else epochs[index]
+        data += batch(offset, records, leader_epoch=epoch)
+        offset += len(records)
+    (place / f"{0:020}.log").write_bytes(data)
+    return folder

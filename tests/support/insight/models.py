@@ -1,0 +1,113 @@
+"""What questions are held to: states worked out from Kafka's own decode, by plain Python."""
+
+from __future__ import annotations
+
+from coterie.insight.asking import rows_of
+from coterie.insight.records.partition_view import read_facts
+from support.golden_data import log, records
+
+
+def rows_told(folder, question, ask, **how):
+    """The rows that a question gives of a log."""
+    return [row for view in read_facts([folder], **how) for row in rows_of(view, question, ask)]
+
+
+def offsets_at(case, at_ms=None):
+    """Key (group, topic, partition) -> the offset's value (Kafka's JSON), as of a time.
+
+    The last value of a key in log order; a transaction's at its COMMIT marker, and only over what
+    was appended before it (golden/logs/README.md). A record without a time counts at any.
+    """
+    shown, waiting = {}, {}
+    for record in records(case):
+        has_time = record["timestamp_type"] != "NoTimestampType"
+        if has_time and at_ms is not None and record["timestamp"] > at_ms:
+            continue
+        batch, place = record["batch"], (record["partition"], record["offset"])
+        producer = record["partition"], batch["producer_id"]
+        if "control" in record:
+            for key, (at, value) in waiting.pop(producer, {}).items():
+                if record["control"]["type"] == "COMMIT" and shown.get(key, ((), 0))[0] < (at,):
+                    shown[key] = ((at,), value)
+            continue
+        if record["key"]["type"] != "offset_commit":
+            continue
+        data = record["key"]["data"]
+        key = data["group"], data["topic"], data["partition"]
+        value = record["value"] and record["value"]["data"]
+        if batch["is_transactional"]:
+            held = waiting.setdefault(producer, {})
+            if value is None:
+                held.pop(key, None)
+            else:
+                held[key] = place, value
+        elif value is None:
+            shown.pop(key, None)
+        else:
+            shown[key] = ((place,), value)
+    return {key: value for key, (_, value) in shown.items()}
+
+
+def times(case, count):
+    """So many times of records, spread over a log, and one before and after all."""
+    found = sorted({record["timestamp"] for record in records(case)})
+    chosen = found[:: max(len(found) // count, 1)]
+    return [found[0] - 1, *chosen, found[-1] + 1]
+
+
+def trusted_since(case):
+    """Partition -> since when it is whole; None: from its start (held by ``test_trust``)."""
+    return {view.number: view.trusted_from_ms for view in read_facts([log(case)])}
+
+
+def commits_by_hand(case):
+    """Key -> how many commits count: those outside a transaction, and of committed ones.
+
+    Of a partition that was compacted: since it is whole.
+    """
+    found, waiting, since = {}, {}, trusted_since(case)
+    for record in records(case):
+        if record["timestamp"] < (since[record["partition"]] or -1):
+            continue
+        producer = record["partition"], record["batch"]["producer_id"]
+        if "control" in record:
+            for key in waiting.pop(producer, ()):
+                found[key] = found.get(key, 0) + (record["control"]["type"] == "COMMIT")
+        elif record["key"]["type"] == "offset_commit" and record["value"] is not None:
+            data = record["key"]["data"]
+            key = data["group"], data["topic"], data["partition"]
+            if record["batch"]["is_transactional"]:
+                waiting.setdefault(producer, []).append(key)
+            else:
+                found[key] = found.get(key, 0) + 1
+    return {key: count for key, count in found.items() if count}
+
+
+EPOCHS = (3, 11, 17)  # key versions of newer groups' epochs
+
+
+def rebalances_by_hand(case):
+    """Group -> how many of its generations and epochs have another number than the one before.
+
+    Of a partition that was compacted: since it is whole. A group that changes its protocol takes
+    its number along: the tombstone and the record that goes on stand in one batch.
+    """
+    found, last, since, ended = {}, {}, trusted_since(case), {}
+    for record in records(case):
+        key = record.get("key") or {}
+        if key.get("type") == "group_metadata":
+            place, name = ("classic", key["data"]["group"]), "generation"
+        elif key.get("version") in EPOCHS:
+            place, name = ("newer", key["data"]["groupId"]), "epoch"
+        else:
+            continue
+        number = record["value"] and record["value"]["data"][name]
+        told = record["timestamp"] >= (since[record["partition"]] or -1)
+        batch = record["partition"], record["batch"]["base_offset"]
+        if number is None:
+            ended[place[1]] = batch, last.get(place)
+        goes_on = ended.get(place[1]) == (batch, number)
+        if number and number != last.get(place) and told and not goes_on:
+            found[place[1]] = found.get(place[1], 0) + 1
+        last[place] = number
+    return found

@@ -1,0 +1,66 @@
+"""A page of ``coterie report`` as a reader without a browser finds it."""
+
+import base64
+import json
+import zlib
+from html.parser import HTMLParser
+
+from support.commandline import coterie_ok
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, and the text inside scripts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.scripts = []
+        self.inside = None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag == "script":
+            self.inside = len(self.scripts)
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        if tag == "script":
+            self.inside = None
+
+    def handle_data(self, data):
+        if self.inside is not None:
+            self.scripts[self.inside] += data
+
+
+class Page:
+    """The data of a page: ``data`` as the scripts get it, groups by their ids."""
+
+    def __init__(self, path):
+        self.text = path.read_text(encoding="utf-8")
+        self.html = Elements(self.text)
+        self.data = json.loads(self.html.scripts[0])
+        columns = self.data["columns"]
+        self.overview = {
+            row[0]: dict(zip(columns, row, strict=True)) for row in self.data["groups"]
+        }
+
+    def detail(self, group):
+        """What the page unpacks when a group is opened."""
+        packed = self.data["details"][list(self.overview).index(group)]
+        return json.loads(zlib.decompress(base64.b64decode(packed)))
+
+    def section(self, group, name):
+        """The rows of a section as dicts by heading."""
+        (section,) = [one for one in self.data["sections"] if one["name"] == name]
+        labels = [column["label"] for column in section["columns"]]
+        rows = self.detail(group)["tables"].get(name, {"rows": []})["rows"]
+        return [dict(zip(labels, row, strict=True)) for row in rows]
+
+
+def report(folder, log, *options):
+    """Make a page of a log and read it."""
+    out = folder / "report.html"
+    coterie_ok("report", log, "-o", out, "--overwrite", *options)
+    return Page(out)

@@ -1,0 +1,242 @@
+"""What a coordinator was asked, recorded: the trace does the same again, or says that it cannot."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from coterie import ArgumentError, Batch, GroupCoordinator, OffsetAndMetadata, load_trace, run_trace
+from coterie.operations import OPERATIONS
+from coterie.testing import Member
+from coterie.traces.recording import Recording
+from support.trace_data import header
+from support.trace_data import join as join_event
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Make a coordinator whose requests are kept, and a way to read them back as lines."""
+
+    def made(**kwargs):
+        recording = Recording()
+        if "member_ids" in kwargs:
+            kwargs["member_ids"] = recording.numbered(kwargs["member_ids"])
+        coordinator = GroupCoordinator(**kwargs)
+        coordinator._record_into(recording)
+        return coordinator, lambda: written(recording, coordinator, tmp_path / "it.trace.jsonl")
+
+    return made
+
+
+def written(recording, coordinator, path):
+    recording.write(path, coordinator.config, coordinator.now_ms)
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def did(coordinator):
+    """What a coordinator did, as a trace's output says it."""
+    return [event.as_dict() for event in coordinator.events if type(event).__name__ != "Unanswered"]
+
+
+def ops(lines):
+    return [line["op"] for line in lines[1:]]
+
+
+def live(coordinator, *members, ms):
+    for _ in range(ms // 500):
+        for member in members:
+            member.poll()
+        coordinator.advance_by(500)
+
+
+def test_a_recording_does_the_same_again(recorded):
+    coordinator, lines = recorded(config={"group.initial.rebalance.delay.ms": 1000})
+    one, two = (Member(coordinator, "g", client_id=c, topics={"t": 2}) for c in "ab")
+    static = Member(coordinator, "g", client_id="s", topics={"t": 2}, group_instance_id="s")
+    live(coordinator, one, two, static, ms=10_000)
+    one.commit({("t", 0): OffsetAndMetadata(5, 1, "m"), ("t", 1): 6})
+    coordinator.txn_offset_commit("g", {("t", 0): 7}, producer_id=3, producer_epoch=1)
+    coordinator.end_txn(3, committed=True)
+    coordinator.offset_fetch("g"), coordinator.offset_fetch("g", {"t": iter([0])})
+    coordinator.fail_append("NOT_ENOUGH_REPLICAS", 1)
+    two.leave()
+    live(coordinator, one, static, ms=5000)
+    coordinator.failover()
+    coordinator.offset_delete("g", iter([("t", 0)]))
+    coordinator.list_groups(iter(["stable"])), coordinator.delete_groups(iter(["g"]))
+    coordinator.delete_partitions([("t", 1)]), coordinator.cleanup()
+    coordinator.describe_group("g")
+    came = lines()
+    assert list(run_trace(came)) == did(coordinator)
+    assert came[0] == {"format": "coterie-trace", "version": 1, "name": "it",
+                       "config": {"group.initial.rebalance.delay.ms": 1000}}  # fmt: skip
+
+
+def test_only_settings_that_are_not_the_defaults_stand_in_the_header(recorded):
+    _, lines = recorded(config={"group.max.size": 2147483647, "coterie.ties": "first"})
+    assert lines()[0]["config"] == {}
+    _, lines = recorded(config={"coterie.ties": "hash"})
+    assert lines()[0]["config"] == {"coterie.ties": "hash"}
+
+
+def test_resign_and_load_within_one_millisecond_are_a_failover(recorded):
+    coordinator, lines = recorded()
+    coordinator.offset_commit("g", {("t", 0): 5})
+    coordinator.advance(10)
+    coordinator.resign(), coordinator.begin_load(), coordinator.finish_load()
+    coordinator.offset_fetch("g")
+    came = lines()
+    assert ops(came) == ["offset_commit", "advance", "failover", "offset_fetch"]
+    assert "doc" not in came[0]
+    assert list(run_trace(came)) == did(coordinator)
+
+
+def test_what_was_asked_of_a_resigned_coordinator_is_said_and_left_out(recorded):
+    coordinator, lines = recorded()
+    coordinator.offset_commit("g", {("t", 0): 5})
+    coordinator.resign()
+    coordinator.heartbeat("g", 1, "m")
+    coordinator.advance(100)
+    coordinator.begin_load()
+    coordinator.end_txn(7, committed=False)
+    coordinator.offset_commit("h", {("t", 0): 5})
+    coordinator.advance(200)
+    coordinator.finish_load()
+    before = len(coordinator.events)
+    coordinator.offset_fetch("g"), coordinator.list_groups()
+    came = lines()
+    assert came[0]["doc"] == (
+        "Not all that happened: from 0 to 200 ms the coordinator had resigned or was loading, for "
+        "which a trace has no op: a failover stands for it at either end, and 2 requests in "
+        "between are left out."
+    )
+    assert ops(came) == ["offset_commit", "failover", "advance", "advance", "end_txn", "advance",
+                         "advance", "failover", "offset_fetch", "list_groups"]  # fmt: skip
+    left_out = [line["left_out"]["op"] for line in came if "left_out" in line]
+    assert left_out == ["heartbeat", "offset_commit"]
+    assert list(run_trace(came))[-2:] == did(coordinator)[before:]
+
+
+def test_a_coordinator_that_never_came_back_is_told(recorded):
+    coordinator, lines = recorded()
+    coordinator.resign()
+    coordinator.describe_group("g")
+    assert "1 requests in between are left out" in lines()[0]["doc"]
+
+
+def test_an_ignored_election_leaves_no_mark(recorded):
+    coordinator, lines = recorded()
+    coordinator.begin_load()
+    assert lines() == [{"format": "coterie-trace", "version": 1, "name": "it", "config": {}}]
+
+
+@pytest.mark.parametrize(
+    ("made", "lost"),
+    [
+        ({"appends": "deferred"}, "appends came back when the test said so"),
+        ({"log": [Batch(0, records=((b"\0\2\0\1g", None),))]}, "the coordinator began with a log"),
+        ({"config": {"coterie.cleanup": "periodic"}, "now_ms": 5}, "the clock began at 5 ms"),
+    ],
+)
+def test_a_beginning_that_a_trace_cannot_say_is_told(recorded, made, lost):
+    _, lines = recorded(**made)
+    assert lost in lines()[0]["doc"]
+    assert "\n" not in lines()[0]["doc"]
+
+
+def test_an_operation_that_a_trace_has_no_op_for_is_told(recorded, monkeypatch):
+    monkeypatch.setitem(OPERATIONS, "list_groups", OPERATIONS["list_groups"]._replace(traced=False))
+    coordinator, lines = recorded()
+    coordinator.list_groups()
+    coordinator.cleanup()
+    first, *others = lines()
+    assert "a trace has no op for list_groups" in first["doc"]
+    assert ops([first, *others]) == ["cleanup"]
+
+
+def test_a_commit_timestamp_that_a_trace_cannot_say_is_told(recorded):
+    coordinator, lines = recorded()
+    coordinator.offset_commit("g", {("t", 0): OffsetAndMetadata(5, commit_timestamp=3)})
+    assert "a commit_timestamp was given" in lines()[0]["doc"]
+
+
+def test_ids_of_the_tests_own_making_become_those_of_a_trace(recorded):
+    numbers = iter(range(100, 200))
+    coordinator, lines = recorded(
+        member_ids=lambda prefix: f"{prefix}/{next(numbers)}",
+        config={"group.initial.rebalance.delay.ms": 0},
+    )
+    one = Member(coordinator, "g", client_id="a", topics={"t": 2})
+    live(coordinator, one, ms=5000)
+    coordinator.leave_group("g", [one.member_id])
+    assert one.member_id == "a/100"
+    came = list(run_trace(lines()))
+    assert [x["error"] for x in came if x["event"] == "response"] == [
+        x["error"] for x in did(coordinator) if x["event"] == "response"
+    ]
+    assert came[-1]["members"] == [
+        {"member_id": "a-00000001", "group_instance_id": None, "error": "NONE"}
+    ]
+
+
+def test_a_played_trace_is_in_the_recording_unless_its_ids_may_clash(recorded):
+    plan = [{"member_id_of": 1, "assigned": {"t": [0]}}]
+    sync = {"at": 4000, "op": "sync_group", "id": 2, "group_id": "g", "generation_id": 1,
+            "member_id_of": 1, "assignments": plan}  # fmt: skip
+    trace = [header(), join_event(0, 1), sync]
+    coordinator, lines = recorded()
+    output = coordinator.play(load_trace(trace))
+    assert list(run_trace(lines())) == list(output.lines())
+    coordinator.play(load_trace([header(), {"at": 9000, "op": "advance"}]))
+    assert "a trace was played after other requests" in lines()[0]["doc"]
+
+
+def test_a_recording_that_cannot_be_written_leaves_the_one_of_before(tmp_path, monkeypatch):
+    path = tmp_path / "new" / "it.trace.jsonl"
+    coordinator, recording = GroupCoordinator(), Recording()
+    coordinator._record_into(recording)
+    recording.write(path, coordinator.config, coordinator.now_ms)
+    before = path.read_text()
+    coordinator.describe_group("g")
+
+    def breaks_off(part, text, **_):
+        with part.open("w") as file:
+            file.write(text[:10])
+        raise OSError("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(path), "write_text", breaks_off)
+        with pytest.raises(OSError, match="no space"):
+            recording.write(path, coordinator.config, coordinator.now_ms)
+    assert path.read_text() == before
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    recording.write(path, coordinator.config, coordinator.now_ms)
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_a_recording_is_as_open_to_others_as_any_new_file(tmp_path):
+    path = tmp_path / "it.trace.jsonl"
+    (tmp_path / "plain").touch()
+    Recording().write(path, GroupCoordinator().config, 0)
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_refused_request_is_no_part_of_a_recording(recorded):
+    coordinator, lines = recorded()
+    with pytest.raises(ArgumentError, match="give 32730 at most"):
+        coordinator.join_group(
+            "g", protocol_type="consumer", protocols={"range": b""}, client_id="c" * 32_767
+        )
+    coordinator.describe_group("g")
+    came = lines()
+    assert ops(came) == ["describe_group"]
+    assert list(run_trace(came)) == did(coordinator)
+
+
+def test_a_recording_is_written_in_any_thread(tmp_path):
+    coordinator = GroupCoordinator()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(
+            Recording().write, tmp_path / "it.trace.jsonl", coordinator.config, coordinator.now_ms
+        ).result()
+    assert len((tmp_path / "it.trace.jsonl").read_text().splitlines()) == 1

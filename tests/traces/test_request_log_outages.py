@@ -1,0 +1,151 @@
+"""A broker's restart within a request log is a failover of the trace."""
+
+import json
+import re
+from datetime import datetime, timezone
+
+import pytest
+
+from coterie import run_trace
+from coterie.traces.requestlog import import_request_log
+from support.commandline import coterie_ok
+from support.golden_data import GOLDEN
+from support.request_lines import commit, line
+
+TIME = re.compile(r"\d{4}-\d\d-\d\d [\d:.]+\d")
+AT = "10.0.0.1:9092-10.0.0.2"
+SUBSCRIPTION = "AAEAAAABAAF0/////w=="
+
+
+def utc_ms(text):
+    return datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp() * 1000
+
+
+def down(*commits, started=()):
+    """When the broker was down, in s of the log, by commits of (s, connection)."""
+    lines = [commit(0, ms=1000 * s, connection=f"{AT}:{where}") for s, where in commits]
+    made = import_request_log(lines, started_ms=started)
+    return [(float(last[17:]), float(first[17:])) for last, first in made.outages]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("4000-0-3", "4001-1-3"), "5000-0-3"),  # a number that processor 0 has given
+        (("4000-0-30", "4001-1-30"), "5000-0-2"),  # one below all that it has given
+        (("4000-7", "4001-8", "4002-8"), "5000-1"),  # up to 3.x the processor is not said
+    ],
+)
+def test_connections_that_are_numbered_anew_show_a_restart(before, after):
+    commits = [(1 + number, where) for number, where in enumerate(before)]
+    ((last, first),) = down(*commits, (20, after), (21, after))
+    assert last == 1 + len(before) - 1
+    assert first == 19.999  # when the request came in
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("4000-0-3", "4001-1-3"), "5000-0-4"),  # the next number
+        (("4000-0-3", "4001-1-3"), "5000-2-3"),  # of a processor not seen so far
+        (("4000-0-3", "4001-1-4"), "4000-0-3"),  # the same connection
+        (("4000-7", "4001-8", "4002-8"), "5000-8"),  # of the third of three processors
+        (("4000-7", "4001-8", "4002-9"), "5000-8"),  # of one that has not been seen for a while
+    ],
+)
+def test_connections_that_are_numbered_on_show_none(before, after):
+    commits = [(1 + number, where) for number, where in enumerate(before)]
+    assert down(*commits, (20, after), (21, after)) == []
+
+
+def test_a_connection_that_lives_on_says_that_the_broker_did():
+    assert down((1, "4000-0-3"), (2, "4001-0-4"), (20, "5000-0-3"), (21, "4001-0-4")) == []
+
+
+def test_a_server_log_says_when_it_had_started():
+    started = 1_767_225_612_500  # 2026-01-01T00:00:12.5
+    assert down((1, "4000-0-3"), (20, "5000-1-9"), started=[started]) == [(1.0, 12.5)]
+    assert down((1, "4000-0-3"), (20, "5000-0-3"), started=[started]) == [(1.0, 12.5)]
+    assert down((1, "4000-0-3"), started=[started]) == []  # nothing came after
+
+
+def member(first_s, later_s, connection):
+    """A member that joins, syncs, and heartbeats at later times over another connection."""
+    join = {"groupId": "g", "memberId": "", "groupInstanceId": "i", "sessionTimeoutMs": 6000,
+            "rebalanceTimeoutMs": 6000, "protocolType": "consumer",
+            "protocols": [{"name": "range", "metadata": SUBSCRIPTION}]}  # fmt: skip
+    who = {"groupId": "g", "memberId": "i-1", "groupInstanceId": "i", "generationId": 1}
+    joined = {"errorCode": 0, "generationId": 1, "protocolType": "consumer",
+              "protocolName": "range", "leader": "i-1", "memberId": "i-1",
+              "members": [{"memberId": "i-1", "groupInstanceId": "i", "metadata": SUBSCRIPTION}],
+              }  # fmt: skip
+    synced = {"errorCode": 0, "protocolType": "consumer", "protocolName": "range", "assignment": ""}
+    ms = 1000 * first_s
+    yield line("JOIN_GROUP", 7, join, joined, ms, "c", f"{AT}:4000-0-3")
+    sync = who | {"protocolType": "consumer", "protocolName": "range", "assignments": []}
+    sync["assignments"] = [{"memberId": "i-1", "assignment": ""}]
+    yield line("SYNC_GROUP", 5, sync, synced, ms + 10, "c", f"{AT}:4000-0-3")
+    for s in later_s:
+        yield line("HEARTBEAT", 4, who, {"errorCode": 0}, 1000 * s, "c", f"{AT}:{connection}")
+
+
+def answers(made):
+    return [one["error"] for one in run_trace(made.trace) if one["event"] == "response"]
+
+
+def test_no_session_ends_while_the_broker_is_down_however_long():
+    settings = {"group.initial.rebalance.delay.ms": 0}
+    lived = import_request_log(member(1, (3, 40, 45), "5000-1-1"), settings)
+    assert answers(lived) == ["NONE", "NONE", "NONE", *["UNKNOWN_MEMBER_ID"] * 2]
+    lines = [*member(1, (), ""), commit(0, ms=3000, group="h", connection=f"{AT}:4000-0-3")]
+    lines += list(member(1, (40, 45), "5000-0-3"))[2:]
+    restarted = import_request_log(lines, settings)
+    assert len(restarted.outages) == 1
+    assert set(answers(restarted)) == {"NONE"}
+    # A session that ends after the restart does: it counts anew from there.
+    lines.append(list(member(1, (52,), "5000-0-3"))[2])
+    assert answers(import_request_log(lines, settings))[-1] == "UNKNOWN_MEMBER_ID"
+
+
+def test_classic_groups_of_a_4x_broker_are_answered_as_it_did_over_its_restart(tmp_path):
+    settings = ("group.initial.rebalance.delay.ms=500", "group.min.session.timeout.ms=1000")
+    given = [word for setting in settings for word in ("--set", setting)]
+    log = GOLDEN / "incidents" / "protocols" / "kafka-request.log.gz"
+    made = coterie_ok("trace", "import", log, "--out", tmp_path, *given)
+    for group in ("moved", "idle", "vault", "plain"):
+        assert f"group '{group}': of a newer protocol" in made.stderr
+    for group in ("till", "clash", "solo"):
+        assert f"'{group}'" not in made.stderr
+    coterie_ok("trace", "run", tmp_path, "--out", tmp_path)
+    told = coterie_ok("trace", "diff", "--responses", tmp_path, tmp_path)
+    assert told.stdout == "1 passed, 0 failed\n"
+
+    truth = json.loads((log.parent / "truth.json").read_text())
+    stops, started = (
+        next(event["at_ms"] for event in truth if event["what"] == f"broker {what}")
+        for what in ("stops", "started")
+    )
+    (down,) = (line for line in made.stderr.splitlines() if line.startswith("the broker was down"))
+    last, first = (utc_ms(text) for text in TIME.findall(down))
+    assert stops - 2_000 <= last <= stops + 5_000
+    assert started - 5_000 <= first <= started + 5_000
+
+    server = coterie_ok(
+        "trace", "import", log, "--out", tmp_path, "--server-log", log.with_name("server.log.gz"),
+        "--overwrite", *given,
+    )  # fmt: skip
+    assert "the broker was down" in server.stderr
+    coterie_ok("trace", "run", tmp_path, "--out", tmp_path, "--overwrite")
+    coterie_ok("trace", "diff", "--responses", tmp_path, tmp_path)
+
+
+def test_sessions_count_from_when_the_groups_were_loaded_as_the_server_log_tells(tmp_path):
+    # Loaded 3.7 s before it took requests: sessions of 4 s (README) had nearly ended by then.
+    log = GOLDEN / "incidents" / "broker-killed" / "kafka-request.log.gz"
+    settings = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000")
+    given = [word for setting in settings for word in ("--set", setting)]
+    server = ("--server-log", log.with_name("server.log.gz"))
+    coterie_ok("trace", "import", log, "--out", tmp_path, *server, *given)
+    coterie_ok("trace", "run", tmp_path, "--out", tmp_path)
+    told = coterie_ok("trace", "diff", "--responses", tmp_path, tmp_path)
+    assert told.stdout == "1 passed, 0 failed\n"

@@ -1,0 +1,185 @@
+"""Request logs beyond the sample: what a broker refused, never answered, or wrote otherwise."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from coterie import CoterieError, run_trace
+from coterie.traces.diff import compare_responses
+from coterie.traces.requestlog import import_request_log
+from coterie.wire.exchanges import exchanges
+from support.commandline import coterie
+from support.request_lines import commit, fetch, line, markers, txn_commit
+
+
+def responses(made):
+    """What the trace answers, in the order of the requests, without the times."""
+    return [
+        {key: value for key, value in answer.items() if key != "at"}
+        for answer in sorted(run_trace(made.trace), key=lambda x: x.get("id", 0))
+        if answer["event"] == "response"
+    ]
+
+
+def expected(made):
+    return [{key: value for key, value in x.items() if key != "at"} for x in made.expected]
+
+
+def test_transactional_commits_of_several_groups_are_decided_by_the_markers_that_were_written():
+    made = import_request_log([
+        txn_commit("a", 1), txn_commit("b", 2, producer=8), txn_commit("c", 3, producer=9),
+        markers(10, (7, True, 0), (8, False, 0), (9, True, 6)),
+        markers(11, (9, True, 0), topic="orders"),
+        fetch("a", 20, 10), fetch("b", 21, -1), fetch("c", 22, -1),
+    ])  # fmt: skip
+    assert [e["producer_id"] for e in made.trace if e.get("op") == "end_txn"] == [7, 8]
+    assert responses(made) == expected(made)
+
+
+def test_partitions_that_the_broker_refused_are_no_part_of_the_commit():
+    made = import_request_log([commit(0, 29, 3), commit(29, ms=2), fetch("g", 3, 10)])
+    offsets = made.trace[1]["offsets"]
+    assert [o["partition"] for o in offsets] == [0]
+    assert made.left_out == {"OFFSET_COMMIT: refused before the coordinator": 1}
+    assert responses(made) == expected(made)
+
+
+def test_groups_that_another_broker_coordinates_are_no_part_of_a_deletion():
+    told = [{"groupId": "g", "errorCode": 0}, {"groupId": "h", "errorCode": 16}]
+    deletion = line("DELETE_GROUPS", 2, {"groupsNames": ["g", "h"]}, {"results": told}, 5)
+    made = import_request_log([commit(0), deletion])
+    assert made.trace[2]["group_ids"] == ["g"]
+    assert responses(made) == expected(made)
+
+
+def test_a_retention_of_the_request_counts_from_its_time_in_the_trace():
+    made = import_request_log([fetch("g", 1, -1), commit(0, ms=501, version=2, retentionTimeMs=60)])
+    assert made.trace[2]["offsets"][0]["expire_timestamp"] == made.trace[2]["at"] + 60 == 560
+
+
+def test_what_was_never_answered_or_is_none_of_a_coordinator_is_counted():
+    made = import_request_log([
+        commit(0), line("OFFSET_COMMIT", 8, {"groupId": "g"}, "", 2),
+        line("METADATA", 12, {}, {}, 3), "[2026-01-01 00:00:00,000] INFO Rolled a segment", "",
+    ])  # fmt: skip
+    assert made.left_out == {
+        "OFFSET_COMMIT: no response was logged": 1,
+        "METADATA: no request to a group coordinator": 1,
+        "lines that are no completed request": 1,
+    }
+    assert len(made.trace) == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (commit(0)[:200], "line 2: no completed request as Kafka logs it"),
+        (line("OFFSET_COMMIT", 8, {}, {"topics": []}), "line 2: OFFSET_COMMIT version 8 is not as"),
+        (line("JOIN_GROUP", 9, [], {"a": 1}), "line 2: JOIN_GROUP version 9 is not as Kafka logs"),
+        (line("OFFSET_FETCH", 8, {"groups": [{}]}, {"groups": [1, 2]}), "line 2: OFFSET_FETCH"),
+        (line("OFFSET_FETCH", 8, {}, {"groups": [{}]}), "line 2: OFFSET_FETCH"),
+        (line("OFFSET_FETCH", 8, {"groups": [{}]}, {"throttleTimeMs": 0}), "line 2: OFFSET_FETCH"),
+    ],
+)
+def test_a_line_that_is_cut_or_changed_is_named(wrong, message, tmp_path):
+    with pytest.raises(CoterieError, match=message):
+        import_request_log([commit(0), wrong])
+    (tmp_path / "broker.log").write_text(f"{commit(0)}\n{wrong}\n")
+    told = coterie("trace", "import", "broker.log", "--out", "out", cwd=tmp_path)
+    assert told.returncode == 1
+    assert "broker.log" in told.stderr
+    assert message in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_only_a_vote_that_can_be_tied_needs_a_brokers_way_with_ties():
+    join = {"groupId": "g", "memberId": "", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 5,
+            "protocolType": "consumer"}  # fmt: skip
+    told = {"errorCode": 79, "generationId": -1, "protocolName": None, "leader": "",
+            "memberId": "c-1", "members": []}  # fmt: skip
+
+    def config(*names, **given):
+        protocols = [{"name": name, "metadata": ""} for name in names]
+        log = [line("JOIN_GROUP", 7, join | {"protocols": protocols}, told)]
+        return import_request_log(log, given or None).trace[0]["config"]
+
+    assert config("range") == {}
+    assert config("range", "roundrobin") == {"coterie.ties": "hash"}
+    assert config("range", "roundrobin", **{"coterie.ties": "first"}) == {}
+
+
+def heartbeat(group, ms, code=0):
+    request = {"groupId": group, "memberId": "m", "memberEpoch": 1}
+    answer = {"errorCode": code, "memberId": "m", "memberEpoch": 1}
+    return line("CONSUMER_GROUP_HEARTBEAT", 1, request, answer, ms)
+
+
+def test_groups_of_the_newer_protocol_are_left_out_whole_and_counted_by_name():
+    listed = [{"groupId": "new", "protocolType": "consumer", "groupState": "Stable"},
+              {"groupId": "g", "protocolType": "", "groupState": "Empty"}]  # fmt: skip
+    told = [{"groupId": group, "errorCode": 0} for group in ("new", "g")]
+    made = import_request_log([
+        commit(0, group="new", ms=1), heartbeat("new", 2), heartbeat("refused", 3, code=42),
+        commit(0, ms=4), fetch("new", 5, 10), fetch("g", 6, 10),
+        line("LIST_GROUPS", 4, {"statesFilter": []}, {"errorCode": 0, "groups": listed}, 7),
+        line("DELETE_GROUPS", 2, {"groupsNames": ["new", "g"]}, {"results": told}, 8),
+        line("DELETE_GROUPS", 2, {"groupsNames": ["new"]}, {"results": told[:1]}, 9),
+    ])  # fmt: skip
+    assert made.left_out == {
+        "group 'new': of a newer protocol": 4,
+        "CONSUMER_GROUP_HEARTBEAT: refused": 1,
+    }
+    assert [event["op"] for event in made.trace[1:]] == [
+        "offset_commit", "offset_fetch", "list_groups", "delete_groups",
+    ]  # fmt: skip
+    for event, answer in zip(made.trace[1:], expected(made), strict=True):
+        assert event["id"] == answer["id"]
+        assert "new" not in json.dumps([event, answer])
+
+
+def test_a_listing_with_types_tells_the_groups_of_newer_protocols():
+    listed = [{"groupId": "g", "protocolType": "share", "groupState": "Empty",
+               "groupType": "Share"}]  # fmt: skip
+    told = line("LIST_GROUPS", 5, {}, {"errorCode": 0, "groups": listed}, 7)
+    made = import_request_log([commit(0), commit(0, group="h"), told])
+    assert made.left_out == {"group 'g': of a newer protocol": 1}
+
+
+def test_a_leader_epoch_that_an_old_answer_does_not_have_is_not_expected():
+    told = [{"partitionIndex": 0, "committedOffset": 10, "metadata": "", "errorCode": 0}]
+    asked = {"groupId": "g", "topics": [{"name": "t", "partitionIndexes": [0]}]}
+    answer = {"errorCode": 0, "topics": [{"name": "t", "partitions": told}]}
+    made = import_request_log([commit(0, epoch=5), line("OFFSET_FETCH", 3, asked, answer, 9)])
+    assert responses(made)[1]["partitions"][0]["leader_epoch"] == 5
+    assert list(compare_responses(made.expected, run_trace(made.trace))) == []
+    told[0]["committedOffset"] = 11
+    made = import_request_log([commit(0, epoch=5), line("OFFSET_FETCH", 3, asked, answer, 9)])
+    assert len(list(compare_responses(made.expected, run_trace(made.trace)))) == 1
+    told[0] |= {"committedOffset": 10, "committedLeaderEpoch": -1}  # what version 5 says counts
+    made = import_request_log([commit(0, epoch=5), line("OFFSET_FETCH", 5, asked, answer, 9)])
+    assert len(list(compare_responses(made.expected, run_trace(made.trace)))) == 1
+
+
+def test_a_group_that_is_not_there_is_described_alike_whatever_the_version():
+    gone = {"groupId": "x", "groupState": "Dead", "protocolType": "", "protocolData": "",
+            "members": []}  # fmt: skip
+    asked = {"groups": ["x"]}
+    made = import_request_log([
+        line("DESCRIBE_GROUPS", 5, asked, {"groups": [gone | {"errorCode": 0}]}, 1),
+        line("DESCRIBE_GROUPS", 6, asked, {"groups": [gone | {"errorCode": 69}]}, 2),
+    ])  # fmt: skip
+    assert list(compare_responses(made.expected, run_trace(made.trace))) == []
+
+
+@pytest.mark.parametrize(
+    ("connection", "host"),
+    [
+        ("10.0.0.1:9092-10.0.0.2:4000-1", "/10.0.0.2"),
+        ("10.0.0.1:9092-10.0.0.2:4000-0-1", "/10.0.0.2"),  # since 4.0 with the processor
+        ("[::1]:9092-[::1]:4000-2-17", "/::1"),
+    ],
+)
+def test_the_host_of_a_client_is_that_of_its_connection(connection, host):
+    (exchange,) = exchanges([commit(0, connection=connection)], Counter())
+    assert exchange.client_host == host
