@@ -3,7 +3,7 @@ from typing import NamedTuple
 from typing_extensions import Self
 
 class MetadataRecord(NamedTuple):
-    """Group metadata: ``timestamp`` in ms or -1, ``value`` None: a tombstone."""
+    """Group metadata: ``timestamp`` in ms or -1, ``value`` None = tombstone."""
 
     log_offset: int
     timestamp: int

@@ -23,7 +23,7 @@ from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData, CoterieError, shown
 
 MetadataRecord = namedtuple("MetadataRecord", "log_offset timestamp value", module=__name__)
-MetadataRecord.__doc__ = """Group metadata: ``timestamp`` in ms or -1, ``value`` None: a tombstone."""
+MetadataRecord.__doc__ = """Group metadata: ``timestamp`` in ms or -1, ``value`` None = tombstone."""
 Generation = namedtuple(
     "Generation",
     "log_offset timestamp tombstone protocol_type generation protocol leader "
