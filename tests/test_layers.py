@@ -87,6 +87,30 @@ SHELVES = {  # room of the library -> its shelves, the lowest first; those of a 
         ],
     }.items()
 }
+BESIDE_THE_ROOMS = {  # folder of tests/ that has no room of the sources -> why it is there
+    "answers": "the recorded answers of all questions, views and tables",
+    "broker": "what needs a real broker",
+    "clients": "real clients of many languages against the server",
+    "golden": "data from Kafka: no tests",
+    "package": "the wheel and the sdist, and Spark with nothing but the wheel",
+    "site": "the built documentation, in a browser",
+    "spark": "spark_udfs/coterie_spark",
+    "support": "the helpers of all tests: no tests",
+    "testing": "coterie.testing: faces are modules, without a folder",
+    "tools": "tools/",
+}
+ABOUT_EVERYTHING = {  # test module at the root of tests/ -> what it is about
+    "test_arguments": "every public name that takes arguments",
+    "test_cleaner_model": "a model that several rooms use, against a broker",
+    "test_docs": "the pages of docs/",
+    "test_golden_data": "the data in tests/golden",
+    "test_golden_incidents": "the incidents in tests/golden",
+    "test_layers": "the imports of all modules",
+    "test_readme": "README.md",
+    "test_rules_cited": "citations of docs/rules in all sources",
+    "test_suites": "the suites of tests in the Makefile",
+    "test_tidy": "the size and the form of all sources",
+}
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+)?c?import\s+([\w.]+)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
@@ -281,3 +305,39 @@ def test_importing_a_package_imports_nothing_optional(package):
     if package != "coterie_spark":
         optional |= {"numpy"}
     assert not optional & set(told.stdout.split())
+
+
+def is_test(path):
+    return path.name.startswith("test_")
+
+
+def test_no_test_module_imports_another():
+    names = {path.stem for path in sources("tests", ".py") if is_test(path)}
+    for path in sources("tests", ".py"):
+        for node in import_nodes(path):
+            words = {word for alias in node.names for word in alias.name.split(".")}
+            words |= set((getattr(node, "module", None) or "").split("."))
+            assert not names & words, f"{path}: line {node.lineno}"
+
+
+def test_helpers_of_tests_are_in_support():
+    support = ROOT / "tests" / "support"
+    elsewhere = {
+        path.relative_to(ROOT / "tests").as_posix()
+        for path in sources("tests", ".py", ".pyx")
+        if not is_test(path) and not path.is_relative_to(support)
+    }
+    assert elsewhere == {"conftest.py"}
+    assert not list(support.rglob("test_*.py"))
+
+
+def test_each_folder_of_tests_is_a_room_of_the_sources_or_has_its_reason():
+    files = [path for path in (ROOT / "tests").glob("*/*") if path.name != "__pycache__"]
+    folders = {path.parent.name for path in files} - {"__pycache__"}
+    rooms = {*BELOW, *MAY_USE}
+    assert not rooms & BESIDE_THE_ROOMS.keys()
+    assert folders - rooms == BESIDE_THE_ROOMS.keys()
+
+
+def test_the_root_of_tests_has_only_what_concerns_everything():
+    assert {path.stem for path in (ROOT / "tests").glob("test_*.py")} == ABOUT_EVERYTHING.keys()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.doc_pages import DOCS
-from test_tidy import code_files
+from support.sources import code_files
 
 RULES = DOCS / "rules"
 PAGES = sorted(path.name for path in RULES.glob("*.md"))

@@ -2,15 +2,12 @@
 
 import ast
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from support.sources import ROOT, code_files, tracked
+
 LINE, FUNCTION, FILE = 100, 70, 500
-FOLDERS = ["src", "pycore", "spark_udfs", "tests", "benchmarks", "tools", ".ci"]
-CODE = {".py", ".pyi", ".pyx", ".pxd", ".h", ".c", ".sh"}
 CYTHON_DEF = re.compile(
     r"^(\s*)(?:async\s+def|def|cpdef|cdef)\b(?!\s+(?:class|extern|struct|enum))"
 )
@@ -19,23 +16,6 @@ CLOCK = re.compile(
 )
 PLACES = ["work", "root", "home", "Users", "tmp"]
 MACHINE_PATH = re.compile(rf"(?<![\w.$~)}}])/({'|'.join(PLACES)})/[\w.]")
-
-
-def tracked():
-    """Files of the repository, golden data apart; without git, those of its own folders."""
-    try:
-        told = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-        names = told.stdout.splitlines()
-    except FileNotFoundError:
-        names = []
-    if not names:
-        found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
-        names = [path.relative_to(ROOT).as_posix() for path in found if path.suffix != ".pyc"]
-    return [ROOT / n for n in names if not n.startswith("tests/golden/") and (ROOT / n).is_file()]
-
-
-def code_files():
-    return [path for path in tracked() if path.suffix in CODE]
 
 
 def python_functions(text):

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from itertools import chain, repeat
 
 import pytest
-from test_coordinator import join, stable
 
 from coterie import GroupCoordinator, OffsetAndMetadata, load_trace
 from coterie._core.coordinator.trace import Trace
 from coterie.coordinator.clock import SharedClock
 from coterie.operations import NUMBER
 from support.commandline import COTERIE, default_sigint, folder_of
+from support.coordinator.classic_group import join, stable
 from support.trace_data import header
 from support.trace_data import join as join_event
 

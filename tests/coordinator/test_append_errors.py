@@ -5,9 +5,9 @@ maybeConvertOffsetCommitError.
 """
 
 import pytest
-from test_coordinator import join, stable
 
 from coterie import Error, GroupCoordinator
+from support.coordinator.classic_group import join, stable
 
 BOTH = {
     Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,

@@ -2,8 +2,6 @@
 and what a recording has of it once something broke off."""
 
 import pytest
-from test_coordinator import join, stable
-from test_log_sink import Log
 
 from coterie import (
     ArgumentError,
@@ -18,6 +16,8 @@ from coterie import (
 from coterie.coordinator.batches import read_log
 from coterie.messages import LogReader
 from coterie.traces.recording import Recording
+from support.coordinator.caller_log import Log
+from support.coordinator.classic_group import join, stable
 from support.log_writer import batch, commit_key, commit_value
 from support.trace_data import header
 from support.trace_data import join as join_event

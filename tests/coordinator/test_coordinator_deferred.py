@@ -9,9 +9,9 @@ from unittest import mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_coordinator import join, stable
 
 from coterie import ArgumentError, CoterieError, Error, GroupCoordinator, load_trace
+from support.coordinator.classic_group import join, stable
 from support.trace_data import header
 from support.trace_data import join as join_event
 

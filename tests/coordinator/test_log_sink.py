@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_coordinator import stable
 
 from coterie import (
     Append,
@@ -18,39 +17,9 @@ from coterie import (
     Response,
     load_trace,
 )
+from support.coordinator.caller_log import FIELDS, Log
+from support.coordinator.classic_group import stable
 from support.trace_data import TRACES, header, names, scenario
-
-
-class Log:
-    """Batches one behind the other, from offset 100 on; what may be strange is."""
-
-    def __init__(self, later=False):
-        self.batches, self.end, self.later = [], 100, later
-        self.answers = []  # in place of what it would return, or raise
-
-    def append(self, batch):
-        assert batch.base_offset == -1
-        if self.answers:
-            answer = self.answers.pop(0)
-            if isinstance(answer, BaseException):
-                raise answer
-            return answer
-        if self.later and not batch.control:
-            self.batches.append(batch)
-            return None
-        return self.put(batch)
-
-    def put(self, batch):
-        placed = Batch(self.end, *(getattr(batch, name) for name in FIELDS))
-        self.batches.append(placed)
-        self.end += max(len(batch.records), 1)
-        return placed.base_offset
-
-    def read(self):
-        yield from self.batches
-
-
-FIELDS = ("producer_id", "producer_epoch", "transactional", "control", "records")
 
 
 def content(batches):

@@ -3,7 +3,6 @@
 import itertools
 
 import pytest
-from test_coordinator import RANGE, join, stable
 
 from coterie import (
     ArgumentError,
@@ -15,6 +14,7 @@ from coterie import (
     load_trace,
 )  # fmt: skip
 from coterie.traces.recording import Recording
+from support.coordinator.classic_group import RANGE, join, stable
 
 LONG = "c" * 40_000
 LAST = 2**62 - 1  # the last offset that a log may begin with

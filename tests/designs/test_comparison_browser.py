@@ -1,9 +1,9 @@
 """The page of a comparison in a real browser; skipped by name where there is none."""
 
 import pytest
-from test_comparison_page import HOSTILE, data_of, large, made
 
 from coterie.designs import DESIGNS, page
+from support.designs.comparison_pages import HOSTILE, data_of, large, made
 from support.report.browser import Browser, start
 
 pytest.importorskip("jinja2")

@@ -8,28 +8,16 @@ import re
 
 import pytest
 
-from coterie.designs import COSTS, DESIGNS, Comparison, Run, Timeline, compare, page, read_scenario
+from coterie.designs import COSTS, DESIGNS, compare, page
 from coterie.designs.shipped import path_of
 from support.commandline import coterie_ok, fails, folder_of
-from support.report.pages import Elements
+from support.designs.comparison_pages import HOSTILE, data_of, large, made
 
 pytest.importorskip("jinja2")
-HOSTILE = "</script><script>window.pwned = 1</script>\u2028<img src=x onerror='x'>"
 
 
 def shipped(name):
     return json.loads(path_of(name).read_text(encoding="utf-8"))
-
-
-def made(folder, name, *options):
-    """Make the page of a scenario, and read it."""
-    out = folder / "page.html"
-    coterie_ok("designs", "compare", name, "--format", "html", "-o", out, "--overwrite", *options)
-    return Elements(out.read_text(encoding="utf-8"))
-
-
-def data_of(elements):
-    return json.loads(elements.scripts[0])
 
 
 def owners_at(timeline, place, at_ms):
@@ -137,30 +125,6 @@ def test_the_same_scenario_gives_the_same_page(tmp_path):
 
 
 # ---- bounds
-
-
-def large(partitions, consumers, moves):
-    """A comparison of a made-up run: each consumer that joins takes partitions of the others."""
-    events = [
-        {"at": 0, "op": "create_topic", "topic": "t", "replicas": [[0]] * partitions},
-        *(
-            {"at": 10 * i, "op": "start", "consumer": f"c{i}", "subscription": {"t": 1}}
-            for i in range(consumers)
-        ),
-        {"at": 10 * consumers, "op": "settle", "point": 1},
-    ]
-    timeline, owner = Timeline(), {}
-    for i in range(consumers):
-        timeline.add(10 * i, "rebalance_began", f"c{i}")
-        for number in range(partitions) if i == 0 else range(moves):
-            number = number if i == 0 else (i * moves + number) % partitions
-            if number in owner:
-                timeline.add(10 * i + 1, "gives_up", owner[number], "t", number)
-            owner[number] = f"c{i}"
-            timeline.add(10 * i + 3, "owns", f"c{i}", "t", number)
-    costs = dict.fromkeys(COSTS, 0)
-    run = Run(points=[], timeline=timeline, costs=costs, counted={})
-    return Comparison(read_scenario({"events": events}), {design: run for design in DESIGNS})
 
 
 def size(data):

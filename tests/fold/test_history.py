@@ -6,16 +6,6 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_fold_properties import (
-    LOGS,
-    TIMES,
-    as_bytes,
-    cut_and_merged,
-    events_of,
-    history_of,
-    laid_out,
-    slow,
-)
 
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.partial import dump, restore
@@ -26,6 +16,9 @@ from coterie.state.history import COMMIT_FIELDS, commit_rows, commits_table
 from coterie.state.partial import PartialState, ScanOptions
 from coterie.state.schemas import SCHEMAS
 from support import log_writer as write
+from support.fold.load_model import events_of
+from support.fold.made_logs import LOGS, TIMES, as_bytes, laid_out
+from support.fold.pieces import cut_and_merged, history_of, slow
 from support.golden_data import cases, corrupt_cases, segments
 from support.history_model import HistoryModel, commits_of, events_by_batch
 

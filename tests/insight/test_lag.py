@@ -6,7 +6,6 @@ import struct
 from pathlib import Path
 
 import pytest
-import test_fold_properties as properties
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,8 @@ from coterie.insight.questions import lag
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import Segment
 from support.commandline import coterie_ok, fails
+from support.fold.load_model import model
+from support.fold.made_logs import LOGS, TANGLES, TIMES, as_bytes, laid_out
 from support.golden_data import live, log, records, wide
 from support.insight.models import offsets_at, rows_told, times
 from support.log_writer import batch, commit_key, commit_value, marker
@@ -140,22 +141,22 @@ def check_by_model(log, at_ms):
     """Lag shows the offsets that the shortest model of a fold has."""
     found = {
         key_of(row): (row["offset"], row["commit_timestamp"])
-        for row in lag.rows(facts_of(properties.as_bytes(log)), lag.Ask(EndOffsets(False), at_ms))
+        for row in lag.rows(facts_of(as_bytes(log)), lag.Ask(EndOffsets(False), at_ms))
         if row["offset"] is not None
     }
-    offsets, _, _ = properties.model(log, at_ms)
+    offsets, _, _ = model(log, at_ms)
     assert found == {key: (value[1], value[4]) for key, value in offsets.items()}
 
 
-@given(properties.LOGS, st.none() | properties.TIMES)
+@given(LOGS, st.none() | TIMES)
 @settings(deadline=None, max_examples=150)
 def test_the_offset_is_the_one_that_the_shortest_model_of_a_fold_has(steps, at_ms):
-    check_by_model(in_order_of_markers(properties.laid_out(steps)), at_ms)
+    check_by_model(in_order_of_markers(laid_out(steps)), at_ms)
 
 
-@pytest.mark.parametrize("claim", properties.TANGLES)
+@pytest.mark.parametrize("claim", TANGLES)
 def test_the_offset_of_a_tangle_of_transactions_is_the_one_of_the_model(claim):
-    check_by_model(properties.TANGLES[claim], None)
+    check_by_model(TANGLES[claim], None)
 
 
 def seen(*parts):

@@ -10,17 +10,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coterie._core.codec.reader import LogReader
-from coterie.insight.brokerlogs.server_log import LOADED, BrokerLogLine
 from coterie.insight.groups import outages
 from coterie.insight.offsets import at_times, rewinds
-from coterie.insight.offsets.end_offsets import EndOffsets, Sample
-from coterie.insight.questions import audit, expire, explain, growth, lag, metrics, undo
+from coterie.insight.questions import audit, explain, growth, lag, metrics
 from coterie.insight.records import log_parts, log_reader
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
 from coterie.state.pickling import pack, unpack
 from support.golden_data import log
 from support.insight.compacted_logs import FIRST_MS, folders, operations, written
+from support.insight.every_question import asks, ends_at
 from support.insight.transaction_logs import STEPS, batches_of, write
 from support.log_writer import batch, commit
 from support.segment_cutter import in_small_segments
@@ -36,26 +35,6 @@ LIMITS = (
     (outages, "TIMES_LONGER", 2),
     (rewinds, "EACH", 1),
 )
-
-
-def loaded(at_ms):
-    """What a server log says once the broker has loaded the partition."""
-    return BrokerLogLine("", LOADED, at_ms, "server log", generation=0)
-
-
-def asks(at_ms, later_ms, ends):
-    return [
-        (undo, undo.Ask(at_ms)),
-        (expire, expire.Ask(later_ms, 60_000)),
-        (audit, audit.Ask(no_progress=2, metadata_bytes=0)),
-        (growth, growth.Ask(interval_ms=400)),
-        (growth, growth.Ask(every_ms=1000)),
-        (metrics, metrics.Ask(ends=ends)),
-        (metrics, metrics.Ask()),
-        (lag, lag.Ask(ends)),
-        (explain, explain.Ask(flap_count=2)),
-        (explain, explain.Ask(told=tuple(map(loaded, (at_ms, at_ms + 9000, later_ms))))),
-    ]
 
 
 def sent(value):
@@ -85,14 +64,6 @@ def answer_in_parts(segments, cuts, question, ask, options):
         kept = [sent(log_parts.aggregate(*one)) for one in zip(runs, begun, strict=True)]
         log_parts.finish(view, question, ask, kept)
     return list(question.rows(view, ask))
-
-
-def samples(times):
-    return tuple(Sample(ms, 3) for ms in sorted(set(times)))
-
-
-def ends_at(times):
-    return EndOffsets(True, {("t", 0): samples(times), ("u", 1): samples(times[:1])})
 
 
 @pytest.fixture(scope="module", autouse=True)

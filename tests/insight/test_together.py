@@ -10,7 +10,6 @@ from typing import ClassVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_parts import asks, ends_at
 
 from coterie.errors import LogError
 from coterie.insight.asking import QuestionRequest, answer, find_question
@@ -27,6 +26,7 @@ from coterie.report.page import page_data
 from coterie.report.sections import Basis
 from support.golden_data import log
 from support.insight.compacted_logs import FIRST_MS, folders, operations, written
+from support.insight.every_question import asks, ends_at
 from support.segment_cutter import in_small_segments
 
 THREADS = 3

@@ -50,7 +50,7 @@ def told(tmp_path_factory):
     traces.mkdir()
     (traces / f"{TRACE}.trace.jsonl").symlink_to(TRACES / f"scenarios/{TRACE}.trace.jsonl")
     (folder / "ends").write_text(ENDS)
-    script = Path(__file__).with_name("spark_over_connect.py")
+    script = Path(__file__).parents[1] / "support/package/spark_over_connect.py"
     done = subprocess.run(
         [sys.executable, script, folder, LOG, traces],
         env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},

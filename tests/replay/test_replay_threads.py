@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_fold_properties import LOGS, MODES, as_bytes, damaged, laid_out, slow, what_it_says
 
 from coterie import PartialState, ScanOptions
 from coterie._core.codec.reader import batch_boundaries
@@ -25,6 +24,8 @@ from coterie.replay.local import replay
 from coterie.replay.parallel_scan import fold_log, threads_for
 from coterie.state.document import partition_rows
 from support import golden_data
+from support.fold.made_logs import LOGS, as_bytes, laid_out
+from support.fold.pieces import MODES, damaged, slow, what_it_says
 from support.log_writer import batch, commit
 
 THREADS = (1, 2, 3, 4)

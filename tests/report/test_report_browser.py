@@ -1,14 +1,13 @@
 """The page in a real browser: it loads, searches, sorts, opens groups, draws, turns dark."""
 
 import pytest
-from test_report_incident import compacted, crash_loop
-from test_report_page import HOSTILE, hostile_log
 
 from coterie import messages
 from support.golden_data import log
 from support.insight.lives import commit, life, member, written
 from support.report.browser import Browser, start
 from support.report.pages import report
+from support.report.report_logs import HOSTILE, compacted, crash_loop, hostile_log
 
 pytest.importorskip("jinja2")
 GROUP = "grp-java-cooperative-sticky"

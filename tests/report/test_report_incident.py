@@ -4,14 +4,13 @@ import json
 import re
 
 import pytest
-from test_report_page import HOSTILE, hostile_log
 
 from support.commandline import coterie, coterie_ok, fails
 from support.golden_data import log, records
 from support.insight.broker_session import REQUESTS, SERVER, made_log
 from support.insight.lives import commit, life, member, written
-from support.log_writer import batch, commit_key, commit_value
 from support.report.pages import report
+from support.report.report_logs import HOSTILE, compacted, crash_loop, hostile_log
 
 pytest.importorskip("jinja2")
 
@@ -40,20 +39,6 @@ def test_a_group_without_members_is_not_said_to_wait_for_an_assignment(tmp_path)
     assert rows[2]["Cause"].endswith("no members for 20.700 s")
     assert rows[3]["No assignment"] == "< 20.700 s"
     assert rows[4]["No assignment"] is None
-
-
-def crash_loop(folder):
-    """Client `c` dies and comes back four times beside `d`; group `calm` has members that stay."""
-    stays = member("d-1", clientId="d")
-    lives = [life(0, 1, stays)]
-    for number in range(4):
-        at_ms = 10_000 * number
-        lives.append(life(at_ms + 1000, 2 * number + 2, stays, member(f"c-{number}")))
-        lives.append(life(at_ms + 6000, 2 * number + 3, stays))
-    calm = [
-        life(50_000 + at, at + 1, *map(member, "xyz"[: at + 1]), group=b"calm") for at in (0, 1, 2)
-    ]
-    return written(folder, *lives, *calm)
 
 
 def test_clients_that_flap_are_counted_in_the_overview(tmp_path):
@@ -109,22 +94,6 @@ def test_batches_that_no_single_request_made_are_not_counted_as_requests(tmp_pat
     shown = coterie_ok("explain", log).stdout
     assert "3 offsets committed to 1 partition of t" in shown
     assert "0 rebalances, 3 offsets committed" in shown
-
-
-def compacted(folder):
-    """Partition 1 lacks what was before 5 s; after that lie a reset of `g`, and `calm`."""
-    place = folder / "__consumer_offsets-1"
-    place.mkdir(parents=True)
-
-    def one(at_ms, offset):
-        pair = commit_key(1, b"g", b"t", 0), commit_value(offset, -1, b"", at_ms)
-        return [(at_ms, *pair)]
-
-    (place / f"{0:020}.log").write_bytes(batch(3, one(1000, 9)))
-    last = batch(9, commit(6500, {0: 1}, group=b"calm"))
-    (place / f"{7:020}.log").write_bytes(batch(7, one(5000, 11)) + batch(8, one(6000, 2)) + last)
-    written(folder, commit(10, {0: 1}, group=b"whole"))
-    return folder
 
 
 def test_what_was_compacted_is_said_with_the_time_since_which_each_partition_is_whole(tmp_path):

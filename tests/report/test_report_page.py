@@ -12,32 +12,11 @@ import coterie as package
 from coterie.pages import shell
 from support.commandline import coterie, coterie_ok, coterie_process, fails, folder_of
 from support.golden_data import log
-from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 from support.report.pages import Elements, Page, report
+from support.report.report_logs import HOSTILE, hostile_log
 
 pytest.importorskip("jinja2")
 VENDOR = Path(package.__file__).parent / "pages" / "assets" / "vendor"
-HOSTILE = [
-    "</script><script>window.pwned = 1</script>",
-    "<!--<script>",
-    "]]>\u2028\u2029'\"\\",
-    "<img src=x onerror='window.pwned = 1'>",
-    "\u202eevil\u0000",
-]
-
-
-def hostile_log(folder):
-    """Groups, topics, metadata and members with every name of ``HOSTILE``."""
-    place = folder / "__consumer_offsets-0"
-    place.mkdir()
-    triples = []
-    for number, name in enumerate(HOSTILE):
-        raw = name.encode()
-        triples.append((1_000 + number, group_key(raw), group_value(1, [raw])))
-        pair = commit_key(1, raw, raw, 0), commit_value(number, -1, raw, 2_000)
-        triples.append((2_000, *pair))
-    (place / f"{0:020}.log").write_bytes(batch(0, triples))
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -1,43 +1,14 @@
 """``coterie serve`` as a process: its lines, its end, and what it refuses."""
 
-import os
 import signal
-import subprocess
-from contextlib import contextmanager
 
 import pytest
 
 from coterie import run_trace
-from support.commandline import COTERIE, ENVIRONMENT, coterie, default_sigint, fails
+from support.commandline import coterie, fails
 from support.patience import HANG_S
 from support.server import asking, sockets
-from support.server.playing import play
-
-
-@contextmanager
-def serving(*args):
-    """A server that is ready, with its lines on standard output."""
-    command = [*COTERIE, "serve", *args]
-    server = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | ENVIRONMENT, preexec_fn=default_sigint,
-    )  # fmt: skip
-    try:
-        lines = []
-        while not lines or lines[-1] != "ready":
-            line = server.stdout.readline()
-            assert line, server.stderr.read()
-            lines.append(line.rstrip("\n"))
-        yield server, lines
-    finally:
-        server.kill()
-        server.communicate()
-
-
-def connect(line):
-    """Connect to the address of a line ``listening PROTOCOL HOST:PORT``."""
-    host, _, port = line.split()[2].rpartition(":")
-    return play().Connection((host.strip("[]"), int(port)))
+from support.server.serve_process import connect, serving
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -8,12 +8,12 @@ import urllib.request
 
 import pytest
 import trustme
-from test_serve import connect, serving
 
 from support.clients.python_clients import TOPIC, Security, echo_kafka_python
 from support.commandline import coterie
 from support.patience import HANG_S
 from support.server import asking, sockets
+from support.server.serve_process import connect, serving
 
 
 def addresses(server, *names):

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from coterie import PartialState, ScanOptions
-from coterie._core.codec.schema import encode_key, encode_value
 from coterie.state.consumer_protocol_groups import name_topics, newer_groups
 from coterie.views.groups import by_topic
 from support.golden_data import json_of, records, segments
+from support.state.newer_records import A, B, C, epochs, member, put
 
 GOLDEN = json_of("kip848", "groups.json")["groups"]
 EPOCHS = re.compile(r"Optional\[(\w+)\]")
@@ -137,40 +137,6 @@ def test_a_piece_of_the_log_that_cannot_tell_a_name_leaves_the_id():
 
 
 # ---- rules, on records of our own ---------------------------------------------------------------
-
-A, B, C = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAw"
-
-
-def put(log, version, value, **key):
-    """Append a record of group ``g``; the log's length is its offset."""
-    data = None if value is None else {"version": 0, "data": value}
-    raw = encode_key({"version": version, "data": {"groupId": "g", **key}})
-    log[raw] = (encode_value(version, data), len(log), 0)
-
-
-def member(log, member_id, topics, *, epoch, state=0, current=(), target=None, **fields):
-    own = {
-        "instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h",
-        "subscribedTopicNames": topics, "subscribedTopicRegex": "", "rebalanceTimeoutMs": 1,
-        "serverAssignor": None, "classicMemberMetadata": None, **fields,
-    }  # fmt: skip
-    put(log, 5, own, memberId=member_id)
-    held = {
-        "memberEpoch": epoch, "previousMemberEpoch": 0, "state": state,
-        "assignedPartitions": tops(current), "partitionsPendingRevocation": [],
-    }  # fmt: skip
-    put(log, 8, held, memberId=member_id)
-    if target is not None:
-        put(log, 7, {"topicPartitions": tops(target)}, memberId=member_id)
-
-
-def tops(ids):
-    return [{"topicId": topic, "partitions": [0, 1]} for topic in ids]
-
-
-def epochs(log, group, target):
-    put(log, 3, {"epoch": group})
-    put(log, 6, {"assignmentEpoch": target})
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from coterie.state.document import document_groups
 from coterie.state.faults import fault_line
 from coterie.state.history import commit_rows, commits_table
 from support.log_writer import batch, commit, commit_key, group_key, group_value, text
+from support.state.newer_records import A, B, epochs, member, put, tops
 
 ASTRAL, LAST = "\U00010000", "\uffff"  # Java: the first of D800 DC00 stands before FFFF
 
@@ -212,12 +213,10 @@ def test_all_members_of_a_gzip_file_are_read(tmp_path):
     assert bytes(read_segment(segment)) == b"".join(data)
 
 
-# ---- newer groups; `test_newer` has how their records are put
+# ---- newer groups
 
 
 def newer_row(assignors, states=()):
-    from test_newer import epochs, member
-
     log = {}
     epochs(log, 1, 1)
     for number, name in enumerate(assignors):
@@ -239,8 +238,6 @@ def test_a_member_state_beyond_those_that_are_known_is_unknown():
 
 
 def test_what_a_member_has_yet_to_give_up_stands_beside_what_it_holds():
-    from test_newer import A, B, epochs, put, tops
-
     log = {}
     epochs(log, 1, 1)
     held = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 1}

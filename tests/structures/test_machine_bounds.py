@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from test_coordinator import join as rejoin
-from test_coordinator import stable
 
 from coterie import GroupCoordinator, OffsetAndMetadata, OffsetMap, TimerWheel, select_protocols
 from coterie._core.codec.schema import encode_key, encode_value
 from coterie.testing import Member
 from coterie.values import Batch, Error
+from support.coordinator.classic_group import join as rejoin
+from support.coordinator.classic_group import stable
 
 SECOND = 1024  # ms: a slot of the wheel's second level
 

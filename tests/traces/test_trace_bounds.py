@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from test_requestlog import line
 
 from coterie import ConfigError, GroupCoordinator, OffsetAndMetadata, load_trace
 from coterie.coordinator.config import coordinator_config
@@ -12,6 +11,7 @@ from coterie.traces.recording import Recording
 from coterie.traces.requestlog import import_request_log
 from coterie.traces.whatif import Changes, what_if
 from coterie.values import Error
+from support.request_lines import line
 from support.trace_data import header
 
 KEY = ("t", 0)

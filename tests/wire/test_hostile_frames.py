@@ -9,12 +9,12 @@ import pytest
 from coterie import wire
 from support.golden_data import SHARED
 from support.wire.frames import DIRECTIONS, by_api, messages, model, play, tables
+from support.wire.random_frames import damaged
 
 THERE = (SHARED / "golden/wire/schemas.json").exists()
 APIS = sorted(tables()["4.1.1"]["apis"]) if THERE else ["none"]
 # A list of the smallest structs makes a dict of three or four bytes; that is the worst there is.
 MOST_BYTES = 150  # of memory for a byte of a frame
-INTS = [0, 1, 0x7F, 0x80, 0xFE, 0xFF]
 
 
 def layouts():
@@ -37,23 +37,6 @@ def test_no_struct_takes_no_bytes_in_any_version():
     found = [(where, name) for where, top in layouts() for name, s in structs(top)
              if s.least_bytes < 1]  # fmt: skip
     assert not found
-
-
-def damaged(rng, frame):
-    data = bytearray(frame)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(4, len(data))
-        match rng.randrange(4):
-            case 0:
-                data[at] ^= 1 << rng.randrange(8)
-            case 1:
-                data[at] = rng.choice(INTS)
-            case 2:
-                data[at : at + 4] = rng.choice([b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f"])
-            case 3:
-                del data[at:]
-                data += bytes([rng.choice(INTS)]) * 8
-    return bytes(data)
 
 
 @pytest.mark.parametrize("api", APIS)

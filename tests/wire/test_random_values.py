@@ -1,32 +1,14 @@
 """Random values in every version of every message, by the player's codec as the model."""
 
-import random
-
 import pytest
 
 from coterie import wire
 from support.golden_data import SHARED
-from support.wire.frames import DIRECTIONS, messages, model, plain, random_body, tables
+from support.wire.frames import DIRECTIONS, tables
+from support.wire.random_frames import ROUNDS, cases
 
 THERE = (SHARED / "golden/wire/schemas.json").exists()
 APIS = sorted(tables()["4.1.1"]["apis"]) if THERE else ["none"]
-ROUNDS = 12  # of each version
-
-
-def cases(wanted):
-    rng = random.Random(wanted)
-    for release, api, key, version, direction, fields in messages():
-        if api == wanted:
-            flexible = model(release).header_version(api, version, "request") == 2
-            for _ in range(ROUNDS):
-                body = random_body(rng, fields, version, flexible)
-                header = {"correlationId": rng.randint(-(1 << 31), (1 << 31) - 1)}
-                if direction == "request":
-                    client_id = rng.choice([None, "", "client-1", "клиент"])
-                    header |= {"requestApiKey": key, "requestApiVersion": version}
-                    header["clientId"] = client_id
-                frame = model(release).encode(api, version, direction, header, body)
-                yield key, version, direction, header, plain(fields, body), frame
 
 
 def written(key, version, direction, header, body):

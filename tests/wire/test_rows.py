@@ -3,13 +3,12 @@
 import random
 
 import pytest
-from test_hostile_frames import damaged
-from test_random_values import cases
 
 from coterie import wire
 from coterie.errors import ArgumentError
 from support.golden_data import SHARED
 from support.wire.frames import by_api, tables
+from support.wire.random_frames import cases, damaged
 
 THERE = (SHARED / "golden/wire/schemas.json").exists()
 APIS = sorted(tables()["4.1.1"]["apis"]) if THERE else ["none"]

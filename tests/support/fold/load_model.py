@@ -1,0 +1,71 @@
+"""The shortest model of a load: what a coordinator has once it has read a log of `made_logs`."""
+
+from collections import defaultdict
+
+from support import log_writer as write
+
+
+def name(raw):
+    return raw.decode("utf-8", "replace")
+
+
+def is_late(time, at_ms):
+    """Whether a record is left out as of a time; one without a time never is."""
+    return at_ms is not None and time > at_ms and time != -1
+
+
+def events_of(log, at_ms):
+    """The commits and markers of a log, for the model of its history."""
+    for base, producer, content in log:
+        if isinstance(content, tuple):
+            committed, time = content
+            if not is_late(time, at_ms):
+                yield "marker", producer, committed
+            continue
+        for offset, (kind, time, *rest) in enumerate(content, base):
+            if kind == "commit" and not is_late(time, at_ms):
+                _, (group, topic, partition), value = rest
+                names = [name(raw).encode() for raw in (group, topic)]
+                key = write.commit_key(1, *names, partition)[2:]
+                yield "commit", key, offset, time, producer, value and (*value, -1)
+
+
+def model(log, at_ms):
+    """GroupMetadataManager.doLoadGroupsAndOffsets, as short as it can be said."""
+    offsets, pending, metadata = {}, defaultdict(dict), {}
+    for base, producer, content in log:
+        if isinstance(content, tuple):
+            committed, time = content
+            if is_late(time, at_ms):
+                continue
+            for place, value in pending.pop(producer, {}).items():
+                if committed and (place not in offsets or offsets[place][0] < value[0]):
+                    offsets[place] = value
+            continue
+        for kind, time, *rest in content:
+            if is_late(time, at_ms):
+                continue
+            if kind == "group":
+                metadata[name(rest[0])] = rest[1]
+                continue
+            _, (group, topic, partition), value = rest
+            place = name(group), name(topic), partition
+            into = offsets if producer is None else pending[producer]
+            into.pop(place, None)
+            if value is not None:
+                into[place] = (base, *value)
+    return offsets, pending, {group: value for group, value in metadata.items() if value}
+
+
+def in_words(log, at_ms):
+    """The model's answer as {group: (generation, members, offsets, pending)}."""
+    offsets, pending, metadata = model(log, at_ms)
+    found = defaultdict(lambda: [0, [], {}, {}])
+    for group, (generation, members) in metadata.items():
+        found[group][:2] = generation, sorted(map(name, members))
+    for (group, topic, partition), value in offsets.items():
+        found[group][2][topic, partition] = value
+    for producer, places in pending.items():
+        for (group, topic, partition), value in places.items():
+            found[group][3].setdefault(producer, {})[topic, partition] = value
+    return dict(found)

@@ -1,0 +1,25 @@
+"""The files of the repository."""
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ["src", "pycore", "spark_udfs", "tests", "benchmarks", "tools", ".ci"]
+CODE = {".py", ".pyi", ".pyx", ".pxd", ".h", ".c", ".sh"}
+
+
+def tracked():
+    """Files of the repository, golden data apart; without git, those of its own folders."""
+    try:
+        told = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+        names = told.stdout.splitlines()
+    except FileNotFoundError:
+        names = []
+    if not names:
+        found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+        names = [path.relative_to(ROOT).as_posix() for path in found if path.suffix != ".pyc"]
+    return [ROOT / n for n in names if not n.startswith("tests/golden/") and (ROOT / n).is_file()]
+
+
+def code_files():
+    return [path for path in tracked() if path.suffix in CODE]
