@@ -98,6 +98,7 @@ BESIDE_THE_ROOMS = {  # folder of tests/ that has no room of the sources -> why 
     "support": "the helpers of all tests: no tests",
     "testing": "coterie.testing: faces are modules, without a folder",
     "tools": "tools/",
+    "transcripts": "conversations as text, and the module that runs them",
 }
 ABOUT_EVERYTHING = {  # test module at the root of tests/ -> what it is about
     "test_arguments": "every public name that takes arguments",
