@@ -1,6 +1,6 @@
 """Record incidents on a real broker into tests/golden/incidents, each with its written truth.
 
-    .venv/bin/python tests/support/broker/record_incidents.py [NAME ...] [--into FOLDER]
+    PYTHONPATH=tests python tests/support/broker/record_incidents.py [NAME ...] [--into FOLDER]
 
 Each function is an incident, its docstring the page that lies beside the recording. They run in
 real time, some minutes in all, one broker at a time; Maven brings the broker, kafka-python is the

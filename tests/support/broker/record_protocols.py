@@ -1,6 +1,6 @@
 """Record tests/golden/incidents/protocols: a Kafka 4.1.1 broker, Java consumers, the written truth.
 
-    .venv/bin/python tests/support/broker/record_protocols.py [--into FOLDER]
+    PYTHONPATH=tests python tests/support/broker/record_protocols.py [--into FOLDER]
 
 Runs in real time, about two minutes; Maven brings broker and clients. Nothing here is a test:
 tests read what was recorded. Truth is what this program ordered and what the clients said, each
