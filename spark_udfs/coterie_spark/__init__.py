@@ -31,15 +31,14 @@ __all__ = [
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("consumer_offsets")`` known to a session: decoded records.
+    """Register the data source ``consumer_offsets`` and the SQL functions with a session.
 
-    And the UDFs to SQL: ``expired``, ``select_protocol`` and, as a table function,
-    ``session_expirations``.
-
-    See :mod:`coterie_spark.source.data_source` for its columns.
+    ``spark.read.format("consumer_offsets")`` gives decoded records;
+    :mod:`coterie_spark.source.data_source` lists the columns. The functions are ``expired``,
+    ``select_protocol`` and the table function ``session_expirations``.
     """
-    from coterie_spark.source.data_source import register as make_known
-    from coterie_spark.udfs import register as make_udfs_known
+    from coterie_spark.source.data_source import register as register_source
+    from coterie_spark.udfs import register as register_functions
 
-    make_known(spark)
-    make_udfs_known(spark)
+    register_source(spark)
+    register_functions(spark)

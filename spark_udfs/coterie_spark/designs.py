@@ -1,7 +1,7 @@
-"""Scenarios of the designs on Spark: a scenario under a design is a task.
+"""Scenarios of the designs on Spark: each scenario under each design is a task.
 
-The worker is a plain function from Arrow batches to Arrow batches. A scenario that is wrong is a
-row with ``error`` set, and the others run on.
+The worker is a plain function from Arrow batches to Arrow batches. A wrong scenario becomes a row
+with ``error`` set; the others are not affected.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ def row_of(name: str, path: str | None, text: str | None, design: str) -> dict[s
 
     row: dict[str, Any] = {"scenario": name, "design": design, "costs": None, "points": None}
     try:
-        given = json.loads(text) if text is not None else read_json(place_of(path or ""))
-        scenario = read_scenario(given, name=name)
-        found = run(scenario, design, timeline=False)
+        fields = json.loads(text) if text is not None else read_json(place_of(path or ""))
+        scenario = read_scenario(fields, name=name)
+        result = run(scenario, design, timeline=False)
     except WRONG as error:
         return row | {"error": f"{path or name}: {told(error)}"}
-    costs = [(cost, None if value is None else float(value)) for cost, value in found.costs.items()]
-    points = [json.dumps(point, ensure_ascii=False) for point in found.points]
+    costs = [
+        (cost, None if value is None else float(value)) for cost, value in result.costs.items()
+    ]
+    points = [json.dumps(point, ensure_ascii=False) for point in result.points]
     row["scenario"] = scenario.name
     return row | {"costs": costs, "points": points, "error": None}
 
@@ -51,8 +53,8 @@ def run_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     types = {"costs": pa.map_(text, pa.float64()), "points": pa.list_(text)}
     schema = pa.schema([(field, types.get(field, text)) for field in fields])
     for batch in batches:
-        for asked in batch.to_pylist():
-            row = row_of(asked["scenario"], asked["path"], asked["text"], asked["design"])
+        for task in batch.to_pylist():
+            row = row_of(task["scenario"], task["path"], task["text"], task["design"])
             yield pa.RecordBatch.from_pylist([row], schema)
 
 
@@ -66,54 +68,54 @@ def run_designs(
     Parameters
     ----------
     scenarios
-        Scenarios: the name of one that comes with coterie, a file or a folder of files that every
-        worker must see, or the dict that such a file holds; one, or several.
+        One scenario or several. Each is the name of a scenario that comes with coterie, a file or
+        a folder of files that every worker must see, or the dict of such a file.
     designs
-        Which designs, as ``coterie.designs.DESIGNS`` names them; all if none is named.
+        Names of designs, as in ``coterie.designs.DESIGNS``; by default all.
 
     Returns
     -------
     DataFrame
         A row for each scenario and design: ``scenario`` (its name), ``design``, ``costs`` (by
-        name; null where the design has no such thing), ``points`` (the JSON of each), and
-        ``error``, one line, set where a scenario is wrong; it then has no costs and no points.
+        name; null where the design does not have that cost), ``points`` (the JSON of each), and
+        ``error``: one line for a wrong scenario, which has neither costs nor points.
 
     Raises
     ------
     ArgumentError
-        There is no such design, or what is given is no scenario.
+        An unknown design, or something that is no scenario.
     """
     from coterie.designs import DESIGNS
 
     for design in designs:
         if design not in DESIGNS:
             raise ArgumentError(f"designs: {shown(design)} is none of {', '.join(DESIGNS)}")
-    given = [scenarios] if isinstance(scenarios, str | Mapping) else list(scenarios)
-    asked = [
-        (*one, design)
-        for number, scenario in enumerate(given)
-        for one in _asked(scenario, f"scenarios[{number}]")
+    several = [scenarios] if isinstance(scenarios, str | Mapping) else list(scenarios)
+    tasks = [
+        (*source, design)
+        for number, scenario in enumerate(several)
+        for source in _sources(scenario, f"scenarios[{number}]")
         for design in dict.fromkeys(designs or DESIGNS)
     ]
     columns = "scenario string, path string, text string, design string"
-    return a_row_a_task(spark, asked, columns).mapInArrow(shipped(run_batches), DESIGNS_DDL)
+    return a_row_a_task(spark, tasks, columns).mapInArrow(shipped(run_batches), DESIGNS_DDL)
 
 
-def _asked(given: Any, place: str) -> Iterator[tuple[str, str | None, str | None]]:
+def _sources(scenario: Any, place: str) -> Iterator[tuple[str, str | None, str | None]]:
     """Yield each scenario's name, and its file or its JSON."""
     from coterie.designs.files import files_of
     from coterie.designs.shipped import path_of
 
-    if isinstance(given, str):
-        if path_of(given) is not None:  # each worker has its own
-            yield given, given, None
+    if isinstance(scenario, str):
+        if path_of(scenario) is not None:  # each worker has its own
+            yield scenario, scenario, None
             return
-        for path in files_of([given]):
+        for path in files_of([scenario]):
             yield path.stem, str(path.absolute()), None
         return
-    if not isinstance(given, Mapping):
-        raise ArgumentError(f"{place}: {shown(given)} is no name, path or dict")
+    if not isinstance(scenario, Mapping):
+        raise ArgumentError(f"{place}: {shown(scenario)} is no name, path or dict")
     try:
-        yield str(given.get("name", place)), None, json.dumps(dict(given))
+        yield str(scenario.get("name", place)), None, json.dumps(dict(scenario))
     except (TypeError, ValueError, RecursionError) as error:
         raise ArgumentError(f"{place}: not JSON: {error}") from None

@@ -1,6 +1,6 @@
-"""Series to series, batches to batches: what the pandas UDFs compute. Imports no Spark.
+"""The computations of the pandas UDFs, from series to series or batches to batches.
 
-Whole columns at a time: a row costs no call of Python's.
+They work on whole columns, without a Python call for each row. Imports no Spark.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ NONE = -1  # of winners: none; of an array: its last element, which is None
 def expired(
     commit_ms: pd.Series, expire_ms: pd.Series, now_ms: pd.Series, retention_ms: pd.Series
 ) -> pd.Series:
-    """Tell which offsets have expired: :func:`coterie.expired`; a null expiry is none.
+    """Compute which offsets have expired: :func:`coterie.expired`.
 
-    ``now_ms`` and ``retention_ms`` may change from row to row, but cost least where they do not.
-    No other column may have a null.
+    A null in ``expire_ms`` means no expiry of its own; the other columns must not have nulls.
+    ``now_ms`` and ``retention_ms`` may differ between rows, but constant ones cost least.
     """
     import numpy as np
     import pandas as pd
 
-    given = {"commit_ms": commit_ms, "now_ms": now_ms, "retention_ms": retention_ms}
-    commits, now, retention = (_whole(name, column) for name, column in given.items())
+    columns = {"commit_ms": commit_ms, "now_ms": now_ms, "retention_ms": retention_ms}
+    commits, now, retention = (_whole(name, column) for name, column in columns.items())
     explicit = _expiries(expire_ms, now)
     out = np.empty(len(commits), dtype=bool)
     for rows in _runs(now, retention):
@@ -57,8 +57,8 @@ def _whole(name: str, column: pd.Series) -> np.ndarray[Any, Any]:
 def _expiries(expire_ms: pd.Series, now: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return expiries as int64, ``NO_EXPIRY`` for null.
 
-    A null makes floats of a batch before it comes here, and a float beyond ``EXACT`` is a rounded
-    number. It is still beyond, so the answer holds for every ``now`` that is not.
+    A null turns the column of a batch into floats before it comes here, and a float beyond
+    ``EXACT`` is rounded. It stays beyond, so the result holds for every ``now`` that is not.
     """
     import numpy as np
 
@@ -98,7 +98,7 @@ def _runs(*columns: np.ndarray[Any, Any]) -> Iterator[slice]:
 
 
 def select_protocol(protocols: pd.Series) -> pd.Series:
-    """Return each group's protocol; a row holds its members' lists. Null where there is none."""
+    """Return each group's protocol, or null; a row has the lists of the group's members."""
     import numpy as np
     import pandas as pd
 
@@ -126,7 +126,7 @@ def _starts(lists: Iterable[Any]) -> np.ndarray[Any, Any]:
 
 
 def session_expirations(events: pd.DataFrame) -> pd.DataFrame:
-    """Return which sessions ended when, of rows (member, heartbeat_ms, timeout_ms)."""
+    """Return the ended sessions of rows (member, heartbeat_ms, timeout_ms)."""
     import pandas as pd
 
     member, ended_ms = ended_sessions(
@@ -138,10 +138,10 @@ def session_expirations(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def ended_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give the sessions that ended, of heartbeats in order of member and time.
+    """Yield the sessions that ended, from heartbeats in order of member and time.
 
-    Columns member, heartbeat_ms, timeout_ms; given are member, ended_ms. The last heartbeat of a
-    batch is looked at with the next one: only it may tell whether the session goes on.
+    Columns in: member, heartbeat_ms, timeout_ms; columns out: member, ended_ms. The last heartbeat
+    of a batch is carried over, because only the next batch shows whether the session goes on.
     """
     import pyarrow as pa
 
@@ -160,23 +160,25 @@ def ended_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _ended(rows: pa.Table) -> pa.RecordBatch:
-    """Return the sessions that end between a row and the next: another member's, or too late.
+    """Return the sessions that end between a row and the next one.
 
-    A heartbeat in the very millisecond of the end comes too late; of several in one millisecond
-    the last one counts.
+    The next row is another member's, or comes too late. A heartbeat in the millisecond of the end
+    comes too late. Of several heartbeats in one millisecond, the last counts.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     deadlines = _deadlines(rows)
-    came = rows["heartbeat_ms"].to_numpy()
+    heartbeat_ms = rows["heartbeat_ms"].to_numpy()
     member = rows["member"].combine_chunks()
-    one, other = member[:-1], member[1:]
-    differs = pc.fill_null(pc.not_equal(one, other), pc.xor(one.is_null(), other.is_null()))
-    too_late = (came[1:] > came[:-1]) & (came[1:] >= deadlines[:-1])
+    this, following = member[:-1], member[1:]
+    differs = pc.fill_null(
+        pc.not_equal(this, following), pc.xor(this.is_null(), following.is_null())
+    )
+    too_late = (heartbeat_ms[1:] > heartbeat_ms[:-1]) & (heartbeat_ms[1:] >= deadlines[:-1])
     ends = pc.or_(differs, pa.array(too_late))
     return pa.RecordBatch.from_arrays(
-        [one.filter(ends), pa.array(deadlines[:-1]).filter(ends)], ["member", "ended_ms"]
+        [this.filter(ends), pa.array(deadlines[:-1]).filter(ends)], ["member", "ended_ms"]
     )
 
 
@@ -184,6 +186,7 @@ def _deadlines(rows: pa.Table) -> np.ndarray[Any, Any]:
     for name in ("heartbeat_ms", "timeout_ms"):
         if rows[name].null_count:
             raise ArgumentError(f"{name} must not be null")
-    came, kept = (rows[name].to_numpy() for name in ("heartbeat_ms", "timeout_ms"))
-    deadlines: np.ndarray[Any, Any] = came + kept
+    deadlines: np.ndarray[Any, Any] = (
+        rows["heartbeat_ms"].to_numpy() + rows["timeout_ms"].to_numpy()
+    )
     return deadlines

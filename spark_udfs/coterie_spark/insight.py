@@ -1,9 +1,8 @@
-"""The questions of ``coterie.insight`` on Spark, rows as the local ones.
+"""The questions of ``coterie.insight`` on Spark, with the rows of the local answers.
 
-A task takes a partition of the topic, or a part of a large one (``bulk.parted``).
-
-Each is a function that gives a DataFrame; a further question is one more line at the end. Workers
-read plain paths by their absolute names, and need coterie installed. Imports no Spark.
+A task takes a partition of the topic, or a part of a large one (``replay_job.parted``). Each
+question is a function that returns a DataFrame; a new one needs a line at the end. Workers read
+plain paths by their absolute names, and need coterie installed. Imports no Spark.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ Frame = Callable[..., "DataFrame"]
 Time = int | str | datetime | None
 
 
-def asked(spark: SparkSession, request: QuestionRequest) -> DataFrame:
+def question_frame(spark: SparkSession, request: QuestionRequest) -> DataFrame:
     """Return a question's rows as a DataFrame with the fields of its module."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     log = log_of(spark, request.log)
     schema = spark_schema(arrow_schema(fields_of(find_question(request.question))))
-    return over(spark, log, request, row_batches, from_arrow_schema(schema))
+    return answers_over(spark, log, request, row_batches, from_arrow_schema(schema))
 
 
 def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAnswer]:
@@ -67,16 +66,16 @@ def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAn
         size = sum(segment.size for _, segments in log for segment in segments)
         progress.total(size)
         progress.stage("reading")
-        frame = over(spark, log, request, part_batches, scanning.STATE_DDL)
+        frame = answers_over(spark, log, request, part_batches, scanning.STATE_DDL)
         with bounded_batches(spark, lines.ROWS_PER_BATCH if lies_at_urls(log) else 1):
-            found = JobProgress(spark, size, progress).of(frame.collect)
-    yield from parts_of(found)
+            rows = JobProgress(spark, size, progress).run(frame.collect)
+    yield from answers_of(rows)
 
 
-def parts_of(found: Iterable[Any]) -> Iterator[PartitionAnswer]:
-    """Yield what travelled as rows of ``scanning.STATE_DDL``, in order of the partitions."""
+def answers_of(rows: Iterable[Any]) -> Iterator[PartitionAnswer]:
+    """Yield the answers in rows of ``scanning.STATE_DDL``, in order of the partitions."""
     chunks: dict[int, list[bytes]] = {}
-    for row in sorted(found, key=lambda row: (row.number, row.chunk)):
+    for row in sorted(rows, key=lambda row: (row.number, row.chunk)):
         if row.error is not None:
             raise CoterieError(row.error)
         chunks.setdefault(row.number, []).append(bytes(row.body))
@@ -92,61 +91,61 @@ def log_of(spark: SparkSession, log: Log) -> Partitions:
     return list(listing.partitions().items())
 
 
-def facts_of(
+def view_of(
     log: Partitions, request: QuestionRequest, read: scanning.Reader, task: int
 ) -> PartitionView:
-    """Return the facts of the partition that is a task's."""
+    """Return the view of a task's partition, nothing read yet."""
     number, segments = log[task]
     return PartitionView(number, segments, request.groups, request.at_ms, read, request.since_ms)
 
 
-def over(
+def answers_over(
     spark: SparkSession,
     log: Partitions,
     request: QuestionRequest,
     answer: parted.Answer,
     schema: Any,
 ) -> DataFrame:
-    """Return what ``answer`` gives of each partition: read in parts where one is large."""
-    asked = parted.planned(spark, log, request)
-    if asked is not None:
-        return parted.answered(spark, asked, answer, schema)
-    return each_partition(spark, log, partial(each, answer, log, request), schema)
+    """Return the rows of ``answer`` for each partition; large partitions are read in parts."""
+    query = parted.in_parts(spark, log, request)
+    if query is not None:
+        return parted.answer_in_parts(spark, query, answer, schema)
+    return each_partition(spark, log, partial(answer_whole, answer, log, request), schema)
 
 
-def each(
+def answer_whole(
     answer: parted.Answer,
     log: Partitions,
     request: QuestionRequest,
     read: scanning.Reader,
     batches: scanning.Batches,
 ) -> Iterator[pa.RecordBatch]:
-    """Answer for the partitions whose number comes in column ``id``, each as one."""
+    """Answer for the partitions whose numbers are in column ``id``, each as a whole."""
     for batch in batches:
         for task in batch.column(0).to_pylist():
-            yield from answer(request, task, partial(facts_of, log, request, read, task))
+            yield from answer(request, task, partial(view_of, log, request, read, task))
 
 
 def row_batches(
-    request: QuestionRequest, task: int, view: parted.Facts
+    request: QuestionRequest, task: int, view: parted.ViewMaker
 ) -> Iterator[pa.RecordBatch]:
     """Answer for a partition: rows in Spark's types."""
     question = find_question(request.question)
-    given = fields_of(question)
-    schema = spark_schema(arrow_schema(given))
-    held: list[dict[str, Any]] = []
+    columns = fields_of(question)
+    schema = spark_schema(arrow_schema(columns))
+    rows: list[dict[str, Any]] = []
     for row in rows_of(view(), question, request.ask):
-        held.append(row)
-        if len(held) == ROWS_AT_ONCE:
-            yield from to_spark(arrow_table(given, held), schema).to_batches()
-            held = []
-    yield from to_spark(arrow_table(given, held), schema).to_batches()
+        rows.append(row)
+        if len(rows) == ROWS_AT_ONCE:
+            yield from to_spark(arrow_table(columns, rows), schema).to_batches()
+            rows = []
+    yield from to_spark(arrow_table(columns, rows), schema).to_batches()
 
 
 def part_batches(
-    request: QuestionRequest, task: int, view: parted.Facts
+    request: QuestionRequest, task: int, view: parted.ViewMaker
 ) -> Iterator[pa.RecordBatch]:
-    """Answer for a partition: its part as bytes."""
+    """Answer for a partition: its ``PartitionAnswer`` as bytes."""
     question = find_question(request.question)
     try:
         part = part_of(view(), question, request.ask)
@@ -157,26 +156,30 @@ def part_batches(
 
 
 def newest_ms(spark: SparkSession, log: Log) -> int | None:
-    """Return the time of a log's newest record, up to which it tells all; None: none has one."""
-    frame = asked(spark, QuestionRequest(time_range.NAME, time_range.Ask(), log, frozenset()))
+    """Return the time of a log's newest record; None if no record has a time."""
+    frame = question_frame(
+        spark, QuestionRequest(time_range.NAME, time_range.Ask(), log, frozenset())
+    )
     newest: int | None = frame.selectExpr("max(unix_millis(newest_timestamp))").collect()[0][0]
     return newest
 
 
-def check_names(name: str, ask_type: type[Any], given: Mapping[str, Any]) -> None:
-    """Refuse parameters that a question does not have, or lacks, by name."""
+def check_names(name: str, ask_type: type[Any], parameters: Mapping[str, Any]) -> None:
+    """Refuse unknown and missing parameters of a question, by name."""
     known = {field.name: field for field in fields(ask_type)}
-    for one in given:
-        if one not in known:
-            raise CoterieError(f"{name} has no {one}; it takes {', '.join(known) or 'nothing'}")
-    for one, field in known.items():
+    for parameter in parameters:
+        if parameter not in known:
+            raise CoterieError(
+                f"{name} has no {parameter}; it takes {', '.join(known) or 'nothing'}"
+            )
+    for parameter, field in known.items():
         has_default = field.default is not MISSING or field.default_factory is not MISSING
-        if not has_default and given.get(one) is None:
-            raise CoterieError(f"{name} needs {'at' if one == 'at_ms' else one}")
+        if not has_default and parameters.get(parameter) is None:
+            raise CoterieError(f"{name} needs {'at' if parameter == 'at_ms' else parameter}")
 
 
 def question(name: str) -> Frame:
-    """Return the function that asks a question of ``coterie.insight`` on Spark."""
+    """Return the function that answers a question of ``coterie.insight`` on Spark."""
 
     def ask(
         spark: SparkSession,
@@ -190,8 +193,8 @@ def question(name: str) -> Frame:
     ) -> DataFrame:
         from coterie_spark.replay_job.driver import listing_of_paths, time_ms
 
-        given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        wanted = [groups] if isinstance(groups, str) else groups
+        paths = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        groups = [groups] if isinstance(groups, str) else groups
         at_ms, until_ms, ask_type = time_ms(at), time_ms(until), find_question(name).Ask
         known = {field.name for field in fields(ask_type)}
         if "at_ms" in known and at_ms is not None:
@@ -201,7 +204,7 @@ def question(name: str) -> Frame:
         if at_ms is not None and until_ms is not None:
             raise CoterieError("at and until say the same; give one of them")
         check_names(name, ask_type, parameters)
-        log = listing_of_paths(spark, given)
+        log = listing_of_paths(spark, paths)
         if "log_until_ms" in known and parameters.get("ends") is not None:
             parameters = {"log_until_ms": newest_ms(spark, log), **parameters}
         if "now_ms" in known and parameters.get("now_ms") is None:
@@ -212,11 +215,11 @@ def question(name: str) -> Frame:
             question=name,
             ask=ask_type(**parameters),
             log=log,
-            groups=None if wanted is None else frozenset(wanted),
+            groups=None if groups is None else frozenset(groups),
             at_ms=until_ms if at_ms is None else at_ms,
             since_ms=time_ms(since),
         )
-        return asked(spark, request)
+        return question_frame(spark, request)
 
     ask.__name__ = ask.__qualname__ = name
     ask.__doc__ = f"""Answer ``coterie {name}`` as a DataFrame, large partitions in parts.
@@ -227,8 +230,8 @@ def question(name: str) -> Frame:
         Its workers need coterie installed, and reach plain paths by the same absolute names.
     paths
         Folders that hold ``__consumer_offsets-N`` folders, such folders, or segment files; plain
-        paths or URLs, as for :func:`coterie_spark.replay`. Of a URL's partition all segments are
-        put into files of one worker while it answers.
+        paths or URLs, as for :func:`coterie_spark.replay`. A worker copies the segments of a
+        partition at a URL into local files while it answers.
     groups
         Only these groups; None: all.
     at, since, until

@@ -1,7 +1,7 @@
-"""Traces on Spark: a trace a task, thousands of them at once.
+"""Traces on Spark, each in a task of its own.
 
-The worker is a plain function from Arrow batches to Arrow batches. A trace that is wrong is a row
-with ``error`` set, and the others run on.
+The worker is a plain function from Arrow batches to Arrow batches. A wrong trace becomes a row with
+``error`` set; the others are not affected.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WRONG = (OSError, EOFError, ValueError, CoterieError, zlib.error)
 
 
 def trace_rows(name: str, path: str) -> Iterator[dict[str, Any]]:
-    """Yield the output of one trace as rows; where it is wrong, one more with the error."""
+    """Yield the output of a trace as rows; a wrong trace ends with a row that has the error."""
     number = 0
     try:
         with open_text(Path(path)) as lines:
@@ -54,14 +54,14 @@ def run_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     types = {"number": pa.int64(), "at": pa.int64(), "id": pa.int64()}
     schema = pa.schema([(field, types.get(field, pa.string())) for field in FIELDS])
     for batch in batches:
-        for asked in batch.to_pylist():
-            held: list[dict[str, Any]] = []
-            for row in trace_rows(asked["trace"], asked["path"]):
-                held.append(row)
-                if len(held) == ROWS:
-                    yield pa.RecordBatch.from_pylist(held, schema)
-                    held = []
-            yield pa.RecordBatch.from_pylist(held, schema)
+        for task in batch.to_pylist():
+            rows: list[dict[str, Any]] = []
+            for row in trace_rows(task["trace"], task["path"]):
+                rows.append(row)
+                if len(rows) == ROWS:
+                    yield pa.RecordBatch.from_pylist(rows, schema)
+                    rows = []
+            yield pa.RecordBatch.from_pylist(rows, schema)
 
 
 def run_traces(spark: SparkSession, paths: str | Iterable[str]) -> DataFrame:
@@ -70,16 +70,16 @@ def run_traces(spark: SparkSession, paths: str | Iterable[str]) -> DataFrame:
     Parameters
     ----------
     paths
-        Trace files, or folders that are searched through; every worker must see them.
+        Trace files, or folders with trace files at any depth; every worker must see them.
 
     Returns
     -------
     DataFrame
-        One row for each thing that happened: ``trace`` (its place without the ending),
+        One row for each line of output: ``trace`` (its path without the suffix),
         ``number`` (from 1, in order), ``at``, ``event``, ``op``, ``id``, ``group_id``, ``line``
-        (the output's JSON), and ``error``, set on the one row that stands for a wrong trace.
+        (the output's JSON), and ``error``, set only in the row of a wrong trace.
     """
-    given = [paths] if isinstance(paths, str) else list(paths)
-    tasks = [(place.as_posix(), str(path.absolute())) for path, place in found_traces(given)]
+    paths = [paths] if isinstance(paths, str) else list(paths)
+    tasks = [(place.as_posix(), str(path.absolute())) for path, place in found_traces(paths)]
     frame = a_row_a_task(spark, tasks, "trace string, path string")
     return frame.mapInArrow(shipped(run_batches), TRACES_DDL)

@@ -1,4 +1,4 @@
-"""Pandas UDFs over columns; what they compute is in :mod:`coterie_spark.frames`.
+"""Pandas UDFs over columns; :mod:`coterie_spark.frames` has the computations.
 
 from coterie_spark.udfs import expired, expired_column, select_protocol, session_expirations
 offsets.withColumn("gone", expired("commit_ms", "expire_ms", lit(now), lit(retention)))
@@ -33,7 +33,7 @@ SESSIONS_DDL = "member string, ended_ms long"
 
 
 def _udf_of_series(work: Callable[..., pd.Series], kind: DataType) -> Any:
-    """Make a pandas UDF that says so where a worker lacks coterie or has another version."""
+    """Make a pandas UDF that fails clearly on a worker without this version of coterie."""
     run: Any = on_worker(work)
     run.__name__ = work.__name__
     run.__signature__ = signature(work)
@@ -52,10 +52,10 @@ def expired(
     now_ms: Column | str,
     retention_ms: Column | str,
 ) -> Column:
-    """Tell which offsets have expired: :func:`coterie.expired`, a pandas UDF.
+    """Compute which offsets have expired: :func:`coterie.expired` as a pandas UDF.
 
-    All columns are of whole milliseconds; only ``expire_ms`` may be null: none of its own. To
-    Python a null would come with the whole batch as floats, so it goes there as -1.
+    All columns have whole milliseconds. Only ``expire_ms`` may be null: no expiry of its own. A
+    null would turn the whole batch into floats, so it goes to Python as -1.
     """
     explicit = f.coalesce(expire_ms, f.lit(frames.NO_EXPIRY).cast("long"))
     gone: Column = _expired_udf(commit_ms, explicit, now_ms, retention_ms)
@@ -68,10 +68,10 @@ def expired_column(
     now_ms: Column | int,
     retention_ms: Column | int,
 ) -> Column:
-    """Tell which offsets have expired, as ``expired`` does, by an expression of Spark's own.
+    """Compute which offsets have expired, as ``expired`` does, by an expression of Spark's own.
 
     No row leaves the JVM, so it takes a tenth of the time. Names are columns, numbers are
-    milliseconds. Unlike the UDF it does not wrap: an age beyond 64 bits is none.
+    milliseconds. Unlike in the UDF, an age beyond 64 bits does not wrap: nothing expires by it.
     """
     commit, explicit = (f.col(c) if isinstance(c, str) else c for c in (commit_ms, expire_ms))
     now, retention = (
@@ -84,7 +84,7 @@ def expired_column(
 
 
 def session_expirations(events: DataFrame) -> DataFrame:
-    """Return which sessions ended when: one row a session, each member's in order of time.
+    """Return the sessions that ended: one row a session, those of a member in order of time.
 
     ``events`` has the columns member (string), heartbeat_ms and timeout_ms (long). Spark brings
     a member's heartbeats together and in order; a worker then holds one batch of them.
@@ -102,14 +102,14 @@ def session_expirations(events: DataFrame) -> DataFrame:
 def table_function() -> type:
     """Make the table function of SQL: heartbeats of one member, in order of time.
 
-    It asks Spark itself for them so: a call that left out how to part or order them would lose
-    sessions. It travels as it stands here, and needs no coterie on a worker.
+    It tells Spark how to partition and order the rows, because a call that forgot either would
+    lose sessions. The class is self-contained, so a worker needs no coterie for it.
     """
 
     class SessionExpirations:
         @staticmethod
         def analyze(row: AnalyzeArgument) -> AnalyzeResult:
-            """Have each member's heartbeats come together, in order of time."""
+            """Ask for the heartbeats of one member at a time, in order of time."""
             from pyspark.sql.types import StructType
             from pyspark.sql.udtf import AnalyzeResult, OrderingColumn, PartitioningColumn
 
@@ -122,15 +122,15 @@ def table_function() -> type:
         def __init__(self) -> None:
             self.member: str | None = None
             self.deadline_ms: int | None = None
-            self.came_ms = 0
+            self.heartbeat_ms = 0
 
         def eval(self, row: Row) -> Iterator[tuple[str | None, int]]:
-            """Take a heartbeat; yield the session that it comes too late for."""
-            came_ms = row["heartbeat_ms"]
-            if self.deadline_ms is not None and self.came_ms < came_ms >= self.deadline_ms:
+            """Take a heartbeat; yield the session that ended before it."""
+            now_ms = row["heartbeat_ms"]
+            if self.deadline_ms is not None and self.heartbeat_ms < now_ms >= self.deadline_ms:
                 yield self.member, self.deadline_ms
-            self.member, self.came_ms = row["member"], came_ms
-            self.deadline_ms = came_ms + row["timeout_ms"]
+            self.member, self.heartbeat_ms = row["member"], now_ms
+            self.deadline_ms = now_ms + row["timeout_ms"]
 
         def terminate(self) -> Iterator[tuple[str | None, int]]:
             """Yield the last session."""
@@ -141,11 +141,11 @@ def table_function() -> type:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``expired``, ``select_protocol`` and ``session_expirations`` known to SQL.
+    """Register ``expired``, ``select_protocol`` and ``session_expirations`` for SQL.
 
-    The last one is a table function, a call of Python's for each row: ``SELECT * FROM
-    session_expirations(TABLE(events))``. It parts and orders the rows itself; Spark refuses a call
-    that says PARTITION BY, too.
+    The last one is a table function: ``SELECT * FROM session_expirations(TABLE(events))``. It
+    partitions and orders the rows itself, so Spark refuses a call with PARTITION BY. It costs a
+    Python call for each row.
     """
     spark.udf.register("expired", expired)
     spark.udf.register("select_protocol", select_protocol)

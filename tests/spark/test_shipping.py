@@ -8,7 +8,7 @@ import pytest
 
 from coterie import CoterieError
 from coterie.state import pickling
-from coterie_spark.replay_job.closures import shipped, unfit_line, unfit_workers_told
+from coterie_spark.replay_job.closures import shipped, unfit_line, unfit_workers_reported
 from support import golden_data
 
 pytest.importorskip("pyspark")
@@ -122,11 +122,11 @@ def test_a_worker_of_another_version_is_noticed_before_anything_is_read(monkeypa
     work = shipped(doubled)
     monkeypatch.undo()
     says = r"has .*, the driver 9\.9/7; install"
-    with pytest.raises(CoterieError, match=says), unfit_workers_told():
+    with pytest.raises(CoterieError, match=says), unfit_workers_reported():
         list(work([]))
 
 
 def test_what_else_fails_on_a_worker_stays_as_it_is():
-    with pytest.raises(ZeroDivisionError), unfit_workers_told():
+    with pytest.raises(ZeroDivisionError), unfit_workers_reported():
         list(shipped(lambda batches: [1 // 0])([]))
     assert unfit_line(ZeroDivisionError("x")) == ""

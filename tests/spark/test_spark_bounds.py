@@ -15,7 +15,7 @@ from coterie.state.schemas import SCHEMAS
 from coterie_spark import frames, traces
 from coterie_spark.replay_job import hadoop, merging, plan, scanning, writing
 from coterie_spark.replay_job.arrow import MAX_MS, spark_schema, to_spark
-from coterie_spark.replay_job.frame import Run
+from coterie_spark.replay_job.frame import OffsetRun
 from coterie_spark.source import decoded
 from support.log_writer import batch, commit, commit_key, each
 from support.trace_data import header, join
@@ -53,7 +53,7 @@ def test_nothing_is_merged_behind_the_place_where_recovery_cuts_the_log():
     options = ScanOptions(on_fault="recover")
     good, late = each(0, commit(5, 1), commit(6, 2))
     broken = late[:-1] + bytes([late[-1] ^ 1])
-    merged = merging.Merging(0, "parquet")
+    merged = merging.PartitionMerge(0, "parquet")
     for data in (good, broken, late):
         state = PartialState(options)
         state.fold(0).scan(data)
@@ -65,7 +65,7 @@ def test_nothing_is_merged_behind_the_place_where_recovery_cuts_the_log():
 
 
 def test_each_commit_of_the_history_comes_once_whatever_the_pieces():
-    merged = merging.Merging(0, "json")
+    merged = merging.PartitionMerge(0, "json")
     options = ScanOptions(history=True)
     told = []
     for data in each(0, commit(5), commit(6), commit(7)):
@@ -129,7 +129,7 @@ def test_a_fault_in_a_later_piece_has_its_place_in_the_segment():
 
 
 def test_a_record_that_came_twice_is_applied_once_and_the_newest_is_known():
-    run = Run(3, 0, ScanOptions(history=True))
+    run = OffsetRun(3, 0, ScanOptions(history=True))
     for offset, time in ((5, 900), (5, 900), (6, 500), (6, 500)):
         run.add(offset, time, *commit(time, offset)[1:])
     list(run.finish())

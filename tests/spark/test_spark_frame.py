@@ -8,7 +8,7 @@ from coterie import CoterieError
 from coterie._core.codec.reader import LogReader
 from coterie.state.partial import ScanOptions
 from coterie_spark import replay, replay_frame
-from coterie_spark.replay_job.frame import Run
+from coterie_spark.replay_job.frame import OffsetRun
 from support import golden_data
 from support.log_writer import commit_key, commit_value
 
@@ -104,7 +104,7 @@ def test_a_column_that_is_missing_is_named(spark):
 
 
 def test_a_run_counts_its_first_offset_and_has_no_time_where_its_rows_have_none():
-    run = Run(3, 0, ScanOptions())
+    run = OffsetRun(3, 0, ScanOptions())
     rows = [(1, commit_key(1, b"g", b"t", 0), commit_value(5, -1, b"", 9)), (2, b"\x00\x63", None)]
     for offset, key, value in rows:
         run.add(offset, -1, key, value)

@@ -89,7 +89,7 @@ class Heard(Silent):
 
 
 def job_progress(monkeypatch, master, registered):
-    monkeypatch.setattr(engine, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(engine, "POLL_S", 0.001)
     session = type("Session", (), {"sparkContext": Context(master, registered)})()
     told = Heard()
     return engine.JobProgress(session, 100, told), told
@@ -97,7 +97,7 @@ def job_progress(monkeypatch, master, registered):
 
 def test_a_cluster_without_free_executors_is_said_once_while_the_job_waits(monkeypatch):
     progress, told = job_progress(monkeypatch, "spark://host:7077", 1)
-    assert progress.of(told.said.wait)
+    assert progress.run(told.said.wait)
     assert told.lines == [engine.NO_EXECUTOR.format("spark://host:7077")]
 
 
@@ -109,11 +109,11 @@ def test_where_there_are_executors_nothing_is_said(monkeypatch, master, register
 
     def tell():
         looks.append(1)
-        if len(looks) > engine.LOOKS_FOR_EXECUTORS + 5:
+        if len(looks) > engine.POLLS_WITHOUT_EXECUTOR + 5:
             looked.set()
 
     monkeypatch.setattr(progress, "tell", tell)
-    assert progress.of(looked.wait)
+    assert progress.run(looked.wait)
     assert told.lines == []
 
 
@@ -127,7 +127,7 @@ def started(monkeypatch):
         raise CoterieError("seen")
 
     monkeypatch.setattr(engine, "local_session", local_session)
-    monkeypatch.setattr(engine, "heard_afterwards", contextlib.nullcontext)
+    monkeypatch.setattr(engine, "signals_deferred", contextlib.nullcontext)
     return asked
 
 
@@ -168,7 +168,7 @@ def test_a_signal_that_the_jvm_heard_too_is_what_the_command_ends_by():
         raise Heard
 
     def start():
-        with engine.heard_afterwards():
+        with engine.signals_deferred():
             signal.raise_signal(signal.SIGTERM)
             raise CoterieError("Spark did not start")
 

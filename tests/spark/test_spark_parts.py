@@ -54,13 +54,13 @@ def test_large_partitions_are_cut_and_others_are_not(spark, cut, monkeypatch, sc
         "undo", find_question("undo").Ask(RESET_CLI), (f"{scheme}{cut / 'basic'}",)
     )
     partitions = log_of(spark, request.log)
-    asked = parted.planned(spark, partitions, request)
+    asked = parted.in_parts(spark, partitions, request)
     assert [part for _, part in asked.dealt] == [
         (segment,) for _, segments in partitions for segment in segments
     ]
     monkeypatch.setattr(parted, "PART_BYTES_MIN", 1 << 30)
     monkeypatch.setattr(parted, "PART_BYTES", 1 << 30)
-    assert parted.planned(spark, partitions, request) is None
+    assert parted.in_parts(spark, partitions, request) is None
 
 
 def test_a_part_that_cannot_be_read_is_one_line(spark, cut, tmp_path, monkeypatch):

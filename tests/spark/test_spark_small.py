@@ -18,7 +18,7 @@ CASES = ["transactions", "old-formats", "corrupt/length-2gib"]
 @pytest.fixture
 def by_driver(spark):
     """Give the session; the driver folds small logs meanwhile, as it does for users."""
-    spark.conf.set(on_the_driver.SETTING, str(on_the_driver.HERE_BYTES))
+    spark.conf.set(on_the_driver.SETTING, str(on_the_driver.DRIVER_BYTES))
     yield spark
     spark.conf.set(on_the_driver.SETTING, "-1")
 

@@ -109,15 +109,15 @@ def odd_bytes():
 @given(odd_bytes().filter(bool), st.integers(1, 8))
 def test_lines_are_the_bytes_of_their_file(data, most):
     with mock.patch.object(scanning, "CHUNK_BYTES", most):
-        runs = list(lines.runs_of([as_spark_reads(data)]))
+        runs = list(lines.stretches_of([as_spark_reads(data)]))
     assert all(run.path == PATH and 0 < len(run.body) <= most for run in runs)
     segment = Segment(PATH, 0, 0, len(data), None)
-    assert lines.put_right(segment, b"".join(run.body for run in runs)) == data
+    assert lines.original_bytes(segment, b"".join(run.body for run in runs)) == data
 
 
 def test_a_file_that_grew_is_read_as_far_as_it_was_listed():
     segment = Segment(PATH, 0, 0, 5, None)
-    assert lines.put_right(segment, b"ab\ncd\nef\n") == b"ab\ncd"
+    assert lines.original_bytes(segment, b"ab\ncd\nef\n") == b"ab\ncd"
 
 
 def test_spark_reads_any_bytes_as_lines(spark, tmp_path):
@@ -145,9 +145,9 @@ def test_spark_reads_any_bytes_as_lines(spark, tmp_path):
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
     for batches in (whole, split):
         found = {path: [] for path in paths}
-        for run in sorted(lines.runs_of(batches), key=lambda run: run.start):
+        for run in sorted(lines.stretches_of(batches), key=lambda run: run.start):
             found[run.path].append(run.body)
-        came = [lines.put_right(one, b"".join(found[one.path])) for one in segments]
+        came = [lines.original_bytes(one, b"".join(found[one.path])) for one in segments]
         assert came == texts
-    assert len({run.start for run in lines.runs_of(split)}) > 2
-    assert {run.start for run in lines.runs_of(whole)} == {0}
+    assert len({run.start for run in lines.stretches_of(split)}) > 2
+    assert {run.start for run in lines.stretches_of(whole)} == {0}

@@ -1,1 +1,1 @@
-"""The replay on Spark: planned by the driver, scanned and merged by workers."""
+"""The replay on Spark: the driver plans, workers scan and merge."""

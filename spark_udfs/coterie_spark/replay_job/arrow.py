@@ -1,7 +1,7 @@
 """Arrow tables as Spark takes them: timestamps in microseconds. Imports no Spark.
 
-What lies beyond the microseconds of an int64 (a year of 294247 or so, which only damaged or made
-up records have) becomes the nearest that is not.
+Times beyond the microseconds of an int64 (from about the year 294247, in damaged or invented
+records only) become the nearest valid time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_MS = ((1 << 63) - 1) // 1000
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with what Spark holds instead."""
+    """Return the schema with Spark's types."""
     import pyarrow as pa
 
     return pa.schema([pa.field(f.name, _spark_type(f.type)) for f in schema])
@@ -40,13 +40,13 @@ def to_spark(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
     try:
         return table.cast(schema)
-    except pa.ArrowInvalid:  # a time too far off
+    except pa.ArrowInvalid:  # a time is out of range
         columns = [_clamped(column.combine_chunks()) for column in table.columns]
         return pa.Table.from_arrays(columns, schema=table.schema).cast(schema)
 
 
 def _clamped(array: Any) -> Any:
-    """Return an array whose times, however deep, are all within reach."""
+    """Return an array with its times, nested ones too, clamped to Spark's range."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -69,7 +69,7 @@ def _clamped(array: Any) -> Any:
 
 
 def _offsets(array: Any) -> Any:
-    """Return offsets into ``array.flatten()``, which lacks what nulls and slices hide."""
+    """Return the list offsets into ``array.flatten()``, which lacks the values under nulls."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

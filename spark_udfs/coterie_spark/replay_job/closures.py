@@ -1,7 +1,7 @@
-"""How work reaches the workers: they say clearly where coterie is missing or another version.
+"""Send work to workers, and fail clearly where coterie is missing or has another version.
 
-Work that names coterie's functions could not even be read by a worker without them. So it travels
-as bytes inside a function that names nothing, looks first, and only then reads it.
+A worker without coterie could not unpickle work that names coterie's functions. So the work travels
+as bytes inside a function that names none of them: it checks the worker first, then unpickles.
 """
 
 from __future__ import annotations
@@ -23,29 +23,28 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 UNFIT = "coterie cannot run on worker "
 
-TASKS = 10_000  # at most, of rows that are dealt one to each
+TASKS = 10_000  # the most tasks for rows that get one each
 
 
 def a_row_a_task(spark: SparkSession, rows: Sequence[tuple[Any, ...]], columns: str) -> DataFrame:
-    """Return rows so that each comes to a task of its own, up to ``TASKS``.
+    """Return a DataFrame in which each row is a task of its own, up to ``TASKS``.
 
-    Left to itself, Spark deals in turn from each partition that it has made of the rows: some task
-    gets two, another none.
+    Spark's own repartitioning gives two rows to some tasks and none to others.
     """
     tasks = max(1, min(len(rows), TASKS))
     salts = plan.salts(tasks)
-    dealt = [(salts[number % tasks], *row) for number, row in enumerate(rows)]
-    frame = spark.createDataFrame(dealt, f"task int, {columns}")
+    salted = [(salts[number % tasks], *row) for number, row in enumerate(rows)]
+    frame = spark.createDataFrame(salted, f"task int, {columns}")
     return frame.repartition(tasks, "task").drop("task")
 
 
 def on_worker(work: Callable[..., T]) -> Callable[..., T]:
-    """Return a function that can be sent to a worker, whatever is installed there."""
+    """Return a function that can be sent to any worker, and fails clearly on an unfit one."""
     from pyspark import cloudpickle
 
     dumps: Callable[[object], bytes] = cloudpickle.dumps
     body = dumps(work)
-    wanted, unfit = pickling.version(), UNFIT
+    required, unfit = pickling.version(), UNFIT
 
     def run(*args: Any) -> T:
         import pickle
@@ -53,30 +52,30 @@ def on_worker(work: Callable[..., T]) -> Callable[..., T]:
         import sys
 
         where = f"{unfit}{platform.node()} ({sys.executable}): "
-        release = wanted.partition("/")[0]
+        release = required.partition("/")[0]
         todo = f"install coterie[spark]=={release} there, or name another Python in PYSPARK_PYTHON"
         try:
             from coterie.state.pickling import version
         except ImportError as missing:
             raise RuntimeError(f"{where}{missing}; {todo}") from None
-        if version() != wanted:
-            raise RuntimeError(f"{where}it has {version()}, the driver {wanted}; {todo}")
-        told: T = pickle.loads(body)(*args)
-        return told
+        if version() != required:
+            raise RuntimeError(f"{where}it has {version()}, the driver {required}; {todo}")
+        result: T = pickle.loads(body)(*args)
+        return result
 
     return run
 
 
 def shipped(work: Worker) -> Worker:
-    """Return work over batches that can be sent to a worker, as ``on_worker`` does."""
-    looked = on_worker(work)
+    """Return work over batches that can be sent to any worker; see ``on_worker``."""
+    checked = on_worker(work)
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        found = looked(batches)
+        results = checked(batches)
         from coterie_spark.replay_job.memory import give_back
 
         try:
-            yield from found
+            yield from results
         finally:
             give_back()
 
@@ -84,8 +83,8 @@ def shipped(work: Worker) -> Worker:
 
 
 @contextmanager
-def unfit_workers_told() -> Iterator[None]:
-    """Raise in one line what :func:`shipped` found wrong with a worker."""
+def unfit_workers_reported() -> Iterator[None]:
+    """Turn a failure of :func:`shipped` on an unfit worker into one line."""
     try:
         yield
     except Exception as error:
@@ -95,6 +94,6 @@ def unfit_workers_told() -> Iterator[None]:
 
 
 def unfit_line(error: Any) -> str:
-    """Return the line of a failure that says what is wrong with a worker; empty: none does."""
+    """Return the line of a failure that describes an unfit worker, or an empty string."""
     lines = [line for line in str(error).splitlines() if UNFIT in line]
     return UNFIT + lines[0].partition(UNFIT)[2].strip() if lines else ""

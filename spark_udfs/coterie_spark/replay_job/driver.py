@@ -28,7 +28,7 @@ from coterie.state.schemas import SCHEMAS
 from coterie.times import parse_time
 from coterie_spark.replay_job import lines, merging, on_the_driver, plan, scanning
 from coterie_spark.replay_job.arrow import spark_schema
-from coterie_spark.replay_job.closures import shipped, unfit_workers_told
+from coterie_spark.replay_job.closures import shipped, unfit_workers_reported
 from coterie_spark.replay_job.hadoop import find_hadoop_segments, is_url, scan_by_hadoop
 from coterie_spark.replay_job.settings import set_meanwhile
 
@@ -49,7 +49,7 @@ class Replay(Mapping[str, "DataFrame"]):
     summary : Summary
         What was read and found, in numbers.
     notes : tuple of str
-        What the source does not let anyone settle, in words; empty for segments.
+        What the source leaves undecided, in words; empty for segments.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Replay(Mapping[str, "DataFrame"]):
         return self["commits"]
 
     def leave_open(self, table: str, column: str) -> None:
-        """Make a column null: its source does not tell."""
+        """Make a column null, because the source does not have its values."""
         from pyspark.sql import functions as f
 
         frame = self._tables[table]
@@ -120,12 +120,12 @@ class Replay(Mapping[str, "DataFrame"]):
         self._tables[table] = frame.withColumn(column, f.lit(None).cast(kind))
 
     def unpersist(self) -> None:
-        """Let what is persisted go: asked again, a table is replayed from the log."""
+        """Drop the persisted data; a table used afterwards is replayed from the log."""
         self.products.unpersist()
 
 
 def table_of(products: DataFrame, name: str) -> DataFrame:
-    """Return a table out of the products of a merge."""
+    """Return a table from the products of a merge."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = spark_schema(SCHEMAS[name]())
@@ -141,7 +141,7 @@ def replay(
     on_fault: str = "skip",
     groups: Iterable[str] | None = None,
 ) -> Replay:
-    """Replay a log and return its tables as DataFrames, rows as ``coterie replay`` gives them.
+    """Replay a log and return its tables as DataFrames, with the rows of ``coterie replay``.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def replay(
     at
         State as of this time: epoch ms, ISO 8601 with zone, or a datetime with zone.
     history : bool
-        Give ``commits`` too: every commit. A task then holds the commits of what it scans.
+        Return ``commits`` too: every commit. A task then has the commits of its pieces in memory.
     on_fault : str
         ``skip``, ``recover``, ``load`` or ``stop``, as for ``coterie replay``.
     groups
@@ -220,7 +220,7 @@ def run(
     """Scan and merge a log; return its products (see ``merging``), persisted."""
     listing = listing_of_paths(spark, paths)
     if on_the_driver.is_small(spark, listing):
-        return run_here(spark, listing, options, form)
+        return run_on_driver(spark, listing, options, form)
     cores = cores_of(spark)
     partitions = list(listing.partitions())
     count = min(len(partitions), plan.TASKS_PER_CORE * cores)
@@ -230,9 +230,9 @@ def run(
         with lines.whole_files(spark, listing.segments):
             return run_merge(spark, products, listing.passed_over, lines.ROWS_PER_BATCH)
     cuts = cut_on_workers(spark, listing.segments, cores)
-    # The commits of a unit are held until all of it is scanned.
-    most = plan.SPARK_PIECE_BYTES if options.history else plan.TASK_BYTES
-    tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores, most)
+    # A unit's commits stay in memory until all of it is scanned.
+    max_bytes = plan.SPARK_PIECE_BYTES if options.history else plan.TASK_BYTES
+    tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores, max_bytes)
     numbers = spark.range(0, len(tasks), 1, len(tasks))
     work = scanning.scan_worker(tasks, options, scanning.reader())
     states = numbers.mapInArrow(shipped(work), scanning.STATE_DDL)
@@ -240,17 +240,17 @@ def run(
     return run_merge(spark, merge(states, count, place_in(partitions), form), listing.passed_over)
 
 
-def run_here(
+def run_on_driver(
     spark: SparkSession, listing: Listing, options: ScanOptions, form: str
 ) -> tuple[DataFrame, Summary]:
-    """Give a small log's products without a job."""
+    """Return a small log's products without a job."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     table = pa.Table.from_batches(on_the_driver.products_of(listing, options, form))
     about = pc.is_in(table["name"], pa.array([merging.ABOUT, merging.ERROR]))
-    told = table.filter(about)
-    rows = zip(told["name"].to_pylist(), told["body"].to_pylist(), strict=True)
+    chosen = table.filter(about)
+    rows = zip(chosen["name"].to_pylist(), chosen["body"].to_pylist(), strict=True)
     return spark.createDataFrame(table), summary_of(rows, listing.passed_over)
 
 
@@ -266,11 +266,11 @@ def cores_of(spark: SparkSession) -> int:
 
 
 def listing_of_paths(spark: SparkSession, paths: Listing | scanning.Paths) -> Listing:
-    """Return the segments that paths, or URLs, lead to; a listing as it is."""
+    """Return the segments of paths or URLs; a listing is returned unchanged."""
     if isinstance(paths, Listing):
         return paths
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    names = [os.fspath(path) for path in given]
+    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    names = [os.fspath(path) for path in several]
     if not names:
         raise CoterieError("no path to replay")
     urls = [is_url(name) for name in names]
@@ -284,7 +284,7 @@ def listing_of_paths(spark: SparkSession, paths: Listing | scanning.Paths) -> Li
 def cut_on_workers(
     spark: SparkSession, segments: tuple[Segment, ...], cores: int
 ) -> dict[int, list[plan.Cut]]:
-    """Have segments that are too big for one piece cut by the workers, who look at headers."""
+    """Have the workers cut segments that are too big for one piece; they read headers only."""
     max_bytes = plan.piece_bytes(segments, cores)
     big = [i for i, s in enumerate(segments) if s.size > max_bytes and s.compression is None]
     if not big:
@@ -293,19 +293,19 @@ def cut_on_workers(
     numbers = spark.range(0, len(big), 1, min(len(big), plan.TASKS_PER_CORE * cores))
     work = scanning.cut_worker(chosen, max_bytes, scanning.reader())
     cuts: dict[int, list[plan.Cut]] = {}
-    with unfit_workers_told():
-        found = numbers.mapInArrow(shipped(work), scanning.CUT_DDL).collect()
-    for row in found:
+    with unfit_workers_reported():
+        rows = numbers.mapInArrow(shipped(work), scanning.CUT_DDL).collect()
+    for row in rows:
         if row.error is not None:
             raise CoterieError(row.error)
         cuts.setdefault(big[row.segment], []).append((row.start, row.stop, row.expected))
-    return {index: sorted(found) for index, found in cuts.items()}
+    return {index: sorted(those) for index, those in cuts.items()}
 
 
 def merge(states: DataFrame, tasks: int, task: Column, form: str) -> DataFrame:
     """Merge states by partition in order of their place into products, persisted when run.
 
-    ``task`` says which of the tasks merges the partition of a row.
+    ``task`` is the number of the task that merges the partition of a row.
     """
     from pyspark import StorageLevel
 
@@ -316,14 +316,14 @@ def merge(states: DataFrame, tasks: int, task: Column, form: str) -> DataFrame:
 
 
 def in_task(task: Column, tasks: int) -> Column:
-    """Return by what rows are partitioned so that each goes to the task (modulo all) it names."""
+    """Return the partitioning column that sends each row to its task, modulo the tasks."""
     from pyspark.sql import functions as f
 
     return f.element_at(f.lit(plan.salts(tasks)), f.pmod(task, f.lit(tasks)).cast("int") + 1)
 
 
 def place_in(partitions: Iterable[int | None]) -> Column:
-    """Return the place of a row's partition among these; that of the unknown one is 0."""
+    """Return the index of a row's partition among these; 0 for the unknown partition."""
     from pyspark.sql import functions as f
 
     numbers = [number for number in partitions if number is not None]
@@ -338,15 +338,15 @@ def run_merge(
     passed_over: tuple[str, ...] = (),
     rows_per_batch: int = 1,
 ) -> tuple[DataFrame, Summary]:
-    """Run scan and merge, and say what was read.
+    """Run scan and merge, and return a summary of what was read.
 
     Raises
     ------
     CoterieError
-        What a worker could not read, or the first fault under ``on_fault="stop"``.
+        A worker could not read something, or the first fault under ``on_fault="stop"``.
     """
     try:
-        with bounded_batches(spark, rows_per_batch), unfit_workers_told():
+        with bounded_batches(spark, rows_per_batch), unfit_workers_reported():
             about = products.where(products["name"].isin(merging.ABOUT, merging.ERROR))
             rows = about.select("name", "body").collect()
         return products, summary_of([(row.name, bytes(row.body)) for row in rows], passed_over)
@@ -356,34 +356,34 @@ def run_merge(
 
 
 def summary_of(about: Iterable[tuple[str, bytes]], passed_over: tuple[str, ...]) -> Summary:
-    """Return what was read, from the products that tell of the partitions.
+    """Return a summary from the products about the partitions.
 
     Raises
     ------
     CoterieError
-        What could not be read, or the first fault under ``on_fault="stop"``.
+        Something could not be read, or the first fault under ``on_fault="stop"``.
     """
     rows = list(about)
     errors = sorted(body.decode() for name, body in rows if name == merging.ERROR)
     if errors:
         raise CoterieError(errors[0])
-    told = [unpack(merging.ABOUT, body) for _, body in rows]
-    told.sort(key=lambda one: partition_order(one[0]))
-    for _, read, _, stopped in told:
+    reports = [unpack(merging.ABOUT, body) for _, body in rows]
+    reports.sort(key=lambda report: partition_order(report[0]))
+    for _, read, _, stopped in reports:
         if stopped:
             place = fault_line(read.faults[0])
             raise FaultFound(f"{place}; stopped (--on-fault skip goes on)")
-    partitions: dict[int | None, Read] = {number: read for number, read, _, _ in told}
-    groups = sum(count for _, _, count, _ in told)
+    partitions: dict[int | None, Read] = {number: read for number, read, _, _ in reports}
+    groups = sum(count for _, _, count, _ in reports)
     return summarize(partitions, groups, passed_over)
 
 
 @contextmanager
 def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
-    """Bound Arrow batches to so many rows where Spark does not bound their bytes (before 4.1)."""
+    """Limit the rows of Arrow batches where Spark does not limit their bytes (before 4.1)."""
     try:
         spark.conf.get(BYTES_PER_BATCH)
-    except Exception:  # Spark does not know it; what is raised depends on its version
+    except Exception:  # an unknown setting; the type of the error depends on Spark's version
         with set_meanwhile(spark, {ROWS_PER_BATCH: str(rows)}):
             yield
     else:

@@ -1,8 +1,8 @@
-"""Replay of records that come as rows: what Spark's own Kafka source gives of the topic.
+"""Replay of records that are rows, as from Spark's own Kafka source.
 
-The rows are brought in log order (one shuffle of them all, which segments do not need), scanned in
-runs of ``RUN_OFFSETS`` offsets, and merged as pieces of segments are. Such rows lack what batches
-say: what that leaves open is said, not guessed.
+The rows are sorted into log order (a shuffle of all rows, which segments do not need), scanned in
+runs of ``RUN_OFFSETS`` offsets, and merged like pieces of segments. Rows lack the fields of their
+batches. Anything undecided for that reason is reported, never guessed.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def replay_frame(
     ----------
     frame : DataFrame
         Columns ``key`` and ``value`` (binary), ``partition`` (int), ``offset`` (bigint) and
-        ``timestamp``, as ``spark.read.format("kafka")`` gives them; others are left alone. Rows
-        in any order; an offset that comes twice counts once.
+        ``timestamp``, as ``spark.read.format("kafka")`` returns them; others are ignored. Rows
+        may be in any order; an offset that occurs twice counts once.
     at, history, on_fault, groups
         As for :func:`coterie_spark.replay`. ``recover`` is ``load`` here: there are no segments
         to recover.
@@ -68,9 +68,9 @@ def replay_frame(
     Returns
     -------
     Replay
-        Its ``notes`` say what such rows leave open. ``pending_transactional_offsets`` of
-        ``groups`` and ``outcome`` of ``commits`` are null for that reason, and a fault has an
-        offset, not a position. To leave aborted transactions out, read the topic with
+        Its ``notes`` list what such rows leave undecided. So ``pending_transactional_offsets`` of
+        ``groups`` and ``outcome`` of ``commits`` are null, and a fault has an offset instead of a
+        position. To leave aborted transactions out, read the topic with
         ``kafka.isolation.level`` ``read_committed``.
 
     Raises
@@ -107,17 +107,17 @@ def replay_frame(
 
 
 def rows_worker(options: ScanOptions) -> scanning.Worker:
-    """Return what scans rows in order of partition and offset: a state for each run of offsets."""
+    """Return the worker that scans rows in log order into a state for each run of offsets."""
 
     def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
-        run: Run | None = None
+        run: OffsetRun | None = None
         for batch in batches:
             columns = (batch.column(index).to_pylist() for index in range(batch.num_columns))
             for key, value, partition, offset, timestamp, number in zip(*columns, strict=True):
                 if run is None or run.place != (partition, number):
                     if run is not None:
                         yield from run.finish()
-                    run = Run(partition, number, options)
+                    run = OffsetRun(partition, number, options)
                 run.add(offset, -1 if timestamp is None else timestamp, key, value)
         if run is not None:
             yield from run.finish()
@@ -125,8 +125,8 @@ def rows_worker(options: ScanOptions) -> scanning.Worker:
     return work
 
 
-class Run:
-    """The state of some neighbouring offsets of one partition."""
+class OffsetRun:
+    """The state of a run of offsets of one partition."""
 
     def __init__(self, partition: int, number: int, options: ScanOptions) -> None:
         self.place = partition, number
@@ -136,7 +136,7 @@ class Run:
         self.first = self.last = self.first_ms = self.max_ms = -1
 
     def add(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> None:
-        """Apply a record, a batch of its own, unless it was there before."""
+        """Apply a record as a batch of its own, unless its offset was applied before."""
         if offset == self.last:
             return
         if not self.count:
@@ -147,7 +147,7 @@ class Run:
         take(self.fold, ((offset, timestamp, key, value),))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield the state as rows, its faults and its size under the name of the partition."""
+        """Yield the state as rows, with the partition's name in faults and sizes."""
         partition, number = self.place
         name = f"{TOPIC}-{partition}"
         faults = self.fold.faults

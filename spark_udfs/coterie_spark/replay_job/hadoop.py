@@ -1,8 +1,8 @@
-"""Logs that only Hadoop's file systems reach: listed by the driver, read by Spark.
+"""Logs on Hadoop's file systems: the driver lists them, Spark reads them.
 
-Object stores and HDFS (``s3a://``, ``hdfs://``, ``file:``). The bytes of a segment go through the
-JVM to the worker, as lines (``bulk.lines``): each segment is one piece. A folder that begins with
-``_`` is hidden to Spark's own listing, so files are named one by one.
+These are object stores and HDFS (``s3a://``, ``hdfs://``, ``file:``). The bytes of a segment go
+through the JVM to the worker as lines (``replay_job.lines``), so each segment is one piece. Spark's
+own listing ignores folders that begin with ``_``, so each file is named.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-GLOB = re.compile(r"[\\{}\[\]*?]")  # what Spark would take for a pattern
+GLOB = re.compile(r"[\\{}\[\]*?]")  # characters of Spark's path patterns
 
 
 def is_url(path: str) -> bool:
-    """Whether a path names a file system of Hadoop's."""
+    """Whether a path is a URL of one of Hadoop's file systems."""
     return URL.match(path) is not None
 
 
@@ -51,7 +51,7 @@ def find_hadoop_segments(spark: SparkSession, urls: Iterable[str]) -> Listing:
     Raises
     ------
     LogError
-        As ``find_segments``, or the driver's Hadoop cannot open the file system.
+        As in ``find_segments``, or the driver's Hadoop cannot open the file system.
     """
     found: dict[str, Segment] = {}
     aside: list[str] = []
@@ -71,7 +71,7 @@ class _Driver:
         self._conf = spark._jsc.hadoopConfiguration()
 
     def list(self, url: str) -> tuple[bool, list[tuple[str, str, bool, int]]]:
-        """Whether ``url`` is a folder; and (path, name, is a folder, bytes) of what it holds."""
+        """Return whether ``url`` is a folder, and its entries: (path, name, is a folder, bytes)."""
         from py4j.protocol import Py4JJavaError
 
         try:
@@ -85,10 +85,10 @@ class _Driver:
             ]
             return status.isDirectory(), sorted(rows)
         except Py4JJavaError as error:
-            said = str(error.java_exception.toString()).splitlines()[0]
-            if "FileNotFoundException" in said:
+            message = str(error.java_exception.toString()).splitlines()[0]
+            if "FileNotFoundException" in message:
                 raise LogError(f"{url}: no such file or folder; {ASK_FOR}") from None
-            raise LogError(f"{url}: cannot be read through Hadoop: {said}") from None
+            raise LogError(f"{url}: cannot be read through Hadoop: {message}") from None
 
 
 def _walk(driver: _Driver, url: str, aside: list[str]) -> Iterator[Segment]:
@@ -137,7 +137,7 @@ def scan_by_hadoop(
 ) -> DataFrame:
     """Scan segments whose bytes Spark reads: one state a segment, as rows of ``STATE_DDL``.
 
-    It has to run within ``lines.whole_files``.
+    The query must run within ``lines.whole_files``.
     """
     pieces = plan.pieces_of(segments, {})
     full = {piece.segment.path: piece for piece in pieces if piece.segment.size}
@@ -157,46 +157,46 @@ def read_by(
     of_contents: scanning.Worker,
     schema: str,
 ) -> list[DataFrame]:
-    """Return what workers give of the segments that have bytes.
+    """Return the workers' rows for the segments that have bytes.
 
-    Segments come to ``of_lines`` as ``lines.lines_of``, those that are compressed as files to
-    ``of_contents`` as ``path`` and ``content``.
+    ``of_lines`` gets plain segments as ``lines.lines_of``. ``of_contents`` gets compressed files,
+    as columns ``path`` and ``content``.
     """
-    there = [one for one in segments if one.size]
-    plain = [escaped(one.path) for one in there if one.compression is None]
-    packed = [escaped(one.path) for one in there if one.compression is not None]
-    found = []
+    segments = [segment for segment in segments if segment.size]
+    plain = [escaped(segment.path) for segment in segments if segment.compression is None]
+    packed = [escaped(segment.path) for segment in segments if segment.compression is not None]
+    frames = []
     if plain:
-        found.append(lines.lines_of(spark, plain).mapInArrow(shipped(of_lines), schema))
+        frames.append(lines.lines_of(spark, plain).mapInArrow(shipped(of_lines), schema))
     if packed:
         files = spark.read.format("binaryFile").load(packed).select("path", "content")
-        found.append(files.mapInArrow(shipped(of_contents), schema))
-    return found
+        frames.append(files.mapInArrow(shipped(of_contents), schema))
+    return frames
 
 
 def union_of(frames: Iterable[DataFrame]) -> DataFrame:
-    """Return the rows of all; there is one frame at least."""
+    """Return the rows of all frames, of which there must be at least one."""
     return reduce(lambda some, more: some.unionAll(more), frames)
 
 
 def escaped(path: str) -> str:
-    """Return a path that Spark does not take for a pattern."""
+    """Return a path in which Spark sees no pattern."""
     return GLOB.sub(r"\\\g<0>", path)
 
 
 def line_worker(pieces: dict[str, plan.Piece], options: ScanOptions) -> scanning.Worker:
-    """Return what scans segments that come as lines."""
+    """Return the worker that scans segments from lines."""
 
     def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
         for path, body in lines.files_in(batches):
             piece = pieces[path]
-            yield from state_of(piece, options, partial(lines.put_right, piece.segment, body))
+            yield from state_of(piece, options, partial(lines.original_bytes, piece.segment, body))
 
     return work
 
 
 def content_worker(pieces: dict[str, plan.Piece], options: ScanOptions) -> scanning.Worker:
-    """Return what scans segments that come as columns ``path`` and ``content``."""
+    """Return the worker that scans segments from columns ``path`` and ``content``."""
 
     def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
         for path, content in contents_in(batches):
@@ -217,7 +217,7 @@ def contents_in(batches: scanning.Batches) -> Iterator[tuple[str, pa.Buffer]]:
 def state_of(
     piece: plan.Piece, options: ScanOptions, data: Callable[[], Buffer]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the state of a segment's bytes, or why they cannot be read."""
+    """Yield the state of a segment's bytes, or the error if they cannot be read."""
     where = piece.segment.partition, piece.number
     try:
         state = PartialState(options)

@@ -1,10 +1,10 @@
-"""Bytes of files that only Hadoop's file systems reach, read as lines.
+"""Read the bytes of files on Hadoop's file systems as lines.
 
-Spark's ``binaryFile`` holds a whole file in the JVM, several times: an executor of 1 GiB does not
-read a segment of 100 MB. Its text source hands on any bytes between two line ends as they are. So
-segments come as lines, which are put together again in the worker; what a text has at its ends is
-put right by the size that the listing told. A file that is compressed as a whole would be unpacked
-on the way: it comes by ``binaryFile``.
+Spark's ``binaryFile`` has several copies of a whole file in the JVM: an executor of 1 GiB cannot
+read a segment of 100 MB. The text source passes on all bytes between two line ends unchanged. So
+segments are read as lines, which the worker joins again; the listed size decides about a byte order
+mark and the last line end. Spark would decompress a compressed file here, so ``binaryFile`` reads
+those.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_PER_BATCH = 64
-"""Of lines, and of other rows of at most ``CHUNK_BYTES``: see ``driver.bounded_batches``."""
+"""For lines, and for other rows of at most ``CHUNK_BYTES``; see ``driver.bounded_batches``."""
 
 _END = b"\n"
-_MARK = b"\xef\xbb\xbf"  # of a text's byte order, which the text source leaves out
+_MARK = b"\xef\xbb\xbf"  # byte order mark of a text, which the text source drops
 _SPLIT_BYTES = "spark.sql.files.maxPartitionBytes"
 _OPEN_BYTES = "spark.sql.files.openCostInBytes"
 
 
-class Run(NamedTuple):
-    """Bytes that follow each other in a file, in the split that begins at ``start``."""
+class Stretch(NamedTuple):
+    """Contiguous bytes of a file, in the split that begins at ``start``."""
 
     path: str
     start: int
@@ -43,7 +43,7 @@ class Run(NamedTuple):
 def lines_of(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
     """Return the lines of files, as rows of ``body``, ``path`` and ``start`` of their split.
 
-    Those of a split are in order. In ``paths`` is escaped what Spark would take for a pattern.
+    The lines of a split are in order. Characters of Spark's patterns are escaped in ``paths``.
     """
     text = spark.read.option("lineSep", "\n").text(list(paths))
     names = ("_metadata.file_path as path", "_metadata.file_block_start as start")
@@ -52,28 +52,28 @@ def lines_of(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
 
 @contextmanager
 def whole_files(spark: SparkSession, segments: Iterable[Segment]) -> Iterator[None]:
-    """Have each file be one split of a query that runs meanwhile."""
+    """Make each file one split of the queries that run in the block."""
     largest = max((segment.size for segment in segments), default=0) + 1
-    # A split has as many bytes as opening a file counts, or more.
+    # A split has at least as many bytes as the cost of opening a file.
     with set_meanwhile(spark, dict.fromkeys((_SPLIT_BYTES, _OPEN_BYTES), str(largest))):
         yield
 
 
-def runs_of(batches: scanning.Batches) -> Iterator[Run]:
-    """Yield the bytes of lines that come, each with its end, in runs of ``CHUNK_BYTES`` at most."""
+def stretches_of(batches: scanning.Batches) -> Iterator[Stretch]:
+    """Join lines, each with its line end, into stretches of at most ``CHUNK_BYTES``."""
     for (path, start), pieces in groupby(_pieces(batches), key=lambda piece: piece[:2]):
-        held = bytearray()
+        body = bytearray()
         for _, _, lines in pieces:
-            held += _END.join([*lines, b""])
-            while len(held) >= scanning.CHUNK_BYTES:
-                yield Run(path, start, bytes(held[: scanning.CHUNK_BYTES]))
-                del held[: scanning.CHUNK_BYTES]
-        if held:
-            yield Run(path, start, bytes(held))
+            body += _END.join([*lines, b""])
+            while len(body) >= scanning.CHUNK_BYTES:
+                yield Stretch(path, start, bytes(body[: scanning.CHUNK_BYTES]))
+                del body[: scanning.CHUNK_BYTES]
+        if body:
+            yield Stretch(path, start, bytes(body))
 
 
 def _pieces(batches: scanning.Batches) -> Iterator[tuple[str, int, list[bytes]]]:
-    """Yield neighbouring lines of one split of a batch."""
+    """Yield neighbouring lines of a batch that belong to one split."""
     import numpy as np
     import pyarrow as pa
 
@@ -92,18 +92,18 @@ def _pieces(batches: scanning.Batches) -> Iterator[tuple[str, int, list[bytes]]]
 
 
 def files_in(batches: scanning.Batches) -> Iterator[tuple[str, bytes]]:
-    """Yield the path and the lines of files, each of which is one split."""
-    for path, runs in groupby(runs_of(batches), key=lambda run: run.path):
-        yield path, b"".join(run.body for run in runs)
+    """Yield the path and the bytes of files that are one split each."""
+    for path, stretches in groupby(stretches_of(batches), key=lambda stretch: stretch.path):
+        yield path, b"".join(stretch.body for stretch in stretches)
 
 
-def put_right(segment: Segment, body: bytes) -> bytes:
-    """Return the bytes of a file, of its lines with their ends: the last may have none.
+def original_bytes(segment: Segment, body: bytes) -> bytes:
+    """Return the bytes of a file from its joined lines: its last line may lack a line end.
 
     Raises
     ------
     LogError
-        They are fewer than the listing said.
+        They are fewer than were listed.
     """
     missing = segment.size - len(body)
     if missing in (len(_MARK), len(_MARK) - 1):

@@ -1,7 +1,7 @@
-"""A worker that lives on gives back what its last task has freed.
+"""Return freed memory to the system after a task.
 
-Spark keeps its Python workers from task to task, under one limit of memory. The C library's heap
-and Arrow's pool keep what was freed for the next call: half of what the largest task held.
+Spark reuses its Python workers from task to task, under one memory limit. The C library's heap and
+Arrow's pool retain freed memory for the next call: half of what the largest task had used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["give_back"]
 
 
 def give_back() -> None:
-    """Give the system the memory that this process has freed, as far as the platform can."""
+    """Return the memory that this process has freed to the system, where the platform can."""
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
@@ -26,7 +26,7 @@ def give_back() -> None:
 
 @functools.cache
 def trim_of() -> Callable[[int], int] | None:
-    """Return glibc's ``malloc_trim``; None: the C library is another."""
+    """Return glibc's ``malloc_trim``; None with another C library."""
     if os.name != "posix":
         return None
     trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,9 +1,9 @@
-"""What workers do next: merge the states of a partition in log order, and give its products.
+"""The second step of workers: merge the states of a partition in log order into products.
 
 The states of a partition come sorted by their place in the log, so one merged state and one piece
-are in memory; commits of the history leave as they are decided. A *product* is a row of bytes: a
-table's rows as an Arrow stream, the state itself, lines of text, or what is known of the
-partition. So the shuffled states are merged once, whatever is then asked of them.
+are in memory. Commits of the history are passed on once they are decided. A *product* is a row of
+bytes: a table's rows as an Arrow stream, the state itself, lines of text, or the report about the
+partition. So the shuffled states are merged once, however many tables are then read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STATE, LINES = "-state", "-lines"  # of format json
 
 
 def merge_worker(form: str) -> Worker:
-    """Return what merges states and gives products: tables (``parquet``), or state and lines."""
+    """Return the worker that merges states into tables (``parquet``), or a state and lines."""
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
         with resting_collector():
@@ -42,22 +42,22 @@ def merge_worker(form: str) -> Worker:
 
 def merged(batches: Batches, form: str) -> Iterator[pa.RecordBatch]:
     """Yield the products of states that come in the order of their partition and place."""
-    merging: Merging | None = None
+    merge: PartitionMerge | None = None
     for partition, error, body in states_in(batches):
         if error is not None:
             yield product(partition, ERROR, 0, error.encode())
             continue
-        if merging is None or merging.partition != partition:
-            if merging is not None:
-                yield from merging.finish()
-            merging = Merging(partition, form)
-        yield from merging.add(PartialState.from_bytes(body))
-    if merging is not None:
-        yield from merging.finish()
+        if merge is None or merge.partition != partition:
+            if merge is not None:
+                yield from merge.finish()
+            merge = PartitionMerge(partition, form)
+        yield from merge.add(PartialState.from_bytes(body))
+    if merge is not None:
+        yield from merge.finish()
 
 
 def states_in(batches: Batches) -> Iterator[tuple[int | None, str | None, bytes]]:
-    """Put rows that come in order together again: (partition, error, the state's bytes)."""
+    """Join the chunks of states, which come in order: (partition, error, the state's bytes)."""
     chunks: list[bytes] = []
     for batch in batches:
         for row in batch.to_pylist():
@@ -68,8 +68,8 @@ def states_in(batches: Batches) -> Iterator[tuple[int | None, str | None, bytes]
                 chunks = []
 
 
-class Merging:
-    """The merged state of one partition, as its pieces come."""
+class PartitionMerge:
+    """The merged state of one partition, up to the current piece."""
 
     def __init__(self, partition: int | None, form: str) -> None:
         self.partition = partition
@@ -78,7 +78,7 @@ class Merging:
         self.parts: dict[str, int] = {}
 
     def add(self, later: PartialState) -> Iterator[pa.RecordBatch]:
-        """Go on with the next piece, unless a fault has ended the partition's log."""
+        """Merge the next piece, unless a fault has ended the partition's log."""
         if self.state is None:
             self.state = later
         else:
@@ -92,7 +92,7 @@ class Merging:
             fold.history.clear()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield what the whole of the partition says."""
+        """Yield the products of the whole partition."""
         from coterie.state.tables import faults_table, fold_tables
 
         assert self.state is not None  # made by the first piece
@@ -115,7 +115,7 @@ class Merging:
         yield self.put(ABOUT, about)
 
     def put(self, name: str, body: bytes | pa.Buffer) -> pa.RecordBatch:
-        """Return one row of ``PRODUCT_DDL``; rows of a name are numbered."""
+        """Return one row of ``PRODUCT_DDL``, numbered by name."""
         part = self.parts[name] = self.parts.get(name, -1) + 1
         return product(self.partition, name, part, body)
 
@@ -161,7 +161,7 @@ def join_pieces(pieces: Iterable[Scanned]) -> list[Scanned]:
 
 
 def _join(before: Scanned, piece: Scanned) -> Scanned:
-    first = before if before.batches else piece  # of a piece without a batch nothing is known
+    first = before if before.batches else piece  # a piece without a batch has no offsets and times
     return Scanned(
         file=before.file,
         position=before.position,
@@ -177,7 +177,7 @@ def _join(before: Scanned, piece: Scanned) -> Scanned:
 
 
 def table_worker(schema: pa.Schema) -> Worker:
-    """Return what turns products of a table into its rows, in the types that Spark takes."""
+    """Return the worker that decodes products of a table into rows of Spark's types."""
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

@@ -1,7 +1,7 @@
-"""A small log, scanned and merged by a local driver itself: the same work, without a job.
+"""Scan and merge a small log in a local driver, without a job.
 
-To start Python workers and to run a job with a shuffle takes seconds, whatever there is to do.
-The functions are those of the workers, so the products are the same.
+Starting Python workers and running a job with a shuffle takes seconds, however small the log. The
+driver calls the functions of the workers, so the products are the same.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-# What one core folds while a worker starts. For a log of 592 kB on `local[2]`, a replay by workers
-# took 50 s of CPU time, and one by the driver 22 s: less than a session that only counts a range.
-HERE_BYTES = 32 << 20
-SETTING = "spark.coterie.driverBytes"  # up to so many bytes the driver folds; -1: none
+# One core folds this much while a worker starts. For a log of 592 kB on `local[2]`, a replay by
+# workers took 50 s of CPU time and one by the driver 22 s, less than a session that counts a range.
+DRIVER_BYTES = 32 << 20
+SETTING = "spark.coterie.driverBytes"  # the driver folds logs up to this size; -1: none
 
 
 def is_small(spark: SparkSession, listing: Listing) -> bool:
-    """Whether a log is folded by the driver: its workers would run on the same machine."""
+    """Whether the driver folds a log itself: it is small, and the workers would be local."""
     if any(is_url(segment.path) for segment in listing.segments):
         return False
     try:
@@ -34,12 +34,12 @@ def is_small(spark: SparkSession, listing: Listing) -> bool:
     except AttributeError:  # Spark Connect has no context
         return False
     pieces = plan.pieces_of(listing.segments, {})
-    told = spark.conf.get(SETTING, str(HERE_BYTES)) or ""
+    setting = spark.conf.get(SETTING, str(DRIVER_BYTES)) or ""
     try:
-        most = int(told)
+        max_bytes = int(setting)
     except ValueError:
-        raise CoterieError(f"{SETTING} must be a number of bytes, not {told!r}") from None
-    return is_local and sum(piece.weight for piece in pieces) <= most
+        raise CoterieError(f"{SETTING} must be a number of bytes, not {setting!r}") from None
+    return is_local and sum(piece.weight for piece in pieces) <= max_bytes
 
 
 def products_of(listing: Listing, options: ScanOptions, form: str) -> Iterator[pa.RecordBatch]:

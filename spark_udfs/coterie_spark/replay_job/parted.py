@@ -1,11 +1,11 @@
-"""A question over partitions in parts, so that a large one is not one task's work.
+"""Answer a question with large partitions in parts, each a task of its own.
 
-Four stages, a shuffle between each two: survey (a task a part), join (a task a partition),
-aggregate (a task a part), answer (a task a partition); see ``coterie.insight.records.log_parts``.
-Of a question that only looks at states the answer follows on the survey. A stage hands on rows of
-at most ``CHUNK_BYTES``, which come in order of their task, part, kind and chunk. What a task holds
-is bounded by keys and findings. What cannot be read travels as a row with ``error`` set. Of a log
-at a URL the bytes of a part come to both of its tasks, which put them into files.
+There are four stages with a shuffle between each two: survey (a task a part), join (a task a
+partition), aggregate (a task a part), answer (a task a partition); see
+``coterie.insight.records.log_parts``. A question that needs only states is answered after the
+survey. A stage passes on rows of at most ``CHUNK_BYTES``, in order of their task, part, kind and
+chunk. The memory of a task is bounded by keys and findings. A read error travels as a row with
+``error`` set. For a log at a URL, both tasks of a part get its bytes and write them into files.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-PART_BYTES = 1 << 30  # at a URL a part lies on its worker's disk
-PART_BYTES_MIN = 64 << 20  # below, a task and a merge cost more than they bring
+PART_BYTES = 1 << 30  # at a URL, a part is on its worker's disk
+PART_BYTES_MIN = 64 << 20  # below, a task and a merge cost more than they save
 ROWS_DDL = "task int, number long, kind int, chunk int, error string, body binary"
 ORDER = ("task", "number", "kind", "chunk")
-JOINED, WHOLE = "survey of a part", -1  # the number of what was joined
-SPOOLED = -1 << 62  # behind it where a chunk's split begins; its segment's place is its kind
-BEGUN, TALLIED = "question to a part", "answer of a part"
+SURVEY, AGGREGATE_INPUT, AGGREGATE = "survey of a part", "question to a part", "answer of a part"
+WHOLE = -1  # the number of a partition's joined survey
+SPOOLED = -1 << 62  # plus the start of a chunk's split; the kind is the place of its segment
 
-Facts = Callable[[], PartitionView]
-Answer = Callable[[QuestionRequest, int, Facts], Iterator["pa.RecordBatch"]]
-JoinedFacts = Callable[["Plan", int, "Iterable[Row]"], PartitionView]
+ViewMaker = Callable[[], PartitionView]
+Answer = Callable[[QuestionRequest, int, ViewMaker], Iterator["pa.RecordBatch"]]
+ViewOfRows = Callable[["PartedQuery", int, "Iterable[PartRow]"], PartitionView]
 
 
-class Row(NamedTuple):
+class PartRow(NamedTuple):
     """A row of ``ROWS_DDL``."""
 
     task: int
@@ -62,225 +62,227 @@ class Row(NamedTuple):
     body: bytes | None
 
 
-class Plan(NamedTuple):
-    """What is asked; ``dealt`` has each part: its partition's place in ``log``, and segments."""
+class PartedQuery(NamedTuple):
+    """A question in parts; a part has its partition's place in ``log``, and segments."""
 
     log: Partitions
     request: QuestionRequest
-    dealt: list[tuple[int, tuple[Segment, ...]]]
+    parts: list[tuple[int, tuple[Segment, ...]]]
     read: scanning.Reader
 
     def view(self, place: int) -> PartitionView:
-        """Return the facts of a partition, nothing read yet."""
+        """Return the view of a partition, nothing read yet."""
         number, segments = self.log[place]
-        asked = self.request
-        return PartitionView(number, segments, asked.groups, asked.at_ms, self.read, asked.since_ms)
+        groups, at_ms, since_ms = self.request.groups, self.request.at_ms, self.request.since_ms
+        return PartitionView(number, segments, groups, at_ms, self.read, since_ms)
 
-    def firsts(self, place: int) -> list[int]:
+    def part_numbers(self, place: int) -> list[int]:
         """Return the numbers of a partition's parts."""
-        return [number for number, (at, _) in enumerate(self.dealt) if at == place]
+        return [number for number, (at, _) in enumerate(self.parts) if at == place]
 
     @property
-    def parts(self) -> Partitions:
+    def part_log(self) -> Partitions:
         """The parts, each as a partition of its own."""
-        return [(self.log[place][0], list(part)) for place, part in self.dealt]
+        return [(self.log[place][0], list(part)) for place, part in self.parts]
 
     @property
     def question(self) -> Any:
-        """The module that answers."""
+        """The module that answers the question."""
         return find_question(self.request.question)
 
 
-def planned(spark: SparkSession, log: Partitions, request: QuestionRequest) -> Plan | None:
-    """Return how a question is asked in parts; None: a task for each partition will do."""
+def in_parts(spark: SparkSession, log: Partitions, request: QuestionRequest) -> PartedQuery | None:
+    """Return a question in parts; None if a task for each partition is enough."""
     if log_parts.maker_of(find_question(request.question)) is None:
         return None
-    size = sum(segment.size for _, theirs in log for segment in theirs)
-    wanted = size // (plan.TASKS_PER_CORE * cores_of(spark))
-    part_bytes = min(max(wanted, PART_BYTES_MIN), PART_BYTES)
-    found = [
+    size = sum(segment.size for _, own in log for segment in own)
+    part_bytes = size // (plan.TASKS_PER_CORE * cores_of(spark))
+    part_bytes = min(max(part_bytes, PART_BYTES_MIN), PART_BYTES)
+    parts = [
         (place, part)
-        for place, (_, theirs) in enumerate(log)
-        for part in log_parts.parts_of(theirs, part_bytes) or [()]
+        for place, (_, own) in enumerate(log)
+        for part in log_parts.parts_of(own, part_bytes) or [()]
     ]
-    return None if len(found) == len(log) else Plan(log, request, found, scanning.reader())
+    if len(parts) == len(log):
+        return None
+    return PartedQuery(log, request, parts, scanning.reader())
 
 
-def answered(spark: SparkSession, asked: Plan, answer: Answer, schema: Any) -> DataFrame:
-    """Return what ``answer`` gives of each partition, read in parts."""
+def answer_in_parts(
+    spark: SparkSession, query: PartedQuery, answer: Answer, schema: Any
+) -> DataFrame:
+    """Return the rows of ``answer`` for each partition, read in parts."""
     from pyspark.sql import functions as f
 
-    def dealt(rows: DataFrame, tasks: int) -> DataFrame:
-        there = rows.repartition(tasks, in_task(f.col("task"), tasks))
-        return there.sortWithinPartitions(*ORDER)
+    def by_task(rows: DataFrame, tasks: int) -> DataFrame:
+        dealt = rows.repartition(tasks, in_task(f.col("task"), tasks))
+        return dealt.sortWithinPartitions(*ORDER)
 
-    count, partitions = len(asked.dealt), len(asked.log)
-    found = each_partition(spark, asked.parts, partial(survey, asked), ROWS_DDL)
-    if log_parts.is_of_states(asked.question):
-        last = partial(finish, asked, answer, joined_facts)
-        return dealt(found, partitions).mapInArrow(shipped(last), schema)
-    begun = dealt(found, partitions).mapInArrow(shipped(partial(join, asked)), ROWS_DDL)
-    if lies_at_urls(asked.log):
+    count, partitions = len(query.parts), len(query.log)
+    surveys = each_partition(spark, query.part_log, partial(survey, query), ROWS_DDL)
+    if log_parts.is_of_states(query.question):
+        last = partial(finish, query, answer, view_of_surveys)
+        return by_task(surveys, partitions).mapInArrow(shipped(last), schema)
+    inputs = by_task(surveys, partitions).mapInArrow(shipped(partial(join, query)), ROWS_DDL)
+    if lies_at_urls(query.log):
         columns = ["task", f"start + {SPOOLED}L as number", "segment as kind", "chunk"]
         columns += ["string(null) as error", "body"]
-        chunks = chunks_of(spark, asked.parts)
-        begun = union_of([begun, *(some.selectExpr(*columns) for some in chunks)])
-    kept = dealt(begun, count).mapInArrow(shipped(partial(aggregate, asked)), ROWS_DDL)
-    last = partial(finish, asked, answer, facts_of)
-    return dealt(kept, partitions).mapInArrow(shipped(last), schema)
+        chunks = chunks_of(spark, query.part_log)
+        inputs = union_of([inputs, *(some.selectExpr(*columns) for some in chunks)])
+    aggregates = by_task(inputs, count).mapInArrow(shipped(partial(aggregate, query)), ROWS_DDL)
+    last = partial(finish, query, answer, view_of_aggregates)
+    return by_task(aggregates, partitions).mapInArrow(shipped(last), schema)
 
 
 def survey(
-    asked: Plan, read: scanning.Reader, batches: scanning.Batches
+    query: PartedQuery, read: scanning.Reader, batches: scanning.Batches
 ) -> Iterator[pa.RecordBatch]:
-    """Read the parts whose number comes in column ``id`` for the first time."""
-    record_filters = log_parts.record_filters_of(asked.view(0), asked.question, asked.request.ask)
+    """Survey the parts whose numbers are in column ``id``: read them for the first time."""
+    record_filters = log_parts.record_filters_of(query.view(0), query.question, query.request.ask)
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            place, part = asked.dealt[number]
+            place, part = query.parts[number]
             try:
-                found = log_parts.survey(part, record_filters, read)
+                views = log_parts.survey(part, record_filters, read)
             except CoterieError as error:
                 yield error_row(place, number, error)
             else:
-                yield from found_rows(place, number, found)
+                yield from survey_rows(place, number, views)
 
 
-def join(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
-    """Join what was found in the parts of a partition; say what each is read with next."""
+def join(query: PartedQuery, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
+    """Join the surveys of a partition's parts, and yield the inputs of the second reading."""
     for place, rows in groupby(rows_in(batches), key=lambda row: row.task):
-        numbers = asked.firsts(place)
-        view = asked.view(place)
+        numbers = query.part_numbers(place)
+        view = query.view(place)
         try:
-            each = (found_of(those) for _, those in groupby(rows, key=lambda row: row.number))
-            joined = log_parts.join(view, each)
-            begun = log_parts.begins(view, asked.question, asked.request.ask, len(numbers))
-            for number, one in zip(numbers, begun, strict=False):  # there may be none
-                yield from body_rows(number, number, 0, pack(BEGUN, one))
-            yield from found_rows(numbers[0], WHOLE, joined)
+            surveys = (survey_of(own) for _, own in groupby(rows, key=lambda row: row.number))
+            joined = log_parts.join(view, surveys)
+            inputs = log_parts.begins(view, query.question, query.request.ask, len(numbers))
+            for number, part_input in zip(numbers, inputs, strict=False):  # there may be none
+                yield from body_rows(number, number, 0, pack(AGGREGATE_INPUT, part_input))
+            yield from survey_rows(numbers[0], WHOLE, joined)
         except CoterieError as error:
             yield error_row(numbers[0], WHOLE, error)
 
 
-def aggregate(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
-    """Read parts for the second time; what was joined passes through."""
-    if lies_at_urls(asked.log):
-        with spooling(asked.parts) as spool:
-            yield from aggregate_by(asked, spool.read, without_chunks(batches, spool))
+def aggregate(query: PartedQuery, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
+    """Read parts for the second time; the joined surveys pass through."""
+    if lies_at_urls(query.log):
+        with spooling(query.part_log) as spool:
+            yield from aggregate_by(query, spool.read, without_chunks(batches, spool))
     else:
-        yield from aggregate_by(asked, asked.read, rows_in(batches))
+        yield from aggregate_by(query, query.read, rows_in(batches))
 
 
-def without_chunks(batches: scanning.Batches, spool: Spool) -> Iterator[Row]:
-    """Yield the rows of batches, and put chunks of segments into files."""
+def without_chunks(batches: scanning.Batches, spool: Spool) -> Iterator[PartRow]:
+    """Yield the rows of batches, and write chunks of segments into files."""
     for row in rows_in(batches):
-        if row.number < WHOLE:  # it comes before all else
+        if row.number < WHOLE:  # chunks come before all other rows
             spool.put(row.task, row.kind, row.body or b"")
         else:
             yield row
 
 
 def aggregate_by(
-    asked: Plan, read: scanning.Reader, rows_there: Iterable[Row]
+    query: PartedQuery, read: scanning.Reader, all_rows: Iterable[PartRow]
 ) -> Iterator[pa.RecordBatch]:
-    """As :func:`aggregate`, with what reads a segment."""
-    for (task, number), rows in groupby(rows_there, key=lambda row: row[:2]):
-        place, part = asked.dealt[task]
+    """Do the work of :func:`aggregate` with a reader of segments."""
+    for (task, number), rows in groupby(all_rows, key=lambda row: row[:2]):
+        place, part = query.parts[task]
         if number == WHOLE:
             for row in rows:
                 yield batch_of(row._replace(task=place))
             continue
         try:
-            begun = unpack(BEGUN, joined_body(rows))
-            kept = log_parts.aggregate(part, begun, read)
-            yield from body_rows(place, number, 0, pack(TALLIED, kept))
+            part_input = unpack(AGGREGATE_INPUT, joined_body(rows))
+            aggregates = log_parts.aggregate(part, part_input, read)
+            yield from body_rows(place, number, 0, pack(AGGREGATE, aggregates))
         except CoterieError as error:
             yield error_row(place, number, error)
 
 
 def finish(
-    asked: Plan, answer: Answer, view: JoinedFacts, batches: scanning.Batches
+    query: PartedQuery, answer: Answer, view: ViewOfRows, batches: scanning.Batches
 ) -> Iterator[pa.RecordBatch]:
-    """Put together what was found in the parts of a partition, and answer."""
+    """Combine the results of a partition's parts, and answer."""
     for place, rows in groupby(rows_in(batches), key=lambda row: row.task):
-        yield from answer(asked.request, place, partial(view, asked, place, rows))
+        yield from answer(query.request, place, partial(view, query, place, rows))
 
 
-def joined_facts(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionView:
-    """Return the facts of a partition of which states were asked for, in parts."""
-    view = asked.view(place)
-    log_parts.join(
-        view, (found_of(those) for _, those in groupby(rows, key=lambda row: row.number))
-    )
+def view_of_surveys(query: PartedQuery, place: int, rows: Iterable[PartRow]) -> PartitionView:
+    """Return the view of a partition from the surveys of its parts."""
+    view = query.view(place)
+    log_parts.join(view, (survey_of(own) for _, own in groupby(rows, key=lambda row: row.number)))
     return view
 
 
-def facts_of(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionView:
-    """Return the facts of a partition that was read in parts."""
-    view = asked.view(place)
-    each = groupby(rows, key=lambda row: row.number)
-    number, those = next(each)
+def view_of_aggregates(query: PartedQuery, place: int, rows: Iterable[PartRow]) -> PartitionView:
+    """Return the view of a partition from its joined survey and the aggregates of its parts."""
+    view = query.view(place)
+    by_number = groupby(rows, key=lambda row: row.number)
+    number, first_rows = next(by_number)
     assert number == WHOLE  # it comes first
-    log_parts.join(view, [found_of(those)])
-    kept = (unpack(TALLIED, joined_body(those)) for _, those in each)
-    log_parts.finish(view, asked.question, asked.request.ask, kept)
+    log_parts.join(view, [survey_of(first_rows)])
+    aggregates = (unpack(AGGREGATE, joined_body(own)) for _, own in by_number)
+    log_parts.finish(view, query.question, query.request.ask, aggregates)
     return view
 
 
-def found_rows(task: int, number: int, found: log_parts.Found) -> Iterator[pa.RecordBatch]:
-    """Yield what was found, and behind it the bytes of the records of groups of each view."""
-    yield from body_rows(task, number, 0, pack(JOINED, found))
-    for kind, log in enumerate(found.values(), 1):
+def survey_rows(task: int, number: int, views: log_parts.Found) -> Iterator[pa.RecordBatch]:
+    """Yield a survey, then the bytes of each view's group records."""
+    yield from body_rows(task, number, 0, pack(SURVEY, views))
+    for kind, log in enumerate(views.values(), 1):
         for chunk, body in enumerate(log.group_log.chunks()):
-            yield batch_of(Row(task, number, kind, chunk, None, body))
+            yield batch_of(PartRow(task, number, kind, chunk, None, body))
 
 
-def found_of(rows: Iterable[Row]) -> log_parts.Found:
-    """Put what :func:`found_rows` gave together again."""
-    found: log_parts.Found = {}
-    for kind, those in groupby(rows, key=lambda row: row.kind):
+def survey_of(rows: Iterable[PartRow]) -> log_parts.Found:
+    """Join the rows of :func:`survey_rows`."""
+    views: log_parts.Found = {}
+    for kind, own in groupby(rows, key=lambda row: row.kind):
         if kind == 0:
-            found = unpack(JOINED, joined_body(those))
+            views = unpack(SURVEY, joined_body(own))
             continue
-        log = list(found.values())[kind - 1]
-        for row in those:
+        log = list(views.values())[kind - 1]
+        for row in own:
             log.group_log.spool.append(row.body or b"")
-    return found
+    return views
 
 
 def body_rows(task: int, number: int, kind: int, whole: bytes) -> Iterator[pa.RecordBatch]:
-    """Yield bytes that may be many as rows, one a batch."""
+    """Yield bytes as rows of at most ``CHUNK_BYTES``, one row a batch."""
     body = memoryview(whole)
     for chunk, start in enumerate(range(0, len(body), scanning.CHUNK_BYTES)):
         part = body[start : start + scanning.CHUNK_BYTES].tobytes()
-        yield batch_of(Row(task, number, kind, chunk, None, part))
+        yield batch_of(PartRow(task, number, kind, chunk, None, part))
 
 
-def joined_body(rows: Iterable[Row]) -> bytes:
-    """Put bytes together again; raise what could not be read instead."""
-    found = []
+def joined_body(rows: Iterable[PartRow]) -> bytes:
+    """Join the bytes of rows; raise if a row has an error."""
+    bodies = []
     for row in rows:
         if row.error is not None:
             raise CoterieError(row.error)
-        found.append(row.body or b"")
-    return b"".join(found)
+        bodies.append(row.body or b"")
+    return b"".join(bodies)
 
 
 def error_row(task: int, number: int, error: Exception) -> pa.RecordBatch:
-    """Return the row that stands for what could not be read."""
-    return batch_of(Row(task, number, 0, 0, str(error), None))
+    """Return the row of a read error."""
+    return batch_of(PartRow(task, number, 0, 0, str(error), None))
 
 
-def batch_of(row: Row) -> pa.RecordBatch:
+def batch_of(row: PartRow) -> pa.RecordBatch:
     """Return a row as a batch."""
     import pyarrow as pa
 
     kinds = (pa.int32(), pa.int64(), pa.int32(), pa.int32(), pa.string(), pa.binary())
-    return scanning.rows_of(pa.schema(list(zip(Row._fields, kinds, strict=True))), row)
+    return scanning.rows_of(pa.schema(list(zip(PartRow._fields, kinds, strict=True))), row)
 
 
-def rows_in(batches: scanning.Batches) -> Iterator[Row]:
-    """Yield the rows of batches, one in memory beside its batch."""
+def rows_in(batches: scanning.Batches) -> Iterator[PartRow]:
+    """Yield the rows of batches, one row at a time."""
     for batch in batches:
         for number in range(batch.num_rows):
-            yield Row(*(column[number].as_py() for column in batch.columns))
+            yield PartRow(*(column[number].as_py() for column in batch.columns))

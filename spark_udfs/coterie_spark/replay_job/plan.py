@@ -1,8 +1,8 @@
-"""How a log is cut into pieces and the pieces are dealt to tasks. Knows no Spark, opens no file.
+"""Cut a log into pieces and deal the pieces to tasks. Imports no Spark, opens no file.
 
-The parallelism comes from cutting a partition's log, never from groups: one busy group can fill a
-partition. A *piece* is whole batches of one segment; a *unit* is a run of neighbouring pieces of
-one partition, scanned into one partial state; a *task* is what one worker does in one go.
+The parallelism comes from cutting a partition's log, never from groups, because one busy group can
+fill a partition. A *piece* is whole batches of one segment. A *unit* is a run of neighbouring
+pieces of one partition, scanned into one partial state. A *task* is a list of units for one worker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coterie.replay.parallel_scan import INFLATION
 SPARK_PIECE_BYTES = 128 << 20  # a segment of Kafka's default size, 100 MiB, stays whole
 SPARK_PIECE_BYTES_MIN = 32 << 20  # below, starting a task costs more than it brings
 TASK_BYTES_MIN = 4 << 20
-TASK_BYTES = 4 << 30  # each task ships a state for each of its partitions; a lost one is done again
+TASK_BYTES = 4 << 30  # a task sends a state for each of its partitions; a lost task is repeated
 TASKS_PER_CORE = 3  # so that one slow task does not leave the other cores idle
 
 Cut = tuple[int, int, int]
@@ -41,7 +41,7 @@ class Piece:
 
     @property
     def weight(self) -> int:
-        """Bytes to look at, as far as can be told beforehand."""
+        """Estimated bytes to scan."""
         if self.end >= 0:
             return self.end - self.start
         size = self.segment.size - self.start
@@ -53,13 +53,13 @@ Task = list[Unit]
 
 
 def piece_bytes(segments: Iterable[Segment], cores: int) -> int:
-    """Return how many bytes a piece should have at most, for these segments on so many cores."""
+    """Return the maximum bytes of a piece, for these segments and cores."""
     total = sum(segment.size for segment in segments)
     return min(max(total // (TASKS_PER_CORE * cores), SPARK_PIECE_BYTES_MIN), SPARK_PIECE_BYTES)
 
 
 def cut_segment(data: memoryview, max_bytes: int) -> list[Cut]:
-    """Cut a segment's bytes at batch boundaries. Only headers are read, but for those at a cut."""
+    """Cut a segment's bytes at batch boundaries; reads headers, and whole batches at a cut only."""
     points = cut_points(data, max_bytes)
     cuts, expected = [], -1
     for start, end in itertools.pairwise(points):
@@ -69,7 +69,7 @@ def cut_segment(data: memoryview, max_bytes: int) -> list[Cut]:
 
 
 def _offset_after(data: memoryview, start: int, end: int, expected: int) -> int:
-    """Return the offset that follows the last batch of a piece that can be read."""
+    """Return the offset after the last readable batch of a piece."""
     points = cut_points(data[start:end], 1)  # every batch of the piece
     for first, last in zip(reversed(points[:-1]), reversed(points[1:]), strict=True):
         batch = next(LogReader(data[start + first : start + last]), None)
@@ -79,7 +79,7 @@ def _offset_after(data: memoryview, start: int, end: int, expected: int) -> int:
 
 
 def pieces_of(segments: Sequence[Segment], cuts: Mapping[int, Sequence[Cut]]) -> list[Piece]:
-    """Return numbered pieces in log order; ``cuts`` by index of the segment, else it is whole."""
+    """Return numbered pieces in log order; a segment whose index is not in ``cuts`` stays whole."""
     pieces: list[Piece] = []
     for index, segment in enumerate(segments):
         for start, end, expected in cuts.get(index, [WHOLE]):
@@ -88,19 +88,19 @@ def pieces_of(segments: Sequence[Segment], cuts: Mapping[int, Sequence[Cut]]) ->
 
 
 def deal(pieces: Iterable[Piece], cores: int, task_bytes: int | None = None) -> list[Task]:
-    """Deal pieces, in their order, to tasks of about the same number of bytes.
+    """Deal pieces in order to tasks of about the same number of bytes.
 
-    Neighbours of one partition that fall to one task are one unit. A task has ``task_bytes`` and
-    a piece at most (None: ``TASK_BYTES``).
+    Neighbours of one partition in one task are one unit. A task has at most ``task_bytes``
+    (None: ``TASK_BYTES``) and one piece more.
     """
     pieces = list(pieces)
     total = sum(piece.weight for piece in pieces)
-    most = TASK_BYTES if task_bytes is None else task_bytes
-    wanted = min(max(total // (TASKS_PER_CORE * cores), TASK_BYTES_MIN), most)
+    max_bytes = TASK_BYTES if task_bytes is None else task_bytes
+    bytes_per_task = min(max(total // (TASKS_PER_CORE * cores), TASK_BYTES_MIN), max_bytes)
     tasks: list[Task] = []
-    filled = wanted
+    filled = bytes_per_task
     for piece in pieces:
-        if filled >= wanted:
+        if filled >= bytes_per_task:
             tasks.append([])
             filled = 0
         task = tasks[-1]
@@ -113,31 +113,31 @@ def deal(pieces: Iterable[Piece], cores: int, task_bytes: int | None = None) -> 
 
 
 def salts(tasks: int) -> list[int]:
-    """Return for each task an integer that Spark's partitioning by hash sends to it.
+    """Return an integer for each task that Spark's hash partitioning sends to it.
 
-    So each row goes where it should: a hash of the rows' own numbers puts two partitions of the
-    topic into one task, and none into another.
+    Hashes of the partition numbers themselves would put two partitions of the topic into one task
+    and none into another.
     """
-    found: dict[int, int] = {}
+    salts: dict[int, int] = {}
     for value in itertools.count():
-        found.setdefault(spark_hash(value) % tasks, value)
-        if len(found) == tasks:
-            return [found[task] for task in range(tasks)]
+        salts.setdefault(spark_hash(value) % tasks, value)
+        if len(salts) == tasks:
+            return [salts[task] for task in range(tasks)]
     raise AssertionError
 
 
 def spark_hash(value: int) -> int:
-    """Return Spark's hash of an int, as its partitioning takes it.
+    """Return Spark's hash of an int, as its hash partitioning computes it.
 
     Source: Murmur3_x86_32.hashInt with the seed 42 of HashPartitioning.
     """
     mixed = _rotated(value * 0xCC9E2D51, 15) * 0x1B873593
-    found = _rotated(42 ^ mixed, 13) * 5 + 0xE6546B64
-    found = (found & _WORD) ^ 4  # bytes of an int
-    found = ((found ^ found >> 16) * 0x85EBCA6B) & _WORD
-    found = ((found ^ found >> 13) * 0xC2B2AE35) & _WORD
-    found ^= found >> 16
-    return found - (1 << 32) if found >> 31 else found
+    mixed = _rotated(42 ^ mixed, 13) * 5 + 0xE6546B64
+    mixed = (mixed & _WORD) ^ 4  # bytes of an int
+    mixed = ((mixed ^ mixed >> 16) * 0x85EBCA6B) & _WORD
+    mixed = ((mixed ^ mixed >> 13) * 0xC2B2AE35) & _WORD
+    mixed ^= mixed >> 16
+    return mixed - (1 << 32) if mixed >> 31 else mixed
 
 
 def _rotated(value: int, bits: int) -> int:

@@ -1,9 +1,9 @@
-"""What workers do first: cut segments, scan units of pieces into partial states.
+"""The first step of workers: cut segments, and scan units of pieces into partial states.
 
 Plain functions from Arrow batches to Arrow batches; they import no Spark. A state travels as rows
-of at most ``CHUNK_BYTES``, so that neither a row nor a batch of rows meets Java's limit of 2 GiB,
-and one worker holds one state and one piece at a time. What cannot be read travels as a row with
-``error`` set: the driver says it in one line, and no task fails and is tried again for it.
+of at most ``CHUNK_BYTES``, so that neither a row nor a batch exceeds Java's limit of 2 GiB. A
+worker has one state and one piece in memory. A read error travels as a row with ``error`` set, which the
+driver raises: a failed task would be retried for nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def state_batches(
 
 
 def chunk_batches(partition: int | None, number: int, whole: bytes) -> Iterator[pa.RecordBatch]:
-    """Yield bytes that may be many as rows, one a batch."""
+    """Yield bytes as rows of at most ``CHUNK_BYTES``, one row a batch."""
     body = memoryview(whole)
     for chunk, start in enumerate(range(0, len(body), CHUNK_BYTES)):
         part = body[start : start + CHUNK_BYTES]
@@ -70,7 +70,7 @@ def chunk_batches(partition: int | None, number: int, whole: bytes) -> Iterator[
 
 
 def error_batch(partition: int | None, number: int, error: Exception) -> pa.RecordBatch:
-    """Return the row that stands for a state that could not be made."""
+    """Return the row in place of a state that could not be made."""
     return rows_of(state_schema(), (partition, number, 0, True, str(error), None))
 
 
@@ -84,7 +84,7 @@ def rows_of(schema: pa.Schema, *rows: tuple[Any, ...]) -> pa.RecordBatch:
 
 
 def cut_worker(segments: list[Segment], max_bytes: int, read: Reader) -> Worker:
-    """Return what gives the cuts of the segments whose index comes in column ``id``."""
+    """Return the worker that cuts the segments whose indices are in column ``id``."""
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -100,7 +100,7 @@ def cut_worker(segments: list[Segment], max_bytes: int, read: Reader) -> Worker:
 
 
 def cut_rows(index: int, read: Reader, segment: Segment, max_bytes: int) -> list[tuple[Any, ...]]:
-    """Return a row for each piece of a segment, or one that says why there is none."""
+    """Return a row for each piece of a segment, or one row with the error."""
     try:
         return [(index, *cut, None) for cut in cut_segment(read(segment), max_bytes)]
     except CoterieError as error:
@@ -108,7 +108,7 @@ def cut_rows(index: int, read: Reader, segment: Segment, max_bytes: int) -> list
 
 
 def bytes_of(folder: str, segment: Segment) -> memoryview:
-    """Read a segment whose path starts from ``folder``: a worker may run in another."""
+    """Read a segment by a path relative to ``folder``; a worker may run in another folder."""
     absolute = dataclasses.replace(segment, path=os.path.join(folder, segment.path))
     try:
         return memoryview(read_segment(absolute))
@@ -117,12 +117,12 @@ def bytes_of(folder: str, segment: Segment) -> memoryview:
 
 
 def reader() -> Reader:
-    """Return what reads segments by paths that start where this process is."""
+    """Return a reader of segments by paths relative to the folder of this process."""
     return partial(bytes_of, os.getcwd())
 
 
 def no_bytes(segment: Segment) -> memoryview:
-    """Return the bytes of an empty segment, which Spark's ``binaryFile`` leaves out."""
+    """Return the bytes of an empty segment, which Spark's ``binaryFile`` omits."""
     return memoryview(inflate(b"", segment))
 
 
@@ -145,7 +145,7 @@ def scan_unit(unit: Unit, options: ScanOptions, read: Reader) -> PartialState:
 
 
 def scan_worker(tasks: list[Task], options: ScanOptions, read: Reader) -> Worker:
-    """Return what scans the tasks whose number comes in column ``id``."""
+    """Return the worker that scans the tasks whose numbers are in column ``id``."""
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -1,4 +1,4 @@
-"""Settings of a session that hold for some queries."""
+"""Temporary settings of a session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def set_meanwhile(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Set what has a default, and put back what was there."""
+    """Set values for a block and restore the earlier ones; each must have a default."""
     before = {name: spark.conf.get(name) for name in values}
     try:
         for name, value in values.items():

@@ -1,9 +1,9 @@
-"""Questions about logs that only Hadoop's file systems reach.
+"""Questions about logs on Hadoop's file systems.
 
-The segments of a partition, or of a part of a large one, come to one worker. A question goes over
-them in order, and may do so more than once: so the worker puts them into files of its own first,
-which are mapped, not held in memory, and removed at the end. The bytes travel in chunks, each
-behind the one before it in its file.
+One worker gets the segments of a partition, or of a part of a large one. A question reads them in
+order and may read them again, so the worker first writes them into files of its own. The files are
+mapped rather than read into memory, and removed at the end. The bytes of a segment travel in
+chunks, in their order.
 """
 
 from __future__ import annotations
@@ -32,62 +32,65 @@ ORDER = ("task", "segment", "start", "chunk")
 
 Partitions = list[tuple[int | None, list[Segment]]]
 Places = dict[str, tuple[int, int]]
-"""Task and place in it of each segment, by its path."""
+"""The task of each segment and its place there, by the segment's path."""
 
 Work = Callable[[scanning.Reader, scanning.Batches], Iterator["pa.RecordBatch"]]
 
 
 def each_partition(spark: SparkSession, log: Partitions, work: Work, schema: Any) -> DataFrame:
-    """Return what ``work`` gives of rows with a column ``id``: a row a partition, a task each.
+    """Run ``work`` in a task for each partition, or part of one, and return its rows.
 
-    It is handed what reads a segment, wherever the log lies. A part of a partition is as good.
+    ``work`` gets a function that reads a segment, wherever the log is, and rows with a column
+    ``id``.
     """
     from pyspark.sql import functions as f
 
     if not lies_at_urls(log):
         numbers = spark.range(0, len(log), 1, len(log))
         return numbers.mapInArrow(shipped(partial(work, scanning.reader())), schema)
-    # A row for each partition: one without a byte is asked, too.
+    # A row for each partition, because one without a byte has an answer too.
     rows = spark.range(0, len(log), 1, 1).selectExpr(
         "int(id) as task", "-1 as segment", "0L as start", "0 as chunk", "binary(null) as body"
     )
-    dealt = union_of([rows, *chunks_of(spark, log)])
-    there = dealt.repartition(len(log), in_task(f.col("task"), len(log)))
-    return there.sortWithinPartitions(*ORDER).mapInArrow(
+    chunks = union_of([rows, *chunks_of(spark, log)])
+    by_task = chunks.repartition(len(log), in_task(f.col("task"), len(log)))
+    return by_task.sortWithinPartitions(*ORDER).mapInArrow(
         shipped(partial(spooled, log, work)), schema
     )
 
 
 def lies_at_urls(log: Partitions) -> bool:
-    """Whether only Hadoop's file systems reach a log."""
+    """Whether a log is on one of Hadoop's file systems."""
     return any(is_url(segment.path) for _, segments in log for segment in segments)
 
 
 def chunks_of(spark: SparkSession, log: Partitions) -> list[DataFrame]:
-    """Return the bytes of segments as rows of ``CHUNKS_DDL``, wherever they were read."""
+    """Return the bytes of segments as rows of ``CHUNKS_DDL``."""
     places = {
         segment.path: (task, number)
         for task, (_, segments) in enumerate(log)
         for number, segment in enumerate(segments)
     }
-    segments = [segment for _, theirs in log for segment in theirs]
+    segments = [segment for _, own in log for segment in own]
     workers = line_worker(places), content_worker(places)
     return read_by(spark, segments, *workers, CHUNKS_DDL)
 
 
 def line_worker(places: Places) -> scanning.Worker:
-    """Return what makes chunks of segments that come as lines."""
+    """Return the worker that makes chunks of segments from lines."""
 
     def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
-        for (path, start), runs in groupby(lines.runs_of(batches), key=lambda run: run[:2]):
-            for chunk, run in enumerate(runs):
-                yield scanning.rows_of(chunk_schema(), (*places[path], start, chunk, run.body))
+        in_splits = groupby(lines.stretches_of(batches), key=lambda stretch: stretch[:2])
+        for (path, start), stretches in in_splits:
+            for chunk, stretch in enumerate(stretches):
+                row = (*places[path], start, chunk, stretch.body)
+                yield scanning.rows_of(chunk_schema(), row)
 
     return work
 
 
 def content_worker(places: Places) -> scanning.Worker:
-    """Return what cuts segments, columns ``path`` and ``content``, into chunks."""
+    """Return the worker that cuts segments, columns ``path`` and ``content``, into chunks."""
 
     def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
         for path, content in contents_in(batches):
@@ -108,7 +111,7 @@ def chunk_schema() -> pa.Schema:
 
 
 class Spool:
-    """Files of a worker with the segments of some partitions of ``log``, in a folder."""
+    """Files of a worker with the segments of some partitions of ``log``."""
 
     def __init__(self, log: Partitions, folder: str) -> None:
         self.folder = folder
@@ -129,33 +132,33 @@ class Spool:
             return scanning.no_bytes(segment)
         file = self._files[segment.path]
         if segment.compression is None:
-            put_right(segment, file)
+            restore_bytes(segment, file)
             return memoryview(read_segment(Segment(file, None, None, segment.size, None)))
         with open(file, "rb") as packed:
             return memoryview(inflate(packed.read(), segment))
 
 
-def put_right(segment: Segment, file: str) -> None:
-    """Have a file the bytes of its segment: they came as lines."""
+def restore_bytes(segment: Segment, file: str) -> None:
+    """Make a file of joined lines equal to its segment."""
     size = os.stat(file).st_size
     if size > segment.size:
         os.truncate(file, segment.size)
     elif size < segment.size:
         with open(file, "r+b") as out:
-            body = lines.put_right(segment, out.read())
+            body = lines.original_bytes(segment, out.read())
             out.seek(0)
             out.write(body)
 
 
 @contextmanager
 def spooling(log: Partitions) -> Iterator[Spool]:
-    """Give a worker files for segments, as long as it works."""
+    """Give a worker files for segments until the block ends."""
     with tempfile.TemporaryDirectory(prefix="coterie-", dir=home()) as folder:
         yield Spool(log, folder)
 
 
 def spooled(log: Partitions, work: Work, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
-    """Put the chunks that come into files, and do the work with what reads those."""
+    """Write the incoming chunks into files, and run ``work`` on these."""
     import pyarrow as pa
 
     tasks: set[int] = set()
@@ -173,7 +176,7 @@ def spooled(log: Partitions, work: Work, batches: scanning.Batches) -> Iterator[
 
 
 def home() -> str | None:
-    """Return the folder that Spark gave this worker, and removes; None where there is no Spark."""
+    """Return the folder that Spark removes after this worker; None outside Spark."""
     from pyspark import SparkFiles, TaskContext
 
     return None if TaskContext.get() is None else SparkFiles.getRootDirectory()

@@ -1,9 +1,9 @@
-"""What workers do last, for the command line: write tables as Parquet where they are.
+"""The last step of workers, for the command line: write tables as Parquet.
 
-Not through Spark's own writer, which counts microseconds: the files have the schema, and to the
-millisecond the times, of the engine of one process. Workers write beside the tables, and the
-driver names a part once it has heard that it is whole. So what is left by a worker that dies, or
-that goes on though its task was given to another, gets into no table.
+Spark's own writer counts microseconds. These files have the schema of the local engine, with times
+in milliseconds. Workers write into a folder beside the tables, and the driver renames a part once
+it is complete. So files of a worker that dies, or that continues although its task was reassigned,
+do not get into a table.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def table_folder(out: Path, name: str) -> Path:
 
 
 def work_folder(out: Path) -> Path:
-    """Return the folder that workers write into; it has gone when the output is whole."""
+    """Return the folder that workers write into; the complete output does not have it."""
     return out / ".parts"
 
 
 def write_worker(out: str) -> Worker:
-    """Return what writes products, (name, body), into a file a table.
+    """Return the worker that writes products, (name, body), into a file for each table.
 
-    Gives a row for each file that is whole, or one for what could not be written.
+    It yields a row for each complete file, or one row with the error.
     """
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -50,14 +50,14 @@ def write_worker(out: str) -> Worker:
             for name, file in write_files(batches, work_folder(Path(out)), attempt()).items():
                 yield rows_of(schema, (name, file, None, None))
         except OSError as error:
-            told = (None, error.filename, error.errno, error.strerror or str(error))
-            yield rows_of(schema, told)
+            failure = (None, error.filename, error.errno, error.strerror or str(error))
+            yield rows_of(schema, failure)
 
     return work
 
 
 def attempt() -> str:
-    """Return the number of this attempt at a task, which no other of the session has."""
+    """Return the number of this attempt at a task, unique in the session."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -82,25 +82,25 @@ def write_files(batches: Batches, folder: Path, suffix: str) -> dict[str, str]:
 
 
 def name_parts(out: Path, names: Iterable[str], files: Iterable[tuple[str, str]]) -> None:
-    """Make the tables' folders out of (table, file) in order; leave nothing else.
+    """Make the tables' folders from (table, file) pairs in order, and remove all other files.
 
-    The folder of the workers is moved before it is emptied: from then on none of them finds it.
+    The folder of the workers is moved before it is deleted, so that no late worker writes into it.
     """
     parts: dict[str, list[str]] = {name: [] for name in names}
     for name, file in files:
         parts[name].append(file)
-    for name, found in parts.items():
+    for name, part_files in parts.items():
         folder = table_folder(out, name)
         folder.mkdir()
-        for number, file in enumerate(found):
+        for number, file in enumerate(part_files):
             (work_folder(out) / file).replace(folder / f"part-{number:05d}.parquet")
-        if not found:
+        if not part_files:
             write_missing(folder, name)
     shutil.rmtree(work_folder(out).replace(out / ".left"))
 
 
 def write_missing(folder: Path, name: str) -> None:
-    """Give a table without rows a part that says its columns."""
+    """Write a part without rows, which shows the columns of an empty table."""
     import pyarrow.parquet as pq
 
     pq.write_table(SCHEMAS[name]().empty_table(), folder / "part-00000.parquet")

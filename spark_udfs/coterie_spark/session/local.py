@@ -1,7 +1,7 @@
 """A quiet Spark session in this process: no UI, no progress bar, nothing below an error logged.
 
-What the command line and the tests start. Whoever has a session already needs nothing of this:
-every function of the package takes the caller's own.
+The command line and the tests start it. Callers with a session of their own do not need it: every
+function of the package takes a session.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from coterie_spark.session.master import check_master
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# The gateway's own logger has a level, or Spark says that it sets one.
+# Without a level of the gateway's own logger, Spark prints that it sets one.
 _LOG4J = """\
 rootLogger.level = error
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
@@ -44,7 +44,7 @@ def local_session(
     *,
     java_options: str = "",
 ) -> SparkSession:
-    """Start a session, or give the running one with ``conf`` applied to it.
+    """Start a session, or apply ``conf`` to the running one and return it.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ def local_session(
     app_name : str
         Name of the application.
     conf : mapping of str to str, optional
-        Spark's own settings; they win over those made here.
+        Spark's own settings; they override those made here.
     java_options : str
-        More options of the JVM, if one is started; those of ``conf`` win over them, too.
+        More options of the JVM, if one is started; those of ``conf`` override them.
 
     Raises
     ------

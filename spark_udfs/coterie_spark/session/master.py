@@ -1,4 +1,4 @@
-"""Whether a master of Spark's answers at all, before a JVM is started. Imports no Spark."""
+"""Check that a Spark master can be reached, before a JVM is started. Imports no Spark."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ CONNECT_S = 10.0
 
 
 def check_master(master: str) -> None:
-    """Raise where no master answers at its URL: Spark itself tries for a minute.
+    """Raise if no master can be reached at a URL; Spark itself would try for a minute.
 
-    Of several (``spark://one:7077,two:7077``) one is enough.
+    Of several masters (``spark://one:7077,two:7077``), one is enough.
     """
     if not master.startswith("spark://"):
         return

@@ -6,9 +6,9 @@
 
 One partition of the DataFrame is one segment, or a piece of a large one; workers read the bytes
 themselves. A schema given to the reader prunes columns: Spark's Python API offers no other way.
-The options ``partitions`` ("1,2") and ``group`` (a group id) leave out what is not wanted before
-it reaches Spark. Filters are not taken from Spark: as of 4.3 it keeps a reader, with what was
-pushed into it, for the next query on the same DataFrame, which then lacks rows.
+The options ``partitions`` ("1,2") and ``group`` (a group id) select records before they reach
+Spark. Spark's filters are not pushed down: as of 4.3 it keeps a reader with its filters for the
+next query on the same DataFrame, which then lacks rows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SegmentRange(InputPartition):
 
 
 class ConsumerOffsetsSource(DataSource):
-    """Spark's face of the source; its options are ``path`` or ``paths`` (JSON, as Spark gives)."""
+    """The data source as Spark sees it; an option ``paths`` is JSON, as Spark passes it."""
 
     @classmethod
     def name(cls) -> str:
@@ -59,12 +59,13 @@ class ConsumerOffsetsSource(DataSource):
     def schema(self) -> StructType:
         """Return every column; a schema given to the reader may name fewer.
 
-        Of ``CREATE TABLE ... OPTIONS (...)`` Spark hands a source of Python's the options only
-        here (as of 4.3), and keeps the schema. So they go along with the first column.
+        As of 4.3, Spark passes the options of ``CREATE TABLE ... OPTIONS (...)`` to a Python
+        source only here, and stores the schema. So the first column's metadata has the options.
         """
         first, *others = from_arrow_schema(arrow_schema()).fields
-        kept = {name: self.options[name] for name in OPTIONS if self.options.get(name)}
-        return StructType([StructField(first.name, first.dataType, True, {FORMAT: kept}), *others])
+        options = {name: self.options[name] for name in OPTIONS if self.options.get(name)}
+        first = StructField(first.name, first.dataType, True, {FORMAT: options})
+        return StructType([first, *others])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns that the schema names."""
@@ -79,16 +80,16 @@ class ConsumerOffsetsSource(DataSource):
         reader = ConsumerOffsetsReader(
             paths_of(options), tuple(schema.names), partitions_of(options), options.get("group")
         )
-        return sent(reader)
+        return portable(reader)
 
 
 def paths_of(options: Mapping[str, str]) -> list[str]:
-    """Return the paths given to ``load``, or the path of a table."""
+    """Return the paths of a ``load``, or the path of a table."""
     if "paths" in options:
-        found: list[str] = json.loads(options["paths"])
-        return found
+        paths: list[str] = json.loads(options["paths"])
+        return paths
     if "path" in options:
-        return [LOCAL_URL.sub("/", options["path"])]  # of a table's path Spark makes a URL
+        return [LOCAL_URL.sub("/", options["path"])]  # Spark makes a URL of a table's path
     raise CoterieError(
         "consumer_offsets needs a path: give it to load(...), or to a table without columns of"
         " its own as OPTIONS (path '...')"
@@ -111,19 +112,20 @@ class ConsumerOffsetsReader(DataSourceReader):
         self,
         paths: Sequence[str],
         names: tuple[str, ...],
-        wanted: frozenset[int] | None,
+        offsets_partitions: frozenset[int] | None,
         group: str | None,
     ) -> None:
         self.paths = list(paths)
         self.names = names
-        self.wanted = wanted
+        self.offsets_partitions = offsets_partitions
         self.group = group
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one piece a segment, more for a large one that is not compressed as a file."""
+        """Return a piece for each segment, and several for a large one that is not compressed."""
         pieces: list[InputPartition] = []
         for segment in find_segments(self.paths).segments:
-            if self.wanted is None or segment.partition in self.wanted:
+            chosen = self.offsets_partitions
+            if chosen is None or segment.partition in chosen:
                 pieces.extend(ranges_of(segment))
         return pieces
 
@@ -147,30 +149,30 @@ class ConsumerOffsetsReader(DataSourceReader):
             yield batch.select(list(self.names))
 
 
-def sent(reader: DataSourceReader) -> DataSourceReader:
-    """Return a reader that can be sent to a worker, whatever is installed there.
+def portable(reader: DataSourceReader) -> DataSourceReader:
+    """Return a reader that can be sent to any worker.
 
-    Spark reads the reader and its pieces on the worker before it calls them, so neither may name
-    a class of coterie's.
+    Spark unpickles the reader and its pieces on the worker before it calls them, so neither may
+    name a class of coterie: a worker without coterie could not report what is missing.
     """
-    body, read_there = pickle.dumps(reader), on_worker(read_piece)
+    body, read_on_worker = pickle.dumps(reader), on_worker(read_piece)
 
-    class Sent(DataSourceReader):
+    class Portable(DataSourceReader):
         def partitions(self) -> Sequence[InputPartition]:
             import pickle
 
             return [InputPartition(pickle.dumps(p)) for p in pickle.loads(body).partitions()]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            return read_there(body, partition.value)
+            return read_on_worker(body, partition.value)
 
-    return Sent()
+    return Portable()
 
 
 def read_piece(reader: bytes, piece: bytes) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one piece, of a reader and a piece as bytes."""
-    found: Iterator[pa.RecordBatch] = pickle.loads(reader).read(pickle.loads(piece))
-    return found
+    """Yield the rows of one piece; reader and piece are pickled."""
+    rows: Iterator[pa.RecordBatch] = pickle.loads(reader).read(pickle.loads(piece))
+    return rows
 
 
 def ranges_of(segment: Segment) -> list[SegmentRange]:
@@ -182,5 +184,5 @@ def ranges_of(segment: Segment) -> list[SegmentRange]:
 
 
 def register(spark: Any) -> None:
-    """Make ``spark.read.format("consumer_offsets")`` known to a session."""
+    """Register ``spark.read.format("consumer_offsets")`` with a session."""
     spark.dataSource.register(ConsumerOffsetsSource)

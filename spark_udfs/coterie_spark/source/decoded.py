@@ -1,7 +1,7 @@
 """Decoded records as Arrow batches, for the data source. Pure functions; no Spark is imported.
 
 The rows are those of ``coterie records``: every record of every batch that can be read, in log
-order. Only the columns asked for are made; the raw bytes cost most and are left out unless named.
+order. Only the requested columns are made; the raw bytes cost most.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def record_batches(
     data
         Bytes of a segment, from a batch boundary.
     partition, segment, position
-        What the rows say of where they are; ``position`` is the first byte's place in the segment.
+        Values of the columns of that name; ``position`` is the first byte's place in the segment.
     names
         The columns to make, in this order.
     """
@@ -91,7 +91,7 @@ def record_batches(
 
 
 class Rows:
-    """A window over decoded columns, and how each column of the data source comes out of it."""
+    """A window over decoded columns, which makes each column of the data source."""
 
     def __init__(
         self, columns: dict[str, Any], partition: int | None, segment: str, position: int
@@ -193,11 +193,11 @@ class Rows:
             self.pa.py_buffer(offsets),
             self.pa.py_buffer(bytes(heap)),
         ]
-        found = self.pa.BinaryArray.from_buffers(self.pa.binary(), len(ends), buffers)
+        raw = self.pa.BinaryArray.from_buffers(self.pa.binary(), len(ends), buffers)
         try:
-            return found.cast(self.pa.string())
+            return raw.cast(self.pa.string())
         except self.pa.ArrowInvalid:  # bytes that are not UTF-8 read as Java reads them
-            texts = [None if m is None else decode_utf8(m) for m in found.to_pylist()]
+            texts = [None if m is None else decode_utf8(m) for m in raw.to_pylist()]
             return self.pa.array(texts, kind)
 
     def raw(self, name: str) -> list[bytes | None]:
@@ -221,8 +221,8 @@ class Rows:
         if self.values is None:
             is_group = (self.kind == GROUP).tolist()
             self.values = [
-                group_value(value) if wanted else None
-                for value, wanted in zip(self.raw("value"), is_group, strict=True)
+                group_value(value) if of_group else None
+                for value, of_group in zip(self.raw("value"), is_group, strict=True)
             ]
         if name == "members":
             return [None if v is None else len(v["members"]) for v in self.values]
@@ -246,7 +246,7 @@ MADE: dict[str, Callable[[Rows, pa.DataType], pa.Array]] = {
     "value": Rows._of_value,
     "tombstone": Rows._of_tombstone,
 }
-"""How each column is made that is not plain."""
+"""What makes each column that is not a decoded column as it is."""
 
 
 def group_value(value: bytes | None) -> dict[str, Any] | None:

@@ -1,8 +1,8 @@
 """Consumers as processes of their own, so that one can be killed; and what each of them saw.
 
-`Member` starts this module as a program and is the driver's side of it. The program reads orders from its standard input, a line each
-(``commit``, ``quiet``, ``go on``, ``leave``), and tells on its standard output, as JSON lines with
-the clock's ms, what happened: partitions assigned and revoked, offsets committed, its end.
+`Member` starts this module as a program and is the driver's side of it. The program reads orders
+from its standard input, one a line: ``commit``, ``quiet``, ``go on``, ``leave``. It prints JSON
+lines with the clock's ms: partitions assigned and revoked, offsets committed, its end.
 """
 
 import json
