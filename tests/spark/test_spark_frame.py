@@ -31,8 +31,8 @@ def rows_of(case, isolation="read_uncommitted"):
                 rows += waiting.pop(batch.producer_id, []) if committed else []
                 waiting.pop(batch.producer_id, None)
                 continue
-            held = isolation == "read_committed" and batch.is_transactional
-            into = waiting.setdefault(batch.producer_id, []) if held else rows
+            is_hidden = isolation == "read_committed" and batch.is_transactional
+            into = waiting.setdefault(batch.producer_id, []) if is_hidden else rows
             for record in batch.records:
                 moment = datetime.fromtimestamp(record.timestamp / 1000, tz=timezone.utc)
                 place = ("__consumer_offsets", partition, record.offset, moment)
@@ -67,8 +67,8 @@ def test_rows_of_a_log_without_transactions_give_kafkas_state(spark, monkeypatch
         )
     assert replayed.summary.groups == whole.summary.groups
     assert replayed.summary.records == whole.summary.records
-    for one in (replayed, whole):
-        one.unpersist()
+    replayed.unpersist()
+    whole.unpersist()
 
 
 def test_committed_rows_of_transactions_give_what_readers_see(spark):

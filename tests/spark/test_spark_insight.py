@@ -13,67 +13,67 @@ from support.golden_data import log, records
 from support.spark_questions import QUESTIONS, RESET_CLI
 
 
-@pytest.mark.parametrize(("name", "case", "asked"), QUESTIONS)
-def test_a_question_gives_the_rows_it_gives_in_this_process(spark, name, case, asked):
+@pytest.mark.parametrize(("name", "case", "parameters"), QUESTIONS)
+def test_a_question_gives_the_rows_it_gives_in_this_process(spark, name, case, parameters):
     question = find_question(name)
-    ask = question.Ask(**asked)
+    ask = question.Ask(**parameters)
     rows = [row for view in read_facts([log(case)]) for row in rows_of(view, question, ask)]
     schema = spark_schema(arrow_schema(fields_of(question)))
     expected = to_spark(arrow_table(fields_of(question), rows), schema).to_pylist()
-    told = {"at" if key == "at_ms" else key: value for key, value in asked.items()}
-    frame = getattr(coterie_spark, name)(spark, log(case), **told)
+    arguments = {"at" if key == "at_ms" else key: value for key, value in parameters.items()}
+    frame = getattr(coterie_spark, name)(spark, log(case), **arguments)
     assert frame.columns == list(fields_of(question))
-    found = frame.toArrow().to_pylist()
-    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    answer = frame.toArrow().to_pylist()
+    assert sorted(map(repr, answer)) == sorted(map(repr, expected))
 
 
 def test_a_time_counts_under_the_name_of_the_command_and_that_of_the_question(spark):
     ends = EndOffsets(False, {("orders", 3): (Sample(None, 9000),)})
-    found = [
-        coterie_spark.lag(spark, log("basic"), groups="grp-reset-cli", ends=ends, **told)
+    answers = [
+        coterie_spark.lag(spark, log("basic"), groups="grp-reset-cli", ends=ends, **at)
         .where("topic = 'orders' and partition = 3")
         .collect()
-        for told in ({}, {"at": RESET_CLI}, {"at_ms": RESET_CLI})
+        for at in ({}, {"at": RESET_CLI}, {"at_ms": RESET_CLI})
     ]
-    assert found[0] != found[1] == found[2]
+    assert answers[0] != answers[1] == answers[2]
     with pytest.raises(CoterieError, match="at and at_ms say the same; give one of them"):
         coterie_spark.lag(spark, log("basic"), ends=ends, at=RESET_CLI, at_ms=RESET_CLI)
 
 
-def test_a_question_is_asked_of_some_groups(spark):
+def test_a_question_can_be_about_some_groups(spark):
     frame = coterie_spark.undo(spark, [log("basic")], groups="grp-reset-cli", at=RESET_CLI)
     assert {row.group_id for row in frame.select("group_id").collect()} == {"grp-reset-cli"}
     assert frame.count() == 11
 
 
-def test_now_is_the_logs_newest_record_unless_it_is_given(spark):
+def test_now_is_the_logs_newest_record_unless_it_is_a_parameter(spark):
     newest_ms = max(record["timestamp"] for record in records("transactions"))
-    by_default, given, until = (
-        coterie_spark.expire(spark, log("transactions"), **asked).collect()
-        for asked in ({}, {"now_ms": newest_ms}, {"until": newest_ms})
+    by_default, explicit, until = (
+        coterie_spark.expire(spark, log("transactions"), **parameters).collect()
+        for parameters in ({}, {"now_ms": newest_ms}, {"until": newest_ms})
     )
-    assert by_default == given == until
-    assert {row.remaining_ms is None for row in given} == {False, True}
+    assert by_default == explicit == until
+    assert {row.remaining_ms is None for row in explicit} == {False, True}
 
 
 @pytest.mark.parametrize(
-    ("name", "asked", "told"),
+    ("name", "parameters", "message"),
     [
         ("lag", {}, "lag needs ends"),
         ("undo", {}, "undo needs at"),
         ("expire", {"nonsense": 1}, "expire has no nonsense; it takes now_ms, retention_ms, what"),
     ],
 )
-def test_a_wrong_parameter_is_one_line(spark, name, asked, told):
-    with pytest.raises(CoterieError, match=told):
-        getattr(coterie_spark, name)(spark, log("basic"), **asked)
+def test_a_wrong_parameter_is_one_line(spark, name, parameters, message):
+    with pytest.raises(CoterieError, match=message):
+        getattr(coterie_spark, name)(spark, log("basic"), **parameters)
 
 
-@pytest.mark.parametrize(("name", "case", "asked"), [QUESTIONS[1], QUESTIONS[3], QUESTIONS[4]])
-def test_a_url_gives_the_rows_that_its_path_gives(spark, name, case, asked):
+@pytest.mark.parametrize(("name", "case", "parameters"), [QUESTIONS[1], QUESTIONS[3], QUESTIONS[4]])
+def test_a_url_gives_the_rows_that_its_path_gives(spark, name, case, parameters):
     ask = getattr(coterie_spark, name)
     by_url, by_path = (
-        sorted(map(repr, ask(spark, place, **asked).collect()))
+        sorted(map(repr, ask(spark, place, **parameters).collect()))
         for place in (log(case).as_uri(), log(case))
     )
     folder = log(case).as_posix()
@@ -81,7 +81,7 @@ def test_a_url_gives_the_rows_that_its_path_gives(spark, name, case, asked):
     assert by_path
 
 
-def test_a_url_that_leads_nowhere_is_said_in_one_line(spark):
+def test_a_url_that_leads_nowhere_is_reported_in_one_line(spark):
     with pytest.raises(CoterieError, match="no such file or folder") as caught:
         coterie_spark.undo(spark, "file:/no/such/log", at=RESET_CLI)
     assert "\n" not in str(caught.value)
@@ -91,14 +91,14 @@ def test_a_sample_after_the_newest_record_of_all_is_beyond_the_log(spark):
     newest = max(record["timestamp"] for record in records("basic"))
     samples = (Sample(newest, 9000), Sample(newest + 1, 9000))
     ends = EndOffsets(True, {("orders", 3): samples})
-    told = {"groups": "grp-reset-cli", "ends": ends}
-    frame = coterie_spark.lag(spark, log("basic"), **told).where("topic = 'orders'")
+    arguments = {"groups": "grp-reset-cli", "ends": ends}
+    frame = coterie_spark.lag(spark, log("basic"), **arguments).where("topic = 'orders'")
     rows = [row for row in frame.collect() if row.partition == 3]
     assert [(row.lag, row.lag_max, row.status) for row in rows] == [
         (9000, None, "ok"),  # reset to 0 by then
         (None, 9000, "beyond_log"),
     ]
-    later = coterie_spark.lag(spark, log("basic"), since=newest + 1, **told)
+    later = coterie_spark.lag(spark, log("basic"), since=newest + 1, **arguments)
     assert {row.status for row in later.where("time is not null").collect()} == {"beyond_log"}
-    known = coterie_spark.lag(spark, log("basic"), log_until_ms=newest + 1, **told)
+    known = coterie_spark.lag(spark, log("basic"), log_until_ms=newest + 1, **arguments)
     assert {row.status for row in known.where("time is not null").collect()} == {"ok"}

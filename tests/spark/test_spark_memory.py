@@ -1,4 +1,4 @@
-"""What a worker has freed goes back to the system, for its next task runs in the same process."""
+"""A worker returns freed memory to the system, because its next task runs in the same process."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ def anonymous_bytes():
 
 
 def freed_under_a_block_that_lives():
-    """Free a hundred megabytes of the heap; what lies above them holds the heap's end up."""
+    """Free a hundred megabytes of the heap below a block that stays allocated."""
     blocks = [bytes([number & 255]) * BLOCK_BYTES for number in range(BLOCKS)]
     return blocks[-1]
 
@@ -32,18 +32,18 @@ def glibc():
 def test_the_heap_that_was_freed_goes_back(glibc):
     give_back()
     before = anonymous_bytes()
-    kept = freed_under_a_block_that_lives()
+    top = freed_under_a_block_that_lives()
     assert anonymous_bytes() > before + BLOCKS * BLOCK_BYTES // 2, "it would go back by itself"
     give_back()
     assert anonymous_bytes() < before + BLOCKS * BLOCK_BYTES // 4
-    assert len(kept) == BLOCK_BYTES
+    assert len(top) == BLOCK_BYTES
 
 
 def test_a_task_gives_back_when_it_ends_and_when_it_fails(monkeypatch):
-    given = []
-    monkeypatch.setattr("coterie_spark.replay_job.memory.give_back", lambda: given.append(1))
+    calls = []
+    monkeypatch.setattr("coterie_spark.replay_job.memory.give_back", lambda: calls.append(1))
     assert list(shipped(iter)([1, 2])) == [1, 2]
-    assert len(given) == 1
+    assert len(calls) == 1
     with pytest.raises(ZeroDivisionError):
-        list(shipped(lambda numbers: (1 // one for one in numbers))([0]))
-    assert len(given) == 2
+        list(shipped(lambda numbers: (1 // number for number in numbers))([0]))
+    assert len(calls) == 2

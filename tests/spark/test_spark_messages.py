@@ -1,4 +1,4 @@
-"""What the driver says of a cluster, and what reaches its session. No JVM is started."""
+"""The driver's messages about a cluster, and the settings of its session. No JVM is started."""
 
 import contextlib
 import threading
@@ -20,26 +20,28 @@ LOG = golden_data.log("corrupt/fine")
 
 @pytest.fixture
 def closed_port():
-    """A port on which nobody listens."""
+    """A port without a listener."""
     import socket
 
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
-def test_a_master_that_is_not_there_is_said_before_a_jvm_is_started(
+def test_a_master_that_is_not_there_is_reported_before_a_jvm_is_started(
     closed_port, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     url = f"spark://127.0.0.1:{closed_port}"
-    asked = ("replay", LOG, "--out", tmp_path / "out", "--engine", "spark", "--master", url)
-    fails(*asked, says=f"no master of Spark answers at {url} (127.0.0.1:{closed_port}: Connection")
+    command = ("replay", LOG, "--out", tmp_path / "out", "--engine", "spark", "--master", url)
+    fails(
+        *command, says=f"no master of Spark answers at {url} (127.0.0.1:{closed_port}: Connection"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("place", ["host", "host:", ":7077", "host:port", "127.0.0.1:99999999"])
-def test_a_master_without_a_port_is_said(place):
+def test_a_master_without_a_port_is_refused(place):
     with pytest.raises(CoterieError, match=r"no master of Spark answers.*spark://HOST:PORT"):
         check_master(f"spark://{place}")
 
@@ -55,7 +57,7 @@ def test_one_of_several_masters_is_enough(closed_port):
 
 
 class Context:
-    """A driver's context on which so many processes have registered."""
+    """A driver's context with a number of registered processes."""
 
     def __init__(self, master, registered):
         self.master, self.registered = master, registered
@@ -77,71 +79,71 @@ class Context:
         return []
 
 
-class Heard(Silent):
-    """A progress that keeps what is said, and lets the work end when something was."""
+class RecordedProgress(Silent):
+    """A progress that records notices, and sets an event at the first."""
 
     def __init__(self):
-        self.lines, self.said = [], threading.Event()
+        self.lines, self.noticed = [], threading.Event()
 
     def notice(self, line):
         self.lines.append(line)
-        self.said.set()
+        self.noticed.set()
 
 
 def job_progress(monkeypatch, master, registered):
     monkeypatch.setattr(engine, "POLL_S", 0.001)
     session = type("Session", (), {"sparkContext": Context(master, registered)})()
-    told = Heard()
-    return engine.JobProgress(session, 100, told), told
+    recorded = RecordedProgress()
+    return engine.JobProgress(session, 100, recorded), recorded
 
 
-def test_a_cluster_without_free_executors_is_said_once_while_the_job_waits(monkeypatch):
-    progress, told = job_progress(monkeypatch, "spark://host:7077", 1)
-    assert progress.run(told.said.wait)
-    assert told.lines == [engine.NO_EXECUTOR.format("spark://host:7077")]
+def test_a_cluster_without_free_executors_is_reported_once_while_the_job_waits(monkeypatch):
+    job, recorded = job_progress(monkeypatch, "spark://host:7077", 1)
+    assert job.run(recorded.noticed.wait)
+    assert recorded.lines == [engine.NO_EXECUTOR.format("spark://host:7077")]
 
 
 @pytest.mark.parametrize(("master", "registered"), [("local[2]", 1), ("spark://host:7077", 2)])
-def test_where_there_are_executors_nothing_is_said(monkeypatch, master, registered):
-    progress, told = job_progress(monkeypatch, master, registered)
-    looked = threading.Event()
-    looks = []
+def test_with_executors_nothing_is_reported(monkeypatch, master, registered):
+    job, recorded = job_progress(monkeypatch, master, registered)
+    polled_enough = threading.Event()
+    polls = []
 
-    def tell():
-        looks.append(1)
-        if len(looks) > engine.POLLS_WITHOUT_EXECUTOR + 5:
-            looked.set()
+    def report():
+        polls.append(1)
+        if len(polls) > engine.POLLS_WITHOUT_EXECUTOR + 5:
+            polled_enough.set()
 
-    monkeypatch.setattr(progress, "tell", tell)
-    assert progress.run(looked.wait)
-    assert told.lines == []
+    monkeypatch.setattr(job, "report", report)
+    assert job.run(polled_enough.wait)
+    assert recorded.lines == []
 
 
 @pytest.fixture
 def started(monkeypatch):
-    """What a session is asked to be started with, which then fails."""
-    asked = []
+    """The master and settings of each session that is started; the start fails."""
+    starts = []
 
     def local_session(master, conf, *, java_options):
-        asked.append((master, conf))
+        starts.append((master, conf))
         raise CoterieError("seen")
 
     monkeypatch.setattr(engine, "local_session", local_session)
     monkeypatch.setattr(engine, "signals_deferred", contextlib.nullcontext)
-    return asked
+    return starts
 
 
 @pytest.mark.parametrize(
     "command", [("replay", LOG, "--out", "out"), ("growth", LOG), ("growth", LOG, "--group", "g*")]
 )
 def test_settings_and_master_reach_the_session(started, tmp_path, command):
-    given = ("--conf", "spark.executor.memory=2g", "--conf", " spark.a.b = x=y ")
-    told = coterie(*command, "--engine", "spark", "--master", "yarn", *given, cwd=tmp_path)
-    assert told.stderr == "coterie: seen\n"
+    settings = ("--conf", "spark.executor.memory=2g", "--conf", " spark.a.b = x=y ")
+    result = coterie(*command, "--engine", "spark", "--master", "yarn", *settings, cwd=tmp_path)
+    assert result.stderr == "coterie: seen\n"
     assert started == [("yarn", {"spark.executor.memory": "2g", "spark.a.b": "x=y"})]
 
 
-def test_a_worker_that_does_not_fit_is_the_line_that_a_command_ends_with():
+def test_an_unfit_worker_is_the_line_that_a_command_ends_with():
     from pyspark.errors import PySparkException
 
     line = f"{closures.UNFIT}host (python): no coterie; install it"
@@ -150,7 +152,7 @@ def test_a_worker_that_does_not_fit_is_the_line_that_a_command_ends_with():
     assert str(caught.value) == line
 
 
-def test_a_session_that_the_cluster_ended_is_said():
+def test_a_session_that_the_cluster_ended_is_reported():
     from pyspark.errors import PySparkException
 
     says = "Spark failed: the cluster has ended the session"
@@ -158,34 +160,34 @@ def test_a_session_that_the_cluster_ended_is_said():
         raise PySparkException("Cannot call methods on a stopped SparkContext.\nThis was created")
 
 
-def test_a_signal_that_the_jvm_heard_too_is_what_the_command_ends_by():
+def test_a_signal_that_the_jvm_received_too_ends_the_command():
     import signal
 
-    class Heard(BaseException):
+    class Received(BaseException):
         pass
 
-    def hear(number, frame):
-        raise Heard
+    def receive(number, frame):
+        raise Received
 
     def start():
         with engine.signals_deferred():
             signal.raise_signal(signal.SIGTERM)
             raise CoterieError("Spark did not start")
 
-    before = signal.signal(signal.SIGTERM, hear)
+    before = signal.signal(signal.SIGTERM, receive)
     try:
-        with pytest.raises(Heard):
+        with pytest.raises(Received):
             start()
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("options", "says"),
     [
         (("--engine", "local"), "URLs are for --engine spark"),
         (("--engine", "spark", "--include-deleted"), "--include-deleted is for plain paths"),
     ],
 )
-def test_what_is_not_for_urls_is_wrong_usage(given, says):
-    fails("growth", LOG.as_uri(), *given, status=2, says=says)
+def test_options_that_are_not_for_urls_are_wrong_usage(options, says):
+    fails("growth", LOG.as_uri(), *options, status=2, says=says)

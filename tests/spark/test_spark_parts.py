@@ -24,25 +24,25 @@ def cut(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    """Have a part be a segment."""
+    """Make each segment a part."""
     monkeypatch.setattr(parted, "PART_BYTES_MIN", 1)
     monkeypatch.setattr(parted, "PART_BYTES", 1)
 
 
 @pytest.mark.parametrize("scheme", ["", "file:"])
-@pytest.mark.parametrize(("name", "case", "asked"), QUESTIONS)
+@pytest.mark.parametrize(("name", "case", "parameters"), QUESTIONS)
 def test_a_question_in_parts_gives_the_rows_it_gives_in_this_process(
-    spark, cut, name, case, asked, scheme
+    spark, cut, name, case, parameters, scheme
 ):
     question = find_question(name)
-    ask = question.Ask(**asked)
+    ask = question.Ask(**parameters)
     rows = [row for view in read_facts([cut / case]) for row in rows_of(view, question, ask)]
     schema = spark_schema(arrow_schema(fields_of(question)))
     expected = to_spark(arrow_table(fields_of(question), rows), schema).to_pylist()
-    told = {"at" if key == "at_ms" else key: value for key, value in asked.items()}
+    arguments = {"at" if key == "at_ms" else key: value for key, value in parameters.items()}
     where = f"{scheme}{cut / case}"
-    found = getattr(coterie_spark, name)(spark, where, **told).toArrow().to_pylist()
-    rows = [repr(row).replace(where, str(cut / case)) for row in found]
+    answer = getattr(coterie_spark, name)(spark, where, **arguments).toArrow().to_pylist()
+    rows = [repr(row).replace(where, str(cut / case)) for row in answer]
     assert sorted(rows) == sorted(map(repr, expected))
 
 
@@ -54,8 +54,8 @@ def test_large_partitions_are_cut_and_others_are_not(spark, cut, monkeypatch, sc
         "undo", find_question("undo").Ask(RESET_CLI), (f"{scheme}{cut / 'basic'}",)
     )
     partitions = log_of(spark, request.log)
-    asked = parted.in_parts(spark, partitions, request)
-    assert [part for _, part in asked.dealt] == [
+    query = parted.in_parts(spark, partitions, request)
+    assert [part for _, part in query.parts] == [
         (segment,) for _, segments in partitions for segment in segments
     ]
     monkeypatch.setattr(parted, "PART_BYTES_MIN", 1 << 30)

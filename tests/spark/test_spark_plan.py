@@ -46,7 +46,7 @@ def test_no_task_is_more_than_one_piece_above_its_share(sizes, cores):
 
 @settings(deadline=None)  # a loaded machine is no failure
 @given(SIZES, st.integers(1, 4), st.integers(1, 2 << 30))
-def test_no_task_is_more_than_one_piece_above_the_bytes_that_are_given(sizes, cores, task_bytes):
+def test_no_task_is_more_than_one_piece_above_the_bytes_of_the_limit(sizes, cores, task_bytes):
     pieces = plan.pieces_of(segments_of(sizes), {})
     biggest = max(piece.weight for piece in pieces)
     for task in plan.deal(pieces, cores, task_bytes):
@@ -86,5 +86,5 @@ def test_pieces_of_which_the_first_ones_hold_no_batch_are_one_segment(tmp_path):
 @settings(deadline=None)  # a loaded machine is no failure
 @given(SIZES)
 def test_pieces_never_get_smaller_than_worth_a_task_nor_bigger_than_a_segment(sizes):
-    found = plan.piece_bytes(segments_of(sizes), 2)
-    assert plan.SPARK_PIECE_BYTES_MIN <= found <= plan.SPARK_PIECE_BYTES
+    piece_bytes = plan.piece_bytes(segments_of(sizes), 2)
+    assert plan.SPARK_PIECE_BYTES_MIN <= piece_bytes <= plan.SPARK_PIECE_BYTES

@@ -182,9 +182,9 @@ def test_what_has_no_time_counts_as_of_any(spark):
             if record["value"] is not None:
                 last[key] = (data["group"], data["topic"], record["value"]["data"]["offset"])
     found = [json.loads(row) for row in rows["offsets"]]
-    told = [(row["group_id"], row["topic"], row["offset"]) for row in found]
-    assert sorted(told) == sorted(last.values())
-    assert told
+    commits = [(row["group_id"], row["topic"], row["offset"]) for row in found]
+    assert sorted(commits) == sorted(last.values())
+    assert commits
 
 
 def test_pieces_of_a_segment_are_told_as_one(spark, small_pieces):

@@ -1,4 +1,4 @@
-"""A small log is folded by the driver: no job runs, and the answers are those of the workers."""
+"""The driver folds a small log without a job, and gives the answers of the workers."""
 
 import pytest
 
@@ -17,7 +17,7 @@ CASES = ["transactions", "old-formats", "corrupt/length-2gib"]
 
 @pytest.fixture
 def by_driver(spark):
-    """Give the session; the driver folds small logs meanwhile, as it does for users."""
+    """The session, in which the driver folds small logs, as it does for users."""
     spark.conf.set(on_the_driver.SETTING, str(on_the_driver.DRIVER_BYTES))
     yield spark
     spark.conf.set(on_the_driver.SETTING, "-1")
@@ -30,11 +30,11 @@ def jobs_of(spark):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("form", ["parquet", "json"])
 def test_the_driver_writes_the_files_of_the_local_engine(by_driver, tmp_path, case, form):
-    asked = ("replay", golden_data.log(case), "--history", "--format", form)
+    command = ("replay", golden_data.log(case), "--history", "--format", form)
     before = jobs_of(by_driver)
-    coterie_ok(*asked, "--out", tmp_path / "spark", *SPARK)
+    coterie_ok(*command, "--out", tmp_path / "spark", *SPARK)
     assert jobs_of(by_driver) == before
-    coterie_ok(*asked, "--out", tmp_path / "one", "--engine", "local")
+    coterie_ok(*command, "--out", tmp_path / "one", "--engine", "local")
     assert folder_of(tmp_path / "spark") == folder_of(tmp_path / "one")
     for name in folder_of(tmp_path / "one"):
         ours, theirs = tmp_path / "spark" / name, tmp_path / "one" / name

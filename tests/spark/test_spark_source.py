@@ -78,17 +78,17 @@ def expected_row(known):
 @pytest.mark.parametrize("case", cases())
 def test_rows_equal_kafkas_own_decode(source, case):
     rows = source.read.format("consumer_offsets").load(str(LOGS / case)).collect()
-    found = []
+    decoded = []
     for row in rows:
-        one = row.asDict()
+        fields = row.asDict()
         for name in ("timestamp", "commit_timestamp", "expire_timestamp"):
-            one[name] = ms(one[name])
-        found.append(one)
-    found.sort(key=lambda r: (r["offsets_partition"], r["segment"], r["batch_position"]))
+            fields[name] = ms(fields[name])
+        decoded.append(fields)
+    decoded.sort(key=lambda r: (r["offsets_partition"], r["segment"], r["batch_position"]))
     expected = [expected_row(known) for known in golden(case)]
-    assert len(found) == len(expected)
-    for one, known in zip(found, expected, strict=True):
-        assert {name: one[name] for name in known} == known
+    assert len(decoded) == len(expected)
+    for fields, known in zip(decoded, expected, strict=True):
+        assert {name: fields[name] for name in known} == known
 
 
 def test_a_compressed_segment_has_the_name_of_its_log_file(source, tmp_path):
@@ -129,7 +129,7 @@ def test_filters_and_a_schema_of_fewer_columns_give_the_same_rows(source):
     assert some.count() == sum(
         k["partition"] in (1, 2) and k["key"]["type"] == "group_metadata" for k in golden("basic")
     )
-    # Once more on the same frame: nothing of the query before may stick to it.
+    # Again on the same frame: the earlier query must leave no trace.
     assert whole.count() == len(golden("basic"))
 
 
@@ -150,12 +150,12 @@ def test_a_table_in_sql_has_the_records_of_its_options(source, tmp_path):
     options = f"path '{tmp_path}/a copy', partitions '1,2'"
     source.sql(f"CREATE TABLE offsets_records USING consumer_offsets OPTIONS ({options})")
     try:
-        asked = "SELECT offsets_partition, log_offset FROM offsets_records WHERE type IS NOT NULL"
-        rows = [tuple(row) for row in source.sql(asked).collect()]
+        query = "SELECT offsets_partition, log_offset FROM offsets_records WHERE type IS NOT NULL"
+        rows = [tuple(row) for row in source.sql(query).collect()]
     finally:
         source.sql("DROP TABLE offsets_records")
-    wanted = [k for k in golden("basic") if k["partition"] in (1, 2)]
-    assert sorted(rows) == sorted((k["partition"], k["offset"]) for k in wanted)
+    expected = [k for k in golden("basic") if k["partition"] in (1, 2)]
+    assert sorted(rows) == sorted((k["partition"], k["offset"]) for k in expected)
     assert rows
 
 

@@ -38,12 +38,12 @@ def test_an_expiry_beside_a_null_is_exact(spark):
     offsets = [(0, None), (1, never), (2, never - 1), (3, 2**53 + 1), (4, 2**53)]
     frame = spark.createDataFrame(offsets, "c long, e long").coalesce(1)
     for now, gone in [(2**53, [0, 4]), (never - 1, [0, 2, 3, 4]), (never, [0, 1, 2, 3, 4])]:
-        for told in (
+        for condition in (
             expired("c", "e", lit(now), lit(10)),
             expired("c", col("e"), now_ms=lit(now), retention_ms=lit(10)),
             expired_column("c", "e", now, 10),
         ):
-            assert sorted(row.c for row in frame.where(told).collect()) == gone
+            assert sorted(row.c for row in frame.where(condition).collect()) == gone
     coterie_spark.register(spark)
     frame.createOrReplaceTempView("udf_never")
     rows = spark.sql("SELECT c FROM udf_never WHERE expired(c, e, 100L, 10L)").collect()
@@ -80,8 +80,8 @@ def test_udfs_compute_what_the_library_computes(spark):
     events.createOrReplaceTempView("udf_events")
     gone = spark.sql("SELECT expired(c, e, 100L, 10L) AS x FROM udf_offsets").collect()
     assert [row.x for row in gone] == [True, True, False]
-    told = spark.sql("SELECT * FROM session_expirations(TABLE(udf_events)) ORDER BY ended_ms")
-    assert told.collect() == ended
+    sql_rows = spark.sql("SELECT * FROM session_expirations(TABLE(udf_events)) ORDER BY ended_ms")
+    assert sql_rows.collect() == ended
 
 
 def test_the_table_function_loses_no_session_however_rows_lie(spark):
@@ -97,7 +97,9 @@ def test_the_table_function_loses_no_session_however_rows_lie(spark):
     for rows in (beats[:5], beats):
         frame = spark.createDataFrame(rows, ddl).repartition(3)
         frame.createOrReplaceTempView("udf_beats")
-        told = spark.sql("SELECT * FROM session_expirations(TABLE(udf_beats))").collect()
+        sql_rows = spark.sql("SELECT * FROM session_expirations(TABLE(udf_beats))").collect()
         here = [row for row in expected if row[0] in {beat[0] for beat in rows}]
-        assert sorted(map(repr, map(tuple, told))) == sorted(map(repr, here))
-        assert sorted(map(repr, session_expirations(frame).collect())) == sorted(map(repr, told))
+        assert sorted(map(repr, map(tuple, sql_rows))) == sorted(map(repr, here))
+        assert sorted(map(repr, session_expirations(frame).collect())) == sorted(
+            map(repr, sql_rows)
+        )

@@ -69,10 +69,10 @@ def sessions(beats):
     """One member after another; a heartbeat goes over those of its own millisecond."""
     ended = []
     for who in dict.fromkeys(member for member, _, _ in beats):
-        theirs = [(came, kept) for member, came, kept in beats if member == who]
-        for (came, kept), (later, _) in zip(theirs, [*theirs[1:], (None, 0)], strict=True):
-            if later is None or (later > came and later >= came + kept):
-                ended.append((who, came + kept))
+        own = [(time, timeout) for member, time, timeout in beats if member == who]
+        for (time, timeout), (later, _) in zip(own, [*own[1:], (None, 0)], strict=True):
+            if later is None or (later > time and later >= time + timeout):
+                ended.append((who, time + timeout))
     return ended
 
 

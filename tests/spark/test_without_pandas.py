@@ -69,7 +69,7 @@ def test_however_a_report_ends_imports_are_as_they_were(args, status, tmp_path):
 
 
 def test_an_answer_that_is_never_read_to_its_end_leaves_nothing():
-    """Rows come as they are asked for, and whoever asks may stop."""
+    """Rows are produced on demand, and the caller may stop."""
     options = asking.Options(
         asking.Logs((LOG,)),
         (),
@@ -98,10 +98,10 @@ import pandas
 import pyarrow
 assert len(pyarrow.table({{"a": [1]}}).to_pandas()) == 1
 """
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "out.parquet")], capture_output=True, text=True
     )
-    assert told.returncode == 0, told.stderr
+    assert result.returncode == 0, result.stderr
 
 
 def test_only_pandas_is_refused():

@@ -2,8 +2,8 @@
 
 Plain functions from Arrow batches to Arrow batches; they import no Spark. A state travels as rows
 of at most ``CHUNK_BYTES``, so that neither a row nor a batch exceeds Java's limit of 2 GiB. A
-worker has one state and one piece in memory. A read error travels as a row with ``error`` set, which the
-driver raises: a failed task would be retried for nothing.
+worker has one state and one piece in memory. A read error travels as a row with ``error`` set,
+which the driver raises: a failed task would be retried for nothing.
 """
 
 from __future__ import annotations
