@@ -1,9 +1,10 @@
 """A model of Kafka's log cleaner: slow and obvious, on the bytes of segments of magic 2.
 
-It is held to logs that a real broker has compacted by ``test_cleaner_model.py``. Left out: what
-needs more than 2 GiB of offsets or of index, and magic 0 and 1, which no broker writes into the
-topic any more; and that Kafka 4.0 keeps the last batch of what it cleans, if only an empty
-one. Sources: LogCleaner.scala (Cleaner, CleanedTransactionMetadata), LogCleanerManager
+``test_cleaner_model.py`` compares it with logs that a real broker has compacted. It does not model
+cleanings that need more than 2 GiB of offsets or index; magic 0 and 1, which brokers no longer
+write into the topic; and Kafka 4.0's rule of retaining the last batch, even an empty one.
+
+Sources: LogCleaner.scala (Cleaner, CleanedTransactionMetadata), LogCleanerManager
 (cleanableOffsets), MemoryRecords.filterTo, ProducerStateManager; Kafka 3.9.
 """
 
@@ -24,8 +25,8 @@ def clean(
 ):
     """Return a partition's segments after one cleaning, and the offset up to which it cleaned.
 
-    ``segments`` are (base offset, bytes), the last one active; ``since`` is what the cleaning
-    before returned.
+    ``segments`` are (base offset, bytes), the last one active; ``since`` is the offset that the
+    previous cleaning returned.
     """
     batches = {base: list(LogReader(data)) for base, data in segments}
     every = [batch for base, _ in segments for batch in batches[base]]
@@ -41,30 +42,30 @@ def clean(
         if since <= record.offset < end
     }
     stays = last_of_producers(every, now_ms - producer_id_expiration_ms)
-    unfinished = set()  # producers of which data were seen, but no marker yet
+    unfinished = set()  # producers with data, but without a marker so far
     out = []
-    for group in groups([one for one in segments if one[0] < end], segment_bytes):
-        kept = []
+    for group in groups([segment for segment in segments if segment[0] < end], segment_bytes):
+        retained = []
         for base, data in group:
             for batch in batches[base]:
                 done = is_done(batch, aborted, unfinished)
                 left = records_left(batch, done, last, now_ms)
                 horizon_ms = delete_horizon(batch, left, done, now_ms + delete_retention_ms)
                 if left == batch.records != [] and horizon_ms == batch.delete_horizon:
-                    kept.append(data[batch.position : batch.position + batch.size])
+                    retained.append(data[batch.position : batch.position + batch.size])
                 elif left or batch.base_offset in stays:
-                    kept.append(written(batch, left, horizon_ms))
-        out.append((group[0][0], b"".join(kept)))
-    return out + [one for one in segments if one[0] >= end], end
+                    retained.append(written(batch, left, horizon_ms))
+        out.append((group[0][0], b"".join(retained)))
+    return out + [segment for segment in segments if segment[0] >= end], end
 
 
 def is_commit(batch):
-    """Whether a marker commits; None of one whose record has been cleaned away."""
+    """Whether a marker commits; None if its record has been cleaned away."""
     return batch.records[0].key[3] == 1 if batch.records else None
 
 
 def transactions(batches):
-    """Base offsets of the batches of aborted transactions; and of those that are still open."""
+    """Base offsets of the batches of aborted transactions, and of open ones."""
     aborted, unfinished = set(), {}
     for batch in batches:
         if batch.is_control and batch.records:
@@ -76,16 +77,16 @@ def transactions(batches):
 
 
 def uncleanable_from(segments, batches):
-    """Where the first segment begins that is active or holds the last stable offset."""
+    """Base offset of the first segment that is active or has the last stable offset."""
     _, unfinished = transactions(batches)
     limit = min([segments[-1][0], *unfinished])
     return max(base for base, _ in segments if base <= limit)
 
 
 def last_of_producers(batches, expired_ms):
-    """Base offsets of the batches that hold what the broker has to know of a producer.
+    """Base offsets of the batches from which the broker restores its producers.
 
-    That is its last batch of data; after a marker with a new epoch, the markers of that epoch.
+    These are a producer's last batch of data, or the markers of a new epoch after it.
     """
     known = {}  # producer -> epoch, last batch of data, time
     for batch in batches:
@@ -113,18 +114,18 @@ def is_marker_of(batch, epoch):
 
 
 def groups(segments, segment_bytes):
-    """Segments in a row become one, as long as they are not too big together."""
-    found = []
+    """Join neighbouring segments up to the maximum size."""
+    joined = []
     for base, data in segments:
-        if found and sum(len(one) for _, one in found[-1]) + len(data) <= segment_bytes:
-            found[-1].append((base, data))
+        if joined and sum(len(other) for _, other in joined[-1]) + len(data) <= segment_bytes:
+            joined[-1].append((base, data))
         else:
-            found.append([(base, data)])
-    return found
+            joined.append([(base, data)])
+    return joined
 
 
 def is_done(batch, aborted, unfinished):
-    """Whether a batch serves nobody: data of an aborted transaction, a marker without data."""
+    """Whether a batch is obsolete: data of an aborted transaction, or a marker without data."""
     if not batch.is_control:
         if batch.is_transactional:
             unfinished.add(batch.producer_id)
@@ -136,7 +137,7 @@ def is_done(batch, aborted, unfinished):
 
 
 def records_left(batch, done, last, now_ms):
-    """Those records of a batch that stay."""
+    """The records of a batch that remain."""
     passed = batch.delete_horizon is not None and batch.delete_horizon <= now_ms
     if batch.is_control:
         return [] if done and passed else batch.records
@@ -152,7 +153,7 @@ def records_left(batch, done, last, now_ms):
 
 
 def delete_horizon(batch, left, done, new_ms):
-    """Until when tombstones and markers stay: told once, by the first cleaning that sees them."""
+    """The time until which tombstones and markers remain; the first cleaning sets it."""
     if batch.delete_horizon is not None:
         return batch.delete_horizon
     marked = (batch.is_control and done) or any(record.value is None for record in left)
@@ -160,8 +161,8 @@ def delete_horizon(batch, left, done, new_ms):
 
 
 def written(batch, records, horizon_ms):
-    """A batch with the records that are left of it; without any, only its header."""
-    same = {
+    """A batch with the remaining records; without any, only its header."""
+    fields = {
         "producer_id": batch.producer_id,
         "producer_epoch": batch.producer_epoch,
         "base_sequence": batch.base_sequence,
@@ -172,8 +173,8 @@ def written(batch, records, horizon_ms):
         "append_time_ms": batch.max_timestamp if batch.append_time else None,
     }
     if not records:
-        same["max_timestamp_ms"] = batch.max_timestamp
+        fields["max_timestamp_ms"] = batch.max_timestamp
     else:
-        same["codec"] = CODECS.index(batch.compression)
-        same["delete_horizon_ms"] = horizon_ms
-    return encode_batch(records, batch.base_offset, **same)
+        fields["codec"] = CODECS.index(batch.compression)
+        fields["delete_horizon_ms"] = horizon_ms
+    return encode_batch(records, batch.base_offset, **fields)

@@ -1,8 +1,8 @@
-"""The command line: ``coterie`` in this process, ``coterie_process`` in one of its own.
+"""Run commands: ``coterie`` in this process, ``coterie_process`` in a process of its own.
 
-Both give the status, standard output and error of ``coterie ARGS``, and the same ones:
-``test_process.py`` holds it for each command. A process takes as long to start as most commands
-take to run, so it is for what only a process shows: signals, pipes, limits, another environment.
+Both return the same status, standard output and standard error of ``coterie ARGS``, as
+``test_process.py`` checks for each command. A process takes as long to start as most commands run.
+Use one only to test signals, pipes, limits or another environment.
 """
 
 import functools
@@ -21,59 +21,59 @@ ENVIRONMENT = {"PYTHONUNBUFFERED": "", "COLUMNS": "200"}
 
 
 def coterie(*args, cwd=None):
-    """Run ``coterie ARGS`` here and return what it said: status, standard output and error."""
+    """Run ``coterie ARGS`` in this process; return the status, standard output and error."""
     from coterie.cli import main
 
     pyarrow_looks_for_pandas()
     command = ["coterie", *map(str, args)]
-    out, err = Said(sys.__stdout__), Said(sys.__stderr__)
-    with state_kept(cwd), patch.multiple(sys, argv=command, stdout=out.text, stderr=err.text):
+    out, err = Stream(sys.__stdout__), Stream(sys.__stderr__)
+    with state_restored(cwd), patch.multiple(sys, argv=command, stdout=out.text, stderr=err.text):
         try:
             main()
             status = 0
         except SystemExit as end:
             status = end.code or 0
-    return subprocess.CompletedProcess(command, status, out.told(), err.told())
+    return subprocess.CompletedProcess(command, status, out.written(), err.written())
 
 
 def coterie_process(*args, **options):
-    """Run ``coterie ARGS`` as a process, by which ``subprocess.run`` may be told more."""
+    """Run ``coterie ARGS`` as a process, with options of ``subprocess.run``."""
     command = [*COTERIE, *map(str, args)]
     environment = os.environ | ENVIRONMENT
     return subprocess.run(command, capture_output=True, text=True, env=environment, **options)
 
 
-class Said:
-    """A standard stream of a command: encodes as one of this process, and keeps the bytes."""
+class Stream:
+    """A standard stream of a command: encodes like one of this process, and records the bytes."""
 
     def __init__(self, like):
         self.bytes = io.BytesIO()
         self.text = io.TextIOWrapper(self.bytes, like.encoding, like.errors)
 
-    def told(self):
-        """Return what was written, decoded as ``subprocess`` decodes it."""
+    def written(self):
+        """Return the output, decoded as ``subprocess`` decodes it."""
         self.text.flush()
         with io.TextIOWrapper(io.BytesIO(self.bytes.getvalue())) as text:
             return text.read()
 
 
 def default_sigint():
-    """Let a process hear SIGINT: to be called in it before the command starts.
+    """Restore SIGINT; to be called in a process before the command starts.
 
-    A shell starts what runs in the background with SIGINT ignored; processes inherit that, and
-    Python then ignores it as well.
+    A shell starts background processes with SIGINT ignored. Child processes inherit that, and
+    Python then ignores the signal.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
-def state_kept(cwd):
-    """Give a command its folder and environment; take back what ``main`` sets for a process."""
+def state_restored(cwd):
+    """Give a command its folder and environment, and restore the state that ``main`` changes."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     finders, before = sys.meta_path[:], os.getcwd()
     with ExitStack() as after, patch.dict(os.environ, ENVIRONMENT), warnings.catch_warnings():
         if getattr(sys.modules.get("pyspark"), "__version__", "").startswith("4.0."):
-            # It leaves its sockets to the collector; a process of its own says nothing of that.
+            # It leaves its sockets to the collector; a process of its own would not warn.
             warnings.filterwarnings("ignore", "unclosed <socket", ResourceWarning)
         after.callback(os.chdir, before)
         after.callback(setattr, sys, "unraisablehook", sys.unraisablehook)  # pytest's own
@@ -89,7 +89,7 @@ def state_kept(cwd):
 
 @functools.cache
 def pyarrow_looks_for_pandas():
-    """Let pyarrow find pandas now: it looks once, and a command hides pandas from it."""
+    """Have pyarrow look for pandas now: it does so once, and a command hides pandas."""
     with suppress(ImportError):
         import pyarrow as pa
 
@@ -97,24 +97,24 @@ def pyarrow_looks_for_pandas():
 
 
 def coterie_ok(*args, run=coterie, **options):
-    """Run it, and hold that it ended well."""
-    told = run(*args, **options)
-    assert told.returncode == 0, told.stderr
-    return told
+    """Run a command, and check that it succeeded."""
+    result = run(*args, **options)
+    assert result.returncode == 0, result.stderr
+    return result
 
 
 def fails(*args, status=1, says=(), run=coterie, **options):
-    """Run it, and hold that it ended with one clear line and the status."""
-    told = run(*args, **options)
-    assert told.returncode == status, told.stderr
-    lines = told.stderr.splitlines()
-    assert len(lines) == 1, told.stderr
+    """Run a command, and check that it failed with the status and one line that has the texts."""
+    result = run(*args, **options)
+    assert result.returncode == status, result.stderr
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
     assert lines[0].startswith("coterie: ")
     for text in says if isinstance(says, tuple) else (says,):
         assert str(text) in lines[0], lines[0]
-    return told
+    return result
 
 
 def folder_of(path):
-    """Names in a folder, those of hidden files too."""
+    """Names in a folder, including hidden files."""
     return sorted(entry.name for entry in Path(path).iterdir())

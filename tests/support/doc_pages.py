@@ -1,4 +1,4 @@
-"""The pages of ``docs/``, and the code that they show."""
+"""The pages of ``docs/`` and their code blocks."""
 
 import re
 from pathlib import Path
@@ -7,6 +7,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def blocks(page, language):
-    """The blocks of code of a page in one language."""
+    """The code blocks of a page in one language."""
     text = (DOCS / page).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)

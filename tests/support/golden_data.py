@@ -1,9 +1,9 @@
-"""Where the golden data lie, and how they are read.
+"""The golden data: where they are, and how to read them.
 
-``tests/golden/logs`` holds every case but ``wide``, which is too big to keep in the repository:
-``wide()`` gives its folder in ``../shared/golden`` beside the checkout, or skips the test by
-name. ``COTERIE_SHARED`` names another place for that folder. What each case holds, and which
-program of Kafka wrote each file, stands in ``golden/logs/README.md``.
+``tests/golden/logs`` has every case but ``wide``, which is too big for the repository: ``wide()``
+returns its folder in ``../shared/golden`` beside the checkout, or skips the test by name.
+``COTERIE_SHARED`` names another place for that folder. ``golden/logs/README.md`` describes each
+case and the program of Kafka that wrote each file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def log(case: str) -> Path:
 
 
 def shared(name: str) -> Path:
-    """Give what lies in ``../shared/golden`` only; a test that asks is skipped without it."""
+    """Path of data that are only in ``../shared/golden``; skips the test if they are absent."""
     path = SHARED / "golden" / name
     if not path.exists():
         pytest.skip(f"golden/{name} is not beside this checkout (../shared/golden/{name})")
@@ -57,8 +57,8 @@ def wide() -> Path:
 
 def segments(case: str) -> list[Path]:
     """Segment files of a case by partition, then by base offset."""
-    found = log(case).glob("__consumer_offsets-*/*.log")
-    return sorted(found, key=lambda p: (int(p.parent.name.rpartition("-")[2]), p.name))
+    paths = log(case).glob("__consumer_offsets-*/*.log")
+    return sorted(paths, key=lambda p: (int(p.parent.name.rpartition("-")[2]), p.name))
 
 
 def json_of(case: str, name: str) -> Any:
@@ -73,24 +73,24 @@ def lines_of(case: str, name: str) -> Iterator[Any]:
             yield json.loads(line)
 
 
-@lru_cache(maxsize=2)  # the tests of one case follow one another, and some models read it often
+@lru_cache(maxsize=2)  # tests of a case run in a row, and some models read it often
 def all_records(case: str) -> tuple[dict[str, Any], ...]:
-    """Kafka's own decode of every record of a case; shared, so nobody may change one."""
+    """Kafka's own decode of every record of a case; shared, so do not change it."""
     return tuple(lines_of(case, "records.jsonl.gz"))
 
 
 def records(case: str) -> Iterator[dict[str, Any]]:
-    """Give Kafka's own decode of every record of a case, in its order."""
+    """Yield Kafka's own decode of every record of a case, in order."""
     return iter(all_records(case))
 
 
 def live(case: str, name: str) -> str:
-    """Text that Kafka's tool printed for a case, ``live/NAME``."""
+    """The output of Kafka's tool for a case, ``live/NAME``."""
     return (log(case) / "live" / name).read_text(encoding="utf-8")
 
 
 def incidents() -> list[str]:
-    """Names of the incidents that were recorded on a broker."""
+    """Names of the recorded incidents."""
     return sorted(p.name for p in INCIDENTS.iterdir() if p.is_dir())
 
 
@@ -102,12 +102,12 @@ def incident(name: str) -> Path:
 
 
 def truth(name: str) -> dict[str, Any]:
-    """Return what was done, when, and what Kafka's own tools said: see golden/incidents."""
-    found: dict[str, Any] = json.loads((incident(name) / "truth.json").read_text(encoding="utf-8"))
-    return found
+    """The written truth of an incident: see golden/incidents/README.md."""
+    fields: dict[str, Any] = json.loads((incident(name) / "truth.json").read_text(encoding="utf-8"))
+    return fields
 
 
 def client_commits(name: str) -> list[dict[str, Any]]:
-    """Return the commits of an incident as its clients saw them answered, in order of time."""
+    """The commits of an incident as its clients saw them succeed, in order of time."""
     with gzip.open(incident(name) / "commits.jsonl.gz", "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]

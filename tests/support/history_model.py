@@ -1,4 +1,4 @@
-"""The history of commits, slowly: Python tuples, one after another.
+"""A slow model of the history of commits: Python tuples, one after another.
 
 An event is ("commit", key, log offset, time, producer id or None, value or None) or ("marker",
 producer id, committed); a value is (offset, leader epoch, metadata, commit time, expiry time).
@@ -19,7 +19,7 @@ NUMBERS = (
 
 
 class HistoryModel:
-    """What becomes of the commits of one partition of the topic, given in log order."""
+    """The outcomes of the commits of one partition of the topic, in log order."""
 
     def __init__(self, number):
         self.number = number
@@ -27,10 +27,10 @@ class HistoryModel:
 
     def feed(self, events):
         """Take events in log order; return rows of the table ``commits``."""
-        return [self.row(*one) for one in self.feed_events(events)]
+        return [self.row(*pair) for pair in self.feed_events(events)]
 
     def decided(self, events):
-        """All of a log: (commit, outcome) each."""
+        """The commits of a whole log: (commit, outcome) each."""
         return [*self.feed_events(events), *self.left()]
 
     def feed_events(self, events):
@@ -38,8 +38,8 @@ class HistoryModel:
         for event in events:
             if event[0] == "marker":
                 outcome = "committed" if event[2] else "aborted"
-                waited = self.undecided.pop(event[1], ())
-                rows += [(commit, outcome) for commit in waited]
+                undecided = self.undecided.pop(event[1], ())
+                rows += [(commit, outcome) for commit in undecided]
             elif event[4] is None:
                 rows.append((event, "committed"))
             else:
@@ -47,10 +47,10 @@ class HistoryModel:
         return rows
 
     def finish(self):
-        return [self.row(*one) for one in self.left()]
+        return [self.row(*pair) for pair in self.left()]
 
     def left(self):
-        left = [commit for waited in self.undecided.values() for commit in waited]
+        left = [commit for undecided in self.undecided.values() for commit in undecided]
         left.sort(key=lambda commit: commit[2])
         return [(commit, "pending") for commit in left]
 
@@ -75,24 +75,26 @@ def commits_of(history):
 
     groups, topics = (cut(*columns[name]) for name in ("groups", "topics"))
     metadata = cut(columns["metadata"], columns["metadata_bounds"])
-    found = []
+    events = []
     for row in range(len(history)):
-        one = {name: int(columns[name][row]) for name in NUMBERS}
-        key = commit_key(1, groups[one["group"]], topics[one["topic"]], one["partition"])[2:]
+        fields = {name: int(columns[name][row]) for name in NUMBERS}
+        key = commit_key(1, groups[fields["group"]], topics[fields["topic"]], fields["partition"])[
+            2:
+        ]
         value = None
-        if not one["kind"]:
-            value = (one["offset"], one["leader_epoch"], metadata[row])
-            value += (one["commit_timestamp"], one["expire_timestamp"])
-        producer_id = one["producer_id"] if one["transactional"] else None
-        event = ("commit", key, one["log_offset"], one["timestamp"], producer_id, value)
-        found.append((event, OUTCOMES[one["outcome"]]))
-    return found
+        if not fields["kind"]:
+            value = (fields["offset"], fields["leader_epoch"], metadata[row])
+            value += (fields["commit_timestamp"], fields["expire_timestamp"])
+        producer_id = fields["producer_id"] if fields["transactional"] else None
+        event = ("commit", key, fields["log_offset"], fields["timestamp"], producer_id, value)
+        events.append((event, OUTCOMES[fields["outcome"]]))
+    return events
 
 
 def events_by_batch(pieces, options):
-    """The events of a log whose segments are given as bytes.
+    """The events of a log, from its segments as bytes.
 
-    A fold of its own reads each batch, so that none decides what another holds.
+    Each batch has a fold of its own, so that no fold decides the commits of another batch.
     """
     for data in pieces:
         at = 0
@@ -108,7 +110,7 @@ def events_of_batch(fold):
     for producer_id, producer in fold.producers.items():
         if producer.first_seq >= 0:
             yield "marker", producer_id, producer.first_committed
-        else:  # a marker gives its commits as they came, unless a fault has ended the fold
+        else:  # a marker makes it yield its commits in order, unless a fault has ended it
             fold.scan(marker(0, producer_id, -1, commit=True))
     for history in (fold.history, fold.history.pending()):
         yield from (event for event, _ in commits_of(history))

@@ -1,4 +1,4 @@
-"""Batches of magic 2 as bytes, for tests that need logs which no broker wrote."""
+"""Write batches of magic 2 as bytes, for logs that no broker wrote."""
 
 import struct
 
@@ -24,7 +24,7 @@ def record(offset_delta, timestamp_delta, key, value):
 def batch(
     base_offset, records, *, producer_id=-1, transactional=False, control=False, leader_epoch=0
 ):
-    """``records``: (timestamp in ms, key, value) each, under offsets that follow one another."""
+    """A batch of records, (timestamp in ms, key, value) each, at consecutive offsets."""
     times = [time for time, _, _ in records]
     attributes = transactional << 4 | control << 5
     head = (attributes, len(records) - 1, times[0], max(times), producer_id, 0, -1, len(records))
@@ -86,11 +86,12 @@ def group_value(generation, member_ids):
 
 
 def commit(time, offset=7, *, group=b"g", topic=b"t", partition=0, metadata=b"", committed=None):
-    """A record of a commit, for `batch`; ``committed``: the time in its value, if another."""
-    told = time if committed is None else committed
-    return time, commit_key(1, group, topic, partition), commit_value(offset, -1, metadata, told)
+    """A record of a commit for `batch`; ``committed`` is the time in its value, if it differs."""
+    committed = time if committed is None else committed
+    key = commit_key(1, group, topic, partition)
+    return time, key, commit_value(offset, -1, metadata, committed)
 
 
 def each(first, *records):
-    """A batch for each record, at offsets from the first one on."""
+    """A batch for each record, at consecutive offsets."""
     return [batch(first + at, [record]) for at, record in enumerate(records)]

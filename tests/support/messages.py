@@ -39,17 +39,17 @@ def value_of(kind, below, version, flexible):
 
 @st.composite
 def struct_of(draw, fields, version, flexible):
-    found = {}
+    struct = {}
     for name, kind, first, last, null_first, null_last, tag, _, below in fields:
         if not first <= version <= last:
             continue
         value = value_of(kind, below, version, flexible)
         value = draw(st.none() | value if null_first <= version <= null_last else value)
         if tag < 0 or kind == "struct" or value != 0:
-            found[name] = value
+            struct[name] = value
     if flexible and draw(st.booleans()):
-        found["_unknown_tags"] = sorted(draw(TAGS).items())
-    return found
+        struct["_unknown_tags"] = sorted(draw(TAGS).items())
+    return struct
 
 
 @st.composite

@@ -1,3 +1,3 @@
-"""How long a test waits for another process or thread: no verdict hangs on a machine's speed."""
+"""The time limit for other processes and threads, so long that only a hang exceeds it."""
 
-HANG_S = 1800  # only what never comes takes that long, however busy the machine
+HANG_S = 1800  # however busy the machine

@@ -6,7 +6,7 @@ CONNECTION = "10.0.0.1:9092-10.0.0.2:4000-1"
 
 
 def line(api, version, request, response, ms=0, client="c", connection=CONNECTION):
-    """A line as Kafka logs it; the response was sent so many ms after the first second."""
+    """A line as Kafka logs it; the response was sent ``ms`` after the first second."""
     body = {
         "requestHeader": {
             "requestApiKeyName": api, "requestApiVersion": version, "clientId": client,
@@ -27,9 +27,9 @@ def commit(
 ):  # fmt: skip
     partitions = [{"partitionIndex": n, "committedOffset": 10 + n, "committedLeaderEpoch": epoch,
                    "committedMetadata": ""} for n in range(len(codes))]  # fmt: skip
-    told = [{"partitionIndex": n, "errorCode": code} for n, code in enumerate(codes)]
+    results = [{"partitionIndex": n, "errorCode": code} for n, code in enumerate(codes)]
     request = {"groupId": group, "topics": [{"name": topic, "partitions": partitions}]} | fields
-    answer = {"topics": [{"name": topic, "partitions": told}]}
+    answer = {"topics": [{"name": topic, "partitions": results}]}
     return line(api, version, request, answer, ms, connection=connection)
 
 
@@ -40,22 +40,22 @@ def txn_commit(group, ms, producer=7):
 
 def markers(ms, *entries, topic="__consumer_offsets"):
     """Entries (producer id, committed, error code); the response lists them backwards."""
-    asked = [{"name": topic, "partitionIndexes": [3]}]
+    topics = [{"name": topic, "partitionIndexes": [3]}]
     request = [{"producerId": p, "producerEpoch": 0, "transactionResult": ok, "coordinatorEpoch": 0,
-                "topics": asked} for p, ok, _ in entries]  # fmt: skip
-    told = [{"producerId": p, "topics": [{"name": topic, "partitions": [
+                "topics": topics} for p, ok, _ in entries]  # fmt: skip
+    results = [{"producerId": p, "topics": [{"name": topic, "partitions": [
              {"partitionIndex": 3, "errorCode": code}]}]} for p, _, code in entries]  # fmt: skip
-    return line("WRITE_TXN_MARKERS", 1, {"markers": request}, {"markers": told[::-1]}, ms)
+    return line("WRITE_TXN_MARKERS", 1, {"markers": request}, {"markers": results[::-1]}, ms)
 
 
 def fetch(group, ms, offset):
-    told = [{"partitionIndex": 0, "committedOffset": offset, "committedLeaderEpoch": -1,
+    fetched = [{"partitionIndex": 0, "committedOffset": offset, "committedLeaderEpoch": -1,
              "metadata": "", "errorCode": 0}]  # fmt: skip
     return line(
         "OFFSET_FETCH", 8,
         {"groups": [{"groupId": group, "topics": [{"name": "t", "partitionIndexes": [0]}]}],
          "requireStable": False},
-        {"groups": [{"groupId": group, "topics": [{"name": "t", "partitions": told}],
+        {"groups": [{"groupId": group, "topics": [{"name": "t", "partitions": fetched}],
                      "errorCode": 0}]},
         ms,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The same log in more segments, for tests of what is read segment by segment."""
+"""Split a log into more segments, for tests of reading segment by segment."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ from coterie.log.folders import find_segments
 
 
 def in_small_segments(log, home, count=1 << 30):
-    """Write each partition of a log in about so many segments, cut between batches; its folder.
+    """Write each partition of a log as about ``count`` segments, cut between batches.
 
-    Partitions without a batch are left out.
+    Returns the new folder, without the partitions that have no batch.
     """
     for number, segments in find_segments([log]).partitions().items():
         folder = Path(home) / f"__consumer_offsets-{number}"

@@ -1,4 +1,4 @@
-"""Questions of golden logs, for tests that ask them on Spark: name, case, parameters."""
+"""Questions about golden logs for the tests on Spark: name, case, parameters."""
 
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 
