@@ -1,9 +1,9 @@
-"""Check what the library answers to 2,000 random and all golden logs against what is recorded.
+"""Compare the library's answers to 2,000 random and all golden logs with the recorded answers.
 
-``python tools/check_answers.py [NAME ...]``: a name is a seed or a golden log; without one, all.
-``--record`` records them anew. ``--old DIR`` names a checkout of the code that gave the recorded
-answers, built there: of each difference it shows the first line of both. ``--show NUMBER`` prints
-one answer of a log.
+``python tools/check_answers.py [NAME ...]``: a name is a seed or a golden log; by default all.
+``--record`` records the answers. ``--old DIR`` names a built checkout of the code that gave the
+recorded answers: for each difference, the first differing line of both is shown. ``--show NUMBER``
+prints one answer of a log.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support.answers import recorded
-from support.answers.asked_logs import names
+from support.answers.named_logs import names
 
 
 def old_answer(checkout, name, number):
@@ -28,36 +28,36 @@ def old_answer(checkout, name, number):
 
 
 def first_difference(old, new):
-    """Return the first line in which two answers differ, of both."""
+    """Return the first differing line of two answers."""
     pairs = itertools.zip_longest(old.splitlines(), new.splitlines(), fillvalue="(nothing)")
-    for number, (one, other) in enumerate(pairs, 1):
-        if one != other:
-            return f"    line {number}\n    old: {one}\n    new: {other}"
+    for number, (old_line, new_line) in enumerate(pairs, 1):
+        if old_line != new_line:
+            return f"    line {number}\n    old: {old_line}\n    new: {new_line}"
     return "    the same text: is that the checkout of the recorded answers?"
 
 
-def check(chosen, jobs, most, old):
-    """Compare, say what differs, and return how many logs do."""
-    expected, done, wrong = recorded.recorded(), 0, 0
+def check(chosen, jobs, limit, old):
+    """Compare the answers, print the differences, and return the number of logs that differ."""
+    expected, done, different = recorded.recorded(), 0, 0
     for name, found in recorded.all_answers(chosen, jobs):
         done += 1
         if found == expected.get(name):
             continue
-        wrong += 1
+        different += 1
         print(f"log {name}", flush=True)
         for number, what in recorded.differences(name, expected.get(name, ""), found):
             print(f"  {number}: {what}", flush=True)
             if old is not None and number is not None:
                 now = recorded.one_answer(name, number)
                 print(first_difference(old_answer(old, name, number), now), flush=True)
-        if wrong == most:
+        if different == limit:
             break
-    print(f"answers: {done:,} logs, {wrong:,} with another answer than is recorded")
-    return wrong
+    print(f"answers: {done:,} logs, {different:,} with another answer than is recorded")
+    return different
 
 
 def main():
-    """Do what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--record", action="store_true")
@@ -65,15 +65,15 @@ def main():
     parser.add_argument("--old", type=Path, metavar="DIR")
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
     parser.add_argument("--most", type=int, default=10, metavar="N", help="that differ, then stop")
-    given = parser.parse_args()
-    chosen = given.names or names()
-    if given.show is not None:
-        text = recorded.one_answer(chosen[0], given.show)
+    options = parser.parse_args()
+    chosen = options.names or names()
+    if options.show is not None:
+        text = recorded.one_answer(chosen[0], options.show)
         sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
-    elif given.record:
-        recorded.record(chosen, given.jobs)
+    elif options.record:
+        recorded.record(chosen, options.jobs)
     else:
-        sys.exit(check(chosen, given.jobs, given.most, given.old) > 0)
+        sys.exit(check(chosen, options.jobs, options.most, options.old) > 0)
 
 
 if __name__ == "__main__":

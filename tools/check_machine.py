@@ -1,7 +1,7 @@
-"""Say in one line what a machine lacks before anything is installed or built.
+"""Check what a machine lacks before anything is installed or built.
 
-Runs under the machine's own Python, with nothing beside the standard library; exit 1 and a line
-on standard error if something is missing. ``make`` calls it before it creates the environment.
+Runs under the machine's own Python, with the standard library only. Prints a line to standard error
+for each missing thing and exits with 1. ``make`` calls it before it creates the environment.
 """
 
 import importlib.util
@@ -12,7 +12,7 @@ import sysconfig
 
 
 def missing():
-    """Give one line for each thing that is not there, with what brings it."""
+    """Yield a line for each missing thing, with the command that installs it."""
     version = "{}.{}".format(*sys.version_info[:2])
     if sys.version_info < (3, 10):
         yield f"Python {version} is too old: install 3.10 or later, then: make PYTHON=python3.x"

@@ -1,9 +1,9 @@
-"""Damage real logs and frames for so many seconds; every reader must end, and say what it found.
+"""Damage real logs and frames for some seconds; every reader must return or raise a CoterieError.
 
-``python tools/fuzz.py SECONDS [SEED]``: input number N comes from SEED + N alone, and its number
-stands in ``build/fuzz/running`` while it runs, so that a crash of the process names its input:
-``python tools/fuzz.py 0 THAT_NUMBER`` runs it once more. ``make fuzz`` runs it over the build with
-sanitizers, where a read past a buffer is such a crash.
+``python tools/fuzz.py SECONDS [SEED]``: the input with number N depends on SEED + N only. Its
+number is in ``build/fuzz/running`` while it runs, so a crash of the process names its input, and
+``python tools/fuzz.py 0 THAT_NUMBER`` runs it again. ``make fuzz`` uses the build with sanitizers,
+in which a read past a buffer is a crash.
 """
 
 import contextlib
@@ -22,20 +22,20 @@ from coterie._core.fold.columns import decode_columns
 
 ROOT = Path(__file__).parents[1]
 RUNNING = ROOT / "build" / "fuzz" / "running"
-RUN_BYTES_MAX = 6_000  # of a piece: small inputs run more often, and reach as deep
+RUN_BYTES_MAX = 6_000  # of a piece; smaller inputs run more often
 
 
 def pieces():
-    """Give runs of whole batches from every golden log."""
-    found = []
+    """Return runs of whole batches from every golden log."""
+    runs = []
     for path in sorted((ROOT / "tests" / "golden" / "logs").rglob("*.log")):
         data = path.read_bytes()
         starts = [batch.position for batch in LogReader(data)]
         for first in range(0, len(starts) - 1, 7):
             last = min(first + 5, len(starts) - 1)
             if starts[last] - starts[first] <= RUN_BYTES_MAX:
-                found.append(data[starts[first] : starts[last]])
-    return found
+                runs.append(data[starts[first] : starts[last]])
+    return runs
 
 
 def damage(rng, data):
@@ -61,22 +61,22 @@ def damage(rng, data):
 
 
 def mend_sums(data):
-    """Make the checksums of whole batches right again, so that the damage behind them is read."""
+    """Correct the checksums of whole batches, so that readers get to the damage."""
     at = 0
     while at + 17 <= len(data):
         size = 12 + int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
         if size < 26 or at + size > len(data):
             return
         if data[at + 16] == 2 and size > 21:
-            sum_of = crc32c(bytes(data[at + 21 : at + size]))
-            data[at + 17 : at + 21] = sum_of.to_bytes(4, "big")
+            checksum = crc32c(bytes(data[at + 21 : at + size]))
+            data[at + 17 : at + 21] = checksum.to_bytes(4, "big")
         elif data[at + 16] < 2:
             data[at + 12 : at + 16] = crc32(bytes(data[at + 16 : at + size])).to_bytes(4, "big")
         at += size
 
 
 def read_all(data):
-    """Run every reader; what they may raise is a CoterieError."""
+    """Run every reader; they may raise nothing but a CoterieError."""
     for check_crc in (True, False):
         list(LogReader(data, check_crc=check_crc))
     decode_columns(data, raw=True)
@@ -87,7 +87,7 @@ def read_all(data):
 
 
 def damage_a_log(rng, real):
-    """Damage a piece of log, and give it to every reader."""
+    """Damage a piece of a log, and run every reader on it."""
     data = damage(rng, bytearray(rng.choice(real)))
     if rng.random() < 0.7:
         mend_sums(data)
@@ -95,7 +95,7 @@ def damage_a_log(rng, real):
 
 
 def main(seconds, seed):
-    """Run inputs from ``seed`` on until the time is over; at least one."""
+    """Run inputs from ``seed`` on until the time is over, and at least one."""
     real = pieces()
     records = fuzz_codec.real_records(real)
     wires = fuzz_wire.Wire()

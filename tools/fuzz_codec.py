@@ -1,7 +1,7 @@
 """The codec's part of ``fuzz.py``: damaged keys, values, members' bytes and compressed streams.
 
-Each must give what it says or a CorruptData, and what was decoded must encode and decode to
-itself. Real ones come from the golden logs; a stream is made anew by each codec.
+Each must be decoded or raise CorruptData, and decoded data must encode and decode to itself. Keys
+and values come from the golden logs; each codec makes the streams.
 """
 
 from coterie import CoterieError
@@ -20,24 +20,24 @@ STREAM_BYTES_MAX = 1 << 22
 STREAMS = [
     (codec, magic) for codec in (1, 2, 3, 4) for magic in (0, 1, 2) if codec < 4 or magic > 1
 ]
-PER_KIND_MAX = 400  # real ones of each key and value version: the logs repeat themselves
+PER_KIND_MAX = 400  # records of each key and value version; the logs repeat themselves
 
 
 def real_records(segments):
-    """Give (key, value) of the golden logs, some of each key and value version."""
-    seen, found = {}, []
+    """Return (key, value) of the golden logs, some of each key and value version."""
+    seen, pairs = {}, []
     for data in segments:
         for batch in LogReader(data, check_crc=False):
             for record in [] if batch.is_control else batch.records:
                 kind = ((record.key or b"")[:2], (record.value or b"")[:2])
                 seen[kind] = seen.get(kind, 0) + 1
                 if seen[kind] <= PER_KIND_MAX and record.key:
-                    found.append((record.key, record.value or b""))
-    return found
+                    pairs.append((record.key, record.value or b""))
+    return pairs
 
 
 def plain(data):
-    """Take away what is never written: the members' bytes decoded beside them."""
+    """Remove the decoded copies of the members' bytes, which are never written."""
     for member in data.get("members", ()):
         member.pop("subscription_decoded", None)
         member.pop("assignment_decoded", None)
@@ -62,7 +62,7 @@ def check_value(version, raw):
 
 
 def one_input(rng, real, damage):
-    """Damage one thing of the codec and read it; raises for what should not be."""
+    """Damage one input of the codec and read it; raises if the codec is wrong."""
     key, value = rng.choice(real)
     version = int.from_bytes(key[:2], "big", signed=True)
     choice = rng.randrange(4)
@@ -81,7 +81,7 @@ def one_input(rng, real, damage):
             codec, magic = rng.choice(STREAMS)
             stream = compress(codec, value * rng.choice([1, 3, 900]), magic)
             decompress(codec, damaged(rng, stream, damage), magic, max_size=STREAM_BYTES_MAX)
-    except CoterieError:  # also where a text of U+FFFD has outgrown its length
+    except CoterieError:  # also if a text has become too long by U+FFFD
         return
 
 

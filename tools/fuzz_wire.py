@@ -227,8 +227,8 @@ def main(frames, seed):
             number += 1
             if (number - seed) % 2000 == 0:
                 print(f"fuzz: {done:,} frames, {time.monotonic() - began:.0f} s", flush=True)
-    told = f"{done:,} frames in blocks {seed} to {number - 1}, {read:,} of them read, no crash"
-    print(f"fuzz: {told}")
+    summary = f"{done:,} frames in blocks {seed} to {number - 1}, {read:,} of them read, no crash"
+    print(f"fuzz: {summary}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Print the lowest version that each requirement of the installed coterie allows, as constraints.
 
-``numpy>=1.26`` becomes ``numpy==1.26``: what ``pip install -c`` then holds to.
+``numpy>=1.26`` becomes ``numpy==1.26``, for ``pip install -c``.
 """
 
 import re
@@ -10,7 +10,7 @@ LOWEST = re.compile(r"^([\w.-]+)[^;\[]*?>=\s*([\w.]+)")
 
 
 def lowest():
-    """Give each bound once; an extra that only names other extras has none."""
+    """Yield each constraint; an extra that only names other extras has none."""
     for line in requires("coterie") or []:
         match = LOWEST.match(line)
         if match:

@@ -1,7 +1,7 @@
-"""Print what pyproject.toml asks for: ``build``, what compiles coterie; ``run``, what it runs with.
+"""Print requirements of pyproject.toml: ``build`` to compile coterie, ``run`` to run it.
 
-``run`` has the needs of every extra. pip itself tells them only with the library, which takes long
-to compile; they are installed beside that.
+``run`` includes every extra. pip would install these only together with the library, which takes
+long to compile; so they are installed meanwhile.
 """
 
 import sys
@@ -15,12 +15,14 @@ except ModuleNotFoundError:  # Python 3.10
 
 def needs(of):
     """Return the requirements, as pip takes them."""
-    said = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+    settings = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
     if of == "build":
-        return [*said["build-system"]["requires"], "cmake", "ninja"]
-    project = said["project"]
+        return [*settings["build-system"]["requires"], "cmake", "ninja"]
+    project = settings["project"]
     extras = sum(project["optional-dependencies"].values(), project["dependencies"])
-    return [one for one in extras if not one.startswith(f"{project['name']}[")]
+    return [
+        requirement for requirement in extras if not requirement.startswith(f"{project['name']}[")
+    ]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Make the pictures of pages that the documentation shows: `make pictures`.
+"""Make the documentation's pictures of pages: `make pictures`.
 
-Needs chromium and chromedriver, as the tests of these pages do.
+Needs chromium and chromedriver, like the tests of these pages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ const select = document.getElementById("partition");
 select.selectedIndex = [...select.options].findIndex((one) => one.text === "clicks: all");
 select.dispatchEvent(new Event("change"));
 """
-PICTURES = {  # file -> command, group of a report, height in px, what to do on the page first
+PICTURES = {  # file -> command, group of a report, height in px, script to run on the page first
     "report.png": (
         ["report", "tests/golden/logs/basic"],
         *("grp-java-cooperative-sticky", 1485, CLICKS),

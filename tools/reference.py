@@ -1,7 +1,8 @@
-"""What `make docs` adds to griffe, which reads docstrings and stubs for mkdocstrings.
+"""An extension of griffe, which reads docstrings and stubs for `make docs`.
 
-Roles (as ``:meth:`` before a name) become links, which have to lead somewhere. If a stub overloads
-a function, the overload with the docstring is shown; ``__new__`` says what a class takes.
+Roles (such as ``:meth:`` before a name) become links; a broken link is an error. If a stub
+overloads a function, the overload with the docstring is shown. ``__new__`` gives the parameters of
+a class.
 """
 
 import re
@@ -11,41 +12,43 @@ import griffe
 ROLE = re.compile(r":(?:class|meth|func|attr|mod|data):`~?([\w.]+)`")
 
 
-def target(found, name):
-    """Return the full name of what a role in the docstring of ``found`` names."""
+def target(documented, name):
+    """Return the full name for a role in the docstring of an object."""
     if name.startswith("coterie"):
         return name
-    inside = found if found.is_class or found.is_module else found.parent
+    scope = documented
+    if not (documented.is_class or documented.is_module):
+        scope = documented.parent
     try:
-        return inside.resolve(name)
+        return scope.resolve(name)
     except griffe.NameResolutionError:
         return name
 
 
 class Reference(griffe.Extension):
-    """The changes above, as griffe calls them."""
+    """The hooks that griffe calls."""
 
     def on_module_members(self, *, mod, **_):
-        """Give a stub's overloaded functions a place among the module's names."""
+        """Add a stub's overloaded functions to the module's members."""
         for name, overloads in mod.overloads.items():
             if overloads and name not in mod.members:
-                mod.set_member(name, next(one for one in reversed(overloads) if one.docstring))
+                mod.set_member(name, next(f for f in reversed(overloads) if f.docstring))
 
     def on_class_members(self, *, cls, **_):
-        """Let a stub's ``__new__`` say what a class takes; griffe looks at ``__init__`` alone."""
+        """Use a stub's ``__new__`` for a class's parameters; griffe reads ``__init__`` only."""
         if "__new__" in cls.members and "__init__" not in cls.members:
             cls.members["__init__"] = cls.members.pop("__new__")
 
     def on_package(self, *, pkg, **_):
         """Turn roles into links."""
-        places = [pkg]
-        while places:
-            found = places.pop()
-            if found.is_alias:
+        remaining = [pkg]
+        while remaining:
+            node = remaining.pop()
+            if node.is_alias:
                 continue
-            places += found.members.values()
-            if found.docstring:
-                found.docstring.value = ROLE.sub(
-                    lambda match, found=found: f"[`{match[1]}`][{target(found, match[1])}]",
-                    found.docstring.value,
+            remaining += node.members.values()
+            if node.docstring:
+                node.docstring.value = ROLE.sub(
+                    lambda match, node=node: f"[`{match[1]}`][{target(node, match[1])}]",
+                    node.docstring.value,
                 )

@@ -1,6 +1,6 @@
-"""Print the groups of a folder that ``coterie replay`` wrote, and which tables lie there.
+"""Print the groups in a folder that ``coterie replay`` wrote, and its tables.
 
-``python tools/show_tables.py DIR``. Reads Parquet only: a look at what anyone's tools would read.
+``python tools/show_tables.py DIR``. Reads the Parquet files only, as any other tool would.
 """
 
 import sys
@@ -29,9 +29,9 @@ def main(folder):
     for row in sorted(rows["groups"].to_pylist(), key=lambda row: row["group_id"]):
         name = row["group_id"]
         name = Text(name if len(name) <= NAME_CHARACTERS else name[: NAME_CHARACTERS - 1] + "…")
-        told = [row["state"], row["protocol_type"], row["generation"], row["protocol"]]
-        told += [count[table][row["group_id"]] for table in ("members", "offsets")]
-        shown.add_row(name, *("-" if value is None else str(value) for value in told))
+        cells = [row["state"], row["protocol_type"], row["generation"], row["protocol"]]
+        cells += [count[table][row["group_id"]] for table in ("members", "offsets")]
+        shown.add_row(name, *("-" if value is None else str(value) for value in cells))
     console = Console(width=None if sys.stdout.isatty() else 100)
     console.print(shown)
     for name, table in rows.items():

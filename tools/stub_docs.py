@@ -23,49 +23,49 @@ DOCUMENTED = ast.ClassDef | ast.FunctionDef
 
 def documented(stub, inside=""):
     """Return the docstrings of a stub's classes, functions, methods and properties, by name."""
-    found = {}
+    docstrings = {}
     for node in stub.body:
         if isinstance(node, DOCUMENTED):
             name = inside + node.name
-            if text := ast.get_docstring(node):  # of overloads, the one that has it
-                found[name] = text
+            if text := ast.get_docstring(node):  # one overload has it
+                docstrings[name] = text
             if isinstance(node, ast.ClassDef):
-                found |= documented(node, f"{name}.")
-    return found
+                docstrings |= documented(node, f"{name}.")
+    return docstrings
 
 
 def signatures(stub):
-    """Return the docstring's first lines of each class of a stub, by name: what it is made of."""
-    found = {}
+    """Return the constructor's signature of each class of a stub, as its docstring begins."""
+    signatures = {}
     for node in stub.body:
         if not isinstance(node, ast.ClassDef):
             continue
-        takes = "()"
+        parameters = "()"
         for method in node.body:
             if isinstance(method, ast.FunctionDef) and method.name in ("__new__", "__init__"):
-                given = method.args
-                del (given.posonlyargs or given.args)[0]  # cls or self
-                for one in [*given.posonlyargs, *given.args, *given.kwonlyargs]:
-                    one.annotation = None
-                takes = f"({ast.unparse(given)})"
-        found[node.name] = f"{node.name}{takes}\n--\n\n"
-    return found
+                args = method.args
+                del (args.posonlyargs or args.args)[0]  # cls or self
+                for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs]:
+                    arg.annotation = None
+                parameters = f"({ast.unparse(args)})"
+        signatures[node.name] = f"{node.name}{parameters}\n--\n\n"
+    return signatures
 
 
 def definitions(lines):
-    """Return the dotted name of what is defined at each line that begins a definition, from 0."""
-    around, found = [], {}
+    """Return the dotted name of each definition, by the index of its first line."""
+    enclosing, names = [], {}
     for at, line in enumerate(lines):
         if match := DEFINITION.match(line):
             indent = len(match[1])
-            around = [one for one in around if one[0] < indent] + [(indent, match[2])]
-            found[at] = ".".join(name for _, name in around)
-    return found
+            enclosing = [outer for outer in enclosing if outer[0] < indent] + [(indent, match[2])]
+            names[at] = ".".join(name for _, name in enclosing)
+    return names
 
 
 def filled(source, stub):
     """Return the module's text with the stub's docstrings in place of their first lines."""
-    texts, makers = documented(ast.parse(stub)), signatures(ast.parse(stub))
+    texts, constructors = documented(ast.parse(stub)), signatures(ast.parse(stub))
     lines = source.split("\n")
     defined = definitions(lines)
     inside, missing, wrong = None, set(texts), []
@@ -83,7 +83,7 @@ def filled(source, stub):
             )
             continue
         is_type = lines[at - 1].lstrip().startswith("cdef class ")
-        lines[at] = before + ascii((makers[name] if is_type else "") + texts[name])
+        lines[at] = before + ascii((constructors[name] if is_type else "") + texts[name])
     wrong += [f"{name}: the first line of its docstring is missing" for name in sorted(missing)]
     if wrong:
         raise SystemExit("\n".join(wrong))

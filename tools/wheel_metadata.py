@@ -1,8 +1,8 @@
-"""What a package index shows and pyproject.toml cannot say: the README, and the project's links.
+"""The package metadata that pyproject.toml cannot have: the README and the project's links.
 
-The build asks for both (``[[tool.dynamic-metadata]]``). They depend on the project's address, which
-is known where a release is built and not in the sources. With an address, the README's relative
-links and pictures lead there; without one they would lead nowhere, and become plain text.
+The build calls this module (``[[tool.dynamic-metadata]]``). Both depend on the project's address,
+which is not in the sources but known when a release is built. With an address, the README's
+relative links and pictures lead there; without one, they become plain text.
 """
 
 import email
@@ -12,14 +12,14 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# A host -> what comes before a page's path, before a picture's, and where its issues are. A git
-# remote is taken of these hosts only: another's name may be one that only its company knows.
+# Host -> prefix of a page's path, prefix of a picture's path, path of the issues. Only git remotes
+# on these hosts count: the name of another host may be private to a company.
 FORMS = {
     "github.com": ("blob/main", "raw/main", "issues"),
     "gitlab.com": ("-/blob/main", "-/raw/main", "-/issues"),
     "codeberg.org": ("src/branch/main", "raw/branch/main", "issues"),
 }
-# A user's name and password, which a remote may have, stay outside the groups.
+# The groups leave out a user's name and password, which a remote may have.
 HTTPS = re.compile(r"https://(?:[^/]*@)?([\w.-]+(?::\d+)?)/([\w.~/-]+?)(?:\.git)?/?")
 SSH = re.compile(r"git@([\w.-]+):([\w.~/-]+?)(?:\.git)?/?")
 PICTURE = re.compile(r"!\[([^\]]*)\]\((?!https?:)([^)]*)\)(\n\n)?")
@@ -49,31 +49,31 @@ def dynamic_metadata(settings, project):
 def address():
     """Return the project's host and the path there, or two empty texts."""
     made = ROOT / "PKG-INFO"
-    if made.is_file():  # an sdist: what is built of it has to say what its own metadata say
+    if made.is_file():  # an sdist: its wheel must have the same metadata
         links = email.message_from_bytes(made.read_bytes()).get_all("Project-URL", [])
         home = [link.partition(", ")[2] for link in links if link.startswith("Homepage, ")]
         return parts(home[0]) if home else ("", "")
-    told = os.environ.get("COTERIE_URL")
-    if told is None:
+    url = os.environ.get("COTERIE_URL")
+    if url is None:
         host, path = parts(origin())
         return (host, path) if host in FORMS else ("", "")
-    if told and not any(parts(told)):
+    if url and not any(parts(url)):
         raise ValueError("COTERIE_URL is not of the form https://HOST/OWNER/NAME")
-    return parts(told)
+    return parts(url)
 
 
 def parts(url):
     """Return host and path of an address as git writes it."""
-    found = HTTPS.fullmatch(url) or SSH.fullmatch(url)
-    return (found[1].lower(), found[2]) if found else ("", "")
+    match = HTTPS.fullmatch(url) or SSH.fullmatch(url)
+    return (match[1].lower(), match[2]) if match else ("", "")
 
 
 def origin():
-    """Return the address of git's remote ``origin``; nothing where this folder is no clone."""
-    if not (ROOT / ".git").exists():  # git would look in the folders above
+    """Return the URL of git's remote ``origin``; empty if this folder is no clone."""
+    if not (ROOT / ".git").exists():  # git would search the parent folders
         return ""
-    ask = ["git", "-C", str(ROOT), "config", "--get", "remote.origin.url"]
+    command = ["git", "-C", str(ROOT), "config", "--get", "remote.origin.url"]
     try:
-        return subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     except OSError:  # no git
         return ""

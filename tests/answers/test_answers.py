@@ -1,8 +1,8 @@
-"""Answers are those that are recorded: a sample of the logs that ``make answers`` asks."""
+"""Answers to a sample of the logs of ``make answers`` equal the recorded ones."""
 
 import pytest
 
-from support.answers.asked_logs import sample
+from support.answers.named_logs import sample
 from support.answers.recorded import answers, differences, recorded
 
 

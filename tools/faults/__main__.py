@@ -1,12 +1,12 @@
-"""Make faults in the sources as they are, and see which of them the tests catch.
+"""Plant faults in copies of the sources, and see which of them the tests catch.
 
     PYTHONPATH=tools python -m faults [--count 40] [--seed 7] [--rooms ROOM ...] [--only ID ...]
 
-Each fault is drawn by the seed, planted in a copy of the sources (``build/faults``), and meets the
-tests of its room. The faults that survive meet all suites but ``tests/clients``, ``tests/package``
-and ``tests/site``, together; then each meets the tests that failed, alone. The test that caught a
-fault is run once more without it. What the compiler refuses, or makes the same of, is replaced by
-the next draw.
+The seed draws the faults. Each is planted in a copy of the sources (``build/faults``), and the
+tests of its room run. The faults that survive are planted together for one run of all suites but
+``tests/clients``, ``tests/package`` and ``tests/site``; then the tests that failed run for each of
+them alone. The test that caught a fault is run again without it. A fault that does not compile, or
+compiles to the same code, is replaced by the next draw.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a fault, and how many were drawn before it that could not be planted.
+    """The result of a fault, and how many draws before it could not be planted.
 
-    It is unsure where what caught it ends so without it too.
+    It is unsure if the test that caught it also fails without it.
     """
 
     slot: Slot
@@ -46,7 +46,7 @@ class Outcome:
     unsure: bool = False
 
     def line(self, lives: str = "SURVIVED") -> str:
-        """Return one line about it; ``lives`` says that no test has caught it."""
+        """Return one line about it; ``lives`` is the verdict if no test has caught it."""
         verdict = "UNSURE" if self.unsure else "caught" if self.ran.how else lives
         place = f"{self.change.file}:{self.change.line(self.slot.room.files[self.change.file])}"
         head = f"{verdict:8}  {self.change.id}  {self.seconds:4.0f} s  {self.change.operator:17}"
@@ -54,20 +54,20 @@ class Outcome:
 
 
 def judged(copy: Copy, slot: Slot, tests: list[str] | None = None) -> Outcome:
-    """Plant the first fault of a slot that can be; run tests on it: ``None`` is those of its room.
+    """Plant the first possible fault of a slot and run tests; ``None`` means those of its room.
 
     Returns
     -------
     Outcome
-        What became of that fault.
+        The result of that fault.
     """
     began = time.monotonic()
     for skipped, change in enumerate(slot.changes):
         try:
             if copy.plant([change]):
                 continue
-            near = tests_of(slot.room.name, change.file, ROOT) if tests is None else tests
-            ran = copy.run(near)
+            chosen_tests = tests_of(slot.room.name, change.file, ROOT) if tests is None else tests
+            ran = copy.run(chosen_tests)
         finally:
             copy.restore()
         unsure = bool(ran.test) and not copy.passes(ran.test)
@@ -76,10 +76,10 @@ def judged(copy: Copy, slot: Slot, tests: list[str] | None = None) -> Outcome:
 
 
 def worked(slots: Sequence[Slot], workers: int) -> list[Outcome]:
-    """Judge the faults in so many copies, and print each outcome as it comes.
+    """Judge the faults in several copies, and print each outcome.
 
-    Each fault meets the tests of its room alone. Those that survive then meet all other tests
-    together, in one run: all suites take minutes. Each of them meets the tests that failed alone.
+    The tests of its room run for each fault alone. All other tests then run once with all survivors
+    planted, because the suites take minutes. The tests that failed run for each survivor alone.
     """
     copies = [Copy(number + 1) for number in range(workers)]
     spread(copies, list(copies), lambda _, copy: copy.make())
@@ -91,8 +91,8 @@ def worked(slots: Sequence[Slot], workers: int) -> list[Outcome]:
         return outcome
 
     outcomes = spread(copies, compiled_first, in_its_room)
-    survivors = [one for one in outcomes if not one.ran.how]
-    failed = failed_of(copies[0], [one.change for one in survivors], workers)
+    survivors = [outcome for outcome in outcomes if not outcome.ran.how]
+    failed = failed_of(copies[0], [outcome.change for outcome in survivors], workers)
 
     def in_the_suites(copy: Copy, outcome: Outcome) -> Outcome:
         if outcome.ran.how:
@@ -112,7 +112,7 @@ def failed_of(copy: Copy, changes: Sequence[Change], workers: int) -> list[str]:
     print(f"{len(changes)} faults meet all suites together", flush=True)
     tests = all_tests(changes[0].file, ROOT, [])
     try:
-        if copy.plant(changes):  # each of them can be planted, but not all: each meets all tests
+        if copy.plant(changes):  # not all can be planted together: all tests run for each
             return tests
         return copy.failing(tests, workers)
     finally:
@@ -120,17 +120,17 @@ def failed_of(copy: Copy, changes: Sequence[Change], workers: int) -> list[str]:
 
 
 def spread(copies: Sequence[Copy], items: Sequence[T], work: Callable[[Copy, T], R]) -> list[R]:
-    """Let each copy work on the next item, in a thread of its own; return what came of each."""
-    waiting = queue.SimpleQueue[int]()
+    """Work on the items in all copies, a thread each; return the results in order."""
+    numbers = queue.SimpleQueue[int]()
     for number in range(len(items)):
-        waiting.put(number)
+        numbers.put(number)
     results: dict[int, R] = {}
     failures: list[BaseException] = []
 
     def run(copy: Copy) -> None:
         try:
             while not failures:
-                number = waiting.get_nowait()
+                number = numbers.get_nowait()
                 results[number] = work(copy, items[number])
         except queue.Empty:
             pass
@@ -156,29 +156,32 @@ def as_entry(change: Change) -> str:
     """Return a change as ``equivalent.toml`` has it, without the reason."""
     names = ("file", "function", "operator", "was", "becomes")
     values = zip(names, change.key, strict=True)
-    return "\n".join(["[[equivalent]]", *(f"{name} = {json.dumps(held)}" for name, held in values)])
+    return "\n".join(
+        ["[[equivalent]]", *(f"{name} = {json.dumps(value)}" for name, value in values)]
+    )
 
 
 def report(outcomes: Sequence[Outcome]) -> str:
-    """Return the score by room and what survived, as entries for ``equivalent.toml`` too."""
+    """Return the score by room, and the survivors, also as entries for ``equivalent.toml``."""
     drawn_by, caught_by = Counter[str](), Counter[str]()
-    for one in outcomes:
-        drawn_by[one.slot.room.name] += 1
-        caught_by[one.slot.room.name] += bool(one.ran.how)
+    for outcome in outcomes:
+        drawn_by[outcome.slot.room.name] += 1
+        caught_by[outcome.slot.room.name] += bool(outcome.ran.how)
     lines = ["", "room                caught / drawn"]
     lines += [f"{room:18}  {caught_by[room]:6} / {drawn_by[room]}" for room in sorted(drawn_by)]
-    skipped = sum(one.skipped for one in outcomes)
+    skipped = sum(outcome.skipped for outcome in outcomes)
     lines.append(f"{'all':18}  {sum(caught_by.values()):6} / {len(outcomes)}")
     lines.append(f"{skipped} more did not compile, or to the same")
-    for one in outcomes:
-        if not one.ran.how:
-            lines += ["", one.line(), *one.change.diff(one.slot.room.files[one.change.file])]
-            lines.append(as_entry(one.change))
+    for outcome in outcomes:
+        if not outcome.ran.how:
+            change = outcome.change
+            lines += ["", outcome.line(), *change.diff(outcome.slot.room.files[change.file])]
+            lines.append(as_entry(change))
     return "\n".join(lines)
 
 
 def chosen(options: argparse.Namespace) -> list[Slot]:
-    """Return the faults that were asked for."""
+    """Return the requested faults."""
     rooms = rooms_of(ROOT)
     fields = fields_of(rooms)
     unknown = set(options.rooms) - {room.name for room in rooms}
@@ -186,22 +189,22 @@ def chosen(options: argparse.Namespace) -> list[Slot]:
         raise SystemExit(
             f"faults: no room {', '.join(unknown)}: {', '.join(r.name for r in rooms)}"
         )
-    wanted = [room for room in rooms if not options.rooms or room.name in options.rooms]
+    chosen_rooms = [room for room in rooms if not options.rooms or room.name in options.rooms]
     if not options.only:
-        return list(drawn(wanted, fields, options.count, options.seed))
-    found = [
+        return list(drawn(chosen_rooms, fields, options.count, options.seed))
+    slots = [
         Slot(room, [change])
-        for room in wanted
+        for room in chosen_rooms
         for change in changes_of(room, fields)
         if change.id in options.only
     ]
-    if len(found) < len(options.only):
+    if len(slots) < len(options.only):
         raise SystemExit("faults: the sources have no fault of this id")
-    return found
+    return slots
 
 
 def main() -> int:
-    """Make faults, and print which were caught."""
+    """Plant faults, and print which were caught."""
     parser = argparse.ArgumentParser(prog="faults", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=7)
@@ -221,7 +224,7 @@ def main() -> int:
         return 0
     outcomes = worked(slots, min(options.workers, len(slots)))
     print(report(outcomes))
-    return 1 if any(one.unsure for one in outcomes) else 0
+    return 1 if any(outcome.unsure for outcome in outcomes) else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A copy of the sources with a build and an environment of its own; the checkout is not touched.
 
-What the copy was before a fault lies beside it and is put back file by file with its times, so that
-neither the fault nor taking it out leaves anything to compile.
+The clean copy is beside it. Files are restored from there with their times, so that removing a
+fault needs no compilation.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from faults.draw import differs
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "build/faults"
-HANG_S = 300  # of one test: far more than the longest takes on a machine that has more to do
-WALL_S, CPU_S = 2400, 1800  # of a run of tests, where even pytest's own watch is stopped
+HANG_S = 300  # of one test: far more than the longest takes on a busy machine
+WALL_S, CPU_S = 2400, 1800  # of a run of tests, if pytest's own watchdog hangs too
 MEMORY_BYTES = 8 << 30
-FAST_BUILD = {"CFLAGS": "-O1 -DNDEBUG"}  # half the time of -O3, to compile and to test
+FAST_BUILD = {"CFLAGS": "-O1 -DNDEBUG"}  # half the time of -O3 for compiling and testing
 PYTEST = [
     *("-q", "-rfE", "-p", "no:cacheprovider", "--no-header", "--hypothesis-seed=0"),
     *("-o", f"faulthandler_timeout={HANG_S}"),
@@ -40,14 +40,14 @@ class Ran:
     """How a run of tests ended: ``how`` is failed, hung, a signal or status; "" if all passed."""
 
     how: str = ""
-    test: str = ""  # what it ended at, where that is known
+    test: str = ""  # the test that it ended at, if known
 
     def __str__(self) -> str:
         return f"{self.how}  {self.test}".rstrip()
 
 
 class Copy:
-    """One of the copies: what a worker plants its faults in."""
+    """One of the copies, in which a worker plants its faults."""
 
     def __init__(self, number: int) -> None:
         self.home = HOME / str(number)
@@ -60,7 +60,7 @@ class Copy:
         self.process: subprocess.Popen[str] | None = None
 
     def make(self) -> None:
-        """Bring copy, environment and build up to date; what did not change is left as it is."""
+        """Bring copy, environment and build up to date; unchanged files are not written."""
         if self.clean.is_dir():
             mirror(self.clean, self.home)
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -84,7 +84,7 @@ class Copy:
         mirror(self.home, self.clean)
 
     def plant(self, changes: Sequence[Change]) -> str:
-        """Put faults in, of each file from the end on; return why that cannot be, else nothing."""
+        """Plant faults, each file's from its end; return why they cannot be planted, or ""."""
         for change in sorted(changes, key=lambda change: -change.start):
             path = self.tree / change.file
             text = path.read_text(encoding="utf-8")
@@ -98,32 +98,32 @@ class Copy:
             ["--install", self.objects, "--prefix", self.site],
         ):
             command = ["cmake", *step]
-            told = subprocess.run(
+            result = subprocess.run(
                 command, env=self._environment(), capture_output=True, text=True, errors="replace"
             )
-            if told.returncode:
+            if result.returncode:
                 return "it does not compile"
         built = [name for name in _files(self.site) if name.endswith(".so")]
         clean = self.clean / self.site.relative_to(self.home)
-        if all(filecmp.cmp(self.site / one, clean / one, shallow=False) for one in built):
+        if all(filecmp.cmp(self.site / name, clean / name, shallow=False) for name in built):
             return "it compiles to the same"
         return ""
 
     def restore(self) -> None:
-        """Put back all that a fault, its build and its tests changed."""
+        """Undo the changes of a fault, its build and its tests."""
         mirror(self.clean, self.home)
 
     def run(self, tests: list[str]) -> Ran:
-        """Run tests up to the first that fails."""
+        """Run tests up to the first failure."""
         return how_ended(*self._pytest(["-x", *tests]))
 
     def failing(self, tests: list[str], workers: int) -> list[str]:
-        """Run tests in so many processes; return those that fail, hang or crash.
+        """Run tests in several processes; return those that fail, hang or crash.
 
         Raises
         ------
         SystemExit
-            pytest did not come to its end.
+            pytest did not finish.
         """
         how = ["-n", str(workers), "--dist", "loadgroup", "--no-loadscope-reorder"]
         output, status = self._pytest([*how, *tests])
@@ -159,7 +159,7 @@ class Copy:
         return test in self.passed
 
     def stop(self) -> None:
-        """End the tests, and what they have started: one that hangs may wait for it."""
+        """Kill the tests and their child processes."""
         if self.process:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -191,13 +191,13 @@ def mirror(source: Path, target: Path) -> None:
 
 def _files(folder: Path) -> dict[str, tuple[int, int]]:
     """Return the size and time of each file under a folder."""
-    found = {}
+    files = {}
     for where, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(where, name)
             known = os.lstat(path)
-            found[os.path.relpath(path, folder)] = (known.st_size, known.st_mtime_ns)
-    return found
+            files[os.path.relpath(path, folder)] = (known.st_size, known.st_mtime_ns)
+    return files
 
 
 def _limit() -> None:
@@ -206,14 +206,14 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def how_ended(said: str, status: int) -> Ran:
-    """Read what pytest said, up to the first test that failed or never ended."""
+def how_ended(output: str, status: int) -> Ran:
+    """Read pytest's output up to the first test that failed or hung."""
     if status == 0:
         return Ran()
-    named = FAILED.search(said)
+    named = FAILED.search(output)
     if named:
         return Ran("failed", named[1])
-    at = re.search(r'File ".*?/(tests/[^"]+)", line \d+ in (test_\w+)', said)
-    hung = re.search(r"^Timeout", said, re.M)
+    at = re.search(r'File ".*?/(tests/[^"]+)", line \d+ in (test_\w+)', output)
+    hung = re.search(r"^Timeout", output, re.M)
     how = "hung" if hung else f"signal {-status}" if status < 0 else f"status {status}"
     return Ran(how, f"{at[1]}::{at[2]}" if at else "")

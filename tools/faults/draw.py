@@ -1,4 +1,4 @@
-"""Which faults are planted: drawn by a seed, spread over the rooms by size and over operators."""
+"""Draw faults by a seed, spread over the rooms by size and over the operators."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Slot:
 
 
 def equivalents() -> dict[Key, str]:
-    """Return the changes that no test can see, each with the reason."""
+    """Return the changes that no test can detect, with the reasons."""
     entries = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get("equivalent", [])
     return {
-        (one["file"], one["function"], one["operator"], one["was"], one["becomes"]): one["reason"]
-        for one in entries
+        (row["file"], row["function"], row["operator"], row["was"], row["becomes"]): row["reason"]
+        for row in entries
     }
 
 
@@ -46,8 +46,8 @@ def fields_of(rooms: Sequence[Room]) -> Fields:
 
 
 def changes_of(room: Room, fields: Fields) -> list[Change]:
-    """Return every change that could be made in a room."""
-    return [one for file, text in room.files.items() for one in _changes(file, text, fields)]
+    """Return every possible change in a room."""
+    return [change for file, text in room.files.items() for change in _changes(file, text, fields)]
 
 
 def _changes(file: str, text: str, fields: Fields) -> list[Change]:
@@ -56,21 +56,21 @@ def _changes(file: str, text: str, fields: Fields) -> list[Change]:
 
 
 def shares(rooms: Sequence[Room], count: int, seed: int) -> list[int]:
-    """Return how many of ``count`` faults each room gets: its part of all lines, up or down to 1.
+    """Return how many of ``count`` faults each room gets: its share of all lines, rounded.
 
-    A wheel with a piece for each room is turned once, and read at ``count`` even distances: so a
-    small room, whose part is less than one, has a fault with some seeds.
+    This is systematic sampling: ``count`` points at even distances from a random start. So a small
+    room with a share below one gets a fault with some seeds.
     """
     step = sum(room.size for room in rooms) / count
     at = random.Random(f"{seed}").random() * step
-    found, end = [], 0
+    counts, end = [], 0
     for room in rooms:
         end += room.size
-        held = 0
+        in_room = 0
         while at < end:
-            held, at = held + 1, at + step
-        found.append(held)
-    return found
+            in_room, at = in_room + 1, at + step
+        counts.append(in_room)
+    return counts
 
 
 def drawn(rooms: Sequence[Room], fields: Fields, count: int, seed: int) -> Iterator[Slot]:
@@ -79,31 +79,33 @@ def drawn(rooms: Sequence[Room], fields: Fields, count: int, seed: int) -> Itera
     for room, share in zip(rooms, shares(rooms, count, seed), strict=True):
         if share:
             order = shuffled(changes_of(room, fields), f"{seed} {room.name}")
-            for i in range(share):  # each has its own turns: what one skips changes no other
-                yield Slot(room, [one for one in order[i::share] if one.key not in without])
+            for i in range(share):  # each has its own candidates, so a skip changes no other
+                yield Slot(
+                    room, [change for change in order[i::share] if change.key not in without]
+                )
 
 
 def shuffled(changes: Sequence[Change], seed: str) -> list[Change]:
-    """Return all changes in an order by chance in which each operator is as likely as another."""
+    """Return all changes in a random order in which all operators are equally likely."""
     chance = random.Random(seed)
     by_operator: dict[str, list[Change]] = {}
     for change in changes:
         by_operator.setdefault(change.operator, []).append(change)
-    for held in by_operator.values():
-        chance.shuffle(held)
-    found = []
+    for same in by_operator.values():
+        chance.shuffle(same)
+    order = []
     while by_operator:
         turn = sorted(by_operator)
         chance.shuffle(turn)
         for operator in turn:
-            found.append(by_operator[operator].pop())
+            order.append(by_operator[operator].pop())
             if not by_operator[operator]:
                 del by_operator[operator]
-    return found
+    return order
 
 
 def differs(change: Change, text: str) -> bool:
-    """Return whether Python takes the change, and as something else; True for other languages."""
+    """Whether Python accepts the change as different code; True for other languages."""
     after = change.apply(text)
     if not change.file.endswith(".py"):
         return True

@@ -1,4 +1,4 @@
-"""Which fields of a class or struct have the same type: what is easily taken for another."""
+"""Fields of a class or struct with the same type, which are easily confused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ C_FIELD = re.compile(r"\s*(?:const )?([\w ]+?\*?) \*?(\w+(?:, ?\w+)*)\s*")
 
 @dataclass
 class Fields:
-    """The fields of each class, by type; a class that there is twice has both's."""
+    """The fields of each class, by type; classes of the same name are merged."""
 
     by_class: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     names: dict[str, set[str]] = field(default_factory=dict)  # of all types, by class
@@ -33,30 +33,30 @@ class Fields:
         """Read the classes of sources: (file, text)."""
         fields = cls()
         for file, text in sources:
-            for name, kind, one in _declared(file, text):
-                fields.by_class.setdefault(name, {}).setdefault(kind, []).append(one)
-                fields.names.setdefault(name, set()).add(one)
+            for owner, kind, name in _declared(file, text):
+                fields.by_class.setdefault(owner, {}).setdefault(kind, []).append(name)
+                fields.names.setdefault(owner, set()).add(name)
         return fields
 
     def classes_in(self, text: str) -> Set[str]:
-        """Return the classes that a text names: only these are looked at for its fields."""
+        """Return the classes that a text names; only their fields count."""
         return self.by_class.keys() & set(NAME.findall(text))
 
     def beside(self, name: str, used: Set[str], classes: Set[str]) -> list[str]:
-        """Return the fields that have the type of one.
+        """Return the other fields with the type of a field.
 
-        Of ``classes``, those count that have most of the fields that are ``used`` with it.
+        Of ``classes``, only those count that have most of the fields ``used`` with it.
         """
-        fits = {one: len(used & self.names[one]) for one in classes if name in self.names[one]}
-        found: set[str] = set()
-        for one, fit in fits.items():
+        fits = {c: len(used & self.names[c]) for c in classes if name in self.names[c]}
+        others: set[str] = set()
+        for owner, fit in fits.items():
             if fit == max(fits.values()):
-                found.update(*(same for same in self.by_class[one].values() if name in same))
-        return sorted(found - {name})
+                others.update(*(same for same in self.by_class[owner].values() if name in same))
+        return sorted(others - {name})
 
 
 def used(text: str) -> dict[str, set[str]]:
-    """Return which fields a text reads, by the name before the dot or arrow."""
+    """Return the fields that a text reads, by the name before the dot or arrow."""
     found: dict[str, set[str]] = defaultdict(set)
     for owner, name in USE.findall(text):
         found[owner].add(name)
@@ -87,7 +87,7 @@ def _declared(file: str, text: str) -> Iterator[tuple[str, str, str]]:
 def _block(text: str, indent: int) -> Iterator[str]:
     """Yield the lines of a class or struct, up to its first method."""
     for line in text.splitlines():
-        said = line.strip()
-        if said and (len(line) - len(line.lstrip()) <= indent or said.startswith(("def ", "@"))):
+        text = line.strip()
+        if text and (len(line) - len(line.lstrip()) <= indent or text.startswith(("def ", "@"))):
             return
-        yield said
+        yield text

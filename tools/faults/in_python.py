@@ -1,7 +1,7 @@
 """Faults of Python sources, found in the syntax tree and made as edits of the text.
 
-Nothing changes in docstrings, annotations, f-strings (they are mostly texts for people), ``raise``
-(the condition before it does), imports and what only type checkers read.
+Docstrings, annotations, f-strings (mostly messages), ``raise`` (the condition before it changes),
+imports and code for type checkers get no faults.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ UNIT = re.compile(r"\w_(ms|s|us|ns|seconds)$")
 OTHER_UNIT = {"s": "* 1000", "seconds": "* 1000"}  # all others become 1,000 times smaller
 CONVERSIONS = {"sorted": "list", "reversed": "iter"}
 TRIMS = {"strip", "lstrip", "rstrip", "lower", "upper", "casefold"}
-SAME_WITHOUT = {  # functions whose loss is nothing, or an error of types that says nothing
+SAME_WITHOUT = {  # dropping these calls changes nothing, or only causes a type error
     *("bool", "dict", "frozenset", "int", "iter", "len", "list", "print", "repr", "set", "str"),
     *("super", "tuple", "type", "next", "callable", "open", "vars", "range", "getattr"),
 }
-TOLD = {"warn", "echo", "secho", "print", "log", "debug", "info", "warning", "say"}
+OUTPUT_CALLS = {"warn", "echo", "secho", "print", "log", "debug", "info", "warning", "say"}
 Span = tuple[int, int]
 
 
@@ -46,7 +46,7 @@ def changes_of(file: str, text: str, fields: Fields) -> list[Change]:
 
 
 def compiles(text: str) -> bool:
-    """Return whether Python takes the text."""
+    """Whether Python compiles the text."""
     try:
         compile(text, "fault", "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
@@ -78,7 +78,7 @@ class _Walk(ast.NodeVisitor):
             self._at(node.end_lineno, node.end_col_offset),
         )
 
-    def _said(self, node: ast.AST) -> str:
+    def _source(self, node: ast.AST) -> str:
         start, end = self._span(node)
         return self.text[start:end]
 
@@ -100,7 +100,7 @@ class _Walk(ast.NodeVisitor):
     def _add(self, operator: str, span: Span, new: str) -> None:
         self.found.append(Change(self.file, ".".join(self.scope), operator, *span, new))
 
-    # ---- what is left as it is, and what is entered
+    # ---- nodes that are skipped or entered
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         """Leave texts alone."""
 
@@ -160,9 +160,9 @@ class _Walk(ast.NodeVisitor):
         for one, other, op in zip(
             [node.left, *node.comparators], node.comparators, node.ops, strict=False
         ):
-            said, opposite, bound = COMPARISONS[type(op)]
+            source, opposite, bound = COMPARISONS[type(op)]
             start, end = self._wide(one, node)[1], self._wide(other, node)[0]
-            place = re.search(said.replace(" ", r"\s+"), self.text[start:end])
+            place = re.search(source.replace(" ", r"\s+"), self.text[start:end])
             if place:
                 span = (start + place.start(), start + place.end())
                 self._add("comparison", span, opposite)
@@ -190,8 +190,8 @@ class _Walk(ast.NodeVisitor):
     def visit_Constant(self, node: ast.Constant) -> None:
         """Find integers that can be one more or less."""
         if type(node.value) is int:
-            said = self._said(node)
-            if said.replace("_", "").isdigit():  # masks in hex are of another kind
+            source = self._source(node)
+            if source.replace("_", "").isdigit():  # masks in hex are of another kind
                 self._add("off by one", self._span(node), str(node.value + 1))
                 if node.value > 0:
                     self._add("off by one", self._span(node), str(node.value - 1))
@@ -199,7 +199,7 @@ class _Walk(ast.NodeVisitor):
     def visit_BinOp(self, node: ast.BinOp) -> None:
         """Swap + and -, and * and / by a factor of time."""
         start, end = self._wide(node.left, node)[1], self._wide(node.right, node)[0]
-        said = self.text[start:end]
+        source = self.text[start:end]
         texts = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.ListComp)
         whole = not any(
             isinstance(side, texts) and not isinstance(getattr(side, "value", None), int)
@@ -207,9 +207,9 @@ class _Walk(ast.NodeVisitor):
         )
         factor = isinstance(node.right, ast.Constant) and node.right.value in FACTORS
         if isinstance(node.op, ast.Add | ast.Sub) and whole:
-            self._swap("sign", start, said, {"+": "-", "-": "+"})
+            self._swap("sign", start, source, {"+": "-", "-": "+"})
         if isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv) and factor:
-            self._swap("wrong unit", start, said, {"//": "*", "/": "*", "*": "//"})
+            self._swap("wrong unit", start, source, {"//": "*", "/": "*", "*": "//"})
         self.generic_visit(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
@@ -218,10 +218,10 @@ class _Walk(ast.NodeVisitor):
         self._swap("sign", start, self.text[start:end], {"+=": "-=", "-=": "+="})
         self.generic_visit(node)
 
-    def _swap(self, operator: str, start: int, said: str, other: dict[str, str]) -> None:
+    def _swap(self, operator: str, start: int, source: str, other: dict[str, str]) -> None:
         for one, instead in other.items():
-            if one in said:
-                at = start + said.index(one)
+            if one in source:
+                at = start + source.index(one)
                 self._add(operator, (at, at + len(one)), instead)
                 return
 
@@ -230,9 +230,9 @@ class _Walk(ast.NodeVisitor):
         if isinstance(node.slice, ast.Slice):
             for bound in (node.slice.lower, node.slice.upper):
                 if bound and not isinstance(bound, ast.Constant | ast.UnaryOp):
-                    self._add("off by one", self._span(bound), f"{self._said(bound)} + 1")
-        elif self._said(node.slice) in ("0", "-1"):
-            other = "-1" if self._said(node.slice) == "0" else "0"
+                    self._add("off by one", self._span(bound), f"{self._source(bound)} + 1")
+        elif self._source(node.slice) in ("0", "-1"):
+            other = "-1" if self._source(node.slice) == "0" else "0"
             self._add("order", self._span(node.slice), other)
         self.generic_visit(node)
 
@@ -242,13 +242,13 @@ class _Walk(ast.NodeVisitor):
         unit = UNIT.search(node.id if isinstance(node, ast.Name) else node.attr)
         if unit and isinstance(node.ctx, ast.Load):
             factor = OTHER_UNIT.get(unit[1], "// 1000")
-            self._add("wrong unit", self._span(node), f"({self._said(node)} {factor})")
+            self._add("wrong unit", self._span(node), f"({self._source(node)} {factor})")
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """Find fields that have others of their type beside them, and times."""
         self.visit_Name(node)
         end = self._span(node)[1]
-        owner = re.search(r"\w*$", self._said(node.value))[0]
+        owner = re.search(r"\w*$", self._source(node.value))[0]
         for other in self.fields.beside(node.attr, self.used[owner], self.classes):
             self._add("wrong field", (end - len(node.attr), end), other)
         self.generic_visit(node)
@@ -271,8 +271,8 @@ class _Walk(ast.NodeVisitor):
     # ---- calls
     def visit_Call(self, node: ast.Call) -> None:
         """Swap neighbours among the arguments, drop conversions, change what a look-up falls to."""
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else self._said(node.func)
-        if name in TOLD:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else self._source(node.func)
+        if name in OUTPUT_CALLS:
             return
         plain = [one for one in node.args if not isinstance(one, ast.Starred)]
         if len(plain) == len(node.args):
@@ -280,22 +280,22 @@ class _Walk(ast.NodeVisitor):
                 if isinstance(one, ast.Constant) != isinstance(other, ast.Constant):
                     continue  # hardly of one type
                 (start, after), (before, end) = self._span(one), self._span(other)
-                new = self._said(other) + self.text[after:before] + self._said(one)
+                new = self._source(other) + self.text[after:before] + self._source(one)
                 self._add("swapped arguments", (start, end), new)
         if name in ("get", "pop", "getattr") and len(plain) > 1:
             self._default(plain[-1])
         if name in ("min", "max") and isinstance(node.func, ast.Name):
             self._add("order", self._span(node.func), {"min": "max", "max": "min"}[name])
         if len(plain) == 1 and (name in CONVERSIONS):
-            new = f"{CONVERSIONS[name]}({self._said(plain[0])})"
+            new = f"{CONVERSIONS[name]}({self._source(plain[0])})"
             self._add("order", self._span(node), new)
         elif name == "range" and plain:
-            self._add("off by one", self._span(plain[-1]), f"{self._said(plain[-1])} - 1")
+            self._add("off by one", self._span(plain[-1]), f"{self._source(plain[-1])} - 1")
         elif len(plain) == len(node.args) == 1 and isinstance(node.func, ast.Name):
             if name.islower() and name not in SAME_WITHOUT and not node.keywords:
-                self._add("dropped call", self._span(node), self._said(plain[0]))
+                self._add("dropped call", self._span(node), self._source(plain[0]))
         elif name in TRIMS and isinstance(node.func, ast.Attribute):
-            self._add("dropped call", self._span(node), self._said(node.func.value))
+            self._add("dropped call", self._span(node), self._source(node.func.value))
         self.generic_visit(node)
 
     def visit_Return(self, node: ast.Return) -> None:
@@ -310,8 +310,10 @@ class _Walk(ast.NodeVisitor):
         value = node.value.value if isinstance(node.value, ast.Await) else node.value
         if not isinstance(value, ast.Call):
             return
-        name = value.func.attr if isinstance(value.func, ast.Attribute) else self._said(value.func)
-        if name in TOLD:
+        name = (
+            value.func.attr if isinstance(value.func, ast.Attribute) else self._source(value.func)
+        )
+        if name in OUTPUT_CALLS:
             return
         reset = name in ("clear", "discard", "pop")
         self._add("missing reset" if reset else "dropped call", self._span(node), "pass")
@@ -334,7 +336,9 @@ class _Walk(ast.NodeVisitor):
         self._add("missing reset", self._span(node), "pass")
 
     def _reset(self, node: ast.stmt, target: ast.expr, value: ast.expr) -> None:
-        nothing = re.fullmatch(r"0|-1|None|False|\[\]|\{\}|\(\)|b?\"\"|set\(\)", self._said(value))
+        nothing = re.fullmatch(
+            r"0|-1|None|False|\[\]|\{\}|\(\)|b?\"\"|set\(\)", self._source(value)
+        )
         made = self.scope and self.scope[-1] in ("__init__", "__post_init__", "__new__")
         if nothing and not made and isinstance(target, ast.Attribute | ast.Subscript):
             self._add("missing reset", self._span(node), "pass")
@@ -345,7 +349,7 @@ class _Walk(ast.NodeVisitor):
                 continue
             if _names(one) & _names(other):
                 (start, after), (before, end) = self._span(one), self._span(other)
-                new = self._said(other) + self.text[after:before] + self._said(one)
+                new = self._source(other) + self.text[after:before] + self._source(one)
                 self._add("order", (start, end), new)
 
 

@@ -56,14 +56,14 @@ class Token:
     """``kind`` is name, number, op or text; ``typed`` ones belong to a cast."""
 
     kind: str
-    said: str
+    text: str
     start: int
     typed: bool = False
 
     @property
     def end(self) -> int:
         """Where it ends in the file."""
-        return self.start + len(self.said)
+        return self.start + len(self.text)
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Statement:
     depth: int = 0
 
     def __getitem__(self, i: int) -> str:
-        return self.tokens[i].said if 0 <= i < len(self.tokens) else ""
+        return self.tokens[i].text if 0 <= i < len(self.tokens) else ""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -83,9 +83,9 @@ class Statement:
     def operand_before(self, i: int) -> bool:
         """Return whether a value ends in front of token ``i``: an operator there is binary."""
         before = self.tokens[i - 1] if i else None
-        if before is None or before.typed or before.said in WORDS:
+        if before is None or before.typed or before.text in WORDS:
             return False
-        return before.kind != "op" or before.said in (")", "]")
+        return before.kind != "op" or before.text in (")", "]")
 
     def closing(self, i: int) -> int:
         """Return the index of the bracket that closes the one at ``i``; the end if none does."""
@@ -124,7 +124,7 @@ def cython_statements(tokens: list[Token], text: str) -> Iterator[list[Statement
     block, depth, now = [], 0, Statement()
     for token in [*tokens, Token("line", "\n", len(text))]:
         if token.kind != "line":
-            depth += (token.said in ("(", "[", "{")) - (token.said in (")", "]", "}"))
+            depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))
             now.tokens.append(token)
         elif depth <= 0 and now.tokens:
             start = now.tokens[0].start
@@ -136,7 +136,7 @@ def cython_statements(tokens: list[Token], text: str) -> Iterator[list[Statement
                 yield block
                 block = []
             opens = now[len(now) - 1] == ":"
-            words = {one.said for one in now.tokens[:3]}
+            words = {one.text for one in now.tokens[:3]}
             if all(name for _, name in scopes) and not (opens and _is_plain(words)):
                 block.append(now)
             if opens and (words & {"def", "cdef", "cpdef", "class", "ctypedef"}):
@@ -154,7 +154,7 @@ def _cython_name(head: Statement, words: set[str]) -> str:
     """Return the name that a head gives to its block; "" where nothing in it is done."""
     if _is_plain(words):
         return ""
-    names = [one.said for one in head.tokens]
+    names = [one.text for one in head.tokens]
     if "class" in words:
         return names[names.index("class") + 1]
     return names[names.index("(") - 1] if "(" in names else "cdef"
@@ -167,22 +167,22 @@ def c_statements(tokens: list[Token], text: str) -> Iterator[list[Statement]]:
     for token in tokens:
         if token.kind == "line":
             continue
-        said = token.said
-        if said in ("{", "}") and depth == 0 and now[len(now) - 1] != "=":
-            if said == "{" and braces == 0:
+        word = token.text
+        if word in ("{", "}") and depth == 0 and now[len(now) - 1] != "=":
+            if word == "{" and braces == 0:
                 last = len(now) - 1  # the parameters end the head: what is before may have ( too
                 opens = [i for i in range(last) if now[i] == "(" and now.closing(i) == last]
                 scope = now[opens[0] - 1] if opens else ""
-            elif said == "{" and now.tokens:
+            elif word == "{" and now.tokens:
                 now.scope = scope
                 block.append(now)  # the head of a loop or a condition
-            braces += 1 if said == "{" else -1
+            braces += 1 if word == "{" else -1
             if scope:
                 yield block
             block, now = [], Statement()
             continue
-        depth += (said in ("(", "[", "{")) - (said in (")", "]", "}"))
-        if said == ";" and depth == 0:
+        depth += (word in ("(", "[", "{")) - (word in (")", "]", "}"))
+        if word == ";" and depth == 0:
             now.scope, now.depth = scope, braces
             if braces and scope and now.tokens:
                 block.append(now)
@@ -216,14 +216,14 @@ class _Finder:
         loops = 0  # whose `in` is to come
         for i in range(first, len(s)):
             token = s.tokens[i]
-            loops += token.said == "for"
-            if token.said == "in" and loops:
+            loops += token.text == "for"
+            if token.text == "in" and loops:
                 loops -= 1
             elif not token.typed:
                 look = {"op": self._op, "number": self._number, "name": self._name}.get(token.kind)
                 if look:
                     look(s, i)
-                if token.said in AND_OR:
+                if token.text in AND_OR:
                     self._terms(s, i)
         if first == 0:
             self._whole(s)
@@ -241,40 +241,40 @@ class _Finder:
 
     def _mark_casts(self, s: Statement) -> None:
         for i, token in enumerate(s.tokens):
-            if self.in_c and token.said == "(" and s.closing(i) < len(s) - 1:
+            if self.in_c and token.text == "(" and s.closing(i) < len(s) - 1:
                 inside = s.tokens[i + 1 : s.closing(i)]
                 types = any(
-                    one.said.endswith("_t") or one.said in ("int", "char", "void", "long")
+                    one.text.endswith("_t") or one.text in ("int", "char", "void", "long")
                     for one in inside
                 )
-                if types and all(one.kind == "name" or one.said == "*" for one in inside):
+                if types and all(one.kind == "name" or one.text == "*" for one in inside):
                     for one in s.tokens[i : s.closing(i) + 1]:
                         one.typed = True
-            elif not self.in_c and token.said == "<" and not s.operand_before(i):
+            elif not self.in_c and token.text == "<" and not s.operand_before(i):
                 end = next((at for at in range(i, len(s)) if s[at] == ">"), i)
                 for one in s.tokens[i : end + 1]:
                     one.typed = True
 
     def _op(self, s: Statement, i: int) -> None:
-        token, said = s.tokens[i], s[i]
-        if said in OPPOSITE and s.operand_before(i):
-            self._add("comparison", token.start, token.end, OPPOSITE[said])
-            if said in BOUND:
-                self._add("bound", token.start, token.end, BOUND[said])
-        elif said in SIGNS:
-            if said not in ("+", "-") or s.operand_before(i):
+        token, word = s.tokens[i], s[i]
+        if word in OPPOSITE and s.operand_before(i):
+            self._add("comparison", token.start, token.end, OPPOSITE[word])
+            if word in BOUND:
+                self._add("bound", token.start, token.end, BOUND[word])
+        elif word in SIGNS:
+            if word not in ("+", "-") or s.operand_before(i):
                 if "text" not in [one.kind for one in s.tokens[max(i - 1, 0) : i + 2]]:
-                    self._add("sign", token.start, token.end, SIGNS[said])
-            elif said == "-":
+                    self._add("sign", token.start, token.end, SIGNS[word])
+            elif word == "-":
                 self._add("sign", token.start, token.end, "")
-        elif said == "!" and self.in_c:
+        elif word == "!" and self.in_c:
             self._add("comparison", token.start, token.end, "")
-        elif said == "(" and i and s.tokens[i - 1].kind == "name" and s[i - 1] not in WORDS:
+        elif word == "(" and i and s.tokens[i - 1].kind == "name" and s[i - 1] not in WORDS:
             self._arguments(s, i)
 
     def _number(self, s: Statement, i: int) -> None:
         token = s.tokens[i]
-        number = re.fullmatch(r"([\d_]+)([uUlL]*)", token.said)
+        number = re.fullmatch(r"([\d_]+)([uUlL]*)", token.text)
         if number:
             value = int(number[1])
             self._add("off by one", token.start, token.end, f"{value + 1}{number[2]}")
@@ -282,27 +282,27 @@ class _Finder:
                 self._add("off by one", token.start, token.end, f"{value - 1}{number[2]}")
 
     def _name(self, s: Statement, i: int) -> None:
-        token, said, after = s.tokens[i], s[i], s[i + 1]
-        if said in ("is", "in", "not"):
-            end = s.tokens[i + 1].end if (said, after) in (("is", "not"), ("not", "in")) else 0
+        token, word, after = s.tokens[i], s[i], s[i + 1]
+        if word in ("is", "in", "not"):
+            end = s.tokens[i + 1].end if (word, after) in (("is", "not"), ("not", "in")) else 0
             if end:
-                self._add("comparison", token.start, end, "is" if said == "is" else "in")
-            elif said == "not" and s[i - 1] != "is":
+                self._add("comparison", token.start, end, "is" if word == "is" else "in")
+            elif word == "not" and s[i - 1] != "is":
                 self._add("comparison", token.start, s.tokens[i + 1].start, "")
-            elif said != "not" and (s[i - 1], said) != ("not", "in"):
+            elif word != "not" and (s[i - 1], word) != ("not", "in"):
                 self._add(
-                    "comparison", token.start, token.end, "is not" if said == "is" else "not in"
+                    "comparison", token.start, token.end, "is not" if word == "is" else "not in"
                 )
-        elif said in ("min", "max") and after == "(":
-            self._add("order", token.start, token.end, {"min": "max", "max": "min"}[said])
-        elif said in ("True", "False") and s[i - 1] in ("=", "return"):
+        elif word in ("min", "max") and after == "(":
+            self._add("order", token.start, token.end, {"min": "max", "max": "min"}[word])
+        elif word in ("True", "False") and s[i - 1] in ("=", "return"):
             how = "comparison" if s[i - 1] == "return" else "wrong default"
             if how == "comparison" or after in (",", ")"):
-                self._add(how, token.start, token.end, {"True": "False", "False": "True"}[said])
+                self._add(how, token.start, token.end, {"True": "False", "False": "True"}[word])
         elif s[i - 1] in (".", "->") and after != "(":
-            for other in self.fields.beside(said, self.used[s[i - 2]], self.classes):
+            for other in self.fields.beside(word, self.used[s[i - 2]], self.classes):
                 self._add("wrong field", token.start, token.end, other)
-        if UNIT.search(said) and after not in ("=", "(", "+=", "-=", ".", "->", "[", "++", "--"):
+        if UNIT.search(word) and after not in ("=", "(", "+=", "-=", ".", "->", "[", "++", "--"):
             self._unit(s, i)
 
     def _unit(self, s: Statement, i: int) -> None:
@@ -311,7 +311,7 @@ class _Finder:
             first -= 2
         before = s.tokens[first - 1] if first else None
         named_so = before is not None and (
-            before.said == "&" or (before.kind == "name" and before.said not in WORDS)
+            before.text == "&" or (before.kind == "name" and before.text not in WORDS)
         )
         if s.tokens[first].kind == "name" and not named_so:
             start, end = s.tokens[first].start, s.tokens[i].end
@@ -331,7 +331,7 @@ class _Finder:
             if (
                 not one
                 or not other
-                or any(each.said in ("=", "*", "**") for each in one[:2] + other[:2])
+                or any(each.text in ("=", "*", "**") for each in one[:2] + other[:2])
             ):
                 continue
             plain = [len(each) == 1 and each[0].kind in ("number", "text") for each in (one, other)]
@@ -373,14 +373,14 @@ class _Finder:
             self._add("missing reset", start, end, nothing)
         elif self._sets(s) and "init" not in s.scope and not s.scope.startswith("new_"):
             last = max((i for i in range(len(s)) if s[i] == "="), default=-1)
-            if "".join(one.said for one in s.tokens[last + 1 :]) in NOTHING:
+            if "".join(one.text for one in s.tokens[last + 1 :]) in NOTHING:
                 self._add("missing reset", start, end, nothing)
 
     def _calls(self, s: Statement) -> bool:
         """Return whether a statement is one call."""
         at = next((i for i in range(len(s)) if s[i] == "("), 0)
         before = s.tokens[:at]
-        named_so = all(one.kind == "name" or one.said in (".", "->") for one in before)
+        named_so = all(one.kind == "name" or one.text in (".", "->") for one in before)
         return bool(at) and named_so and s[0] not in WORDS and s.closing(at) == len(s) - 1
 
     def _sets(self, s: Statement) -> bool:
@@ -388,17 +388,17 @@ class _Finder:
         at = next((i for i in range(len(s)) if s[i] in ("=", "+=", "-=", "|=")), 0)
         if s[0] in WORDS or s[0] in ("def", "cdef", "cpdef"):
             return False
-        return any(one.said in (".", "->", "[") for one in s.tokens[:at])
+        return any(one.text in (".", "->", "[") for one in s.tokens[:at])
 
     def _defaults(self, s: Statement) -> None:
         for i, token in enumerate(s.tokens):
             if s[i - 1] == "=" and s[i + 1] in (",", ")"):
-                if token.said in ("True", "False"):
-                    other = {"True": "False", "False": "True"}[token.said]
+                if token.text in ("True", "False"):
+                    other = {"True": "False", "False": "True"}[token.text]
                     self._add("wrong default", token.start, token.end, other)
-                elif token.said.isdigit():
+                elif token.text.isdigit():
                     self._add(
-                        "wrong default", token.start, token.end, str(int(token.said) * 2 or 1)
+                        "wrong default", token.start, token.end, str(int(token.text) * 2 or 1)
                     )
 
     def order(self, one: Statement, other: Statement) -> None:
@@ -413,7 +413,7 @@ class _Finder:
             or not all(self._sets(s) or self._calls(s) for s in (one, other))
         ):
             return
-        names = [{t.said for t in s.tokens if t.kind == "name"} for s in (one, other)]
+        names = [{t.text for t in s.tokens if t.kind == "name"} for s in (one, other)]
         if names[0] & names[1]:
             self.scope = one.scope
             between = self.text[one.tokens[-1].end : other.tokens[0].start]

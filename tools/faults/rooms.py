@@ -1,4 +1,4 @@
-"""The rooms of the house (CONTRIBUTING.md), their sources, and the tests that know each best."""
+"""The rooms of the sources (see CONTRIBUTING.md), and the tests of each."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SUFFIXES = {".py", ".pyx", ".pxd", ".h"}
 CORE, LIBRARY, SPARK = "src/coterie/_core", "pycore/coterie", "spark_udfs/coterie_spark"
 FACES = {"__init__", "__main__", "messages", "testing", "aio", "pytest_plugin"}
 OTHERS = ("tests/clients", "tests/package", "tests/site")  # other programs and environments
-# These read the sources themselves: they see that a text differs, not what that breaks.
+# These tests read the sources: they notice changed text, not broken behaviour.
 FORM = {"tests/test_tidy.py", "tests/test_layers.py", "tests/tools/test_made_faults.py"}
 SLOW_LAST = ("tests/spark", "browser", "memory", "tests/cli/test_interruption.py", "machines")
-# Room -> tests, those that fail first in front; a folder stands for all of its files. A room whose
-# tests lie in the folder of its own name, and nowhere else, is not listed.
+# Room -> tests, the most likely to fail first; a folder means all of its files. A room whose tests
+# are all in the folder of its own name is not listed.
 TESTS = {
     "c": "codec/test_checksum.py structures fold/test_fold*.py fold/test_columns*.py",
     "core": "test_arguments.py coordinator/test_refusals.py codec",
@@ -60,7 +60,7 @@ class Room:
 
     @cached_property
     def size(self) -> int:
-        """Lines with anything on them."""
+        """Number of lines that are not blank."""
         return sum(bool(line.strip()) for text in self.files.values() for line in text.split("\n"))
 
 
@@ -72,7 +72,7 @@ def rooms_of(root: Path) -> list[Room]:
             if path.suffix in SUFFIXES:
                 name = path.relative_to(root).as_posix()
                 files.setdefault(room_of(name), {})[name] = path.read_text(encoding="utf-8")
-    return [Room(name, held) for name, held in sorted(files.items())]
+    return [Room(name, texts) for name, texts in sorted(files.items())]
 
 
 def room_of(file: str) -> str:
@@ -92,38 +92,38 @@ def room_of(file: str) -> str:
 
 
 def tests_of(room: str, file: str, root: Path) -> list[str]:
-    """Return the test files of a room, and others named as a source.
+    """Return the test files of a room, and others named after a source.
 
-    Those that have its name, or use it, come first.
+    Files with its name come first, then those that use it.
     """
-    found: dict[str, None] = {}
+    tests: dict[str, None] = {}
     for pattern in TESTS.get(room, room).split():
         for path in sorted((root / "tests").glob(pattern)):
             files = sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
-            found.update((one.relative_to(root).as_posix(), None) for one in files)
-    named_so = [one for one in all_tests(file, root, []) if f"/test_{Path(file).stem}" in one]
-    return _near_first(set_aside(found | dict.fromkeys(named_so)), file, root)
+            tests.update((test.relative_to(root).as_posix(), None) for test in files)
+    named_so = [test for test in all_tests(file, root, []) if f"/test_{Path(file).stem}" in test]
+    return _nearest_first(runnable(tests | dict.fromkeys(named_so)), file, root)
 
 
-def all_tests(file: str, root: Path, but: list[str]) -> list[str]:
-    """Return the test files of all suites, ``OTHERS`` and those in ``but`` left out."""
+def all_tests(file: str, root: Path, excluded: list[str]) -> list[str]:
+    """Return the test files of all suites, without ``OTHERS`` and ``excluded``."""
     paths = sorted((root / "tests").rglob("test_*.py"))
     names = (path.relative_to(root).as_posix() for path in paths)
-    found = [name for name in names if not name.startswith(OTHERS) and name not in but]
-    return _near_first(set_aside(dict.fromkeys(found)), file, root)
+    tests = [name for name in names if not name.startswith(OTHERS) and name not in excluded]
+    return _nearest_first(runnable(dict.fromkeys(tests)), file, root)
 
 
-def set_aside(tests: dict[str, None]) -> list[str]:
-    """Leave out what looks at sources, and what another machine or broker is needed for."""
-    return [one for one in tests if one not in FORM and not one.startswith("tests/broker")]
+def runnable(tests: dict[str, None]) -> list[str]:
+    """Return the tests without those that read sources or need a broker."""
+    return [test for test in tests if test not in FORM and not test.startswith("tests/broker")]
 
 
-def _near_first(tests: list[str], file: str, root: Path) -> list[str]:
+def _nearest_first(tests: list[str], file: str, root: Path) -> list[str]:
     stem = Path(file).stem if Path(file).stem != "__init__" else Path(file).parent.name
     module = re.compile(rf"\b{re.escape(stem)}\b")
 
     def distance(test: str) -> tuple[bool, int]:
-        late = any(one in test for one in SLOW_LAST)
+        late = any(part in test for part in SLOW_LAST)
         if stem in Path(test).stem:
             return late, 0
         return late, 1 if module.search((root / test).read_text(encoding="utf-8")) else 2

@@ -1,4 +1,4 @@
-"""Batches as they are drawn, and their bytes, which no version of a compressor changes."""
+"""Drawn batches and their bytes, which do not depend on the version of a compressor."""
 
 import struct
 import zlib
@@ -13,7 +13,7 @@ LZ4_HEADERS = {0: b"\x04\x22\x4d\x18\x60\x40\x1a", 1: b"\x04\x22\x4d\x18\x60\x40
 
 @dataclass
 class Batch:
-    """Records in one frame; ``records``: (offset, time in ms, key, value) each."""
+    """Records in block frame; ``records``: (offset, time in ms, key, value) each."""
 
     base_offset: int
     last_offset: int
@@ -56,7 +56,7 @@ class Batch:
         return with_codec(data, self.codec) if self.codec and self.records else data
 
     def message_set(self):
-        """Return entries of magic 0 or 1; compressed: one wrapper around them."""
+        """Return entries of magic 0 or 1; compressed entries are in block wrapper."""
         plain = encode_message_set(
             self.records, self.magic, append_time_ms=None if self.codec else self.append_time_ms
         )
@@ -86,17 +86,17 @@ def with_codec(data, codec):
 
 
 def stored(data, codec, magic=2):
-    """Return a frame of a codec that holds the bytes as they are."""
+    """Return a frame of a codec that stores the bytes uncompressed."""
     size = len(data)
     if codec == 1:  # gzip, of stored blocks
         blocks = [data[at : at + 0xFFFF] for at in range(0, size, 0xFFFF)] or [b""]
         body = b"".join(
-            struct.pack("<BHH", one is blocks[-1], len(one), len(one) ^ 0xFFFF) + one
-            for one in blocks
+            struct.pack("<BHH", block is blocks[-1], len(block), len(block) ^ 0xFFFF) + block
+            for block in blocks
         )
         head = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
         return head + body + struct.pack("<II", zlib.crc32(data), size)
-    if codec == 2:  # snappy, one literal, in the frame of snappy-java
+    if codec == 2:  # snappy, block literal, in the frame of snappy-java
         left, length = size, bytearray()
         while left > 127:
             length.append(left & 127 | 128)
@@ -105,10 +105,10 @@ def stored(data, codec, magic=2):
         return b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, len(block)) + block
     if codec == 3:  # LZ4, of stored blocks
         blocks = [data[at : at + 0xFFFF] for at in range(0, size, 0xFFFF)]
-        body = b"".join(struct.pack("<I", len(one) | 1 << 31) + one for one in blocks)
+        body = b"".join(struct.pack("<I", len(block) | 1 << 31) + block for block in blocks)
         return LZ4_HEADERS[min(magic, 1)] + body + bytes(4)
     parts = [data[at : at + 0xFFFF] for at in range(0, size, 0xFFFF)] or [b""]
     body = b"".join(
-        (len(one) << 3 | (one is parts[-1])).to_bytes(3, "little") + one for one in parts
+        (len(block) << 3 | (block is parts[-1])).to_bytes(3, "little") + block for block in parts
     )
     return struct.pack("<IBI", 0xFD2FB528, 0xA0, size) + body  # zstd, raw blocks

@@ -1,8 +1,8 @@
 """Random logs, each from its seed: every kind of record, of batch and of damage, in any mix.
 
-``make(seed, home)`` writes one. What is drawn once for a log is in :class:`Plan`: formats, pace,
-which steps are frequent. Nothing but the seed decides; the bytes of batches are made by the
-library's own writers, so that another digest of a log's bytes shows that these have changed.
+``make(seed, home)`` writes one. :class:`LogTraits` has the properties that are drawn once for a
+log: formats, pace, frequent steps. Only the seed decides. The library's own writers make the bytes
+of batches, so a changed digest of a log's bytes means that the writers have changed.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ FIRST_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
 NAMES = ["payments", "g", "grp-é", "", "connect-sink", "a,b", "_x.y", "g2", "payments-2", "ü" * 9]
 TOPICS = ["orders", "clicks", "t", "topic.with-dots", "", "größe", "o" * 60, "u"]
-MIXES = (  # how frequent steps are
+MIXES = (  # weights of the steps
     {"commit": 8, "delete": 1, "roll": 1},
     {"commit": 3, "write": 6, "end": 4, "delete": 1, "roll": 1},
     {"write": 3, "end": 2, "fence": 1, "delete": 1, "stray": 1, "roll": 1},
@@ -39,8 +39,8 @@ STEPS_MS = (
 )
 
 
-class Plan:
-    """What is drawn once for a log."""
+class LogTraits:
+    """The properties that are drawn once for a log."""
 
     def __init__(self, rng):
         self.size = rng.choice([20, 20, 30, 40, 50, 60, 80, 100, 200, rng.choice([300, 600, 2000])])
@@ -71,7 +71,7 @@ class Plan:
 
 @dataclass
 class Made:
-    """A log in a folder, and what can be asked of it."""
+    """A log in a folder, and the names and times for command lines."""
 
     folder: Path
     groups: list
@@ -101,14 +101,14 @@ class Writer:
 
     def __init__(self, seed):
         self.rng = random.Random(seed)
-        self.plan = Plan(self.rng)
-        self.parts = [Partition(number) for number in range(self.plan.partitions)]
+        self.traits = LogTraits(self.rng)
+        self.parts = [Partition(number) for number in range(self.traits.partitions)]
         self.count = 0
 
     def run(self):
         """Draw all steps."""
-        names, weights = zip(*self.plan.mix.items(), strict=True)
-        while self.count < self.plan.size:
+        names, weights = zip(*self.traits.mix.items(), strict=True)
+        while self.count < self.traits.size:
             (name,) = self.rng.choices(names, weights)
             getattr(self, name)()
         return self
@@ -124,20 +124,22 @@ class Writer:
 
     def append(self, part, pairs, **how):
         """Append a batch of (key, value) pairs at the partition's time."""
-        plan, rng = self.plan, self.rng
-        part.now_ms += rng.choice(plan.steps_ms)
-        now_ms = part.now_ms - (rng.choice([1, 500, 100_000]) if self.chance(plan.backwards) else 0)
-        if plan.epochs and self.chance(0.03):
+        traits, rng = self.traits, self.rng
+        part.now_ms += rng.choice(traits.steps_ms)
+        now_ms = part.now_ms - (
+            rng.choice([1, 500, 100_000]) if self.chance(traits.backwards) else 0
+        )
+        if traits.epochs and self.chance(0.03):
             part.leader_epoch += 1
         plain = how.get("producer_id", -1) < 0
-        magic = rng.choice(plan.magics) if plain and "commit" not in how else 2
-        codec = rng.choice(plan.codecs)
+        magic = rng.choice(traits.magics) if plain and "commit" not in how else 2
+        codec = rng.choice(traits.codecs)
         records = []
         for key, value in pairs:
-            ms = -1 if self.chance(plan.timeless) else now_ms + rng.choice([0, 0, 0, 1])
+            ms = -1 if self.chance(traits.timeless) else now_ms + rng.choice([0, 0, 0, 1])
             records.append((part.next_offset, ms, key, value))
             part.next_offset += 1
-        if self.chance(plan.append_time) and magic and "commit" not in how:
+        if self.chance(traits.append_time) and magic and "commit" not in how:
             how["append_time_ms"] = part.now_ms
         part.segments[-1][1].append(
             Batch(
@@ -158,45 +160,45 @@ class Writer:
         group, topic, number = key
         rng = self.rng
         data = {"group": group, "topic": topic, "partition": number}
-        raw = encode_key({"version": rng.choice(self.plan.key_versions), "data": data})
+        raw = encode_key({"version": rng.choice(self.traits.key_versions), "data": data})
         if delete:
             return raw, None
         last = part.offsets.get(key, rng.randrange(50))
         moved = rng.choice([0, 0, 1, 1, 7, 100, 100, -3, -last, 1 << 40])
         offset = max(last + (moved if abs(moved) < 1 << 40 or self.chance(0.02) else 5), 0)
         part.offsets[key] = offset
-        told_ms = part.now_ms - rng.choice([0, 0, 0, 0, 1, 5000, 8 * DAY_MS])
+        commit_ms = part.now_ms - rng.choice([0, 0, 0, 0, 1, 5000, 8 * DAY_MS])
         value = {
             "offset": offset if self.chance(0.99) else -1,
             "leaderEpoch": rng.choice([-1, -1, 0, 5]),
             "metadata": rng.choice(["", "", "", "m", "é" * 20, "x" * rng.choice([9, 1100])]),
-            "commitTimestamp": told_ms if self.chance(0.98) else -1,
-            "expireTimestamp": rng.choice([-1, told_ms + DAY_MS, told_ms + 100]),
+            "commitTimestamp": commit_ms if self.chance(0.98) else -1,
+            "expireTimestamp": rng.choice([-1, commit_ms + DAY_MS, commit_ms + 100]),
         }
-        version = rng.choice(self.plan.versions)
+        version = rng.choice(self.traits.versions)
         return raw, encode_value(1, {"version": version, "data": value})
 
     def pairs(self, part, group, delete=0.03):
-        """Return what one request commits."""
-        topics = sorted(self.plan.topics)
+        """Return the records of one commit request."""
+        topics = sorted(self.traits.topics)
         keys = [
             (group, topic, number)
             for topic in self.rng.sample(topics, min(self.rng.choice([1, 1, 2]), len(topics)))
-            for number in range(self.plan.topics[topic])
+            for number in range(self.traits.topics[topic])
             if self.chance(0.7)
         ]
         keys = keys[:12] or [(group, topics[0], 0)]
         return [self.commit_pair(part, key, self.chance(delete)) for key in keys]
 
     def commit(self):
-        group = self.rng.choice(self.plan.groups)
+        group = self.rng.choice(self.traits.groups)
         part = self.place(group)
         self.append(part, self.pairs(part, group))
 
     def burst(self):
         """Many commits of one key, in batches of their own or in one."""
-        group = self.plan.groups[0]
-        part, key = self.place(group), (group, min(self.plan.topics), 0)
+        group = self.traits.groups[0]
+        part, key = self.place(group), (group, min(self.traits.topics), 0)
         pairs = [self.commit_pair(part, key) for _ in range(self.rng.randint(2, 40))]
         for run in [pairs] if self.chance(0.5) else [[pair] for pair in pairs]:
             self.append(part, run)
@@ -211,14 +213,14 @@ class Writer:
     # ---- transactions -------------------------------------------------------------------------
 
     def write(self):
-        group, producer_id = self.rng.choice(self.plan.groups), 1000 + self.rng.randrange(4)
+        group, producer_id = self.rng.choice(self.traits.groups), 1000 + self.rng.randrange(4)
         part = self.place(group)
         epoch = part.open.setdefault(producer_id, self.rng.randrange(2))
         pairs = self.pairs(part, group, delete=0.15)
-        told = {"producer_id": producer_id, "producer_epoch": epoch, "transactional": True}
+        producer = {"producer_id": producer_id, "producer_epoch": epoch, "transactional": True}
         if self.chance(0.03):
-            told["transactional"] = False
-        self.append(part, pairs, **told)
+            producer["transactional"] = False
+        self.append(part, pairs, **producer)
 
     def marker(self, part, producer_id, epoch, commit):
         pair = struct.pack(">hh", 0, commit), struct.pack(">hi", 0, 0)
@@ -252,7 +254,7 @@ class Writer:
     # ---- groups -------------------------------------------------------------------------------
 
     def join(self):
-        group = self.rng.choice(self.plan.groups)
+        group = self.rng.choice(self.traits.groups)
         part, rng = self.place(group), self.rng
         generation, members = part.lives.get(group, (0, {}))
         members = dict(members)
@@ -262,7 +264,7 @@ class Writer:
                 members[f"c{rng.randrange(5)}-{rng.randrange(10**6):06}"] = None
             elif what == "static":
                 instance = f"static-{rng.randrange(2)}"
-                members = {name: held for name, held in members.items() if held != instance}
+                members = {name: own for name, own in members.items() if own != instance}
                 members[f"{instance}-{rng.randrange(10**6):06}"] = instance
             elif what == "leave" and members:
                 members.pop(rng.choice(sorted(members)))
@@ -275,13 +277,13 @@ class Writer:
     def group_pair(self, part, group):
         rng = self.rng
         generation, members = part.lives[group]
-        consumer = self.plan.types[group] == "consumer" and self.chance(0.98)
-        topics = {topic: count for topic, count in self.plan.topics.items() if self.chance(0.8)}
-        held = [(topic, n) for topic, count in topics.items() for n in range(min(count, 8))]
-        told = []
+        consumer = self.traits.types[group] == "consumer" and self.chance(0.98)
+        topics = {topic: count for topic, count in self.traits.topics.items() if self.chance(0.8)}
+        places = [(topic, n) for topic, count in topics.items() for n in range(min(count, 8))]
+        rows = []
         for at, (name, instance) in enumerate(members.items()):
             mine = {}
-            for topic, number in held[at :: len(members)]:
+            for topic, number in places[at :: len(members)]:
                 mine.setdefault(topic, []).append(number)
             wants = subscription(
                 topics, rng.randrange(4), owned=mine, generation_id=generation, rack_id="r"
@@ -289,7 +291,7 @@ class Writer:
             has = assignment(mine, rng.randrange(2)) if self.chance(0.9) else b""
             if self.chance(0.02):
                 wants = wants[: rng.randrange(len(wants))]
-            told.append(
+            rows.append(
                 {
                     "memberId": name,
                     "groupInstanceId": instance,
@@ -302,33 +304,33 @@ class Writer:
                 }
             )
         data = {
-            "protocolType": self.plan.types[group],
+            "protocolType": self.traits.types[group],
             "generation": generation,
             "protocol": rng.choice(["range", "range", "sticky"]) if members else None,
             "leader": min(members, default=None),
             "currentStateTimestamp": rng.choice([part.now_ms, part.now_ms - 3000, -1]),
-            "members": told,
+            "members": rows,
         }
         key = encode_key({"version": 2, "data": {"group": group}})
-        version = rng.choice(self.plan.versions)
+        version = rng.choice(self.traits.versions)
         return key, encode_value(2, {"version": version, "data": data})
 
     def drop(self):
-        group = self.rng.choice(self.plan.groups)
+        group = self.rng.choice(self.traits.groups)
         part = self.place(group)
         part.lives.pop(group, None)
         self.append(part, [(encode_key({"version": 2, "data": {"group": group}}), None)])
 
     def newer(self):
-        """A step in the life of a consumer, share or streams group; seldom a classic one's end."""
-        group = self.rng.choice(self.plan.groups)
+        """A step of a consumer, share or streams group; rarely the end of a classic group."""
+        group = self.rng.choice(self.traits.groups)
         part, pairs = self.place(group), []
         epoch = part.epochs[group] = part.epochs.get(group, 0) + self.chance(0.7)
         if group in part.lives and self.chance(0.3):
             epoch = part.epochs[group] = part.lives.pop(group)[0]
             pairs.append((encode_key({"version": 2, "data": {"group": group}}), None))
         made = newer.step(
-            self.rng, self.plan.newer[group], group, epoch, self.plan.topics, part.now_ms
+            self.rng, self.traits.newer[group], group, epoch, self.traits.topics, part.now_ms
         )
         for version, key, value in made:
             data = None if value is None else {"version": 0, "data": value}
@@ -336,10 +338,10 @@ class Writer:
             pairs.append((raw, encode_value(version, data)))
         self.append(part, pairs)
 
-    # ---- what is not as it should be ------------------------------------------------------------
+    # ---- unusual and damaged records ------------------------------------------------------------
 
     def odd(self):
-        """Keys and values that are unknown, or no good."""
+        """Unknown or malformed keys and values."""
         part, rng = self.rng.choice(self.parts), self.rng
         key, value = self.commit_pair(part, ("odd", "t", 0))
         cut = rng.randrange(len(value))
@@ -361,23 +363,23 @@ class Writer:
 
 
 def make(seed, home):
-    """Write the log of a seed into a folder; return what can be asked of it."""
+    """Write the log of a seed into a folder; return the names and times for command lines."""
     writer = Writer(seed).run()
-    rng, plan = writer.rng, writer.plan
-    made = Made(Path(home), plan.groups, plan.topics, [])
+    rng, traits = writer.rng, writer.traits
+    made = Made(Path(home), traits.groups, traits.topics, [])
     digest, times = hashlib.sha256(), set()
     for part in writer.parts:
-        segments = compacted(rng, part.segments) if plan.compacted else part.segments
+        segments = compacted(rng, part.segments) if traits.compacted else part.segments
         place = made.folder / f"__consumer_offsets-{part.number}"
         place.mkdir(parents=True)
         for base, batches in segments:
             times.update(record[1] for batch in batches for record in batch.records)
-            share = rng.choice([0, 0.02, 0.2]) if plan.damaged else 0
+            share = rng.choice([0, 0.02, 0.2]) if traits.damaged else 0
             data = b"".join(
                 flipped(rng, batch.encoded()) if rng.random() < share else batch.encoded()
                 for batch in batches
             )
-            if plan.damaged and rng.random() < 0.5:
+            if traits.damaged and rng.random() < 0.5:
                 data = damaged(rng, bytearray(data))
             (place / f"{base:020}.log").write_bytes(data)
             digest.update(b"%d %d %d " % (part.number, base, len(data)) + data)
@@ -389,14 +391,14 @@ def make(seed, home):
 def compacted(rng, segments):
     """Return segments as a cleaner may leave them: gaps, empty batches, fewer tombstones."""
     *before, active = segments
-    aborted, held = set(), {}
+    aborted, undecided = set(), {}
     for batch in (batch for _, batches in segments for batch in batches):
         if batch.commit is False:
-            aborted.update(held.pop(batch.producer_id, ()))
+            aborted.update(undecided.pop(batch.producer_id, ()))
         elif batch.commit:
-            held.pop(batch.producer_id, None)
+            undecided.pop(batch.producer_id, None)
         elif batch.transactional:
-            held.setdefault(batch.producer_id, []).append(id(batch))
+            undecided.setdefault(batch.producer_id, []).append(id(batch))
     last = {
         record[2]: record[0]
         for _, batches in before
@@ -404,7 +406,7 @@ def compacted(rng, segments):
         if id(batch) not in aborted and batch.commit is None
         for record in batch.records
     }
-    share, empty, found = rng.choice([0.3, 1]), rng.random() < 0.5, []
+    share, empty, joined = rng.choice([0.3, 1]), rng.random() < 0.5, []
     for base, batches in before:
         left = []
         for batch in batches:
@@ -420,25 +422,25 @@ def compacted(rng, segments):
                     batch.horizon_ms = FIRST_MS + 9 * DAY_MS
             if batch.records or (empty and batch.magic == 2):
                 left.append(batch)
-        if found and rng.random() < 0.4:
-            found[-1][1].extend(left)
+        if joined and rng.random() < 0.4:
+            joined[-1][1].extend(left)
         else:
-            found.append((base, left))
-    return [*found, active]
+            joined.append((base, left))
+    return [*joined, active]
 
 
 def flipped(rng, data):
-    """Return a batch of magic 2 with one bit flipped, and a sum that says nothing of it."""
+    """Return a batch of magic 2 with one bit flipped and the checksum corrected."""
     if data[16] != 2:
         return data
-    found = bytearray(data)
-    found[rng.choice([22, 26, 60, rng.randrange(21, len(data))])] ^= 1 << rng.randrange(8)
-    found[17:21] = struct.pack(">I", crc32c(bytes(found[21:])))
-    return bytes(found)
+    changed = bytearray(data)
+    changed[rng.choice([22, 26, 60, rng.randrange(21, len(data))])] ^= 1 << rng.randrange(8)
+    changed[17:21] = struct.pack(">I", crc32c(bytes(changed[21:])))
+    return bytes(changed)
 
 
 def damaged(rng, data):
-    """Return bytes with one or two things wrong."""
+    """Return bytes with one or two kinds of damage."""
     for _ in range(rng.randint(1, 2)):
         if len(data) < 20:
             break

@@ -1,7 +1,7 @@
-"""The log that the broker of golden/request-log would have left, made from what it logged.
+"""The offsets log of the broker of golden/request-log, reconstructed from its request log.
 
-Its own segments were not kept. A record is what Kafka writes when a leader's assignment comes in:
-the members of the leader's JoinGroup response under the generation, at the time of the SyncGroup.
+Its own segments were not recorded. Kafka writes a record when a leader's assignment arrives: the
+members of the leader's JoinGroup response with the generation, at the time of the SyncGroup.
 """
 
 import base64
@@ -64,54 +64,53 @@ class Session:
             if "Completed request:" in line:
                 self.request(at_ms, json.loads(line[line.index("{") : line.rindex("}") + 1]))
             else:
-                self.said(at_ms, line)
+                self.server_line(at_ms, line)
 
     def request(self, at_ms, logged):
-        api, asked, answer = (logged["requestHeader"], logged["request"], logged["response"])
-        name, group = api["requestApiKeyName"], asked.get("groupId")
+        api, request, answer = (logged["requestHeader"], logged["request"], logged["response"])
+        name, group = api["requestApiKeyName"], request.get("groupId")
         if answer.get("errorCode") != 0:
             return
         if name == "JOIN_GROUP":
             who = {
                 "client": api["clientId"],
-                "instance": asked.get("groupInstanceId"),
-                "metadata": asked["protocols"][0]["metadata"],
+                "instance": request.get("groupInstanceId"),
+                "metadata": request["protocols"][0]["metadata"],
             }
             self.members.setdefault(group, {})[answer["memberId"]] = who
             self.replace(at_ms, group, who["instance"], answer)
             if answer["members"]:
-                ids = [one["memberId"] for one in answer["members"]]
+                ids = [row["memberId"] for row in answer["members"]]
                 place = answer["generationId"], answer["protocolName"], answer["leader"], ids
                 self.head[group] = place
-        elif name == "SYNC_GROUP" and asked["assignments"]:
+        elif name == "SYNC_GROUP" and request["assignments"]:
             self.assigned[group] = {
-                one["memberId"]: base64.b64decode(one["assignment"]) for one in asked["assignments"]
+                row["memberId"]: base64.b64decode(row["assignment"])
+                for row in request["assignments"]
             }
             self.write(at_ms, group)
 
     def replace(self, at_ms, group, instance, answer):
-        """A static member that comes back under a new id is written in the same generation."""
+        """Write a static member that returns with a new id, in the same generation."""
         generation, *_, ids = self.head.get(group, (None, []))
         known, new = self.members[group], answer["memberId"]
         if instance is None or generation != answer["generationId"] or new in ids:
             return
-        (old,) = [one for one in ids if known[one]["instance"] == instance]
+        (old,) = [other for other in ids if known[other]["instance"] == instance]
         ids[ids.index(old)] = new
-        known[new]["client"] = known[old]["client"]  # a member's client stays the first one's
+        known[new]["client"] = known[old]["client"]  # a member keeps its first client id
         self.assigned[group][new] = self.assigned[group].pop(old)
         self.write(at_ms, group)
 
-    def said(self, at_ms, line):
+    def server_line(self, at_ms, line):
         empty = re.search(r"Group (\S+) with generation (\d+) is now empty", line)
         if empty:
-            made = value(int(empty[2]), at_ms, None, None, [])
-            self.records.append((at_ms, empty[1], made))
+            body = value(int(empty[2]), at_ms, None, None, [])
+            self.records.append((at_ms, empty[1], body))
 
     def write(self, at_ms, group):
         generation, protocol, leader, ids = self.head[group]
-        parts = [
-            member(one, self.members[group][one], self.assigned[group].get(one, b"")) for one in ids
-        ]
+        parts = [member(i, self.members[group][i], self.assigned[group].get(i, b"")) for i in ids]
         self.records.append((at_ms, group, value(generation, at_ms, protocol, leader, parts)))
 
 

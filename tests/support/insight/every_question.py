@@ -6,7 +6,7 @@ from coterie.insight.questions import audit, expire, explain, growth, lag, metri
 
 
 def loaded(at_ms):
-    """What a server log says once the broker has loaded the partition."""
+    """The line of a server log after the broker has loaded the partition."""
     return BrokerLogLine("", LOADED, at_ms, "server log", generation=0)
 
 

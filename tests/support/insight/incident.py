@@ -13,27 +13,27 @@ LOGS = ("--server-log", SERVER, "--request-log", REQUESTS)
 
 @cache
 def truth():
-    """What was ordered and what the clients said, in order of time."""
+    """The orders to the clients and their reports, in order of time."""
     return json.loads((FOLDER / "truth.json").read_text())
 
 
 def told(what, name):
-    """The one event of this kind that a client has: the first."""
+    """The first event of this kind of a client."""
     return next(event for event in truth() if (event["what"], event["name"]) == (what, name))
 
 
 def span(first, last):
-    """From when to when something happened, as events (what, name) enclose it."""
+    """The times of two events, (what, name) each."""
     return told(*first)["at_ms"], told(*last)["at_ms"]
 
 
 def within(row, first, last):
-    """Whether a row's time lies between two events."""
+    """Whether a row's time is between two events."""
     begin, end = span(first, last)
     return begin <= row["timestamp"] <= end
 
 
 def asked(command, *options):
-    """The rows of a question, by one run of the command on the recorded log."""
+    """The rows of a question's command on the recorded log."""
     run = coterie if command == "audit" else coterie_ok  # which ends with 1 if it finds something
     return json.loads(run(command, FOLDER, *options, "--format", "json").stdout)

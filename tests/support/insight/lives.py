@@ -1,6 +1,6 @@
-"""Logs of a group whose life is written down: who was a member when, what was committed.
+"""Logs of a group with known members and commits.
 
-Values are encoded by the message schemas, which are held to Kafka's own elsewhere.
+The message schemas encode the values; other tests check the schemas against Kafka.
 """
 
 from coterie.messages import encode_value
@@ -8,9 +8,9 @@ from coterie.testing import assignment, subscription
 from support.log_writer import batch, commit_key, commit_value, group_key
 
 
-def member(member_id, **given):
-    """A member of a classic group; ``topics`` it reads, ``held``: topic -> partitions."""
-    topics, held = given.pop("topics", ["t"]), given.pop("held", {"t": [0]})
+def member(member_id, **fields):
+    """A member of a classic group: its ``topics``, and ``held``, topic -> partitions."""
+    topics, assigned = fields.pop("topics", ["t"]), fields.pop("held", {"t": [0]})
     return {
         "memberId": member_id,
         "groupInstanceId": None,
@@ -19,12 +19,12 @@ def member(member_id, **given):
         "rebalanceTimeout": 9_000,
         "sessionTimeout": 7_000,
         "subscription": subscription(topics),
-        "assignment": assignment(held),
-    } | given
+        "assignment": assignment(assigned),
+    } | fields
 
 
 def life(at_ms, generation, *members, group=b"g", protocol="range", state_ms=-1):
-    """A metadata record of a group; ``generation`` None: a tombstone."""
+    """A metadata record of a group; a tombstone if ``generation`` is None."""
     if generation is None:
         return at_ms, group_key(group), None
     data = {
@@ -39,7 +39,7 @@ def life(at_ms, generation, *members, group=b"g", protocol="range", state_ms=-1)
 
 
 def commit(at_ms, offsets, group=b"g", topic=b"t"):
-    """The records of one request: partition -> offset; None: a tombstone."""
+    """The records of one request: partition -> offset, None for a tombstone."""
     return [
         (
             at_ms,
@@ -51,9 +51,9 @@ def commit(at_ms, offsets, group=b"g", topic=b"t"):
 
 
 def written(folder, *appends, number=0, epochs=None):
-    """Write batches (a record, or a list of them, each) as a partition; return the topic's folder.
+    """Write a batch for each record or list of records as a partition; return the topic's folder.
 
-    ``epochs``: the leader epoch of each.
+    ``epochs`` has the leader epoch of each batch.
     """
     place = folder / f"__consumer_offsets-{number}"
     place.mkdir(parents=True)

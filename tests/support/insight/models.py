@@ -1,4 +1,4 @@
-"""What questions are held to: states worked out from Kafka's own decode, by plain Python."""
+"""Models of the questions: states computed from Kafka's own decode in plain Python."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from support.golden_data import log, records
 
 
 def rows_told(folder, question, ask, **how):
-    """The rows that a question gives of a log."""
+    """The rows of a question about a log."""
     return [row for view in read_facts([folder], **how) for row in rows_of(view, question, ask)]
 
 
 def offsets_at(case, at_ms=None):
     """Key (group, topic, partition) -> the offset's value (Kafka's JSON), as of a time.
 
-    The last value of a key in log order; a transaction's at its COMMIT marker, and only over what
-    was appended before it (golden/logs/README.md). A record without a time counts at any.
+    The last value of a key in log order counts. A transaction's value counts at its COMMIT marker
+    and replaces only earlier appends (golden/logs/README.md). A record without a time counts.
     """
-    shown, waiting = {}, {}
+    shown, undecided = {}, {}
     for record in records(case):
         has_time = record["timestamp_type"] != "NoTimestampType"
         if has_time and at_ms is not None and record["timestamp"] > at_ms:
@@ -26,7 +26,7 @@ def offsets_at(case, at_ms=None):
         batch, place = record["batch"], (record["partition"], record["offset"])
         producer = record["partition"], batch["producer_id"]
         if "control" in record:
-            for key, (at, value) in waiting.pop(producer, {}).items():
+            for key, (at, value) in undecided.pop(producer, {}).items():
                 if record["control"]["type"] == "COMMIT" and shown.get(key, ((), 0))[0] < (at,):
                     shown[key] = ((at,), value)
             continue
@@ -36,11 +36,11 @@ def offsets_at(case, at_ms=None):
         key = data["group"], data["topic"], data["partition"]
         value = record["value"] and record["value"]["data"]
         if batch["is_transactional"]:
-            held = waiting.setdefault(producer, {})
+            of_producer = undecided.setdefault(producer, {})
             if value is None:
-                held.pop(key, None)
+                of_producer.pop(key, None)
             else:
-                held[key] = place, value
+                of_producer[key] = place, value
         elif value is None:
             shown.pop(key, None)
         else:
@@ -49,50 +49,50 @@ def offsets_at(case, at_ms=None):
 
 
 def times(case, count):
-    """So many times of records, spread over a log, and one before and after all."""
-    found = sorted({record["timestamp"] for record in records(case)})
-    chosen = found[:: max(len(found) // count, 1)]
-    return [found[0] - 1, *chosen, found[-1] + 1]
+    """About ``count`` times of records, spread over a log, and one before and after all."""
+    ordered = sorted({record["timestamp"] for record in records(case)})
+    chosen = ordered[:: max(len(ordered) // count, 1)]
+    return [ordered[0] - 1, *chosen, ordered[-1] + 1]
 
 
 def trusted_since(case):
-    """Partition -> since when it is whole; None: from its start (held by ``test_trust``)."""
+    """Partition -> since when it is complete, None from its start (see ``test_trust``)."""
     return {view.number: view.trusted_from_ms for view in read_facts([log(case)])}
 
 
 def commits_by_hand(case):
-    """Key -> how many commits count: those outside a transaction, and of committed ones.
+    """Key -> number of commits outside transactions and in committed ones.
 
-    Of a partition that was compacted: since it is whole.
+    In a compacted partition, commits count from the time since which it is complete.
     """
-    found, waiting, since = {}, {}, trusted_since(case)
+    counts, undecided, since = {}, {}, trusted_since(case)
     for record in records(case):
         if record["timestamp"] < (since[record["partition"]] or -1):
             continue
         producer = record["partition"], record["batch"]["producer_id"]
         if "control" in record:
-            for key in waiting.pop(producer, ()):
-                found[key] = found.get(key, 0) + (record["control"]["type"] == "COMMIT")
+            for key in undecided.pop(producer, ()):
+                counts[key] = counts.get(key, 0) + (record["control"]["type"] == "COMMIT")
         elif record["key"]["type"] == "offset_commit" and record["value"] is not None:
             data = record["key"]["data"]
             key = data["group"], data["topic"], data["partition"]
             if record["batch"]["is_transactional"]:
-                waiting.setdefault(producer, []).append(key)
+                undecided.setdefault(producer, []).append(key)
             else:
-                found[key] = found.get(key, 0) + 1
-    return {key: count for key, count in found.items() if count}
+                counts[key] = counts.get(key, 0) + 1
+    return {key: count for key, count in counts.items() if count}
 
 
 EPOCHS = (3, 11, 17)  # key versions of newer groups' epochs
 
 
 def rebalances_by_hand(case):
-    """Group -> how many of its generations and epochs have another number than the one before.
+    """Group -> number of its generations and epochs that differ from the previous one.
 
-    Of a partition that was compacted: since it is whole. A group that changes its protocol takes
-    its number along: the tombstone and the record that goes on stand in one batch.
+    In a compacted partition, they count from the time since which it is complete. A group that
+    changes its protocol keeps its number: one batch has the tombstone and the next record.
     """
-    found, last, since, ended = {}, {}, trusted_since(case), {}
+    counts, last, since, ended = {}, {}, trusted_since(case), {}
     for record in records(case):
         key = record.get("key") or {}
         if key.get("type") == "group_metadata":
@@ -102,12 +102,12 @@ def rebalances_by_hand(case):
         else:
             continue
         number = record["value"] and record["value"]["data"][name]
-        told = record["timestamp"] >= (since[record["partition"]] or -1)
+        is_trusted = record["timestamp"] >= (since[record["partition"]] or -1)
         batch = record["partition"], record["batch"]["base_offset"]
         if number is None:
             ended[place[1]] = batch, last.get(place)
-        goes_on = ended.get(place[1]) == (batch, number)
-        if number and number != last.get(place) and told and not goes_on:
-            found[place[1]] = found.get(place[1], 0) + 1
+        continues = ended.get(place[1]) == (batch, number)
+        if number and number != last.get(place) and is_trusted and not continues:
+            counts[place[1]] = counts.get(place[1], 0) + 1
         last[place] = number
-    return found
+    return counts

@@ -1,4 +1,4 @@
-"""All records of a partition as one set of columns, for tests: no question reads them so."""
+"""All records of a partition as one set of columns, which no question needs."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Small logs of one key: plain commits, transactions of three producers, their ends, in any mix."""
+"""Small logs of one key: plain commits, transactions of three producers and their markers."""
 
 from hypothesis import strategies as st
 
@@ -8,7 +8,7 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from([-1, 5, 6, 7]),
         st.sampled_from(["offset", "offset", "tombstone", "commit", "abort"]),
-        st.integers(0, 3),  # how many ms later; a record may also be older than the one before it
+        st.integers(0, 3),  # ms later; a record may also be older than the previous one
     ),
     min_size=4,
     max_size=14,
@@ -32,7 +32,7 @@ def batches_of(steps):
 
 
 def write(batches, folder):
-    """A segment for each of these runs of bytes, in a new folder of partition 0."""
+    """Write a segment for each pair of offset and bytes into a new folder of partition 0."""
     home = folder / "__consumer_offsets-0"
     home.mkdir(parents=True)
     for offset, data in batches:

@@ -1,4 +1,4 @@
-"""A headless Chromium, and what its console and its network say; skipped by name where absent."""
+"""A headless Chromium with its console and network log; skips the test if it is not installed."""
 
 import json
 import shutil
@@ -49,13 +49,13 @@ def start(profile):
 
 
 class Browser:
-    """One page at a time, waited for until it says what it shows."""
+    """A browser with one page at a time."""
 
     def __init__(self, driver):
         self.driver = driver
 
     def open(self, path, group=None):
-        """Open a page anew, at a group; what was said before is forgotten."""
+        """Load a page, at a group if one is named, and clear the console and network log."""
         self.driver.get("about:blank")
         self.messages()
         self.requests()
@@ -67,26 +67,26 @@ class Browser:
         return self.driver.execute_script(code, *arguments)
 
     def script_that_ends(self, code, *arguments):
-        """Run a script that calls its last argument with what it gives."""
+        """Run a script that calls its last argument with its result."""
         self.driver.set_script_timeout(HANG_S)
         return self.driver.execute_async_script(code, *arguments)
 
     def wait(self, code, *arguments):
-        """Wait until a script gives something true, and return it."""
+        """Wait until a script returns something true, and return it."""
         from selenium.webdriver.support.wait import WebDriverWait
 
-        waiting = WebDriverWait(self.driver, HANG_S, poll_frequency=0.05)
-        return waiting.until(lambda _: self.script(code, *arguments))
+        wait = WebDriverWait(self.driver, HANG_S, poll_frequency=0.05)
+        return wait.until(lambda _: self.script(code, *arguments))
 
     def all(self, selector):
         return self.driver.find_elements("css selector", selector)
 
     def one(self, selector):
-        (found,) = self.all(selector)
-        return found
+        (element,) = self.all(selector)
+        return element
 
     def texts(self, selector):
-        """The texts of elements, as they are in the page, seen or not."""
+        """The texts of elements, visible or not."""
         code = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
         return self.script(code, selector)
 
@@ -100,24 +100,24 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
     def messages(self):
-        """What the console said since the last call."""
+        """The console's messages since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self):
-        """The addresses that were asked for since the last call."""
-        told = [json.loads(entry["message"]) for entry in self.driver.get_log("performance")]
+        """The requested URLs since the last call."""
+        entries = [json.loads(entry["message"]) for entry in self.driver.get_log("performance")]
         return [
-            one["message"]["params"]["request"]["url"]
-            for one in told
-            if one["message"]["method"] == "Network.requestWillBeSent"
+            entry["message"]["params"]["request"]["url"]
+            for entry in entries
+            if entry["message"]["method"] == "Network.requestWillBeSent"
         ]
 
     def shown(self):
-        """The group that is shown, "" for the overview."""
+        """The displayed group, "" for the overview."""
         return self.script("return document.documentElement.dataset.shown")
 
     def marks(self):
-        """For each chart how many things it draws, and how many colours it has."""
+        """For each chart the number of shapes and of colours."""
         return [
             (self.script(MARKS, chart), self.script(INK, chart)) for chart in self.all(".chart")
         ]

@@ -1,4 +1,4 @@
-"""A page of ``coterie report`` as a reader without a browser finds it."""
+"""A page of ``coterie report``, read without a browser."""
 
 import base64
 import json
@@ -35,7 +35,7 @@ class Elements(HTMLParser):
 
 
 class Page:
-    """The data of a page: ``data`` as the scripts get it, groups by their ids."""
+    """The data of a page: ``data`` as the scripts read it, groups by their ids."""
 
     def __init__(self, path):
         self.text = path.read_text(encoding="utf-8")
@@ -47,13 +47,13 @@ class Page:
         }
 
     def detail(self, group):
-        """What the page unpacks when a group is opened."""
+        """The details of a group, as the page unpacks them."""
         packed = self.data["details"][list(self.overview).index(group)]
         return json.loads(zlib.decompress(base64.b64decode(packed)))
 
     def section(self, group, name):
         """The rows of a section as dicts by heading."""
-        (section,) = [one for one in self.data["sections"] if one["name"] == name]
+        (section,) = [s for s in self.data["sections"] if s["name"] == name]
         labels = [column["label"] for column in section["columns"]]
         rows = self.detail(group)["tables"].get(name, {"rows": []})["rows"]
         return [dict(zip(labels, row, strict=True)) for row in rows]

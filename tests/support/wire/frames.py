@@ -1,7 +1,7 @@
-"""The golden frames of Kafka's protocol, and random ones: what they say, by the player's codec.
+"""Golden and random frames of Kafka's protocol, with their contents by the player's codec.
 
-``play.py`` of ``../shared/golden/wire`` reads and writes frames by ``schemas.json``, slowly and
-plainly; it is the model here. Its JSON has bytes in base64; ``plain`` gives them as bytes.
+The model is ``play.py`` of ``../shared/golden/wire``, which reads and writes frames by
+``schemas.json``, slowly and simply. Its JSON has bytes in base64; ``plain`` decodes them.
 """
 
 import base64
@@ -57,7 +57,7 @@ def plain(fields, body):
     """A body of the player's with its bytes as bytes."""
     by_name = {field.name: field for field in fields}
 
-    def one(field, value):
+    def converted(field, value):
         if value is None:
             return None
         if field.base == "struct":
@@ -71,18 +71,18 @@ def plain(fields, body):
             continue
         field = by_name[name]
         many = field.array and value is not None
-        found[name] = [one(field, v) for v in value] if many else one(field, value)
+        found[name] = [converted(field, v) for v in value] if many else converted(field, value)
     return found
 
 
 def with_tags(row):
-    """The body of a golden frame with the unknown tags that were put in."""
+    """The body of a golden frame with its inserted unknown tags."""
     body = json_copy(row["body"])
-    for told in row.get("unknown_tags", ()):
+    for tag in row.get("unknown_tags", ()):
         at = body
-        for step in told["at"]:
+        for step in tag["at"]:
             at = at[step]
-        pair = (told["tag"], base64.b64decode(told["data"]))
+        pair = (tag["tag"], base64.b64decode(tag["data"]))
         at.setdefault("_unknown_tags", []).append(pair)
     return body
 

@@ -1,8 +1,8 @@
-"""What other decoders make of frames: run as a process, for kio's ends its own on some lengths.
+"""Other decoders of frames, run as a process because kio's ends its process on some lengths.
 
-Reads a pickled list of (peer, key, version, direction, fields, body bytes) from standard input and
-writes one of (body, bytes written again), or of a text that says why there is none. ``fields`` are
-(name in Kafka's JSON, fields of a struct or None), in the order on the wire.
+Reads a pickled list of (peer, key, version, direction, fields, body bytes) from standard input.
+Writes a pickled list of (body, bytes encoded again), or of an error text. ``fields`` are (name in
+Kafka's JSON, fields of a struct or None), in the order on the wire.
 """
 
 import base64
@@ -21,7 +21,7 @@ def camel_to_snake(name):
 
 
 def plain_kio(value, fields):
-    """A value of kio's as JSON has it: it has types of its own for times, errors and ids."""
+    """Convert a value of kio to JSON; kio has types of its own for times, errors and ids."""
     if isinstance(value, tuple):
         return [plain_kio(each, fields) for each in value]
     if dataclasses.is_dataclass(value):
@@ -92,9 +92,9 @@ def plain_kafka(value, fields):
 
 
 def kafka_python(key, version, direction, fields, data):
-    found = CLASSES[key, direction].decode(data, version=version)
-    found._header = None
-    return plain_kafka(found, fields), bytes(found.encode(version=version))
+    message = CLASSES[key, direction].decode(data, version=version)
+    message._header = None
+    return plain_kafka(message, fields), bytes(message.encode(version=version))
 
 
 PEERS = {"kio": kio, "kafka-python": kafka_python}
@@ -102,11 +102,11 @@ CLASSES = {}
 
 
 def main():
-    asked = pickle.load(sys.stdin.buffer)
-    if any(peer == "kafka-python" for peer, *_ in asked):
+    requests = pickle.load(sys.stdin.buffer)
+    if any(peer == "kafka-python" for peer, *_ in requests):
         CLASSES.update(kafka_classes())
-    told = [answer(peer, *rest) for peer, *rest in asked]
-    sys.stdout.buffer.write(pickle.dumps(told))
+    answers = [answer(peer, *rest) for peer, *rest in requests]
+    sys.stdout.buffer.write(pickle.dumps(answers))
 
 
 def answer(peer, *rest):

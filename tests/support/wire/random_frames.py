@@ -27,10 +27,10 @@ def damaged(rng, frame):
 ROUNDS = 12  # of each version
 
 
-def cases(wanted):
-    rng = random.Random(wanted)
+def cases(of_api):
+    rng = random.Random(of_api)
     for release, api, key, version, direction, fields in messages():
-        if api == wanted:
+        if api == of_api:
             flexible = model(release).header_version(api, version, "request") == 2
             for _ in range(ROUNDS):
                 body = random_body(rng, fields, version, flexible)

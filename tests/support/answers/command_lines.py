@@ -1,41 +1,41 @@
-"""What is asked of a log: the command lines of a random log, drawn; those of a recorded one."""
+"""The command lines for a log: drawn at random, and fixed ones for recorded logs."""
 
 import json
 
-from .telling import MODES
+from .command_output import MODES
 
 MINUTE_MS = 60_000
 DAYS = ("1m", "36h", "7d", "400d")
 
 
 def draw(rng, made, home):
-    """Return (mode, arguments) of all that is asked of a random log; writes the files they name.
+    """Return (mode, arguments) of each command for a log, and write the files that they name.
 
-    Every command is among them, and every question at least twice, each under options of its own.
+    They include every command, and every question at least twice with different options.
     """
-    asked = Asked(rng, made)
-    asked.write_files(home)
-    return [(rng.choice(MODES), line) for line in asked.lines()]
+    drawn = CommandLines(rng, made)
+    drawn.write_files(home)
+    return [(rng.choice(MODES), line) for line in drawn.lines()]
 
 
-class Asked:
+class CommandLines:
     """Draws the options of commands."""
 
     def __init__(self, rng, made):
         self.rng, self.made = rng, made
 
     def one(self, *choices):
-        """Return one of some lists of arguments."""
+        """Return one of several lists of arguments."""
         return list(self.rng.choice(choices))
 
     def time(self):
-        """Return a time of the log, or one beside it."""
+        """Return a time of the log, or a time near one."""
         times = self.made.times or [0]
         chosen = self.rng.choice([times[0] - 1, times[-1], times[-1] + 86_400_000, *times])
         return str(max(chosen + self.rng.choice([0, 0, 0, -1, 1]), 0))
 
     def group(self):
-        """Return ``--group`` once or twice, or a pattern, or a group that is not there."""
+        """Return ``--group`` once or twice: a group, a pattern, or a group that does not exist."""
         names = [*self.made.groups, *self.made.groups, "nobody", "g*", "*p*"]
         return [
             word
@@ -44,7 +44,7 @@ class Asked:
         ]
 
     def some(self):
-        """Return which groups, and which window."""
+        """Return options for groups and for a window of time."""
         window = self.one([], [], [], ["--since", self.time()], ["--until", self.time()])
         return [*self.one([], [], self.group()), *window]
 
@@ -53,7 +53,7 @@ class Asked:
         return ["--at", self.time()] if self.rng.random() < share else []
 
     def data(self):
-        """Return a format, seldom one that is drawn."""
+        """Return a format, rarely a table."""
         return ["--format", self.rng.choice(["json"] * 6 + ["csv", "table"])]
 
     def write_files(self, home):
@@ -66,8 +66,8 @@ class Asked:
         for at, ms in enumerate(times):
             for (topic, number), end in ends.items():
                 if topic and rng.random() < 0.9:
-                    told = rng.choice([end + at * 10, end + at * 10, "", end // 2])
-                    timed.append(f"{ms},{topic},{number},{told}")
+                    offset = rng.choice([end + at * 10, end + at * 10, "", end // 2])
+                    timed.append(f"{ms},{topic},{number},{offset}")
         untimed = [f"{topic}:{number}:{end}" for (topic, number), end in ends.items() if topic]
         (home / "timed.csv").write_text("\n".join(timed), encoding="utf-8")
         (home / "ends.txt").write_text("\n".join(untimed), encoding="utf-8")
@@ -117,8 +117,8 @@ class Asked:
         for _ in range(2):
             more = self.one([], ["--within", "36h"], ["--idle"], ["--status", "expired"])
             now = self.one([], ["--now", self.time()])
-            kept = ["--retention", self.rng.choice(DAYS), *self.one([], ["--what-if", "1m"])]
-            yield ["expire", *self.data(), *now, *kept, *more, *self.some()]
+            retention = ["--retention", self.rng.choice(DAYS), *self.one([], ["--what-if", "1m"])]
+            yield ["expire", *self.data(), *now, *retention, *more, *self.some()]
         ends = self.one([], ["--end-offsets", "ends.txt"], ["--end-offsets", "timed.csv"])
         yield ["metrics", "--format", "json", *ends, *self.some()]
         more = self.one([], ["--names", "kminion"], ["--granularity", "topic"])
@@ -168,7 +168,7 @@ class Asked:
 
 
 def plain(made, home):
-    """Yield what is asked of a recorded log besides: all tables and CSV, a broker's logs."""
+    """Yield further commands for a recorded log: all tables and CSV, a broker's logs."""
     newest = str(max(made.times, default=0))
     for shape in ("table", "csv"):
         for name in ("explain", "expire", "growth", "audit", "metrics"):
@@ -181,8 +181,8 @@ def plain(made, home):
     yield ["groups", "--list"]
     yield ["replay", "--history", "--include-deleted"]
     if (home / "server.log.gz").exists():
-        told = ["--server-log", "server.log.gz", "--request-log", "kafka-request.log.gz"]
-        yield ["explain", "--format", "json", *told]
-        yield ["explain", "--format", "json", *told[:2], "--include-deleted"]
-        yield ["audit", "--format", "json", *told[2:]]
-        yield ["report", "-o", "page.html", *told]
+        broker_logs = ["--server-log", "server.log.gz", "--request-log", "kafka-request.log.gz"]
+        yield ["explain", "--format", "json", *broker_logs]
+        yield ["explain", "--format", "json", *broker_logs[:2], "--include-deleted"]
+        yield ["audit", "--format", "json", *broker_logs[2:]]
+        yield ["report", "-o", "page.html", *broker_logs]

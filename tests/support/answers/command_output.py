@@ -1,4 +1,4 @@
-"""What a command says of a log, as text: in this process, whole or in the smallest pieces."""
+"""The output of a command as text, with the log read whole or in the smallest pieces."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from support.commandline import coterie
 
-BYTES_AT_ONCE = (  # what is read and held at once; an answer may not depend on it
+BYTES_AT_ONCE = (  # sizes of reads; an answer must not depend on them
     *("insight.records.log_reader.READ_PIECE_BYTES", "insight.records.group_log.HELD_BYTES"),
     *("cli.verify.PIECE_BYTES", "replay.parallel_scan.SCAN_PIECE_BYTES"),
     "replay.parallel_scan.HISTORY_PIECE_BYTES",
@@ -29,9 +29,9 @@ ROWS_AT_ONCE = (
     ),
 )
 ROW_BYTES = 150  # of a log, roughly
-PIECES = 6  # into which a log is cut; its smallest are one by one
+PIECES = 6  # of a log; small logs are read byte by byte
 SMALL_BYTES = 6000
-INTERRUPTED = (130, 143)  # the command heard a signal that was for the check
+INTERRUPTED = (130, 143)  # the command got a signal meant for the check
 DIGEST_LETTERS = 4  # of 6 bits
 MODES = ("whole", "pieces", "threads")
 SECONDS = re.compile(r"; [\d.]+ s, [\d,]+ records/s, [\d.]+ .?B/s$", re.MULTILINE)
@@ -45,13 +45,13 @@ def digest(text):
 
 
 def limits_of(mode, size):
-    """Return what to set for a log of so many bytes: dotted name -> value."""
+    """Return the settings for a log of ``size`` bytes: dotted name -> value."""
     if mode == "whole":
         return {}
     piece = 1 if size < SMALL_BYTES else size // PIECES
     limits = dict.fromkeys(BYTES_AT_ONCE, piece)
     limits |= dict.fromkeys(ROWS_AT_ONCE, max(piece // ROW_BYTES, 1))
-    if mode == "threads":  # three share the smallest log
+    if mode == "threads":  # even the smallest log is shared by three
         limits |= {
             "replay.parallel_scan.cores": lambda: 3,
             "replay.parallel_scan.UNIT_BYTES_MIN": size // 7 + 1,
@@ -66,7 +66,7 @@ def limits_of(mode, size):
 
 @contextmanager
 def cut(mode, size):
-    """Let commands read a log of so many bytes as ``mode`` says."""
+    """Make commands read a log of ``size`` bytes as in ``mode``."""
     with ExitStack() as after:
         for name, value in limits_of(mode, size).items():
             module, _, attribute = f"coterie.{name}".rpartition(".")
@@ -75,10 +75,10 @@ def cut(mode, size):
         yield
 
 
-def told(home, log, size, mode, line):
-    """Return what a command says: its status, both streams, and what it wrote.
+def command_output(home, log, size, mode, line):
+    """Return the status of a command, both streams, and the files that it wrote.
 
-    It runs in ``home`` on ``log``, both named so that no place of this machine is in the answer.
+    It runs in ``home`` on the relative path ``log``, so no path of this machine is in the output.
     """
     name, *options = line
     if name == "replay":
@@ -96,7 +96,7 @@ def told(home, log, size, mode, line):
 
 
 def written(place):
-    """Yield what a command wrote, line by line: files of a folder, or the data of a page."""
+    """Yield the lines of a command's files: those of a folder, or the data of a page."""
     if place.name == PAGE:
         data = page_data(place)
         yield from (f"{name}: {json.dumps(data[name])}" for name in data)
@@ -105,20 +105,20 @@ def written(place):
         if path.suffix == ".parquet":
             table = pq.read_table(path)
             yield str(table.schema)
-            plain = [pa.field(one.name, with_numbers(one.type)) for one in table.schema]
+            plain = [pa.field(column.name, with_numbers(column.type)) for column in table.schema]
             yield from map(str, table.cast(pa.schema(plain)).to_pylist())
         elif path.is_file():
             yield path.read_text(encoding="utf-8")
 
 
 def with_numbers(kind):
-    """Return an Arrow type with int64 for timestamps, of which Python's hold only some years."""
+    """Return an Arrow type with int64 for timestamps: Python's cover too few years."""
     if pa.types.is_timestamp(kind):
         return pa.int64()
     if pa.types.is_list(kind):
         return pa.list_(with_numbers(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, with_numbers(one.type)) for one in kind])
+        return pa.struct([pa.field(child.name, with_numbers(child.type)) for child in kind])
     return kind
 
 
@@ -126,5 +126,5 @@ def page_data(path):
     """Return the data of a page, unpacked."""
     text = Path(path).read_text(encoding="utf-8")
     data = json.loads(re.search(r"<script[^>]*application/json[^>]*>(.*?)</script>", text, re.S)[1])
-    details = (zlib.decompress(base64.b64decode(one)).decode() for one in data["details"])
+    details = (zlib.decompress(base64.b64decode(packed)).decode() for packed in data["details"])
     return data | {"details": list(details)}
