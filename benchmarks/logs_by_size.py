@@ -1,4 +1,4 @@
-"""Logs of the sizes that benchmarks ask for: made when they are asked for, removed afterwards.
+"""Logs by size for the benchmarks: made on demand, removed afterwards.
 
 pytest keeps the folders of its last three runs. Were the logs left in them, three runs of all
 sizes would fill a disk with a hundred gigabytes.

@@ -82,11 +82,11 @@ def main() -> None:
     parser.add_argument("--gb", type=float, default=10.0)
     shared = Path(__file__).parents[2] / "shared"
     parser.add_argument("--from", dest="log", type=Path, default=shared / "golden/logs/wide")
-    asked = parser.parse_args()
-    if not asked.log.exists():
-        sys.exit(f"{asked.log}: no such folder; --from names a log to repeat")
-    total = write(asked.log, asked.out, int(asked.gb * 1e9))
-    print(f"{asked.out}: {total / 1e9:.2f} GB")
+    options = parser.parse_args()
+    if not options.log.exists():
+        sys.exit(f"{options.log}: no such folder; --from names a log to repeat")
+    total = write(options.log, options.out, int(options.gb * 1e9))
+    print(f"{options.out}: {total / 1e9:.2f} GB")
 
 
 if __name__ == "__main__":

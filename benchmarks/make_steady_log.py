@@ -64,10 +64,10 @@ def generation(group: str, number: int, at_ms: int, base_offset: int) -> bytes:
 
 def places_of(template: bytes, number: int) -> np.ndarray:
     """Return where an integer of eight bytes stands."""
-    wanted, found, at = number.to_bytes(8, "big"), [], -1
-    while (at := template.find(wanted, at + 1)) >= 0:
-        found.append(at)
-    return np.array(found)
+    pattern, places, at = number.to_bytes(8, "big"), [], -1
+    while (at := template.find(pattern, at + 1)) >= 0:
+        places.append(at)
+    return np.array(places)
 
 
 def put(rows: np.ndarray, at: np.ndarray | int, numbers: np.ndarray) -> None:
@@ -131,10 +131,10 @@ def main() -> None:
     parser.add_argument("--gb", type=float, default=1)
     parser.add_argument("--groups", type=int, default=2000)
     parser.add_argument("--partitions", type=int, default=50, help="of each group; at most 64")
-    given = parser.parse_args()
-    folder = given.dir / "__consumer_offsets-0"
-    written = write(folder, int(given.gb * 1e9), given.groups, given.partitions)
-    print(f"{given.dir}: {written / 1e9:.2f} GB in one partition")
+    options = parser.parse_args()
+    folder = options.dir / "__consumer_offsets-0"
+    written = write(folder, int(options.gb * 1e9), options.groups, options.partitions)
+    print(f"{options.dir}: {written / 1e9:.2f} GB in one partition")
 
 
 if __name__ == "__main__":

@@ -76,13 +76,13 @@ MAKERS = {"timer": timers, "member": members, "offset": offsets, "key": keys}
 def weigh(what):
     """Print the bytes that one of them takes; run in a process of its own."""
     make, size = MAKERS[what], SIZES[what]
-    kept = make(64)  # imports, tables and free lists are there before
+    objects = make(64)  # imports, tables and free lists are there before
     gc.collect()
     before = resident_bytes()
-    kept = make(size)
+    objects = make(size)
     gc.collect()
     grown = resident_bytes() - before
-    print(grown / size if kept is not None else 0)
+    print(grown / size if objects is not None else 0)
 
 
 def kafka_bytes(what):
@@ -103,12 +103,12 @@ def main():
     print("| what | how many | coterie | Kafka 3.9.1 |")
     print("| --- | --- | --- | --- |")
     for what, size in SIZES.items():
-        told = subprocess.run(
+        result = subprocess.run(
             [sys.executable, __file__, what], check=True, capture_output=True, text=True
         )
         theirs = kafka_bytes(what)
         peer = "not measured" if theirs is None else f"{theirs:.0f} bytes"
-        print(f"| {WHAT[what]} | {size:,} | {float(told.stdout):.0f} bytes | {peer} |")
+        print(f"| {WHAT[what]} | {size:,} | {float(result.stdout):.0f} bytes | {peer} |")
 
 
 if __name__ == "__main__":

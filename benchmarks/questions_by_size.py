@@ -31,16 +31,16 @@ LOOK_EVERY_S = 0.1
 
 
 def options_of(question: str, home: Path, group: str | None = None) -> list[str]:
-    """Return what a question has to be told, of all groups or of one."""
-    told = [] if group is None else ["--group", group]
+    """Return the options of a question, for all groups or for one."""
+    options = [] if group is None else ["--group", group]
     if question == "undo":
-        return ["--at", str(BEGIN_MS + 60_000), *(told or ["--all-groups"])]
+        return ["--at", str(BEGIN_MS + 60_000), *(options or ["--all-groups"])]
     if question == "lag":
         ends = home / "ends.csv"
         lines = (f"orders,{number},99\n" for number in range(PARTITIONS))
         ends.write_text("topic,partition,offset\n" + "".join(lines))
-        return ["--end-offsets", str(ends), *told]
-    return told
+        return ["--end-offsets", str(ends), *options]
+    return options
 
 
 def limited(limit_mb: int) -> None:
@@ -90,8 +90,8 @@ def cost_of(command: list[str], limit_mb: int | None = None, on_spark: bool = Fa
     """Run a command as a process and return what it took, its children with it; no lines."""
     began = time.monotonic()
     limit = None if limit_mb is None else lambda: limited(limit_mb)
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(command, stderr=said, preexec_fn=limit)
+    with tempfile.TemporaryFile() as stderr:
+        process = subprocess.Popen(command, stderr=stderr, preexec_fn=limit)
         workers = Workers(process.pid)
         while True:
             pid, status, used = os.wait4(process.pid, os.WNOHANG if on_spark else 0)
@@ -101,9 +101,9 @@ def cost_of(command: list[str], limit_mb: int | None = None, on_spark: bool = Fa
             time.sleep(LOOK_EVERY_S)
         wall = time.monotonic() - began
         process.returncode = os.waitstatus_to_exitcode(status)  # it was waited for behind its back
-        said.seek(0)
-        lines = said.read().decode().strip().splitlines()
-    if process.returncode not in (0, 1):  # 1: what was asked for was found
+        stderr.seek(0)
+        lines = stderr.read().decode().strip().splitlines()
+    if process.returncode not in (0, 1):  # 1: there are findings
         raise RuntimeError(f"{command[:2]}: {lines[-1] if lines else process.returncode}")
     cpu, peak = used.ru_utime + used.ru_stime, used.ru_maxrss >> 10
     if on_spark:
@@ -111,15 +111,15 @@ def cost_of(command: list[str], limit_mb: int | None = None, on_spark: bool = Fa
     return Cost(0, cpu, wall, peak)
 
 
-def row_of(question: str, log: Path, given: argparse.Namespace) -> str:
+def row_of(question: str, log: Path, options: argparse.Namespace) -> str:
     """Put a question and return its row of the table."""
-    out = given.dir / f"{question}.out"
+    out = options.dir / f"{question}.out"
     try:
-        cost = ask(question, log, out, given.engine, given.limit_mb, given.cores)
+        cost = ask(question, log, out, options.engine, options.limit_mb, options.cores)
     except RuntimeError as failure:
         return f"| {question} | failed: {failure} |"
-    told = f"{cost.cpu_s:.0f} s | {cost.wall_s:.0f} s | {cost.peak_mb} MB"
-    return f"| {question} | {cost.lines:,} | {told} |"
+    figures = f"{cost.cpu_s:.0f} s | {cost.wall_s:.0f} s | {cost.peak_mb} MB"
+    return f"| {question} | {cost.lines:,} | {figures} |"
 
 
 class Workers:
@@ -167,18 +167,18 @@ def main() -> None:
     parser.add_argument("--limit-mb", type=int, default=1000)
     parser.add_argument("--cores", type=int, default=1, help="of Spark")
     parser.add_argument("--questions", nargs="+", choices=QUESTIONS, default=QUESTIONS)
-    given = parser.parse_args()
-    for size in given.gb:
-        log = given.dir / f"steady-{size:g}"
+    options = parser.parse_args()
+    for size in options.gb:
+        log = options.dir / f"steady-{size:g}"
         if not log.exists():
             write(log / "__consumer_offsets-0", int(size * 1e9), GROUPS, PARTITIONS)
-        print(f"\n{size:g} GB, {given.engine}, at most {given.limit_mb} MB of data:\n")
+        print(f"\n{size:g} GB, {options.engine}, at most {options.limit_mb} MB of data:\n")
         print("| question | lines | CPU | wall | peak resident, with the mapped segment |")
         print("| --- | --- | --- | --- | --- |", flush=True)
-        for question in given.questions:
-            if question in LOCAL and given.engine != "local":
+        for question in options.questions:
+            if question in LOCAL and options.engine != "local":
                 continue
-            row = row_of(question, log, given)
+            row = row_of(question, log, options)
             print(row, flush=True)
 
 

@@ -88,7 +88,7 @@ RATIOS = {
     ],
 }
 
-STARTS = {"python": None, "click": None}  # what is started -> CPU seconds asked
+STARTS = {"python": None, "click": None}  # what is started -> CPU seconds
 STARTS |= {"import coterie": 0.08, "coterie --help": 0.15, "coterie groups": 0.25}
 
 
@@ -132,9 +132,9 @@ def nanoseconds(rows, work, size, peer):
     return row and row.seconds / row.count * 1e9
 
 
-def ratios(rows, asked):
+def ratios(rows, lines):
     lines = []
-    for line in asked:
+    for line in lines:
         sizes = [line.size] if line.size else sorted({s for w, s, _ in rows if w == line.work})
         # Kafka filters a group's map; coterie's columns stand beside that, too.
         theirs_work = "expiry, group" if line.goal == 500 else line.work

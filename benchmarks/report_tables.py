@@ -1,7 +1,7 @@
 """Tables of one subject each, for ``report.py``: cores, Spark by size, history, questions, UDFs.
 
-A table is a list of lines; empty where its subject was not measured. Cells of a peer that is
-missing stay empty. All figures are medians of rounds, by the clock if not said else.
+A table is a list of lines, empty if its subject was not measured. Cells of a missing peer are
+empty. All figures are medians of rounds, by the clock unless stated otherwise.
 """
 
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -31,8 +31,8 @@ def table(head, lines):
     return [*(f"| {' | '.join(map(str, line))} |" for line in cells), ""]
 
 
-def told(row, seconds=None):
-    """Seconds of a row, or those given, in words."""
+def in_words(row, seconds=None):
+    """The seconds of a row, or other seconds, in words."""
     if row is None:
         return ""
     seconds = row.seconds if seconds is None else seconds
@@ -66,9 +66,9 @@ def cores(rows):
     lines = []
     for (what, size), found in measured.items():
         one = found.get("coterie")
-        lines.append([what, f"{size:,}", told(one)])
+        lines.append([what, f"{size:,}", in_words(one)])
         for peer in peers:
-            lines[-1] += [told(found.get(peer)), ratio(one, found.get(peer))]
+            lines[-1] += [in_words(found.get(peer)), ratio(one, found.get(peer))]
     return table(head, lines)
 
 
@@ -83,15 +83,15 @@ def spark(rows):
         here, there = found.get("local engine"), found.get("coterie")
         same = found.get("identity mapInArrow")
         ends_s = there.info.get("ends_s") if there else None
-        line = [what.split()[0], size_of(there or here or same), told(here), told(there)]
+        line = [what.split()[0], size_of(there or here or same), in_words(here), in_words(there)]
         line += [share(here, there), share(here, there, ends_s) if ends_s else ""]
-        lines.append([*line, told(same), ratio(same, there)])
+        lines.append([*line, in_words(same), ratio(same, there)])
     return table(head, lines)
 
 
 def small(rows):
     lines = [
-        [peer, told(row), told(row, row.info["cpu_s"])]
+        [peer, in_words(row), in_words(row, row.info["cpu_s"])]
         for found in of(rows, SMALL).values()
         for peer, row in found.items()
     ]
@@ -104,7 +104,7 @@ def history(rows):
     for (_, size), found in of(rows, HISTORY).items():
         ours, without = found.get("coterie"), found.get("without history")
         rate = f"{ours.info['commits'] / ours.seconds:,.0f}" if ours else ""
-        lines.append([f"{size:,}", told(ours), told(without), ratio(ours, without), rate])
+        lines.append([f"{size:,}", in_words(ours), in_words(without), ratio(ours, without), rate])
     return table(head, lines)
 
 
@@ -122,7 +122,7 @@ def questions(rows):
             continue
         of_all, of_one = FOLDS_ASKED.get(what, ("", ""))
         info = every.info
-        name = f"fold ({told(every)})" if what == "fold" else WITHOUT_TIMES.get(what, what)
+        name = f"fold ({in_words(every)})" if what == "fold" else WITHOUT_TIMES.get(what, what)
         line = [name, f"{size / 1000:g}", folds(every), of_all]
         line += [f"{info['wall_s'] / info['cpu_s']:.2f}", f"{info['peak_mb']:,}"]
         lines.append([*line, folds(text), folds(one), of_one])
@@ -140,7 +140,7 @@ def udfs(rows):
     lines = []
     for (what, size), found in of(rows, UDF).items():
         ours = found.get("coterie")
-        lines.append([f"`{what}`", f"{size:,}", told(ours)])
+        lines.append([f"`{what}`", f"{size:,}", in_words(ours)])
         for peer in ("identity UDF", "column expression"):
-            lines[-1] += [told(found.get(peer)), ratio(ours, found.get(peer))]
+            lines[-1] += [in_words(found.get(peer)), ratio(ours, found.get(peer))]
     return table(head, lines)

@@ -38,8 +38,8 @@ def assignment(address):
         joined = ask(peer, 11, 3, body)
         member = {"groupId": "g", "generationId": joined["generationId"],
                   "memberId": joined["memberId"]}  # fmt: skip
-        given = [{"memberId": joined["memberId"], "assignment": b"mine"}]
-        return ask(peer, 14, 2, member | {"assignments": given})["assignment"]
+        assignments = [{"memberId": joined["memberId"], "assignment": b"mine"}]
+        return ask(peer, 14, 2, member | {"assignments": assignments})["assignment"]
 
 
 def cpu_ms(pid):

@@ -66,15 +66,15 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--log", type=Path, default=LOG)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    found = in_turn(given.rounds, given.master, given.log)
-    if given.json:
-        print(json.dumps(found))
+    runs_by_name = in_turn(options.rounds, options.master, options.log)
+    if options.json:
+        print(json.dumps(runs_by_name))
         return
-    print("| median of", given.rounds, "| wall | CPU |")
+    print("| median of", options.rounds, "| wall | CPU |")
     print("| --- | --- | --- |")
-    for name, runs in found.items():
+    for name, runs in runs_by_name.items():
         wall_s, cpu_s = (statistics.median(column) for column in zip(*runs, strict=True))
         print(f"| {name} | {wall_s:.1f} s | {cpu_s:.1f} s |")
 

@@ -91,15 +91,17 @@ def shuffled(coordinator):
 
 
 def looked_at(coordinator):
-    """From the middle outward, and look at all that can be asked of those that are left."""
+    """Complete appends from the middle outward, and use every operation on the rest."""
     appends = list(coordinator.appends)
-    held, middle = coordinator.appends, len(appends) // 2
+    pending, middle = coordinator.appends, len(appends) // 2
     for number, append in enumerate([*appends[middle:], *reversed(appends[:middle])]):
         append.complete()
         left = len(appends) - number - 1
-        assert len(held) == left
-        assert append not in held
-        assert not left or (held[0] in held and next(iter(held)) is held[0] and held[-1].kind)
+        assert len(pending) == left
+        assert append not in pending
+        assert not left or (
+            pending[0] in pending and next(iter(pending)) is pending[0] and pending[-1].kind
+        )
 
 
 ORDERS = {

@@ -1,7 +1,7 @@
 """Consumers that join one by one under each design: CPU time and peak memory.
 
     pytest benchmarks/test_designs_bench.py --coterie-sizes full
-    python benchmarks/test_designs_bench.py DESIGN CONSUMERS timeline    # keeps the timeline, too
+    python benchmarks/test_designs_bench.py DESIGN CONSUMERS timeline    # with the timeline
 
 Each run is a process of its own. As many partitions as consumers, 20 s of virtual time between two
 joins, so that each is over when the next begins: the worst that joining can cost.
@@ -41,8 +41,8 @@ def measure(design, size, timeline=""):
     consumers = ran.points[0]["consumers"]
     owned = {name: sorted(one["next_offsets"]) for name, one in consumers.items()}
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    kept = {"timeline": len(ran.timeline)} if timeline else {"owned": owned}
-    found = {"cpu_s": cpu_s, "peak_mib": peak_mib, "costs": ran.costs, **kept}
+    size = {"timeline": len(ran.timeline)} if timeline else {"owned": owned}
+    found = {"cpu_s": cpu_s, "peak_mib": peak_mib, "costs": ran.costs, **size}
     print(json.dumps(found))
 
 
@@ -53,14 +53,14 @@ def test_joins(benchmark, note, design, size):
 
     def run_alone():
         command = [sys.executable, __file__, design, str(size)]
-        told = subprocess.run(command, check=True, capture_output=True, text=True)
-        return json.loads(told.stdout)
+        result = subprocess.run(command, check=True, capture_output=True, text=True)
+        return json.loads(result.stdout)
 
     found = benchmark.pedantic(run_alone, rounds=1)
     assert found["owned"] == {f"c{i:04}": [f"t/{i}"] for i in range(size)}
     each, all_of_them = size, size * (size + 1) // 2
-    wanted = all_of_them if design == "zookeeper-0.8" else each
-    assert (found["costs"]["rebalances"], found["costs"]["took_part"]) == (wanted, all_of_them)
+    rebalances = all_of_them if design == "zookeeper-0.8" else each
+    assert (found["costs"]["rebalances"], found["costs"]["took_part"]) == (rebalances, all_of_them)
     assert found["cpu_s"] < MOST_CPU_S[design]
     note("consumers that join one by one", design, size, package="coterie", unit="consumer")
     benchmark.extra_info.update(cpu_s=found["cpu_s"], peak_mib=found["peak_mib"])

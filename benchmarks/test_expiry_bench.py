@@ -24,7 +24,7 @@ HUNDRED = range(100)
 
 
 def columns(size):
-    """Commit times, own expiries (none), kept ones (none)."""
+    """Commit times, own expiries (none), retained offsets (none)."""
     old = np.arange(size) % 2 == 0
     commit = np.where(old, NOW_MS - 2 * DAY_MS, NOW_MS).astype(np.int64)
     return commit, np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=bool)
@@ -66,11 +66,11 @@ def by_duckdb(commit, expire, keep):
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
-    frame = {"commit_ms": commit, "expire_ms": expire, "kept": keep}
-    connection.register("given", frame)
-    connection.execute("CREATE TABLE offsets AS SELECT * FROM given")
+    frame = {"commit_ms": commit, "expire_ms": expire, "retained": keep}
+    connection.register("offset_columns", frame)
+    connection.execute("CREATE TABLE offsets AS SELECT * FROM offset_columns")
     query = (
-        f"SELECT NOT kept AND CASE WHEN expire_ms <> -1 THEN expire_ms <= {NOW_MS}"
+        f"SELECT NOT retained AND CASE WHEN expire_ms <> -1 THEN expire_ms <= {NOW_MS}"
         f" ELSE {NOW_MS} - commit_ms >= {DAY_MS} END AS due FROM offsets"
     )
     return lambda: connection.execute(query).fetchnumpy()["due"]
@@ -88,9 +88,9 @@ COLUMNAR = {
 @pytest.mark.parametrize("peer", COLUMNAR)
 @pytest.mark.benchmark(group="expiry over columns")
 def test_columns(benchmark, note, peer, size):
-    given = columns(size)
-    answer = benchmark(COLUMNAR[peer](*given))
-    assert np.array_equal(answer, by_numpy(*given)())
+    arrays = columns(size)
+    answer = benchmark(COLUMNAR[peer](*arrays))
+    assert np.array_equal(answer, by_numpy(*arrays)())
     note("expiry, columns", peer, size, unit="offset")
 
 

@@ -1,7 +1,7 @@
 """The last commit of each key that no tombstone followed, from the bytes of a log.
 
-coterie folds them. The others, which read no log, are given ``decode_columns``'s columns, whose
-names are numbers already, within the time measured: a third of it, or more. One thread each; each
+coterie folds them. The peers read no log: they get the columns of ``decode_columns``, in which
+names are numbers already. Decoding is part of their time, a third or more. One thread each; each
 segment is a partition of its own; the answers, (keys, sum of the last offsets), must be equal.
 
 numpy's table of keys is about as fast as the fold, because its names are numbers already and its
@@ -104,12 +104,12 @@ def by_duckdb(log):
     connection.execute("SET threads = 1")
     query = (  # a tombstone is a null
         'SELECT count("last"), coalesce(sum("last"), 0) FROM (SELECT arg_max_null('
-        f'CASE WHEN kind = {OFFSET} THEN "offset" END, "row") AS "last" FROM given'
+        f'CASE WHEN kind = {OFFSET} THEN "offset" END, "row") AS "last" FROM log_columns'
         f' WHERE kind IN ({OFFSET}, {TOMBSTONE}) GROUP BY "group", topic, "partition")'
     )
 
     def last(columns):
-        connection.register("given", columns | {"row": np.arange(len(columns["kind"]))})
+        connection.register("log_columns", columns | {"row": np.arange(len(columns["kind"]))})
         return connection.execute(query).fetchone()
 
     return over(last, log)

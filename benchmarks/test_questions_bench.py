@@ -45,7 +45,7 @@ ASKED = [
 
 
 @pytest.fixture(scope="module")
-def asked(request, steady_of):
+def measured(request, steady_of):
     """Give what measures all at one size in megabytes: {(question, peer): costs}, log, folder."""
     sizes, found = request.config.coterie_sizes, {}
     home = request.getfixturevalue("tmp_path_factory").mktemp("answers")
@@ -83,16 +83,16 @@ def noted(benchmark, note, question, peer, costs, size, fold_s):
 
 @pytest.mark.parametrize(("question", "peer"), [("fold", ALL), *ASKED])
 @pytest.mark.benchmark(group="questions")
-def test_question(benchmark, note, asked, size, question, peer):
-    found = asked(size)
+def test_question(benchmark, note, measured, size, question, peer):
+    found = measured(size)
     fold_s = median(cost.cpu_s for cost in found["fold", ALL])
     noted(benchmark, note, question, peer, found[question, peer], size, fold_s)
 
 
-def test_dump_log(benchmark, note, asked, size):
+def test_dump_log(benchmark, note, measured, size):
     if kafka_peer.why_missing():
         pytest.skip(f"{kafka_peer.NAME}: {kafka_peer.why_missing()}")
-    found = asked(size)
+    found = measured(size)
     log, home, group = found["log"], found["home"], found["group"]
     files = ",".join(map(str, sorted(log.glob("**/*.log"))))
     dump = ["java", "-cp", kafka_peer.classpath(), "kafka.tools.DumpLogSegments"]

@@ -53,10 +53,10 @@ class Answer(NamedTuple):
 
 def pytest_generate_tests(metafunc):
     sizes = MEGABYTES[metafunc.config.coterie_sizes]
-    asked = [
+    parameters = [
         (m, peer) for m in sizes for peer in PEERS if peer != BY_DRIVER or m < DRIVER_MEGABYTES
     ]
-    metafunc.parametrize(("megabytes", "peer"), asked)
+    metafunc.parametrize(("megabytes", "peer"), parameters)
 
 
 def seconds_of(work):

@@ -44,11 +44,11 @@ def test_start(benchmark, note, sizes, peer, size):
         done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
         return done.returncode, done.stdout
 
-    status, told = benchmark.pedantic(
+    status, output = benchmark.pedantic(
         start, rounds=1 if sizes == "smoke" else 25, iterations=1, warmup_rounds=1
     )
     assert status == 0
-    assert answer in told
+    assert answer in output
     if peer == "python":
         benchmark.extra_info["version"] = f"python {platform.python_version()}"
     elif "coterie" in peer:

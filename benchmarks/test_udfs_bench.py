@@ -1,7 +1,7 @@
 """Pandas UDFs beside ones that do nothing over the same columns, and beside Spark's expressions.
 
-The columns are made and cached before, the session and its worker are warm; one core. What comes
-out of each is counted, and must be the same where it says the same. Two of the expressions are
+The columns are made and cached before, the session and its worker are warm; one core. The
+results are counted, and must be equal where they mean the same. Two of the expressions are
 the benchmark's own and say what these rows need: votes without a tie, no two heartbeats at once.
 """
 
@@ -93,20 +93,20 @@ def test_expired(benchmark, note, offsets, peer):
     from coterie_spark.udfs import expired, expired_column
 
     same = pandas_udf(lambda commit, expire, now, retention: commit, LongType())
-    told = {
+    expressions = {
         "coterie": expired("commit_ms", "expire_ms", "now_ms", "retention_ms"),
         IDENTITY: same("commit_ms", "expire_ms", "now_ms", "retention_ms"),
         EXPRESSION: expired_column(
             "commit_ms", "expire_ms", offsets["now_ms"], offsets["retention_ms"]
         ),
     }
-    frame = offsets.select(told[peer].alias("told"))
+    frame = offsets.select(expressions[peer].alias("gone"))
     measure(benchmark, frame)
     if peer != IDENTITY:
         expected = offsets.where(
             "coalesce(now_ms >= expire_ms, now_ms - commit_ms >= retention_ms)"
         ).count()
-        assert frame.where("told").count() == expected
+        assert frame.where("gone").count() == expected
     note("UDF expired", peer, offsets.count(), package="pyspark", unit="row")
 
 
@@ -118,15 +118,15 @@ def test_select_protocol(benchmark, note, groups, peer):
     from coterie_spark.udfs import select_protocol
 
     if peer == EXPRESSION:
-        frame = groups.selectExpr(f"{VOTES} as votes").selectExpr(f"{WINNER} as told")
+        frame = groups.selectExpr(f"{VOTES} as votes").selectExpr(f"{WINNER} as protocol")
     else:
         same = pandas_udf(lambda protocols: protocols, groups.schema["protocols"].dataType)
         udf = select_protocol if peer == "coterie" else same
-        frame = groups.select(udf("protocols").alias("told"))
+        frame = groups.select(udf("protocols").alias("protocol"))
     measure(benchmark, frame)
     count = groups.count()
     if peer != IDENTITY:
-        found = {row.told: row["count"] for row in frame.groupBy("told").count().collect()}
+        found = {row.protocol: row["count"] for row in frame.groupBy("protocol").count().collect()}
         assert found == {"sticky": count // 2, "range": count // 2}
     note("UDF select_protocol", peer, count, package="pyspark", unit="row")
 
@@ -164,6 +164,6 @@ def test_session_expirations(benchmark, note, beats, scale, peer):
     members = MEMBERS // scale
     if peer != IDENTITY:
         last_ms = (HEARTBEATS // MEMBERS - 1) * 3000 + 10_000
-        told = frame.selectExpr("count(*)", "count(distinct member)", "sum(ended_ms)").first()
-        assert tuple(told) == (members, members, members * last_ms)
+        sums = frame.selectExpr("count(*)", "count(distinct member)", "sum(ended_ms)").first()
+        assert tuple(sums) == (members, members, members * last_ms)
     note("UDF session_expirations", peer, beats.count(), package="pyspark", unit="row")

@@ -40,8 +40,8 @@ def fold(listing: Listing, threads: int) -> Took:
 def at_once(pool: multiprocessing.pool.Pool, listing: Listing) -> Took:
     """Fold the whole log in each of two processes; return the clock, and the CPU of one."""
     began = time.perf_counter()
-    told = pool.starmap(fold, [(listing, 1)] * 2, chunksize=1)
-    return time.perf_counter() - began, statistics.mean(cpu_s for _, cpu_s in told)
+    costs = pool.starmap(fold, [(listing, 1)] * 2, chunksize=1)
+    return time.perf_counter() - began, statistics.mean(cpu_s for _, cpu_s in costs)
 
 
 def made(home: Path, size_bytes: int, count: int) -> Listing:
@@ -61,12 +61,12 @@ def main() -> None:
     parser.add_argument("dir", type=Path)
     parser.add_argument("--gb", type=float, default=1)
     parser.add_argument("--rounds", type=int, default=9)
-    given = parser.parse_args()
+    options = parser.parse_args()
     print("| partitions | 1 thread | 2 threads | times as fast | 2 processes at once | times |")
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
     with multiprocessing.get_context("fork").Pool(2) as pool:
         for count in (4, 1):
-            listing = made(given.dir, int(given.gb * 1e9), count)
+            listing = made(options.dir, int(options.gb * 1e9), count)
             ways: list[Callable[[], Took]] = [
                 lambda listing=listing: fold(listing, 1),
                 lambda listing=listing: fold(listing, 2),
@@ -74,15 +74,15 @@ def main() -> None:
             ]
             for way in ways:
                 way()  # the page cache holds it, and each process has begun
-            rounds = [[way() for way in ways] for _ in range(given.rounds)]
+            rounds = [[way() for way in ways] for _ in range(options.rounds)]
             one, two, both = (
                 [statistics.median(column) for column in zip(*way, strict=True)]
                 for way in zip(*rounds, strict=True)
             )
-            told = [f"{wall_s:.2f} s, CPU {cpu_s:.2f}" for wall_s, cpu_s in (one, two, both)]
+            figures = [f"{wall_s:.2f} s, CPU {cpu_s:.2f}" for wall_s, cpu_s in (one, two, both)]
             threads, processes = one[0] / two[0], 2 * one[0] / both[0]
             print(
-                f"| {count} | {told[0]} | {told[1]} | {threads:.2f} | {told[2]} each"
+                f"| {count} | {figures[0]} | {figures[1]} | {threads:.2f} | {figures[2]} each"
                 f" | {processes:.2f} |",
                 flush=True,
             )

@@ -2,8 +2,9 @@
 
     python benchmarks/without_sockets.py [--rounds 12] [NAME ...]
 
-A hundred groups of one member over four partitions of the offsets topic, a connection each, asked
-in turn; the least of some rounds. Names are those that it prints, as "OffsetCommit 8".
+A hundred groups of one member over four partitions of the offsets topic send requests in turn, each
+on its own connection. The result is the minimum of some rounds. NAME is as printed, such as
+"OffsetCommit 8".
 """
 
 import argparse
@@ -41,11 +42,11 @@ def join(connection, group):
         "protocolType": "consumer", "protocols": PROTOCOLS,
     }  # fmt: skip
     member = ask(connection, JOIN_GROUP, 5, body)["memberId"]
-    told = ask(connection, JOIN_GROUP, 5, {**body, "memberId": member})
-    given = [{"memberId": member, "assignment": b"a" * 16}]
-    head = {"groupId": group, "generationId": told["generationId"], "memberId": member}
-    ask(connection, SYNC_GROUP, 3, {**head, "assignments": given})
-    return member, told["generationId"]
+    joined = ask(connection, JOIN_GROUP, 5, {**body, "memberId": member})
+    assignments = [{"memberId": member, "assignment": b"a" * 16}]
+    head = {"groupId": group, "generationId": joined["generationId"], "memberId": member}
+    ask(connection, SYNC_GROUP, 3, {**head, "assignments": assignments})
+    return member, joined["generationId"]
 
 
 def requests_of(connection, group):
@@ -61,8 +62,8 @@ def requests_of(connection, group):
               "topics": [{"name": "load", "partitions": partitions}]}  # fmt: skip
     for version in (2, 8):
         yield f"OffsetCommit {version}", framed(OFFSET_COMMIT, version, {**head, **commit})
-    asked = [{"name": "load", "partitionIndexes": list(range(PARTITIONS))}]
-    fetch = {"requireStable": True, "groups": [{"groupId": group, "topics": asked}]}
+    topics = [{"name": "load", "partitionIndexes": list(range(PARTITIONS))}]
+    fetch = {"requireStable": True, "groups": [{"groupId": group, "topics": topics}]}
     yield "OffsetFetch 8", framed(OFFSET_FETCH, 8, fetch)
     yield "Heartbeat 4", framed(HEARTBEAT, 4, {**head, "generationId": generation})
     again = {

@@ -1,4 +1,4 @@
-"""The model of the cleaner, held to logs that a real broker has compacted."""
+"""The model of the cleaner against logs that a real broker has compacted."""
 
 import gzip
 import struct
@@ -16,40 +16,40 @@ PLACES = [(name, partition) for name in INCIDENTS for partition in range(4)]
 
 def segments_of(folder, partition):
     """(base offset, bytes) of each segment, the compressed ones too."""
-    found = []
+    segments = []
     for path in sorted((folder / f"__consumer_offsets-{partition}").glob("*.log*")):
         data = path.read_bytes()
         data = gzip.decompress(data) if path.suffix == ".gz" else data
-        found.append((int(path.name.partition(".")[0]), data))
-    return found
+        segments.append((int(path.name.partition(".")[0]), data))
+    return segments
 
 
 def until(segments, time_ms):
-    """What of the segments was written up to a time."""
+    """The parts of the segments that were written up to a time."""
     for base, data in segments:
         ends = [b.position + b.size for b in LogReader(data) if b.max_timestamp <= time_ms]
         if ends or base == 0:
             yield base, data[: max(ends, default=0)]
 
 
-def cleaned_as_told(whole, truth, partition):
-    """Clean a whole log as often, when and how far the broker said that it did."""
+def cleaned_as_recorded(whole, truth, partition):
+    """Clean a whole log at the times and up to the offsets that the broker logged."""
     log, end, settings = whole, 0, truth["settings"]
-    for told in truth["cleanings"]:
-        if told["partition"] != partition:
+    for cleaning in truth["cleanings"]:
+        if cleaning["partition"] != partition:
             continue
-        then = [one for one in log if one[0] < end]
-        then += until([one for one in whole if one[0] >= end], told["at_ms"])
-        assert told["from"] == end
+        then = [segment for segment in log if segment[0] < end]
+        then += until([s for s in whole if s[0] >= end], cleaning["at_ms"])
+        assert cleaning["from"] == end
         then, end = clean(
             then,
             end,
-            now_ms=told["at_ms"],
+            now_ms=cleaning["at_ms"],
             delete_retention_ms=int(settings["log.cleaner.delete.retention.ms"]),
             segment_bytes=int(settings["offsets.topic.segment.bytes"]),
         )
-        assert told["to"] == end
-        log = [one for one in then if one[0] < end] + [one for one in whole if one[0] >= end]
+        assert cleaning["to"] == end
+        log = [s for s in then if s[0] < end] + [s for s in whole if s[0] >= end]
     return log
 
 
@@ -67,7 +67,7 @@ def horizons_of(data):
 def test_it_leaves_what_the_broker_left_batch_by_batch(name, partition):
     folder, truth = golden_data.incident(name), golden_data.truth(name)
     expected = segments_of(folder / "compacted", partition)
-    found = cleaned_as_told(segments_of(folder / "whole", partition), truth, partition)
+    found = cleaned_as_recorded(segments_of(folder / "whole", partition), truth, partition)
     assert [base for base, _ in found] == [base for base, _ in expected]
     for (_, ours), (_, kafkas) in zip(found, expected, strict=True):
         assert list(batches_of(ours)) == list(batches_of(kafkas))

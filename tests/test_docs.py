@@ -1,4 +1,4 @@
-"""The examples of the documentation run, and say what they say."""
+"""The examples of the documentation run and print what the pages show."""
 
 import re
 import shlex
@@ -48,16 +48,16 @@ def test_the_page_on_traces_names_every_operation_that_a_trace_or_a_caller_asks_
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What the pages of questions name: ``copy``, ``broker`` and a broker's logs."""
-    found = tmp_path_factory.mktemp("docs")
-    (found / "copy").symlink_to(golden_data.log("basic"))
+    """The paths in the pages of questions: ``copy``, ``broker`` and a broker's logs."""
+    folder = tmp_path_factory.mktemp("docs")
+    (folder / "copy").symlink_to(golden_data.log("basic"))
     for case in ("compacted", "compression-snappy"):
-        (found / case).symlink_to(golden_data.log(case))
-    (found / "fight").symlink_to(golden_data.GOLDEN / "incidents" / "static-fight")
-    made_log(found).rename(found / "broker")
+        (folder / case).symlink_to(golden_data.log(case))
+    (folder / "fight").symlink_to(golden_data.GOLDEN / "incidents" / "static-fight")
+    made_log(folder).rename(folder / "broker")
     for path in (REQUESTS, SERVER, ENDS / "ends.csv", ENDS / "ends.txt"):
-        (found / path.name).symlink_to(path)
-    return found
+        (folder / path.name).symlink_to(path)
+    return folder
 
 
 QUESTIONS = ["audit.md", "expire.md", "explain.md", "growth.md", "lag.md", "metrics.md", "undo.md"]
@@ -67,15 +67,15 @@ CONSOLE = [(page, block) for page in QUESTIONS for block in blocks(page, "consol
 @pytest.mark.parametrize(("page", "block"), CONSOLE)
 def test_a_page_on_a_question_shows_what_its_command_prints(page, block, folder):
     command, _, shown = block.removeprefix("$ coterie ").partition("\n")
-    told = coterie(*shlex.split(command), cwd=folder)
-    assert (told.stdout + told.stderr).strip("\n") == shown.strip("\n")
+    result = coterie(*shlex.split(command), cwd=folder)
+    assert (result.stdout + result.stderr).strip("\n") == shown.strip("\n")
     if " -o " in command:
         assert [(folder / "back.csv").read_text()] == blocks(page, "csv")
 
 
 @pytest.fixture
 def first_hour(tmp_path):
-    """What the page on the first hour works on: a copy of a log, end offsets as it shows them."""
+    """The input of the page on the first hour: a copy of a log, and end offsets."""
     (tmp_path / "copy").symlink_to(golden_data.GOLDEN / "incidents" / "reset-while-empty" / "log")
     (ends,) = blocks("start.md", "text")
     (tmp_path / "ends.txt").write_text(ends, encoding="utf-8")
@@ -85,8 +85,8 @@ def first_hour(tmp_path):
 @pytest.mark.parametrize("block", blocks("start.md", "console"))
 def test_the_page_on_the_first_hour_shows_what_its_command_prints(block, first_hour):
     command, _, shown = block.removeprefix("$ coterie ").partition("\n")
-    told = coterie(*shlex.split(command), cwd=first_hour)
-    lines = (told.stdout + told.stderr).strip("\n").splitlines()
+    result = coterie(*shlex.split(command), cwd=first_hour)
+    lines = (result.stdout + result.stderr).strip("\n").splitlines()
     assert [line.rstrip() for line in lines] == shown.splitlines()
 
 
@@ -113,8 +113,8 @@ def missing(text, names):
 def test_a_file_that_the_architecture_page_names_is_there_and_has_the_names_beside_it(file, names):
     found = [path for path in SOURCES if f"/{path.as_posix()}".endswith(f"/{file}")]
     assert found, file
-    wanted = [name for name in re.findall(r"`([\w.]+)`", names) if ".p" not in name]
-    assert [] in [missing(path.read_text(encoding="utf-8"), wanted) for path in found]
+    defined = [name for name in re.findall(r"`([\w.]+)`", names) if ".p" not in name]
+    assert [] in [missing(path.read_text(encoding="utf-8"), defined) for path in found]
 
 
 @pytest.mark.parametrize("file", STOPS)

@@ -1,4 +1,4 @@
-"""The golden data are all there, whole, and as they were handed over."""
+"""The golden data are complete and unchanged."""
 
 import gzip
 import json

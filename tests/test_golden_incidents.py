@@ -1,7 +1,7 @@
-"""The truth that lies beside each recorded incident fits the log of the broker.
+"""The written truth of each recorded incident fits the log of the broker.
 
-The truth is what clients and Kafka's tools said at the time, so these tests hold the reading of
-the log to it as much as the recording.
+The truth is what clients and Kafka's tools reported at the time, so these tests check the reading
+of the log as much as the recording.
 """
 
 import json
@@ -23,16 +23,16 @@ def commits_in(name):
     folder = golden_data.incident(name)
     (log,) = [path for path in (folder / "log", folder / "whole") if path.exists()]
     for line in coterie_ok("records", log).stdout.splitlines():
-        told = json.loads(line)
-        if (told.get("key") or {}).get("type") == "offset_commit":
-            key, value = told["key"]["data"], told["value"]
+        record = json.loads(line)
+        if (record.get("key") or {}).get("type") == "offset_commit":
+            key, value = record["key"]["data"], record["value"]
             place = key["group"], key["topic"], key["partition"]
-            yield told["timestamp"], place, value and value["data"]["offset"]
+            yield record["timestamp"], place, value and value["data"]["offset"]
 
 
 def copied_ms(name):
-    told = golden_data.truth(name)["events"]
-    (at_ms,) = [event["at_ms"] for event in told if event["what"] == "copied"]
+    events = golden_data.truth(name)["events"]
+    (at_ms,) = [event["at_ms"] for event in events if event["what"] == "copied"]
     return at_ms
 
 
@@ -55,12 +55,12 @@ def test_each_commit_that_was_answered_before_the_copy_is_in_the_log(name):
     for time_ms, place, offset in commits_in(name):
         times.setdefault((*place, offset), []).append(time_ms)
     until_ms = copied_ms(name)
-    for told in golden_data.client_commits(name):
-        if told["at_ms"] < until_ms:
-            for place, offset in told["offsets"].items():
+    for commit in golden_data.client_commits(name):
+        if commit["at_ms"] < until_ms:
+            for place, offset in commit["offsets"].items():
                 topic, _, partition = place.rpartition("-")
-                found = times[told["group"], topic, int(partition), offset]
-                assert [ms for ms in found if told["since_ms"] <= ms <= told["at_ms"]], told
+                found = times[commit["group"], topic, int(partition), offset]
+                assert [ms for ms in found if commit["since_ms"] <= ms <= commit["at_ms"]], commit
 
 
 @pytest.mark.parametrize("name", WITH_SAMPLES)
@@ -69,5 +69,5 @@ def test_what_kafkas_tool_said_before_the_copy_is_what_the_log_says_of_that_time
     for sample in golden_data.truth(name)["samples"]:
         if sample["until_ms"] <= until_ms:
             last = {place: at for ms, place, at in commits if ms <= sample["at_ms"]}
-            told = {(*row[:2], row[2]): row[3] for row in sample["described"]}
-            assert {place: at for place, at in last.items() if at is not None} == told
+            described = {(*row[:2], row[2]): row[3] for row in sample["described"]}
+            assert {place: at for place, at in last.items() if at is not None} == described

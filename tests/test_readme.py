@@ -3,7 +3,7 @@
 ``copy/`` in the guide is a folder off a broker, and ``payments`` a group: here a golden log and one
 of its groups. Commands that start Spark are
 run by the local engine, which gives the same rows; those that name a cluster are left out, and
-``serve``, which goes on until it is told to end (``tests/server/test_serve.py``).
+``serve``, which runs until it gets a signal (``tests/server/test_serve.py``).
 """
 
 import re
@@ -55,8 +55,8 @@ OUTPUTS = re.findall(r"^    \$ coterie (.*)\n((?:    (?!\$ ).*\n|\n)+)", GUIDE, 
 @pytest.mark.parametrize(("command", "shown"), OUTPUTS)
 def test_the_output_in_the_guide_is_what_the_command_prints(folder, command, shown):
     done = coterie_ok(*command.split(), cwd=folder)
-    told = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
-    assert [line.removeprefix("    ") for line in shown.splitlines() if line.strip()] == told
+    printed = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
+    assert [line.removeprefix("    ") for line in shown.splitlines() if line.strip()] == printed
 
 
 def test_the_tour_prints_what_it_says(capsys):

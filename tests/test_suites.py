@@ -1,4 +1,4 @@
-"""The suites of tests: what ``make test`` leaves out has a target of its own, which CI runs."""
+"""The folders that ``make test`` leaves out belong to suites that CI runs."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Small files, small functions, short lines, no clock in the core, nothing of one machine."""
+"""Small files and functions, short lines, no clock in the core, no paths of one machine."""
 
 import ast
 import re

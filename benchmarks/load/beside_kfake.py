@@ -3,9 +3,8 @@
     python benchmarks/load/beside_kfake.py [--rounds 30]
 
 Needs Go, which builds ``benchmarks/peers/kfake``. Each round starts a fresh server of each kind.
-Prints what the herd took: the times depend on how the joins of 500 connections meet the server's
-turns, by which the group comes to its last generation in two steps or in three, so one round says
-little.
+Prints the times of the herd. They depend on how the joins of 500 connections meet the server's
+turns: the group needs two or three generations, so one round says little.
 """
 
 import argparse
@@ -24,7 +23,7 @@ PEER = Path(__file__).parents[1] / "peers/kfake"
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=30)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         program, peer = loads.build(folder), Path(folder) / "kfake"
         subprocess.run(["go", "build", "-o", peer, "."], cwd=PEER, check=True)
@@ -33,12 +32,12 @@ def main():
             "kfake": [str(peer), str(loads.PORT), "load:10"],
         }
         found = {server: [] for server in servers}
-        for server, command in [*servers.items()] * given.rounds:
+        for server, command in [*servers.items()] * options.rounds:
             with loads.running(command) as pid:
-                told = loads.load(program, loads.PORT, loads.ROWS[HERD], 0, pid)
-            if told["errors"]:
-                raise SystemExit(f"{server}: {told['errors']} members were put out")
-            found[server].append(told)
+                result = loads.load(program, loads.PORT, loads.ROWS[HERD], 0, pid)
+            if result["errors"]:
+                raise SystemExit(f"{server}: {result['errors']} members were put out")
+            found[server].append(result)
     print("| server | least ms | quarter | median | three quarters | most | generations | CPU ms |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for server, rounds in found.items():

@@ -1,10 +1,10 @@
-"""How the cost of a request grows with what there is: connections, members, groups, partitions.
+"""How the cost of a request grows with the connections, members, groups and partitions.
 
     python benchmarks/load/growth.py [connections] [members] [groups] [partitions] [big-group]
 
 Connections are sockets and the generator's heartbeats (``load.c``), by the server's CPU time. The
-others ask connections without a socket in this process, by its CPU time, best of a few rounds: no
-listener, so that what is seen is the coordinator, the handlers and the codec.
+others use connections without a socket in this process, by its CPU time, the best of a few rounds.
+Without a listener, they measure the coordinator, the handlers and the codec.
 
 The cost rises for two reasons. 10,000 groups exceed the cache next to the core. And in one group
 all members wait at once, each with its connection and its call, and Python's garbage collector
@@ -98,23 +98,25 @@ def settle(served, group, size):
     joined = {}
     while waiting:
         for number in list(waiting):
-            told = answer("JoinGroup", 3, peers[number])
-            if told is not None:
-                joined[number] = told
+            response = answer("JoinGroup", 3, peers[number])
+            if response is not None:
+                joined[number] = response
                 del waiting[number]
-        if not waiting and len({told["generationId"] for told in joined.values()}) == 1:
+        if not waiting and len({join["generationId"] for join in joined.values()}) == 1:
             break
-        for number, told in joined.items():  # as members do that learn of a rebalance
-            waiting[number] = told["memberId"]
-            peers[number].receive(framed("JoinGroup", 3, joining(group, told["memberId"])))
+        for number, join in joined.items():  # as members do that learn of a rebalance
+            waiting[number] = join["memberId"]
+            peers[number].receive(framed("JoinGroup", 3, joining(group, join["memberId"])))
         joined = {}
-    members = [(told["memberId"], told["generationId"]) for told in joined.values()]
-    order = sorted(joined.values(), key=lambda told: told["leader"] == told["memberId"])
-    for told, peer in zip(order, peers, strict=True):
-        given = [{"memberId": m["memberId"], "assignment": b"12345678"} for m in told["members"]]
+    members = [(join["memberId"], join["generationId"]) for join in joined.values()]
+    order = sorted(joined.values(), key=lambda join: join["leader"] == join["memberId"])
+    for join, peer in zip(order, peers, strict=True):
+        assignments = [
+            {"memberId": m["memberId"], "assignment": b"12345678"} for m in join["members"]
+        ]
         peer.receive(framed("SyncGroup", 2, {
-            "groupId": group, "generationId": told["generationId"],
-            "memberId": told["memberId"], "assignments": given}))  # fmt: skip
+            "groupId": group, "generationId": join["generationId"],
+            "memberId": join["memberId"], "assignments": assignments}))  # fmt: skip
     assert all(answer("SyncGroup", 2, peer)["errorCode"] == 0 for peer in peers)
     return members
 
@@ -177,9 +179,9 @@ def connections():
                 done = subprocess.run(
                     [program, *map(str, given)], check=True, capture_output=True, text=True
                 )
-            told = json.loads(done.stdout)
-            assert not told["errors"]
-            found[count].append((told["server_cpu_s"] / told["answers"] * 1e6, told["per_s"]))
+            join = json.loads(done.stdout)
+            assert not join["errors"]
+            found[count].append((join["server_cpu_s"] / join["answers"] * 1e6, join["per_s"]))
     for count, rounds in found.items():
         cost, rate = zip(*rounds, strict=True)
         show(count, statistics.median(cost), min(cost), max(cost), int(statistics.median(rate)))

@@ -27,8 +27,8 @@ def test_the_example_for_a_real_broker_sees_what_the_one_without_does(tmp_path):
     pytest.importorskip("kafka")
     with running_broker(tmp_path) as broker:
         code = the_same_test().replace(ADDRESS, repr(broker.address))
-        said = subprocess.run(  # it stops its own process for a while
+        result = subprocess.run(  # it stops its own process for a while
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S,
             check=False,
         )  # fmt: skip
-    assert said.returncode == 0, said.stderr
+    assert result.returncode == 0, result.stderr

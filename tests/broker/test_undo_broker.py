@@ -61,8 +61,8 @@ def committed(kafka, broker, group):
 
 def last_commit_ms(broker, group):
     """The time of a group's last commit, by the log."""
-    told = coterie_ok("records", broker.logs, "--group", group)
-    return max(json.loads(line)["timestamp"] for line in told.stdout.splitlines())
+    result = coterie_ok("records", broker.logs, "--group", group)
+    return max(json.loads(line)["timestamp"] for line in result.stdout.splitlines())
 
 
 def test_kafkas_tool_takes_the_file_and_the_offsets_are_as_before(kafka, broker, tmp_path):
@@ -77,8 +77,8 @@ def test_kafkas_tool_takes_the_file_and_the_offsets_are_as_before(kafka, broker,
     file = tmp_path / "back.csv"
     undo = ("undo", broker.logs, "--group", "g", "--at", at_ms)
     assert coterie(*undo, "--against-latest").returncode == 1
-    told = coterie_ok(*undo, "--out", file)
-    assert "3 partitions without an offset then" in told.stderr
+    result = coterie_ok(*undo, "--out", file)
+    assert "3 partitions without an offset then" in result.stderr
     shown = broker.groups_tool(*reset, "--from-file", file)
     assert "Error" not in shown
     assert committed(kafka, broker, "g") == wrong | before
@@ -118,8 +118,8 @@ def test_kafkas_tool_refuses_a_group_with_members_as_the_warning_says(kafka, bro
         assert next(polls, None) is not None, "the consumer got no assignment"
         consumer.poll(timeout_ms=5000, max_records=1)
     file = tmp_path / "back.csv"
-    told = coterie_ok("undo", broker.logs, "--group", "busy", "--at", at_ms, "--out", file)
-    assert "group 'busy' is Stable" in told.stderr
+    result = coterie_ok("undo", broker.logs, "--group", "busy", "--at", at_ms, "--out", file)
+    assert "group 'busy' is Stable" in result.stderr
     reset = ("--reset-offsets", "--group", "busy", "--execute", "--from-file", file)
     assert "Assignments can only be reset if the group 'busy' is inactive" in broker.groups_tool(
         *reset
@@ -146,8 +146,8 @@ def test_kafkas_tool_fails_where_a_topic_is_gone_unless_it_is_left_out(kafka, br
     commit(kafka, broker, "lost", {("t", 0): 9})
     file = tmp_path / "back.csv"
     reset = ("--reset-offsets", "--group", "lost", "--execute", "--from-file", file)
-    told = coterie_ok(*undo, "--out", file)
-    assert "1 partition without an offset now" in told.stderr
+    result = coterie_ok(*undo, "--out", file)
+    assert "1 partition without an offset now" in result.stderr
     shown = broker.groups_tool(*reset)
     assert "Error" in shown, shown
     coterie_ok(*undo, "--out", file, "--overwrite", "--without-deleted")

@@ -47,9 +47,9 @@ def test_streams_counts_and_goes_on_from_its_changelog(client, guarantee):
         Broker(SETTINGS, topics={TOPIC: 3}, clock="virtual") as broker,
         client.start(broker, "streams", guarantee) as program,
     ):
-        told = [program.fact()]
+        facts = [program.fact()]
         broker.advance(45000)
-        assert [*told, *program.facts()] == COUNTED
+        assert [*facts, *program.facts()] == COUNTED
 
 
 def test_a_producer_is_fenced_by_the_next_one_of_its_transactional_id(client):

@@ -30,32 +30,32 @@ def broker():
 def tools(version, broker, *commands):
     """Run tools, given as (class, arguments) or (class, arguments, what it reads)."""
     arguments = []
-    for tool, told, *reads in commands:
-        arguments += [";", tool, "".join(reads), *told.split()]
+    for tool, options, *reads in commands:
+        arguments += [";", tool, "".join(reads), *options.split()]
     with Program([*java(version, "Tools"), broker.bootstrap_servers, *arguments]) as program:
-        return [(each["status"], words(each["said"])) for each in program.facts()]
+        return [(fact["status"], words(fact["said"])) for fact in program.facts()]
 
 
 def words(lines):
     return [line.split() for line in lines if line.strip()]
 
 
-def columns(said, *wanted):
+def columns(rows, *names):
     """The rows of a table by the names of its columns, sorted; what stands before it is dropped."""
-    head = next(number for number, line in enumerate(said) if line[0] == "GROUP")
-    names = said[head]
-    return sorted([row[names.index(each)] for each in wanted] for row in said[head + 1 :])
+    head = next(number for number, line in enumerate(rows) if line[0] == "GROUP")
+    index = rows[head].index
+    return sorted([row[index(name)] for name in names] for row in rows[head + 1 :])
 
 
-def moved(said):
+def moved(lines):
     """Partition and new offset of each row of a reset, sorted: 3.9 writes all in one line."""
-    flat = [word for line in said for word in line]
+    flat = [word for line in lines for word in line]
     flat = flat[flat.index("NEW-OFFSET") + 1 :]
     return sorted([flat[at + 2], flat[at + 3]] for at in range(0, len(flat), 4))
 
 
 def test_topics_are_made_described_altered_and_deleted(version, broker):
-    said = tools(
+    results = tools(
         version,
         broker,
         (TOPICS, "--create --topic made --partitions 2 --config retention.ms=60000"),
@@ -66,7 +66,7 @@ def test_topics_are_made_described_altered_and_deleted(version, broker):
         (TOPICS, "--delete --topic made"),
         (TOPICS, "--list"),
     )
-    made, listed, again, altered, described, deleted, left = said
+    made, listed, again, altered, described, deleted, left = results
     assert made == (0, [["Created", "topic", "made."]])
     assert listed == (0, [["made"], [TOPIC]])
     assert again[0] == 1
@@ -85,7 +85,7 @@ def test_offsets_of_a_group_are_described_reset_and_deleted(version, broker):
         writer.facts()  # three records each in partitions 0 and 1
     one = f"--group {GROUP}"
     reset = f"--reset-offsets {one}"
-    said = tools(
+    results = tools(
         version,
         broker,
         (CONSUMER, f"--topic {TOPIC} {one} --from-beginning --max-messages 6"),
@@ -102,8 +102,8 @@ def test_offsets_of_a_group_are_described_reset_and_deleted(version, broker):
         (GROUPS, f"--delete {one}"),
         (GROUPS, f"--describe {one}"),
     )
-    assert [status for status, _ in said[:11]] == [0] * 11
-    read, listed, before, state, dry, shifted, after, begin, _, left, _, again, gone = said
+    assert [status for status, _ in results[:11]] == [0] * 11
+    read, listed, before, state, dry, shifted, after, begin, _, left, _, again, gone = results
     values = [line[0] for line in read[1] if line[0].startswith("v")]
     assert sorted(values) == sorted(["v0", "v1", "v2"] * 2)
     assert columns(listed[1], "GROUP", "STATE") == [[GROUP, "Empty"]]
@@ -122,7 +122,7 @@ def test_offsets_of_a_group_are_described_reset_and_deleted(version, broker):
 def test_a_group_with_a_member_is_described_and_its_offsets_are_not_reset(version, broker):
     with Client(java(version, "Scenarios")).start(broker, "stay") as member:
         assert member.fact() == {"assigned": [0, 1, 2]}
-        members, state, refused, kept = tools(
+        members, state, refused, not_deleted = tools(
             version,
             broker,
             (GROUPS, f"--describe --group {GROUP} --members --verbose"),
@@ -130,26 +130,26 @@ def test_a_group_with_a_member_is_described_and_its_offsets_are_not_reset(versio
             (GROUPS, f"--reset-offsets --group {GROUP} --topic {TOPIC} --to-latest --execute"),
             (GROUPS, f"--delete --group {GROUP}"),
         )
-        (held,) = broker.coordinator.snapshot(GROUP).members
+        (member,) = broker.coordinator.snapshot(GROUP).members
     assert columns(members[1], "GROUP", "HOST", "CONSUMER-ID", "#PARTITIONS") == [
-        [GROUP, "/127.0.0.1", held.member_id, "3"]
+        [GROUP, "/127.0.0.1", member.member_id, "3"]
     ]
     assert [line[-3:] for line in state[1]][-1] == ["range", "Stable", "1"]
     assert "can only be reset if the group 'the-group' is inactive" in " ".join(refused[1][0])
-    assert "GroupNotEmptyException" in str(kept[1])
+    assert "GroupNotEmptyException" in str(not_deleted[1])
 
 
 def test_the_console_writes_and_reads_keys(version, broker):
     if version < "4":
         pytest.skip("its console producer is in the broker's jar")
     keyed = "--property parse.key=true --property key.separator=:"
-    told = "--property print.key=true --property print.partition=true"
+    properties = "--property print.key=true --property print.partition=true"
     written, ends, read = tools(
         version,
         broker,
         (PRODUCER, f"--topic {TOPIC} {keyed} --sync --compression-codec zstd", "a:1\nb:2\na:3\n"),
         (OFFSETS, f"--topic {TOPIC}"),
-        (CONSUMER, f"--topic {TOPIC} --from-beginning --max-messages 3 {told}"),
+        (CONSUMER, f"--topic {TOPIC} --from-beginning --max-messages 3 {properties}"),
     )
     assert written == (0, [])
     assert sum(int(line[0].rsplit(":", 1)[1]) for line in ends[1]) == 3
@@ -168,7 +168,7 @@ def test_an_open_transaction_is_listed_described_and_aborted(version, broker):
     producer.produce(TOPIC, b"a", partition=1)
     assert producer.flush(HANG_S) == 0
     of_it = f"--topic {TOPIC} --partition 1"
-    said = tools(
+    results = tools(
         version,
         broker,
         (TRANSACTIONS, "list"),
@@ -179,8 +179,8 @@ def test_an_open_transaction_is_listed_described_and_aborted(version, broker):
         (TRANSACTIONS, f"abort {of_it} --start-offset 0"),
         (TRANSACTIONS, f"describe-producers {of_it}"),
     )
-    assert [status for status, _ in said] == [0] * 7
-    listed, young, described, writing, hanging, _, after = (rows_of(rows) for _, rows in said)
+    assert [status for status, _ in results] == [0] * 7
+    listed, young, described, writing, hanging, _, after = (rows_of(rows) for _, rows in results)
     assert [(row["TransactionalId"], row["TransactionState"]) for row in listed] == [
         ("x", "Ongoing")
     ]
@@ -194,7 +194,7 @@ def test_an_open_transaction_is_listed_described_and_aborted(version, broker):
     assert young == hanging == []
 
 
-def rows_of(said):
+def rows_of(lines):
     """A table of kafka-transactions: its rows by the names of its columns."""
-    head, *lines = said or [[]]
+    head, *lines = lines or [[]]
     return [dict(zip(head, line, strict=False)) for line in lines]

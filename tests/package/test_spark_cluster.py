@@ -47,7 +47,7 @@ def installed(built, tmp_path_factory):
 
 
 class Daemon:
-    """A process of Spark's, until it said something; what it says goes into a file."""
+    """A process of Spark, whose output goes into a file."""
 
     def __init__(self, home, name, *command):
         self.home, self.name, self.command = home, name, [str(word) for word in command]
@@ -55,17 +55,17 @@ class Daemon:
         self.start()
 
     def start(self):
-        with open(self.log, "wb") as said:
+        with open(self.log, "wb") as output:
             self.process = subprocess.Popen(
                 [Path(pyspark.__file__).parent / "bin/spark-class", *self.command],
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 env=os.environ
                 | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
                 | {"SPARK_DAEMON_JAVA_OPTS": JVM, "SPARK_LOCAL_DIRS": str(self.home)},
             )
 
-    def said(self, pattern):
+    def wait_for(self, pattern):
         """Return the match of what the process says sooner or later."""
         while not (match := re.search(pattern, self.log.read_text(errors="replace"))):
             assert self.process.poll() is None, self.log.read_text(errors="replace")[-2000:]
@@ -90,14 +90,14 @@ class Worker(Daemon):
 
     def executor(self, applications):
         """Return the process of this worker that runs tasks of such an application, if any."""
-        for pid, said in descendants(self.process.pid):
-            words = said.split("\0")
+        for pid, text in descendants(self.process.pid):
+            words = text.split("\0")
             if "--app-id" in words and words[words.index("--app-id") + 1] in applications:
                 return pid
         return None
 
     def log_of(self, applications):
-        """Return what the executors of such an application have said so far."""
+        """Return the output of an application's executors so far."""
         found = [log for name in applications for log in self.place.glob(f"{name}/*/stderr")]
         return "".join(log.read_text(errors="replace") for log in found)
 
@@ -109,7 +109,7 @@ class Cluster:
         where = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         self.daemons = [Daemon(home, "master", f"{DEPLOY}.master.Master", *where)]
         try:
-            self.url = self.daemons[0].said(r"spark://127\.0\.0\.1:\d+")[0]
+            self.url = self.daemons[0].wait_for(r"spark://127\.0\.0\.1:\d+")[0]
             self.daemons += [Worker(home, name, where, self.url) for name in ("one", "two")]
             self.make_whole()
         except BaseException:
@@ -126,7 +126,7 @@ class Cluster:
             if worker.process.poll() is not None:
                 worker.start()
         for worker in self.workers:
-            worker.said("Successfully registered with master")
+            worker.wait_for("Successfully registered with master")
 
     def applications(self):
         return {name for worker in self.workers for name in worker.applications()}
@@ -163,9 +163,9 @@ def replaying(installed, folder, *arguments, python="python", command=("coterie"
 
 
 def ended(process, status=0):
-    _, said = process.communicate()
-    assert process.returncode == status, said
-    return said
+    _, stderr = process.communicate()
+    assert process.returncode == status, stderr
+    return stderr
 
 
 @pytest.fixture(scope="module")
@@ -196,13 +196,13 @@ def descendants(pid):
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # one that was listed may have ended
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            said = (stat.parent / "cmdline").read_text(errors="replace")
-            of_parent.setdefault(parent, []).append((int(stat.parent.name), said))
+            text = (stat.parent / "cmdline").read_text(errors="replace")
+            of_parent.setdefault(parent, []).append((int(stat.parent.name), text))
     waiting = [pid]
     while waiting:
-        for child, said in of_parent.get(waiting.pop(), []):
+        for child, text in of_parent.get(waiting.pop(), []):
             waiting.append(child)
-            yield child, said
+            yield child, text
 
 
 class Replaying:
@@ -212,15 +212,15 @@ class Replaying:
         cluster.make_whole()
         self.cluster, self.folder = cluster, folder
         self.before = cluster.applications() | set(os.listdir(folder))
-        asked = ("cluster", "--overwrite", "--master", cluster.url)
+        options = ("cluster", "--overwrite", "--master", cluster.url)
         command = ("python", "-c", IN_SIX_TASKS)
-        self.process = replaying(installed, folder, *asked, command=command)
+        self.process = replaying(installed, folder, *options, command=command)
 
     def applications(self):
         return self.cluster.applications() - self.before
 
     def logs(self):
-        """Return the workers, each with what its executor has said."""
+        """Return the workers, each with the output of its executor."""
         names = self.applications()
         return [(worker, worker.log_of(names)) for worker in self.cluster.workers]
 
@@ -242,7 +242,7 @@ def scan(run):
     """Return a worker whose Python is there, or is being started, for the first task."""
     for worker in run.cluster.workers:
         pid = worker.executor(run.applications())
-        if pid and any("pyspark" in said and "daemon" in said for _, said in descendants(pid)):
+        if pid and any("pyspark" in text and "daemon" in text for _, text in descendants(pid)):
             return worker
     return None
 
@@ -250,15 +250,15 @@ def scan(run):
 def merge(run):
     """Return a worker that fetches what was scanned: every scan has ended then."""
     fetched = re.compile(r"ShuffleBlockFetcherIterator: Getting .* non-empty blocks")
-    return next((worker for worker, said in run.logs() if fetched.search(said)), None)
+    return next((worker for worker, text in run.logs() if fetched.search(text)), None)
 
 
 def write(run):
     """Return a worker that has begun a table: its files are named after the task's attempt."""
     for path in run.parts().glob("*") if run.parts() else ():
         task = f"(TID {path.name.rpartition('-')[2]})"
-        for worker, said in run.logs():
-            if task in said:
+        for worker, text in run.logs():
+            if task in text:
                 return worker
     return None
 
@@ -320,8 +320,8 @@ def test_workers_without_coterie_say_what_to_install(installed, cluster, folder)
     venv.create(bare, with_pip=False)
     (site,) = (bare / "lib").glob("python*/site-packages")
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    asked = ("other", "--master", cluster.url)
-    process = replaying(installed, folder, *asked, python=bare / "bin/python")
+    options = ("other", "--master", cluster.url)
+    process = replaying(installed, folder, *options, python=bare / "bin/python")
     (line,) = ended(process, 1).splitlines()
     assert "coterie cannot run on worker" in line
     assert "install coterie[spark]==" in line
@@ -362,13 +362,13 @@ def test_what_killed_drivers_left_goes_with_the_next_run(installed, cluster, fol
 def test_a_cluster_that_gives_no_executor_is_said_and_a_signal_ends_the_waiting(
     installed, cluster, folder
 ):
-    """No worker has the memory that is asked for; Spark itself would say nothing, and wait."""
+    """No worker has the requested memory; Spark itself would wait without a message."""
     before = sorted(os.listdir(folder))
-    asked = ("none", "--master", cluster.url, "--conf", "spark.executor.memory=64g")
-    process = replaying(installed, folder, *asked)
-    said = process.stderr.readline()
-    assert said.startswith(f"coterie: waiting for executors: {cluster.url} has given none so far")
-    assert "the memory that --conf spark.executor.memory asks for" in said
+    options = ("none", "--master", cluster.url, "--conf", "spark.executor.memory=64g")
+    process = replaying(installed, folder, *options)
+    text = process.stderr.readline()
+    assert text.startswith(f"coterie: waiting for executors: {cluster.url} has given none so far")
+    assert "the memory that --conf spark.executor.memory asks for" in text
     process.terminate()
     assert ended(process, 143) == "coterie: told to end; nothing half-done was left\n"
     assert sorted(os.listdir(folder)) == before

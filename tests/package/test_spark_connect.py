@@ -1,4 +1,4 @@
-"""Over a Spark Connect session everything gives what it gives in this process."""
+"""A Spark Connect session gives the same results as this process."""
 
 import json
 import os
@@ -43,8 +43,8 @@ ENDS = "t-a:0:1000000\nt-c:11:5\n"
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    """The folder of all answers, given over one session."""
+def answers(tmp_path_factory):
+    """The folder of all answers over one session."""
     folder = tmp_path_factory.mktemp("connect")
     traces = folder / "traces"
     traces.mkdir()
@@ -74,26 +74,28 @@ def in_order(table):
 @pytest.mark.parametrize(
     "name", ["groups", "members", "offsets", "generations", "faults", "commits"]
 )
-def test_a_replay_gives_the_tables_of_one_process_though_the_log_is_gone(told, name):
+def test_a_replay_gives_the_tables_of_one_process_though_the_log_is_gone(answers, name):
     table = scan_state((str(LOG),), ScanOptions(history=True), Silent()).to_arrow()[name]
     expected = in_order(to_spark(table, spark_schema(table.schema)))
-    assert found(told, f"replay-{name}") == expected
+    assert found(answers, f"replay-{name}") == expected
     assert expected or name == "faults"
 
 
 @pytest.mark.parametrize("name", [*QUESTIONS, "lag"])
-def test_a_question_gives_the_rows_of_one_process(told, name):
+def test_a_question_gives_the_rows_of_one_process(answers, name):
     question = find_question(name)
-    of_lag = {"ends": read_end_offsets(told / "ends"), "at_ms": NOW_MS, "log_until_ms": NOW_MS}
+    of_lag = {"ends": read_end_offsets(answers / "ends"), "at_ms": NOW_MS, "log_until_ms": NOW_MS}
     ask = question.Ask(**QUESTIONS.get(name, of_lag))
     rows = [row for facts in read_facts([LOG]) for row in rows_of(facts, question, ask)]
     schema = spark_schema(arrow_schema(fields_of(question)))
-    assert found(told, name) == in_order(to_spark(arrow_table(fields_of(question), rows), schema))
+    assert found(answers, name) == in_order(
+        to_spark(arrow_table(fields_of(question), rows), schema)
+    )
     assert rows
 
 
-def test_designs_run_as_in_one_process(told):
-    with pa.memory_map(str(told / "designs.arrow")) as file:
+def test_designs_run_as_in_one_process(answers):
+    with pa.memory_map(str(answers / "designs.arrow")) as file:
         (row,) = pa.ipc.open_file(file).read_all().to_pylist()
     scenario = json.loads(path_of("join-and-close").read_text(encoding="utf-8"))
     costs = compare(scenario, ["today"], timeline=False).runs["today"].costs
@@ -102,40 +104,40 @@ def test_designs_run_as_in_one_process(told):
 
 
 @pytest.mark.parametrize("name", ["source", "created"])
-def test_the_data_source_gives_the_records(told, name):
+def test_the_data_source_gives_the_records(answers, name):
     expected = [(record["partition"], record["offset"]) for record in golden_data.records(CASE)]
-    with pa.memory_map(str(told / f"{name}.arrow")) as file:
+    with pa.memory_map(str(answers / f"{name}.arrow")) as file:
         rows = pa.ipc.open_file(file).read_all().select(["offsets_partition", "log_offset"])
         assert sorted(tuple(row.values()) for row in rows.to_pylist()) == sorted(expected)
     assert expected
 
 
-def test_rows_of_a_frame_are_replayed(told):
+def test_rows_of_a_frame_are_replayed(answers):
     groups = golden_data.json_of(CASE, "groups.json")["groups"]
     expected = [
         {"group_id": group["group_id"], **{name: row[name] for name in KEY_AND_OFFSET[1:]}}
         for group in groups
         for row in group["offsets"]
     ]
-    with pa.memory_map(str(told / "frame-offsets.arrow")) as file:
+    with pa.memory_map(str(answers / "frame-offsets.arrow")) as file:
         rows = pa.ipc.open_file(file).read_all().select(KEY_AND_OFFSET)
         assert in_order(rows) == sorted(map(repr, expected))
     assert expected
 
 
 @pytest.mark.parametrize("by", ["", "-sql"])
-def test_the_udfs_compute_what_the_library_computes(told, by):
+def test_the_udfs_compute_what_the_library_computes(answers, by):
     gone = [{"c": 0, "x": True}, {"c": 0, "x": True}, {"c": 95, "x": False}]
     for name in (f"expired{by}", "expired_column"):
-        assert found(told, name) == sorted(map(repr, gone))
-    assert found(told, f"select_protocol{by}") == [repr({"x": "b"})]
+        assert found(answers, name) == sorted(map(repr, gone))
+    assert found(answers, f"select_protocol{by}") == [repr({"x": "b"})]
     ended = [("m", 10), ("m", 40), ("n", 15)]
-    assert found(told, f"session_expirations{by}") == [
+    assert found(answers, f"session_expirations{by}") == [
         repr({"member": member, "ended_ms": at}) for member, at in ended
     ]
 
 
-def test_traces_run_as_in_one_process(told):
-    with pa.memory_map(str(told / "traces.arrow")) as file:
+def test_traces_run_as_in_one_process(answers):
+    with pa.memory_map(str(answers / "traces.arrow")) as file:
         rows = pa.ipc.open_file(file).read_all().sort_by("number").to_pylist()
     assert [json.loads(row["line"]) for row in rows] == list(run_trace(scenario(TRACE)[0]))

@@ -1,4 +1,4 @@
-"""The documentation as a reader opens it: from its folder, in a browser, without a server.
+"""The documentation opened from its folder in a browser, without a server.
 
 `make docs` runs these tests on the site that it has built (``COTERIE_SITE``); else they build one.
 Without mkdocs or a browser they are skipped by name.
@@ -47,9 +47,9 @@ def built(folder):
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
-    held = start(tmp_path_factory.mktemp("profile"))
-    yield held
-    held.quit()
+    driver = start(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()
 
 
 @pytest.fixture(scope="module")

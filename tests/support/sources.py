@@ -9,15 +9,15 @@ CODE = {".py", ".pyi", ".pyx", ".pxd", ".h", ".c", ".sh"}
 
 
 def tracked():
-    """Files of the repository, golden data apart; without git, those of its own folders."""
+    """Files of the repository without golden data; without git, those of its folders."""
     try:
-        told = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-        names = told.stdout.splitlines()
+        listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+        names = listed.stdout.splitlines()
     except FileNotFoundError:
         names = []
     if not names:
-        found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
-        names = [path.relative_to(ROOT).as_posix() for path in found if path.suffix != ".pyc"]
+        paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+        names = [path.relative_to(ROOT).as_posix() for path in paths if path.suffix != ".pyc"]
     return [ROOT / n for n in names if not n.startswith("tests/golden/") and (ROOT / n).is_file()]
 
 

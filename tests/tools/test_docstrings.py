@@ -27,13 +27,13 @@ def module_of(stub):
 def said_at_run_time(stub):
     """The docstring of everything that the stub documents, by its name."""
     module = importlib.import_module(module_of(stub))
-    said = {}
+    docstrings = {}
     for name in stub_docs.documented(ast.parse(stub.read_text(encoding="utf-8"))):
         found = module
         for part in name.split("."):
             found = getattr(found, part)
-        said[name] = found.__doc__
-    return said
+        docstrings[name] = found.__doc__
+    return docstrings
 
 
 @pytest.mark.parametrize("stub", STUBS, ids=module_of)

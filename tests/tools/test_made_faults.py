@@ -198,52 +198,55 @@ def room(name, lines):
     return rooms.Room(name, {f"{name}.py": "x = a < b - 1\nf(c, d)\n" * (lines // 2)})
 
 
-def ids(held, count, seed):
-    return [slot.changes[0].id for slot in draw.drawn(held, draw.fields_of(held), count, seed)]
+def ids(some_rooms, count, seed):
+    return [
+        slot.changes[0].id
+        for slot in draw.drawn(some_rooms, draw.fields_of(some_rooms), count, seed)
+    ]
 
 
 def test_a_seed_gives_the_same_faults_and_another_gives_others():
-    held = [room("a", 40), room("b", 60)]
-    assert ids(held, 10, 1) == ids([room("a", 40), room("b", 60)], 10, 1)
-    assert ids(held, 10, 1) != ids(held, 10, 2)
-    assert len(set(ids(held, 20, 1))) == 20
+    some_rooms = [room("a", 40), room("b", 60)]
+    assert ids(some_rooms, 10, 1) == ids([room("a", 40), room("b", 60)], 10, 1)
+    assert ids(some_rooms, 10, 1) != ids(some_rooms, 10, 2)
+    assert len(set(ids(some_rooms, 20, 1))) == 20
 
 
 def test_a_room_gets_its_share_of_the_faults_up_or_down_to_one():
-    held = [room(str(n), size) for n, size in enumerate((2, 10, 400, 96, 600, 40))]
-    total, small = sum(one.size for one in held), 0
+    some_rooms = [room(str(n), size) for n, size in enumerate((2, 10, 400, 96, 600, 40))]
+    total, small = sum(one.size for one in some_rooms), 0
     for seed in range(50):
-        found = draw.shares(held, 30, seed)
+        found = draw.shares(some_rooms, 30, seed)
         assert sum(found) == 30
-        for one, share in zip(held, found, strict=True):
+        for one, share in zip(some_rooms, found, strict=True):
             assert abs(share - 30 * one.size / total) < 1
         small += found[0]
     assert 0 < small < 10
 
 
 def test_the_operators_take_turns():
-    held = room("a", 100)
-    found = draw.shuffled(draw.changes_of(held, draw.fields_of([held])), "seed")
+    a_room = room("a", 100)
+    found = draw.shuffled(draw.changes_of(a_room, draw.fields_of([a_room])), "seed")
     there = {one.operator for one in found}
     assert {one.operator for one in found[: len(there)]} == there
 
 
 def test_an_equivalent_change_is_not_drawn(tmp_path, monkeypatch):
-    held = [room("a", 2)]
-    known = draw.changes_of(held[0], draw.fields_of(held))
+    some_rooms = [room("a", 2)]
+    known = draw.changes_of(some_rooms[0], draw.fields_of(some_rooms))
     listed = "\n".join(f'{judging.as_entry(one)}\nreason = "so"' for one in known[1:])
     path = tmp_path / "equivalent.toml"
     path.write_text(listed)
     monkeypatch.setattr(draw, "EQUIVALENT", path)
-    (slot,) = draw.drawn(held, draw.fields_of(held), 1, 1)
+    (slot,) = draw.drawn(some_rooms, draw.fields_of(some_rooms), 1, 1)
     assert slot.changes == [known[0]]
 
 
 @cache
 def of_the_sources():
-    held = rooms.rooms_of(ROOT)
-    known = draw.fields_of(held)
-    return {one.name: draw.changes_of(one, known) for one in held}
+    some_rooms = rooms.rooms_of(ROOT)
+    known = draw.fields_of(some_rooms)
+    return {one.name: draw.changes_of(one, known) for one in some_rooms}
 
 
 def test_each_equivalent_change_is_one_of_the_sources():
@@ -291,7 +294,7 @@ def test_a_copy_is_put_back_as_it_was_with_its_times(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("said", "status", "ran"),
+    ("output", "status", "ran"),
     [
         ("1 passed", 0, ("", "")),
         ("FAILED tests/a.py::b[c - d] - assert 1 == [2]", 1, ("failed", "tests/a.py::b[c - d]")),
@@ -305,8 +308,8 @@ def test_a_copy_is_put_back_as_it_was_with_its_times(tmp_path):
         ("", 3, ("status 3", "")),
     ],
 )
-def test_what_caught_a_fault_is_named(said, status, ran):
-    assert copies.how_ended(said, status) == copies.Ran(*ran)
+def test_what_caught_a_fault_is_named(output, status, ran):
+    assert copies.how_ended(output, status) == copies.Ran(*ran)
 
 
 FAILED = copies.Ran("failed", "tests/a.py::b")
@@ -342,8 +345,8 @@ class FakeCopy:
 
 @pytest.fixture
 def slot():
-    held = rooms.Room("log", {"pycore/coterie/log/some.py": "x = a < b - 1\nf(c, d)\n"})
-    (found,) = draw.drawn([held], draw.fields_of([held]), 1, 1)
+    log_room = rooms.Room("log", {"pycore/coterie/log/some.py": "x = a < b - 1\nf(c, d)\n"})
+    (found,) = draw.drawn([log_room], draw.fields_of([log_room]), 1, 1)
     return found
 
 
@@ -387,8 +390,8 @@ def test_what_rooms_let_live_meets_all_suites_together_and_what_failed_alone(
 
 def test_faults_are_planted_together_from_the_end_of_each_file(tmp_path, monkeypatch):
     text = "x = a < b - 1\ny = c < d\n"
-    held = rooms.Room("log", {"some.py": text})
-    changes = draw.changes_of(held, draw.fields_of([held]))
+    log_room = rooms.Room("log", {"some.py": text})
+    changes = draw.changes_of(log_room, draw.fields_of([log_room]))
     first = next(one for one in changes if one.operator == "sign")
     second = next(one for one in changes if one.operator == "comparison" and one.start > 14)
     copy = copies.Copy(1)
@@ -421,9 +424,9 @@ def test_a_test_that_fails_without_the_fault_shows_nothing(slot):
 def test_the_report_counts_by_room_and_shows_what_survived(slot):
     one = slot.changes[0]
     ends = [judging.Outcome(slot, one, ran, 1.0) for ran in (FAILED, PASSED, HUNG)]
-    said = judging.report(ends)
-    assert "log                      2 / 3" in said
-    assert "SURVIVED" in said
-    assert f"{one.file}:{one.line(slot.room.files[one.file])}" in said
-    assert "\n".join(one.diff(slot.room.files[one.file])) in said
-    assert judging.as_entry(one) in said
+    text = judging.report(ends)
+    assert "log                      2 / 3" in text
+    assert "SURVIVED" in text
+    assert f"{one.file}:{one.line(slot.room.files[one.file])}" in text
+    assert "\n".join(one.diff(slot.room.files[one.file])) in text
+    assert judging.as_entry(one) in text

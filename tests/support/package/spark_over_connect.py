@@ -1,7 +1,7 @@
-"""Everything that ``coterie_spark`` offers over one Spark Connect session; see the tests of it.
+"""Every function of ``coterie_spark`` over one Spark Connect session, for its tests.
 
-Run in a process of its own, as one process has a session of either kind: FOLDER LOG TRACES. Each
-answer is left in FOLDER as an Arrow file, NAME.arrow.
+A program with the arguments FOLDER LOG TRACES, because a process has a session of one kind only.
+Writes each answer into FOLDER as an Arrow file, NAME.arrow.
 """
 
 import shutil
@@ -27,7 +27,7 @@ def keep(folder, name, frame):
 
 
 def replayed(spark, folder, log):
-    """Replay a copy that is gone before the tables are asked for."""
+    """Replay a copy, and delete it before the tables are read."""
     copy = shutil.copytree(log, folder / "copy")
     tables = coterie_spark.replay(spark, copy, history=True)
     shutil.rmtree(copy)
@@ -36,7 +36,7 @@ def replayed(spark, folder, log):
     tables.unpersist()
 
 
-def asked(spark, folder, log):
+def questions(spark, folder, log):
     """Put every question."""
     for name in ("audit", "explain", "growth", "metrics"):
         keep(folder, name, getattr(coterie_spark, name)(spark, log))
@@ -85,8 +85,8 @@ def computed(spark, folder):
     gone = spark.sql("SELECT c, expired(c, e, 100L, 10L) AS x FROM offsets")
     keep(folder, "expired-sql", gone)
     keep(folder, "select_protocol-sql", spark.sql("SELECT select_protocol(p) AS x FROM protocols"))
-    told = spark.sql("SELECT * FROM session_expirations(TABLE(events))")
-    keep(folder, "session_expirations-sql", told)
+    sessions = spark.sql("SELECT * FROM session_expirations(TABLE(events))")
+    keep(folder, "session_expirations-sql", sessions)
 
 
 def main(folder, log, traces):
@@ -95,7 +95,7 @@ def main(folder, log, traces):
     conf["spark.sql.warehouse.dir"] = str(folder / "warehouse")
     spark = SparkSession.builder.remote("local[2]").config(map=conf).getOrCreate()
     replayed(spark, folder, log)
-    asked(spark, folder, log)
+    questions(spark, folder, log)
     read(spark, folder, log)
     computed(spark, folder)
     keep(
