@@ -1,8 +1,8 @@
-"""Arguments that no caller should give, and how every name of a module is called with them.
+"""Invalid arguments, and calls of every name of a module with them.
 
-What is called is found by looking: a new function, method or property is covered as it comes. A new
-class needs an entry in ``MAKERS`` if it cannot be made without arguments, a new parameter one in
-``GOOD`` if no value there fits it; the tests say which.
+The names are found by inspection, so new functions, methods and properties are covered. A new class
+needs an entry in ``MAKERS`` if its constructor has parameters. A new parameter needs an entry in
+``GOOD`` if no value there fits. The tests report missing entries.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ import pytest
 
 import coterie
 
-NOBODYS_FAULT = (SystemError, MemoryError, RecursionError)  # what no argument may cause
+NOBODYS_FAULT = (SystemError, MemoryError, RecursionError)  # no argument may cause these
 SPECIAL = ("__len__", "__iter__", "__next__", "__getitem__", "__contains__", "__eq__", "__hash__",
            "__repr__", "__setitem__", "__delitem__", "__reduce_ex__")  # fmt: skip
 # numpy 1 warns where numpy 2 raises; a warning is an error in tests, and none of ours.
 OF_NUMPY_1 = [
-    pytest.mark.filterwarnings(f"ignore:{said}:DeprecationWarning")
-    for said in (
+    pytest.mark.filterwarnings(f"ignore:{message}:DeprecationWarning")
+    for message in (
         "The truth value of an empty array is ambiguous",
         "In future, it will be an error for 'np.bool_' scalars",
         "Conversion of an array with ndim > 0 to a scalar",
     )
 ]
-AT_ONCE = 200  # of what a generator yields
+AT_ONCE = 200  # values of a generator
 
 
 class Theirs(Exception):
-    """What an object of the caller raises: it is the caller's own, and comes through as it is."""
+    """Raised by an object of the caller; it must reach the caller unchanged."""
 
 
 def _raises(self: Any, *_: Any, **__: Any) -> Any:
@@ -63,10 +63,10 @@ Blob = type("Blob", (bytes,), dict.fromkeys(["__eq__", "__hash__", "__len__", "_
 
 
 def endless() -> list[Any]:
-    """Return a list that holds itself."""
-    held: list[Any] = [5]
-    held.append(held)
-    return held
+    """Return a list that contains itself."""
+    items: list[Any] = [5]
+    items.append(items)
+    return items
 
 
 PLAIN: tuple[Callable[[], Any], ...] = (
@@ -115,13 +115,13 @@ def stubbed(args: ast.arguments) -> Iterator[inspect.Parameter]:
     for number, arg in enumerate(args.args[1:], 1):
         default = inspect.Parameter.empty if number < needed else None
         yield inspect.Parameter(arg.arg, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
-    for arg, given in zip(args.kwonlyargs, args.kw_defaults, strict=True):
-        default = inspect.Parameter.empty if given is None else None
+    for arg, kw_default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        default = inspect.Parameter.empty if kw_default is None else None
         yield inspect.Parameter(arg.arg, inspect.Parameter.KEYWORD_ONLY, default=default)
 
 
 def parameters(called: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """Return what a callable takes; None where nobody says."""
+    """Return a callable's parameters; None if they are unknown."""
     try:
         found = list(inspect.signature(called).parameters.values())
     except ValueError:
@@ -130,15 +130,15 @@ def parameters(called: Callable[..., Any]) -> list[inspect.Parameter] | None:
 
 
 class Walk:
-    """Calls with what does not fit, and what came of them.
+    """Calls with invalid arguments, and their results.
 
     Parameters
     ----------
     good
-        Values that fit, or what makes them, perhaps of the object whose method it is; by the
+        Valid values, or functions that make them, perhaps from the object of the method; by the
         parameter's name, ``function.parameter`` or ``Class.method.parameter``.
     values
-        Those that do not.
+        Invalid values.
     """
 
     def __init__(self, good: dict[str, Any], values: tuple[Callable[[], Any], ...]) -> None:
@@ -161,7 +161,7 @@ class Walk:
         return parameter.default
 
     def run(self, name: str, allowed: tuple[type, ...], called: Callable[[], Any]) -> Any:
-        """Call; note what came through that may not. Whatever is lazy is asked for its items."""
+        """Call, consume lazy results, and record exceptions that are not allowed."""
         try:
             found = called()
             if inspect.iscoroutine(found):
@@ -179,22 +179,22 @@ class Walk:
         return found
 
     def calls_of(self, name: str, takes: list[inspect.Parameter]) -> Iterator[dict[str, Any]]:
-        """Yield arguments: all that fit, then each in turn one that does not, then all of them."""
+        """Yield arguments: all valid, then one invalid in turn, then all invalid."""
 
-        def given(unfit: dict[str, Any]) -> dict[str, Any]:
+        def arguments(unfit: dict[str, Any]) -> dict[str, Any]:
             needed = [p for p in takes if p.default is p.empty and p.name not in unfit]
             return {p.name: self.fitting(name, p) for p in needed} | unfit
 
-        yield given({})
+        yield arguments({})
         for parameter in takes:
             for value in self.values:
-                yield given({parameter.name: value()})
+                yield arguments({parameter.name: value()})
         if len(takes) > 1:
             for value in self.values:
-                yield given({p.name: value() for p in takes})
+                yield arguments({p.name: value() for p in takes})
 
     def call(self, name: str, called: Callable[..., Any], allowed: tuple[type, ...]) -> list[Any]:
-        """Call one function or method in all these ways; what it returned."""
+        """Call a function or method with all these arguments; return the results."""
         takes = parameters(called)
         if takes is None:  # a class of which nobody says what it takes
             tried = [[], *([v()] for v in self.values), *([v(), v()] for v in self.values)]
@@ -225,7 +225,7 @@ class Walk:
 
 
 def check(walk: Walk, unready: set[str] | frozenset[str] = frozenset()) -> None:
-    """Nothing came through that may not, and of each name some call succeeded."""
+    """Check that all exceptions were allowed, and that some call of each name succeeded."""
     found = [f"{where}: {what}" for where, what in sorted(walk.leaks.items())]
     assert not found, "\n".join(found)
     never = walk.never - unready
@@ -233,10 +233,10 @@ def check(walk: Walk, unready: set[str] | frozenset[str] = frozenset()) -> None:
 
 
 def properties(kind: type) -> list[str]:
-    """Return the attributes that a class computes; what it keeps in slots is anybody's."""
+    """Return the attributes that a class computes, without its slots."""
     found = {n: inspect.getattr_static(kind, n) for n in dir(kind) if not n.startswith("_")}
-    return [n for n, kept in found.items() if inspect.isdatadescriptor(kept)
-            and not isinstance(kept, types.MemberDescriptorType)]  # fmt: skip
+    return [n for n, value in found.items() if inspect.isdatadescriptor(value)
+            and not isinstance(value, types.MemberDescriptorType)]  # fmt: skip
 
 
 def methods(kind: type) -> list[str]:
@@ -246,7 +246,7 @@ def methods(kind: type) -> list[str]:
 
 
 def walk_object(walk: Walk, make: Callable[[], Any], allowed: tuple[type, ...]) -> None:
-    """Call every method of an object, each of a fresh one, and use its operators."""
+    """Call every method, each on a fresh object, and use its operators."""
     for method in methods(type(make())):
         walk.held = make()
         walk.call(method, getattr(walk.held, method), allowed)
@@ -254,7 +254,7 @@ def walk_object(walk: Walk, make: Callable[[], Any], allowed: tuple[type, ...]) 
 
 
 def walk_made_again(walk: Walk, make: Callable[[], Any], allowed: tuple[type, ...]) -> None:
-    """Make an object a second time in every way, and use it after each: its maker may fail."""
+    """Call an object's ``__init__`` again in every way, and use the object after each call."""
     held = walk.held = make()
     kind = type(held)
     takes = parameters(kind)
@@ -273,11 +273,11 @@ def walk_made_again(walk: Walk, make: Callable[[], Any], allowed: tuple[type, ..
 
 
 def walk_spoiled(walk: Walk, make: Callable[[], Any], allowed: tuple[type, ...]) -> None:
-    """Write into all that an object hands out, then ask it for all again."""
+    """Write into every value that an object returns, then read all again."""
     held = walk.held = make()
     for _ in range(2):
-        kept = [name for name in getattr(held, "__dict__", ()) if not name.startswith("_")]
-        for name in [*properties(type(held)), *kept]:
+        public = [name for name in getattr(held, "__dict__", ()) if not name.startswith("_")]
+        for name in [*properties(type(held)), *public]:
             spoil(walk.run(name, allowed, lambda n=name: getattr(held, n)))
         for method in methods(type(held)):
             takes = [p for p in parameters(getattr(held, method)) or () if p.default is p.empty]
@@ -286,7 +286,7 @@ def walk_spoiled(walk: Walk, make: Callable[[], Any], allowed: tuple[type, ...])
 
 
 def spoil(value: Any, depth: int = 2) -> None:
-    """Write what does not belong there into what was handed out."""
+    """Write invalid values into a returned value."""
     if isinstance(value, dict):
         for inner in list(value.values()) if depth else ():
             spoil(inner, depth - 1)
@@ -325,7 +325,7 @@ DEQUE_WRITES: tuple[Callable[[Any], Any], ...] = (
 
 
 class Writer:
-    """Writes into whatever it is compared with: so does a mapping proxy hand out its dict."""
+    """Writes into the object it is compared with: a mapping proxy passes its dict."""
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -1,7 +1,7 @@
-"""The same requests asked of two servers at once, a broker of Kafka's and ours; answers compared.
+"""Send the same requests to a broker of Kafka and to ours, and compare the responses.
 
-What each draws by itself (member, producer and topic ids) goes by a name for both; times of
-appends and addresses are left out; lists that Kafka leaves to its hash tables are sorted.
+Generated values (member, producer and topic ids) have a common name for both servers. Append times
+and addresses are ignored, and lists in the order of Kafka's hash tables are sorted.
 """
 
 import json
@@ -31,7 +31,7 @@ ALSO_UNORDERED = {
 
 
 class Drawn:
-    """A value that the servers drew, each its own: ``of`` has both."""
+    """A value that each server generated for itself; ``of`` has both."""
 
     def __init__(self, theirs, ours):
         self.of = (theirs, ours)
@@ -49,15 +49,15 @@ class Batch:
 
 
 def concrete(value, side):
-    """Return a request's value as it is asked of one side."""
+    """Return a request's value for one side."""
     if isinstance(value, Drawn):
         return value.of[side]
     if isinstance(value, Batch):
         return value.bytes_for(side)
     if isinstance(value, dict):
-        return {name: concrete(each, side) for name, each in value.items()}
+        return {name: concrete(inner, side) for name, inner in value.items()}
     if isinstance(value, list):
-        return [concrete(each, side) for each in value]
+        return [concrete(inner, side) for inner in value]
     return value
 
 
@@ -74,24 +74,24 @@ class Connections:
         self.open[name][0].sendall(struct.pack(">i", len(frame)) + frame)
 
     def receive(self, name, patience_s):
-        """The next frame, ``CLOSED``, or None if nothing comes for so long."""
-        held, until = self.open[name], time.monotonic() + patience_s
+        """The next frame, ``CLOSED``, or None if nothing comes in time."""
+        connection, until = self.open[name], time.monotonic() + patience_s
         while True:
-            if len(held[1]) >= 4:
-                end = 4 + int.from_bytes(held[1][:4], "big")
-                if len(held[1]) >= end:
-                    frame, held[1] = held[1][4:end], held[1][end:]
+            if len(connection[1]) >= 4:
+                end = 4 + int.from_bytes(connection[1][:4], "big")
+                if len(connection[1]) >= end:
+                    frame, connection[1] = connection[1][4:end], connection[1][end:]
                     return frame
             left = until - time.monotonic()
-            if left <= 0 or not select.select([held[0]], [], [], left)[0]:
+            if left <= 0 or not select.select([connection[0]], [], [], left)[0]:
                 return None
             try:
-                data = held[0].recv(1 << 20)
+                data = connection[0].recv(1 << 20)
             except ConnectionError:
                 data = b""
             if not data:
                 return CLOSED
-            held[1] += data
+            connection[1] += data
 
     def ask(self, name, api, version, body):
         self.send(name, wire.encode_request(KEYS[api], version, body, client_id="cl"))
@@ -104,7 +104,7 @@ class Connections:
 
 
 class Both:
-    """Two servers. ``differences``: what was asked, where the answers differ, and both values."""
+    """Two servers; ``differences`` has the request, the place of a difference, and both values."""
 
     def __init__(self, theirs, ours):
         self.sides = (Connections(theirs), Connections(ours))
@@ -117,10 +117,10 @@ class Both:
             side.close()
 
     def ask(self, connection, api, version, body, *, client="cl", parks=False):
-        """Ask both; return both bodies, or None where neither answers, or both close."""
+        """Ask both; return both bodies, or None if neither answers or both close."""
         for number, side in enumerate(self.sides):
-            asked = concrete(body, number)
-            frame = wire.encode_request(KEYS[api], version, asked, client_id=client)
+            fields = concrete(body, number)
+            frame = wire.encode_request(KEYS[api], version, fields, client_id=client)
             side.send(connection, frame)
         found = self._frames(connection, PARKED_S if parks else PATIENT_S)
         if found == [None, None]:
@@ -129,27 +129,27 @@ class Both:
         return self._compare(connection, api, version, body, found)
 
     def ask_until_decided(self, api, version, body):
-        """Ask each until it no longer says CONCURRENT_TRANSACTIONS, which passes."""
+        """Ask each server until it no longer answers CONCURRENT_TRANSACTIONS."""
         found = []
         for number, side in enumerate(self.sides):
-            asked = concrete(body, number)
+            fields = concrete(body, number)
             for _ in range(60 if number == 0 else 4):
-                frame = wire.encode_request(KEYS[api], version, asked, client_id="cl")
+                frame = wire.encode_request(KEYS[api], version, fields, client_id="cl")
                 side.send("main", frame)
-                told = side.receive("main", PATIENT_S)
-                if told in (None, CLOSED) or not _is_concurrent(_body(api, version, told)):
+                response = side.receive("main", PATIENT_S)
+                if response in (None, CLOSED) or not _is_concurrent(_body(api, version, response)):
                     break
                 time.sleep(0.05)
-            found.append(told)
+            found.append(response)
         return self._compare("main", api, version, body, found)
 
     def settle(self):
-        """Yield what has been answered of requests that waited: connection, api, both bodies."""
-        for waiting in list(self.parked):
-            connection, api, version, body = waiting
+        """Yield the responses to parked requests: connection, api, both bodies."""
+        for request in list(self.parked):
+            connection, api, version, body = request
             found = self._frames(connection, 0.12)
             if found != [None, None]:
-                self.parked.remove(waiting)
+                self.parked.remove(request)
                 yield connection, api, self._compare(connection, api, version, body, found)
 
     def _frames(self, connection, patience_s):
@@ -205,7 +205,7 @@ def _is_concurrent(value):
 
 
 def alike(value, api, field, names):
-    """Return an answer in the form in which two servers' are compared."""
+    """Return a response in the form for the comparison."""
     if isinstance(value, dict):
         return {k: alike(v, api, k, names) for k, v in value.items() if k not in LEFT_OUT}
     if isinstance(value, list):
@@ -229,7 +229,7 @@ def _place(value):
 
 
 def _batches(data, names):
-    """Return the batches of a Fetch: the producer by its name, of markers no time."""
+    """Return the batches of a Fetch, with the producer's name and without times of markers."""
     found = []
     while len(data) >= HEAD.size:
         base, length, epoch, magic, _, bits, last, first_ms, max_ms, producer, *rest = (

@@ -1,7 +1,7 @@
-"""A Kafka broker of this machine's own, from jars that Maven brings; and Kafka's own tools.
+"""A local Kafka broker from jars that Maven downloads, and Kafka's own tools.
 
-Nothing waits for a time: the broker says when it has started. Where Maven, a JDK or the jars are
-missing, the test that asks is skipped by name.
+No wait has a fixed time: the broker logs that it has started. If Maven, a JDK or the jars are
+missing, the test is skipped by name.
 """
 
 import functools
@@ -74,7 +74,7 @@ log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 @functools.cache
 def classpath(version=VERSION):
-    """The jars of a version of Kafka, or a skip that says what is missing."""
+    """The class path of a version of Kafka; skips the test if something is missing."""
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             pytest.skip(f"no broker: {tool} is not installed")
@@ -82,11 +82,11 @@ def classpath(version=VERSION):
         file = Path(folder) / "classpath"
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={file}"]
         goal += [f"-Dkafka.version={version}", *([] if version < "4" else ["-Plog4j2"])]
-        told = subprocess.run(
+        result = subprocess.run(
             ["mvn", "-q", "-B", *goal], cwd=PROJECT, capture_output=True, text=True, check=False
         )
-        if told.returncode:
-            pytest.skip(f"no broker: Maven brought no jars: {told.stdout.strip()[:200]}")
+        if result.returncode:
+            pytest.skip(f"no broker: Maven brought no jars: {result.stdout.strip()[:200]}")
         return file.read_text()
 
 
@@ -96,19 +96,18 @@ def java(main, *arguments, options=(), version=VERSION):
 
 
 def free_ports(count):
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in servers]
+    for server in servers:
+        server.close()
     return ports
 
 
 class Broker:
     """A broker in a folder: ``address`` for clients, ``logs`` the folder of its partitions.
 
-    ``settings`` are lines of its properties, the last one of a name counts (``told`` has them by
-    name); ``request_log`` writes each request into ``kafka-request.log`` beside ``server.log``,
-    both in the folder, in UTC.
+    ``settings`` are properties that override the defaults (``overrides`` has them by name). With
+    ``request_log``, each request is in ``kafka-request.log`` beside ``server.log``, in UTC.
     """
 
     def __init__(self, folder, *, version=VERSION, settings="", request_log=False):
@@ -116,9 +115,9 @@ class Broker:
         self.folder, self.version, self.logs = folder, version, folder / "logs"
         self.address = f"127.0.0.1:{port}"
         self._settings, self._logging = folder / "server.properties", folder / "log.properties"
-        told = SETTINGS.format(port=port, controller=controller, logs=self.logs)
-        self.told = dict(line.split("=", 1) for line in settings.splitlines())
-        self._settings.write_text(told + settings)
+        defaults = SETTINGS.format(port=port, controller=controller, logs=self.logs)
+        self.overrides = dict(line.split("=", 1) for line in settings.splitlines())
+        self._settings.write_text(defaults + settings)
         level = "DEBUG" if request_log else "WARN"
         log4j = version < "4"  # then log4j 2
         head, appender = (LOGGING, APPENDER) if log4j else (LOGGING_2, APPENDER_2)
@@ -126,11 +125,11 @@ class Broker:
         self._logging.write_text(head.format(folder=folder, requests=level) + "".join(appenders))
         option = "log4j.configuration" if log4j else "log4j2.configurationFile"
         self._logging_option = f"-D{option}={self._logging.as_uri()}"
-        told = self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", self._settings)
-        assert "Formatting" in told, told
+        output = self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", self._settings)
+        assert "Formatting" in output, output
 
     def start(self):
-        """Start it, the first time or again, and return when it says that it has."""
+        """Start or restart it, and return once it has started."""
         options = [self._logging_option]
         command = java("kafka.Kafka", self._settings, options=options, version=self.version)
         environment = {**os.environ, "LOG_DIR": str(self.folder)}
@@ -139,25 +138,25 @@ class Broker:
         )
         late = threading.Timer(HANG_S, self.process.kill)
         late.start()
-        said = []
+        lines = []
         try:
             for line in self.process.stdout:
-                said.append(line)
+                lines.append(line)
                 if "Kafka Server started" in line:
                     break
             else:
-                pytest.fail(f"the broker did not start: {''.join(said[-20:])}")
+                pytest.fail(f"the broker did not start: {''.join(lines[-20:])}")
         except BaseException:
             self.process.kill()
             raise
         finally:
             late.cancel()
-        # Whoever does not read what it says would stop it when the pipe is full.
+        # The broker would stop at a full pipe if nobody read its output.
         self._reading = threading.Thread(target=self.process.stdout.read, daemon=True)
         self._reading.start()
 
     def stop(self):
-        """Stop it as an operator does."""
+        """Stop it in order, as an operator does."""
         self.process.terminate()
         try:
             self.process.wait(HANG_S)
@@ -166,7 +165,7 @@ class Broker:
         self._end()
 
     def kill(self):
-        """Give it no time to say goodbye."""
+        """Kill it without a shutdown."""
         self.process.kill()
         self._end()
 
@@ -176,7 +175,7 @@ class Broker:
         self.process.stdout.close()
 
     def groups_tool(self, *arguments):
-        """Run kafka-consumer-groups; it gives 0 whatever happens, so its words count."""
+        """Run kafka-consumer-groups and return its output: its exit status is always 0."""
         main = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         return self._run(main, "--bootstrap-server", self.address, *arguments)
 
@@ -187,8 +186,10 @@ class Broker:
 
     def _run(self, main, *arguments):
         command = java(main, *arguments, version=self.version)
-        told = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
-        return told.stdout
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=HANG_S, check=False
+        )
+        return result.stdout
 
 
 @contextmanager

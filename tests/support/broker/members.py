@@ -1,4 +1,4 @@
-"""Consumers as processes of their own, so that one can be killed; and what each of them saw.
+"""Consumers in processes of their own, which can be killed, and the events that they report.
 
 `Member` starts this module as a program and is the driver's side of it. The program reads orders
 from its standard input, one a line: ``commit``, ``quiet``, ``go on``, ``leave``. It prints JSON
@@ -28,7 +28,7 @@ def now_ms():
 
 
 class Member:
-    """A consumer that runs: ``seen`` is all that it has told so far."""
+    """A running consumer; ``seen`` has the events that it has reported so far."""
 
     def __init__(self, address, name, group, topics, **options):
         self.name = name
@@ -59,7 +59,7 @@ class Member:
         self.process.stdin.flush()
 
     def await_(self, event, since=0, timeout_s=60):
-        """Return the first event of this name after so many that were seen."""
+        """Return the first event of this name after the first ``since`` events."""
         with self._news:
             self._news.wait_for(lambda: self._find(event, since) or self._ended, timeout_s)
         found = self._find(event, since)
@@ -67,16 +67,16 @@ class Member:
         return found
 
     def _find(self, event, since):
-        return next((told for told in self.seen[since:] if told["event"] == event), None)
+        return next((row for row in self.seen[since:] if row["event"] == event), None)
 
     def order(self, order, answer):
-        """Give an order and wait for the event that answers it."""
+        """Send an order and wait for the event that confirms it."""
         since = len(self.seen)
         self.tell(order)
         return self.await_(answer, since)
 
     def leave(self):
-        """Close it in order: it leaves its group, if it is no static member."""
+        """Close it in order: it leaves its group unless it is a static member."""
         self.order("leave", "left")
         self.process.wait()
 
@@ -91,7 +91,7 @@ def tell(event, **details):
 
 
 def connect_from(host):
-    """Let every connection of this process come from an address of the machine."""
+    """Make every connection of this process from one address of the machine."""
 
     class Bound(socket.socket):
         def __init__(self, family=-1, type=-1, proto=-1, fileno=None):
@@ -140,7 +140,7 @@ def consumer_of(address, what):
 
 
 def commit(consumer):
-    """Commit the position in each partition that was assigned, and tell it."""
+    """Commit the position of each assigned partition, and report it."""
     from kafka.errors import FencedInstanceIdError, KafkaError
     from kafka.structs import OffsetAndMetadata
 
@@ -148,8 +148,8 @@ def commit(consumer):
     before_ms = now_ms()
     try:
         if at:
-            told = {place: OffsetAndMetadata(offset, "", -1) for place, offset in at.items()}
-            consumer.commit(told, timeout_ms=5000)
+            offsets = {place: OffsetAndMetadata(offset, "", -1) for place, offset in at.items()}
+            consumer.commit(offsets, timeout_ms=5000)
     except KafkaError as error:
         tell("commit refused", error=type(error).__name__)
         if isinstance(error, FencedInstanceIdError):
@@ -193,7 +193,7 @@ def main(address, what):
     consumer = consumer_of(address, what)
     try:
         consume(consumer, what, orders)
-    except Exception as error:  # fenced, say: whoever started it reads why
+    except Exception as error:  # such as fencing; the driver reads the reason
         tell("failed", error=type(error).__name__)
         consumer.close(autocommit=False)
         return

@@ -51,11 +51,11 @@ class Talk:
         self.topics, self.names = [tag + "t0", tag + "t1", tag + "nope"], tag + "n"
         self.members, self.generations, self.joins = [], {}, {}
         self.producers, self.sequences = [], {}
-        self.asked = 0
+        self.requests = 0
 
     def ask(self, api, body, **how):
-        self.asked += 1
-        connection = f"own {self.asked}" if how.get("parks") else "main"
+        self.requests += 1
+        connection = f"own {self.requests}" if how.get("parks") else "main"
         return self.both.ask(connection, api, self.version(api), body, **how)
 
     def ask_until_decided(self, api, body, version=None):
@@ -140,8 +140,8 @@ def join(t):
     body = {"groupId": group, "memberId": member_id, "groupInstanceId": instance}
     body |= {"sessionTimeoutMs": choose([30000] * 9 + [100]), "rebalanceTimeoutMs": 60000}
     body |= {"protocolType": choose(["consumer"] * 15 + ["connect", ""]), "protocols": protocols}
-    t.asked += 1
-    connection, client = f"own {t.asked}", choose(["cl", "", "a-b", None])
+    t.requests += 1
+    connection, client = f"own {t.requests}", choose(["cl", "", "a-b", None])
     t.joins[connection] = (group, instance)
     bodies = t.both.ask(connection, "JoinGroup", version, body, client=client, parks=True)
     if bodies:
@@ -430,17 +430,17 @@ def make_topics(side, names):
     topics = [{"name": each, "numPartitions": 2, "replicationFactor": 1} for each in names]
     side.ask("main", "CreateTopics", 5, {"topics": topics, "timeoutMs": 5000})
     partitions = [{"partitionIndex": number, "timestamp": -1} for number in (0, 1)]
-    asked = {"topics": [{"name": each, "partitions": partitions} for each in names]}
-    asked["replicaId"] = -1
+    fields = {"topics": [{"name": each, "partitions": partitions} for each in names]}
+    fields["replicaId"] = -1
     until(lambda: not any(
         each["errorCode"]
-        for topic in side.ask("main", "ListOffsets", 1, asked)["topics"]
+        for topic in side.ask("main", "ListOffsets", 1, fields)["topics"]
         for each in topic["partitions"]
     ))  # fmt: skip
 
 
 def converse(addresses, kind, seed, steps):
-    """Hold one conversation; return how the answers differ."""
+    """Run one conversation; return the differences of the responses."""
     both = Both(*addresses)
     try:
         talk = Talk(both, kind, seed)
@@ -481,7 +481,7 @@ def main():
     parser.add_argument("kinds", nargs="*", metavar="KIND", choices=[*KINDS, []])
     parser.add_argument("--seeds", nargs=2, type=int, default=(0, 25))
     parser.add_argument("--steps", type=int, default=40)
-    given = parser.parse_args()
+    options = parser.parse_args()
     settings = "".join(f"{name}={value}\n" for name, value in SETTINGS.items())
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -492,7 +492,7 @@ def main():
         for address in (kafka.address, ours.bootstrap_servers):
             host, _, port = address.rpartition(":")
             addresses.append((host, int(port)))
-        run(addresses, given.kinds or list(KINDS), range(*given.seeds), given.steps)
+        run(addresses, options.kinds or list(KINDS), range(*options.seeds), options.steps)
 
 
 if __name__ == "__main__":

@@ -226,8 +226,8 @@ def static_fight(run):
     sleep(4)
     for name in ("host-b", "host-a") * 3:
         next_ = run.member(name, "payments", ["orders"], host=hosts[name], **options)
-        told = owner.await_("failed")
-        run.note("fenced", member=owner.name, by=name, error=told["error"])
+        failure = owner.await_("failed")
+        run.note("fenced", member=owner.name, by=name, error=failure["error"])
         owner = next_
         sleep(2)
     run.sample("at the end")
@@ -330,9 +330,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", choices=[*names, []])
     parser.add_argument("--into", type=Path, default=GOLDEN)
-    asked = parser.parse_args()
-    for name in asked.names or names:
-        folder = asked.into / name
+    options = parser.parse_args()
+    for name in options.names or names:
+        folder = options.into / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         with tempfile.TemporaryDirectory() as scratch:

@@ -42,7 +42,7 @@ HANG_S = 90
 
 
 class Clients:
-    """The Java program, what it was ordered and what it said."""
+    """The Java program, with its orders and its output."""
 
     def __init__(self, broker):
         self.truth = []

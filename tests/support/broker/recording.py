@@ -1,7 +1,7 @@
-"""What every recorded incident shares: a broker, its clients, and the truth written meanwhile.
+"""The recorder of incidents: a broker, its clients, and the written truth.
 
-The truth is what this program did and what Kafka's own tools and logs said, at which ms of the
-clock; nothing in it comes from coterie.
+The truth is what this program did and what Kafka's own tools and logs reported, with the ms of the
+clock. Nothing in it comes from coterie.
 """
 
 import gzip
@@ -61,7 +61,7 @@ class Recording:
         self.admin = kafka.KafkaAdminClient(bootstrap_servers=broker.address)
         self.producer = kafka.KafkaProducer(bootstrap_servers=broker.address)
 
-    # ---- what is done, and noted ----------------------------------------------------------
+    # ---- actions, which are recorded ----------------------------------------------------------
 
     def note(self, what, **details):
         self.events.append({"at_ms": now_ms(), "what": what, **details})
@@ -82,16 +82,16 @@ class Recording:
         self.note("produced", records=counts)
 
     def member(self, name, group, topics, **options):
-        """Start a consumer, and return it when partitions (or none) were given to it."""
-        found = self.start(name, group, topics, **options)
-        found.await_("assigned")
-        return found
+        """Start a consumer, and return it after its first assignment."""
+        member = self.start(name, group, topics, **options)
+        member.await_("assigned")
+        return member
 
     def start(self, name, group, topics, **options):
         self.note("process started", member=name, group=group)
-        found = Member(self.broker.address, name, group, topics, **options)
-        self.members.append(found)
-        return found
+        member = Member(self.broker.address, name, group, topics, **options)
+        self.members.append(member)
+        return member
 
     def leave(self, member):
         member.leave()
@@ -102,23 +102,23 @@ class Recording:
         self.note("process killed", member=member.name, group=member.what["group"])
 
     def groups_tool(self, *arguments):
-        """Run kafka-consumer-groups and keep what it was asked and what it said."""
+        """Run kafka-consumer-groups, and record its arguments and output."""
         since_ms = now_ms()
-        told = self.broker.groups_tool(*arguments)
-        self.note("kafka-consumer-groups", since_ms=since_ms, arguments=arguments, told=told)
-        return told
+        output = self.broker.groups_tool(*arguments)
+        self.note("kafka-consumer-groups", since_ms=since_ms, arguments=arguments, told=output)
+        return output
 
     def running(self):
-        return [one for one in self.members if one.process.poll() is None]
+        return [member for member in self.members if member.process.poll() is None]
 
     def quiet(self, order="quiet"):
         for member in self.running():
             member.order(order, order)
 
-    # ---- what Kafka's tools say -----------------------------------------------------------
+    # ---- the output of Kafka's tools -----------------------------------------------------------
 
     def sample(self, label):
-        """Ask the tools for end offsets and lags, while nobody commits and nothing is written."""
+        """Record end offsets and lags by Kafka's tools while there are no commits and writes."""
         self.quiet()
         since_ms = now_ms()
         with ThreadPoolExecutor(2) as both:
@@ -140,9 +140,9 @@ class Recording:
         return sorted(found, key=file_of)
 
     def copy(self, into, *also):
-        """Copy the segments as they lie there, the broker running.
+        """Copy the segments of the running broker.
 
-        ``also`` is a folder that gets those too that the cleaner has replaced a moment ago.
+        The folder ``also`` gets the segments that the cleaner has just replaced, too.
         """
         self.note("copied", into=into)
         for path in self.segments():
@@ -153,14 +153,14 @@ class Recording:
                 put(self.folder / folder / path.parent.name / path.name, path.read_bytes())
 
     def cleaned_to(self):
-        """Where the next cleaning of each partition begins, as the cleaner's file says."""
+        """Where the next cleaning of each partition begins, by the cleaner's checkpoint."""
         file = self.broker.logs / "cleaner-offset-checkpoint"
         lines = file.read_text().splitlines()[2:] if file.exists() else []
         entries = [line.split() for line in lines]
         return {int(number): int(at) for topic, number, at in entries if topic == TOPIC}
 
-    def keep_uncleaned(self, paths):
-        """Keep the segments that no cleaning has touched, among those given."""
+    def record_uncleaned(self, paths):
+        """Record those segments that have not been cleaned."""
         cleaned_to = self.cleaned_to()
         for path in paths:
             partition, base = file_of(path)
@@ -168,13 +168,13 @@ class Recording:
                 self.whole[partition, base] = path.read_bytes()
 
     def clean(self, held=False):
-        """Let the cleaner work once on each partition that has something to clean.
+        """Run the cleaner once on each partition that it can clean.
 
-        It has worked when it has come to the active segments; where it is ``held`` up by a
-        transaction that is open, when it has come no further for ten seconds.
+        It has finished at the active segments. If an open transaction blocks it (``held``), it has
+        finished after ten seconds without progress.
         """
         self.quiet()
-        self.keep_uncleaned(self.segments())
+        self.record_uncleaned(self.segments())
         active = dict(map(file_of, self.segments()))
         self._set_ratio("0.01")
         reached, since_s = self.cleaned_to(), monotonic()
@@ -196,14 +196,14 @@ class Recording:
         self.admin.alter_configs([ConfigResource("topic", TOPIC, change)])
 
     def write_whole(self):
-        """Write the log as it would be had no cleaner run, up to the copy made last."""
+        """Write the log without any cleaning, up to the last copy."""
         copied = sorted((self.folder / "compacted").glob("*/*.log"), key=file_of)
-        self.keep_uncleaned(copied)
+        self.record_uncleaned(copied)
         for (partition, base), data in self.whole.items():
             to = self.folder / "whole" / f"{TOPIC}-{partition}" / f"{base:020}.log.gz"
             packed(to, data)
 
-    # ---- what is written down -------------------------------------------------------------
+    # ---- the recording -------------------------------------------------------------
 
     def close(self):
         for member in self.running():
@@ -212,45 +212,45 @@ class Recording:
         self.admin.close()
 
     def write(self, text):
-        """Write the broker's logs, the truth and a page on how it was made."""
-        told = self.broker.folder / "server.log"
-        lines = told.read_text().splitlines(keepends=True)
+        """Write the broker's logs, the truth and a README."""
+        server_log = self.broker.folder / "server.log"
+        lines = server_log.read_text().splitlines(keepends=True)
         lines = [line for line in lines if line.startswith("[")]  # without the settings' dumps
         packed(self.folder / "server.log.gz", "".join(lines).encode())
         self._write_requests()
         truth = {
             "incident": self.name,
             "kafka": self.broker.version,
-            "settings": self.broker.told,
+            "settings": self.broker.overrides,
             "events": self.events,
             "samples": self.samples,
             "cleanings": [cleaning_of(found) for found in map(CLEANED.search, lines) if found],
             "members": [
-                {**one.what, "seen": [told for told in one.seen if told["event"] != "committed"]}
-                for one in self.members
+                {**member.what, "seen": [e for e in member.seen if e["event"] != "committed"]}
+                for member in self.members
             ],
         }
         write_lines(self.folder / "truth.json", truth)
         commits = [
-            {"group": one.what["group"], "member": one.name, **told}
-            for one in self.members
-            for told in one.seen
-            if told["event"] == "committed"
+            {"group": member.what["group"], "member": member.name, **event}
+            for member in self.members
+            for event in member.seen
+            if event["event"] == "committed"
         ]
-        commits.sort(key=lambda told: told["at_ms"])
+        commits.sort(key=lambda commit: commit["at_ms"])
         packed(self.folder / "commits.jsonl.gz", b"".join(map(line_of, commits)))
         (self.folder / "README.md").write_text(text)
 
     def _write_requests(self):
         with open(self.broker.folder / "kafka-request.log") as lines:
             named = ((API_NAME.search(line), line) for line in lines)
-            kept = "".join(line for name, line in named if name and name[1] in GROUP_APIS)
-        if kept:
-            packed(self.folder / "kafka-request.log.gz", kept.encode())
+            text = "".join(line for name, line in named if name and name[1] in GROUP_APIS)
+        if text:
+            packed(self.folder / "kafka-request.log.gz", text.encode())
 
 
 def rows_of(described):
-    """Yield group, topic, partition, offset, end and lag of each line; None where it says -."""
+    """Yield group, topic, partition, offset, end and lag of each line; None for -."""
     for line in described.splitlines():
         words = line.split()
         if len(words) < 6 or not words[2].isdigit():
@@ -269,12 +269,12 @@ def cleaning_of(found):
     }
 
 
-def line_of(told):
-    return json.dumps(told).encode() + b"\n"
+def line_of(row):
+    return json.dumps(row).encode() + b"\n"
 
 
 def write_lines(path, truth):
-    """JSON with a line for each entry of a list, so that it can be read and compared."""
+    """Write JSON with a line for each entry of a list, so that it is easy to read and compare."""
     parts = []
     for name, found in truth.items():
         if isinstance(found, list):
@@ -286,7 +286,7 @@ def write_lines(path, truth):
 
 
 def record(incident, folder, scratch, settings="", request_log=True):
-    """Record one incident, a function whose docstring tells what is done, into a folder."""
+    """Record one incident, a function whose docstring describes it, into a folder."""
     name = incident.__name__.replace("_", "-")
     options = {"settings": SETTINGS + settings, "request_log": request_log}
     with running_broker(scratch, **options) as broker:

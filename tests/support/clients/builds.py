@@ -1,7 +1,7 @@
-"""Builds the programs of clients once: what is made lies in build/clients/CLIENT.
+"""Build the programs of clients once, into build/clients/CLIENT.
 
-It is made again when a source changes. Where the toolchain is missing, or a registry does not
-bring the packages, the test that asks is skipped by name.
+A program is built again after a source changes. If the toolchain is missing, or a registry does not
+deliver the packages, the test is skipped by name.
 """
 
 import functools
@@ -22,18 +22,18 @@ OTHERS = pytest.mark.skipif(
 
 
 def rows(*without, **facts):
-    """The scenarios of a client, without those that it cannot do; facts it tells otherwise."""
+    """The scenarios of a client, without those it does not support, and with other facts."""
     return {name: row for name, row in SCENARIOS.items() if name not in without} | facts
 
 
 def sources(folder):
-    """The files of a program, without what its build tool leaves beside them."""
+    """The files of a program, without the output of its build tool."""
     return [each for each in folder.rglob("*") if each.is_file() and "target" not in each.parts]
 
 
 @functools.cache
 def built(language, client, fetch, make, program):
-    """The path of a program: packages are fetched, then it is made, if it is not there yet."""
+    """The path of a program; fetches its packages and builds it if necessary."""
     tool = make[0]
     if shutil.which(tool) is None:
         pytest.skip(f"no {client}: {tool} is not installed")
@@ -43,16 +43,16 @@ def built(language, client, fetch, make, program):
     if made.exists() and stamp.exists() and stamp.stat().st_mtime >= newest:
         return made
     home.mkdir(parents=True, exist_ok=True)
-    if language == "node":  # packages lie beside the program
+    if language == "node":  # the packages must be beside the program
         for each in sources(folder):
             shutil.copy(each, home)
         folder = home
     environment = {**os.environ, "GOTOOLCHAIN": "local", "CARGO_TARGET_DIR": str(home)}
-    said = run(fetch, folder, environment)
-    if said.returncode:
-        pytest.skip(f"no {client}: its packages cannot be had: {said.stderr.strip()[-300:]}")
-    said = run([part.format(made=made) for part in make], folder, environment)
-    assert said.returncode == 0, said.stderr[-8000:]
+    result = run(fetch, folder, environment)
+    if result.returncode:
+        pytest.skip(f"no {client}: its packages cannot be had: {result.stderr.strip()[-300:]}")
+    result = run([part.format(made=made) for part in make], folder, environment)
+    assert result.returncode == 0, result.stderr[-8000:]
     stamp.touch()
     return made
 

@@ -1,7 +1,7 @@
 """Kafka's Java clients for the scenarios: jars by Maven, programs by javac, once for each version.
 
-What is built lies in build/clients/java-VERSION, and is built again when a source changes. Where
-Maven, a JDK or the jars are missing, the test that asks is skipped by name.
+They are built into build/clients/java-VERSION, and again after a source changes. If Maven, a JDK or
+the jars are missing, the test is skipped by name.
 """
 
 import fcntl
@@ -15,13 +15,13 @@ from support.clients.builds import BUILD, HERE, OTHERS, run, sources
 
 VERSIONS = ["4.1.1", pytest.param("3.9.1", marks=OTHERS)]
 SOURCES = HERE / "java" / "kafka"
-# A program lives for a second: it runs no longer than the first compiler takes.
+# A program runs for a second, so the second compiler would not pay off.
 OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m"]
 OPTIONS += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Duser.timezone=UTC"]
 
 
 def stale(made, of):
-    """Whether something has to be made, first or again."""
+    """Whether something has to be built."""
     return not made.exists() or made.stat().st_mtime < max(each.stat().st_mtime for each in of)
 
 
@@ -39,7 +39,7 @@ def classpath(version):
 
 
 def build(home, version):
-    """Build what is not there yet or older than its sources."""
+    """Build what is missing or older than its sources."""
     jars, classes = home / "classpath", home / "classes"
     if stale(jars, [SOURCES / "pom.xml"]) or not all(map(exists, jars.read_text().split(":"))):
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={jars}"]

@@ -88,17 +88,17 @@ ADMIN = [
 
 @dataclass(frozen=True)
 class Scenario:
-    """A row: what a program is called with, the facts that it has to tell, in order."""
+    """A row: the arguments of a program, and the facts that it must report, in order."""
 
     name: str
     facts: list
     arguments: tuple = ()
     partitions: int = 3
     generation: int | None = None  # of the group in the coordinator, when the program has ended
-    state: str | None = None  # and the group's state then; None: not asked
+    state: str | None = None  # and the group's state then; None: not checked
 
     def lacking(self, *names):
-        """The row for a client that does not know some of the facts."""
+        """The row for a client that does not know some facts."""
         return replace(self, facts=[fact for fact in self.facts if not fact.keys() & set(names)])
 
 
@@ -138,7 +138,7 @@ SCENARIOS = {
 
 
 class Program:
-    """A client's program while it runs: its facts one by one, ``kill`` and ``wait``."""
+    """A running client program: its facts one by one, ``kill`` and ``ended``."""
 
     def __init__(self, command, **how):
         self._process = subprocess.Popen(
@@ -149,7 +149,7 @@ class Program:
             text=True,
             **how,
         )
-        self._said = []
+        self._log = []
         self._late = threading.Timer(HANG_S, self._process.kill)
         self._late.start()
         self._listener = threading.Thread(target=self._listen)
@@ -162,7 +162,7 @@ class Program:
         self.kill()
 
     def _listen(self):  # else a program that logs much would wait for its reader
-        self._said.extend(self._process.stderr)
+        self._log.extend(self._process.stderr)
 
     def fact(self):
         """The next fact."""
@@ -171,21 +171,21 @@ class Program:
         return json.loads(line)
 
     def facts(self):
-        """All facts that are still to come; the program has to end well."""
-        told = [json.loads(line) for line in self._process.stdout]
+        """All remaining facts; the program must succeed."""
+        facts = [json.loads(line) for line in self._process.stdout]
         ended = self.ended()
-        assert self._process.returncode == 0, f"{told}\n{ended}"
-        return told
+        assert self._process.returncode == 0, f"{facts}\n{ended}"
+        return facts
 
     def ended(self):
-        """Wait for its end, and say what it logged last."""
+        """Wait for its end, and return its status and last log lines."""
         self._process.wait()
         self._listener.join()
         self._late.cancel()
-        return f"exit {self._process.returncode}\n" + "".join(self._said)[-8000:]
+        return f"exit {self._process.returncode}\n" + "".join(self._log)[-8000:]
 
     def kill(self):
-        """Kill it, as a machine that loses its power."""
+        """Kill it."""
         self._process.kill()
         self.ended()
         self._process.stdout.close()
@@ -207,7 +207,7 @@ class Client:
 
 
 def play(client, name):
-    """Let a client's program do a scenario, and hold its facts and the group's state."""
+    """Run a scenario in a client's program, and check its facts and the group's state."""
     row = client.rows[name]
     with Broker(SETTINGS, topics={TOPIC: row.partitions}) as broker:
         with client.start(broker, row.name, *row.arguments) as program:
@@ -220,7 +220,7 @@ def play(client, name):
 
 
 def play_killed(client, session_timeout_ms=45000):
-    """Kill a member: its group waits for its session, which ends as soon as the clock is there."""
+    """Kill a member: its group is Stable until the session ends on the virtual clock."""
     with Broker(SETTINGS, topics={TOPIC: 3}, clock="virtual") as broker:
         with client.start(broker, "stay") as program:
             assert program.fact() == {"assigned": [0, 1, 2]}

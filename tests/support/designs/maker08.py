@@ -327,11 +327,11 @@ def takes(fields, topics):
     if "subscription" in fields:
         return fields["subscription"]
     text = fields.get("whitelist", fields.get("blacklist"))
-    wanted = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
+    pattern = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
     return {
         topic: fields["streams"]
         for topic in topics
-        if bool(re.fullmatch(wanted, topic)) == ("whitelist" in fields)
+        if bool(re.fullmatch(pattern, topic)) == ("whitelist" in fields)
     }
 
 

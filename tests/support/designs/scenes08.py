@@ -1,17 +1,20 @@
-"""Short scenarios of 0.8.2 for tests: their ops, and how they are run."""
+"""Short scenarios of 0.8.2 for tests: their ops, and a function that runs them."""
 
 from coterie.designs import run
 
 
 def played(*events, brokers=(0, 1), consumer=None, times=None, **config):
-    """Run ops, each with its ``at`` or a second after the one before; give the points."""
+    """Run ops, each at its ``at`` or a second after the previous one; return the points."""
     at_ms, timed = 0, []
     for event in events:
         at_ms = event.get("at", at_ms + 1000)
         timed.append({**event, "at": at_ms})
     settings = {"auto.offset.reset": "smallest", "rebalance.backoff.ms": 500, **(consumer or {})}
-    given = {"config": {"brokers": list(brokers), "consumer": settings, **config}, "events": timed}
-    return run(given, times=times)
+    scenario = {
+        "config": {"brokers": list(brokers), "consumer": settings, **config},
+        "events": timed,
+    }
+    return run(scenario, times=times)
 
 
 def topic(name, *replicas, **fields):
