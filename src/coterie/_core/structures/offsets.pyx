@@ -24,6 +24,7 @@ from coterie.values import OffsetAndMetadata
 cdef extern from "Python.h":
     PyObject* PyDict_SetDefault(object mapping, object key, object value) except NULL
 
+
 @cython.final
 @cython.freelist(1024)
 cdef class Offset:
