@@ -58,7 +58,7 @@ class GroupMetadata:
     def is_in(self, state: str) -> bool:
         """Whether the group is in this state, named as :attr:`current_state` names it."""
     def transition_to(self, state: str, now_ms: int) -> None:
-        """Change the state at a time (ms); CoterieError if Kafka does not allow the step."""
+        """Change the state at a time in ms; CoterieError if Kafka does not allow the step."""
     def has(self, member_id: str) -> bool:
         """Whether there is a member with this id."""
     def is_leader(self, member_id: str) -> bool:

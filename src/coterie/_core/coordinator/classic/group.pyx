@@ -351,7 +351,7 @@ cdef class GroupMetadata(Group):
         return STATE_NAMES[self.state] == text_of(state, "state")
 
     def transition_to(self, state, now_ms):
-        """Change the state at a time (ms); CoterieError if Kafka does not allow the step."""
+        """Change the state at a time in ms; CoterieError if Kafka does not allow the step."""
         if text_of(state, "state") not in STATE_NAMES:
             raise CoterieError(f"{state!r} is no state of a group: {', '.join(STATE_NAMES)}")
         self.enter(STATE_NAMES.index(state), int64_of(now_ms, "now_ms"))
