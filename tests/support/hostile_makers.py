@@ -10,7 +10,7 @@ import coterie.testing
 from coterie import GroupCoordinator, ScanOptions, messages, values, wire
 from coterie._core.codec.compress import compress
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.load import Wanted
+from coterie._core.coordinator.load import LoadFilter
 from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.generations import GroupLog
@@ -153,9 +153,9 @@ GOOD = {  # parameter, perhaps with its function and class -> a value, or what m
     "decode_value.value": RECORD[3], "subscription": SUBSCRIPTION, "assignment": ASSIGNMENT,
     "MemberMetadata.assignment": b"", "records": [RECORD], "magic": 1, "timestamp_ms": 5,
     "committed": True, "id": 1, "op": "x", "request_id": 1,
-    "PendingAppend.op": lambda: an_append()._op, "come_back": lambda: an_append()._come_back,
+    "PendingAppend.op": lambda: an_append()._op, "on_complete": lambda: an_append()._on_complete,
     "clock": lambda: SharedClock(), "at": 5, "base_offset": 0,
-    "outputs": lambda: MAKERS["TraceOutput"]()._effects, "Append.key": RECORD[2],
+    "outputs": lambda: MAKERS["TraceOutput"]()._outputs, "Append.key": RECORD[2],
     "Append.value": RECORD[3], "offset": 5, "from_": "Empty", "to": "Dead", "generation_id": 1,
     "cause": coterie.Cause.JOIN, "why": "dropped", "response": None, "metadata": "",
     "groups": (), "members": (), "leader": "m", "skip_assignment": False,
@@ -223,7 +223,7 @@ def a_producer():
 def outputs():
     core = a_core()
     core.advance(500_000)
-    return core.take_effects()
+    return core.take_outputs()
 
 
 BEAT_FIELDS = [("groupId", "string", 0, 9, 1, 0, -1, None, []),
@@ -281,7 +281,7 @@ CORE_GOOD = {
     "fresh": [], "key_type.version": 3, "write": lambda: lambda *batch: 0,
     "CallerLog.rows": lambda: lambda: (), "DirectLog.rows": lambda: lambda: (),
     "rows_of_partitions.rows": ROWS,
-    "wanted": lambda: Wanted(4, 0, False, {}), "others": False, "exceptions": {},
+    "load_filter": lambda: LoadFilter(4, 0, False, {}), "others": False, "exceptions": {},
 }  # fmt: skip
 
 
