@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import CoterieError, PartialState, ScanOptions, merge, scan
-from coterie._core.fold import partial
+from coterie._core.fold import dump, partial
 from coterie._core.fold.fold import PartitionFold
 from coterie.errors import ArgumentError, CorruptData
 from coterie.state.partial import Tracking
@@ -171,7 +171,7 @@ def test_what_is_no_tracking_is_refused(tracking):
 
 def dumped():
     state = scan(batch(0, [commit(5)]), partition=0, options=ScanOptions(tracking=Tracking()))
-    return list(partial.dump(state.fold(0)))
+    return list(dump.dump(state.fold(0)))
 
 
 @pytest.mark.parametrize(
@@ -188,15 +188,15 @@ def test_tracks_that_do_not_fit_the_keys_are_refused(change):
     ordinal, packed, records = state[1]
     state[1] = (*change(ordinal, packed), records)
     with pytest.raises(CorruptData):
-        partial.restore(PartitionFold(tracking=(None, None)), tuple(state))
+        dump.restore(PartitionFold(tracking=(None, None)), tuple(state))
 
 
 def test_tracks_where_none_are_wanted_and_none_where_some_are_are_refused():
     with pytest.raises(CorruptData):
-        partial.restore(PartitionFold(), tuple(dumped()))
-    plain = partial.dump(scan(batch(0, [commit(5)]), partition=0).fold(0))
+        dump.restore(PartitionFold(), tuple(dumped()))
+    plain = dump.dump(scan(batch(0, [commit(5)]), partition=0).fold(0))
     with pytest.raises(CorruptData):
-        partial.restore(PartitionFold(tracking=(None, None)), plain)
+        dump.restore(PartitionFold(tracking=(None, None)), plain)
 
 
 def test_what_a_transaction_says_of_a_key_is_checked_where_it_is_used():

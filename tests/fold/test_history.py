@@ -17,8 +17,8 @@ from test_fold_properties import (
     slow,
 )
 
+from coterie._core.fold.dump import dump, restore
 from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.partial import dump, restore
 from coterie.errors import ArgumentError, CorruptData
 from coterie.log.folders import cut_points
 from coterie.state import history as module
