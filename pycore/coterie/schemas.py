@@ -90,7 +90,7 @@ def _within(text: str, within: VersionRange) -> VersionRange:
 
 
 def fields_of(lines: Iterable[str], within: VersionRange) -> list[tuple[Any, ...]]:
-    """Parse the lines of a message: each field's values of ``field_of_line``, and its own fields."""
+    """Parse the lines of a message: for each field ``field_of_line``, and its own fields."""
     top: list[tuple[Any, ...]] = []
     stack: list[tuple[list[tuple[Any, ...]], VersionRange]] = [(top, within)]
     for line in lines:

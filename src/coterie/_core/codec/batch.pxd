@@ -67,7 +67,7 @@ cdef struct Record:
     bint append_time             # the record's own, for magic 1 inside a wrapper
 
 cdef inline bint in_time(const Record* record, int64_t until_ms) noexcept nogil:
-    """Whether a record counts as of a time. A record without a time (magic 0) always counts."""
+    """Whether a record counts as of a time. A record of magic 0 has no time and always counts."""
     return record.timestamp <= until_ms or record.timestamp == -1
 
 cdef Fault frame_to_fault(int frame) noexcept nogil
