@@ -1,7 +1,7 @@
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from typing_extensions import Self
+from typing_extensions import Self, disjoint_base
 
 from coterie._core.fold.generations import GroupLog
 from coterie._core.fold.history import History
@@ -38,6 +38,7 @@ class Scanned(NamedTuple):
 
 ON_FAULT: Final[dict[str, int]]
 
+@disjoint_base
 class FoldState:
     """The latest state of each key, with the options of the fold that fills it.
 
