@@ -45,7 +45,7 @@ SITE    := tests/site
 # What reads bytes; of the wire's tests neither those of its table nor those beside peers' codecs.
 READS_BYTES := $(filter-out %/test_table.py %/test_peers.py,$(wildcard tests/codec \
                tests/wire/test_*.py tests/fold/test_columns*.py tests/fold/test_fold*.py \
-               tests/fold/test_fuzz*.py tests/fold/test_intake*.py))
+               tests/fold/test_fuzz*.py tests/fold/test_apply_records*.py))
 
 COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py \
             $(shell find src pycore/coterie/_core -name '*.p[xy][xdi]' -o -name '*.h')

@@ -1,7 +1,7 @@
 """The table of Kafka's messages, ``schemas.txt``: requests, records and the consumer protocol.
 
-The form of its lines stands at its head. The table is split into messages, which takes a
-millisecond; the lines of a message become fields when it is first met.
+The head of the table describes its format. At import it is split into messages, which takes a
+millisecond; the lines of a message become fields at its first use.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 __all__ = ["LAST", "SECTIONS", "Section", "field_of_line", "fields_of", "sections", "versions_of"]
 
-LAST = 32767  # the end of a span that has none: versions are int16
+LAST = 32767  # the last version of an open range: versions are int16
 VersionRange = tuple[int, int]
 
 
 class Section(NamedTuple):
-    """A message of the table: its keys and versions, and the lines of each part of it."""
+    """A message of the table: its keys and versions, and the lines of each of its parts."""
 
     keys: VersionRange
     first: int
@@ -26,7 +26,7 @@ class Section(NamedTuple):
     parts: dict[str, list[str]]
 
     def fields(self, part: str) -> list[tuple[Any, ...]]:
-        """Return the fields of a part; the key of a record is in no version of its value."""
+        """Return the fields of a part. A record's key is the same for all versions of its value."""
         within = (0, LAST) if part == "key" else (self.first, self.last)
         return fields_of(self.parts[part], within)
 
@@ -43,7 +43,7 @@ def versions_of(text: str) -> VersionRange:
 
 def sections(text: str) -> dict[str, Section]:
     """Return the messages of a table by name."""
-    found = {}
+    messages = {}
     for block in text.split("\n\n"):
         head, *lines = block.splitlines()
         if head.startswith("#"):
@@ -56,16 +56,16 @@ def sections(text: str) -> dict[str, Section]:
             else:
                 part.append(line)
         since = LAST if flexible == "none" else versions_of(flexible)[0]
-        found[name] = Section(versions_of(keys), *versions_of(versions), since, parts)
-    return found
+        messages[name] = Section(versions_of(keys), *versions_of(versions), since, parts)
+    return messages
 
 
 def field_of_line(
     line: str, within: VersionRange
 ) -> tuple[str, str, int, int, int, int, int, str | None]:
-    """Return name, type, versions, nullable versions, tag (-1: none) and default of a field.
+    """Parse a line into name, type, versions, nullable versions, tag (-1: none) and default.
 
-    ``within`` are the versions of what holds it, which the field has if its line names none.
+    ``within`` are the versions of the parent, which a field without versions has as well.
     """
     name, kind, *rest = line.split()
     kind, may_be_null, null = kind.partition("?")
@@ -90,18 +90,18 @@ def _within(text: str, within: VersionRange) -> VersionRange:
 
 
 def fields_of(lines: Iterable[str], within: VersionRange) -> list[tuple[Any, ...]]:
-    """Return the fields of a message: each as ``field_of_line`` has it, and those below it."""
-    found: list[tuple[Any, ...]] = []
-    stack: list[tuple[list[tuple[Any, ...]], VersionRange]] = [(found, within)]
+    """Parse the lines of a message: for each field ``field_of_line``, and its own fields."""
+    top: list[tuple[Any, ...]] = []
+    stack: list[tuple[list[tuple[Any, ...]], VersionRange]] = [(top, within)]
     for line in lines:
         depth = len(line) - len(line.lstrip())
         del stack[depth:]
         fields, span = stack[-1]
         field = field_of_line(line, span)
-        below: list[tuple[Any, ...]] = []
-        fields.append((*field, below))
-        stack.append((below, (field[2], field[3])))
-    return found
+        children: list[tuple[Any, ...]] = []
+        fields.append((*field, children))
+        stack.append((children, (field[2], field[3])))
+    return top
 
 
 SECTIONS = sections(Path(__file__).with_name("schemas.txt").read_text("utf-8"))

@@ -1,8 +1,8 @@
-/* The expiry rule of Kafka 2.1 and later over columns, one byte an offset.
+/* Which offsets have expired, by the rule of Kafka 2.1 and later, over columns: a byte for each.
  * Rules: docs/rules/offsets.md#expiration.
  *
  * An explicit expiry (any but -1) decides alone: now >= expiry. Otherwise now - base >= retention,
- * with Java's wrapping subtraction. No branch a row, so that a compiler may do several at once.
+ * with Java's wrapping subtraction. The loop has no branches, so that the compiler vectorises it.
  */
 #ifndef COTERIE_EXPIRED_H
 #define COTERIE_EXPIRED_H

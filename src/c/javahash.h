@@ -1,8 +1,8 @@
-/* java.lang.String.hashCode of a text that is given as UTF-8, and Kafka's partition of a group.
+/* Java's String.hashCode of a UTF-8 text, and Kafka's choice of a partition for a group.
  *
- * The hash runs over UTF-16 code units: a sequence of four bytes counts as two units, and an
- * encoded surrogate of three bytes (Python's "surrogatepass") as the unit it stands for.
- * The text must be UTF-8. Other bytes give some number, but nothing past the end is read.
+ * Java hashes UTF-16 code units: a sequence of four bytes is two units, and an encoded surrogate of
+ * three bytes (Python's "surrogatepass") is one. The text must be UTF-8. Other bytes give an
+ * arbitrary hash, but nothing past the end is read.
  */
 #ifndef COTERIE_JAVAHASH_H
 #define COTERIE_JAVAHASH_H
@@ -29,7 +29,7 @@ static int32_t coterie_java_hash(const uint8_t *text, size_t size) {
     return (int32_t)h;
 }
 
-/* Utils.abs: -2^31 becomes 0. Neither other clients' bit mask nor a negation that overflows. */
+/* Utils.abs: -2^31 becomes 0. Some clients use a bit mask instead, with another result. */
 static inline int32_t coterie_partition_for(int32_t hash, int32_t partitions) {
     uint32_t magnitude = hash < 0 ? 0u - (uint32_t)hash : (uint32_t)hash;
     return hash == INT32_MIN ? 0 : (int32_t)(magnitude % (uint32_t)partitions);

@@ -1,8 +1,9 @@
-/* Short keys: a 64-bit hash for tables inside one process (never stored, never sent), equality, and
- * whether all is ASCII.
+/* Hash, equality and an ASCII check for short keys.
  *
- * No call, and from 16 to 64 bytes no branch on the size, which would be guessed wrong where names
- * of several lengths take turns: four pieces of 16 bytes, which overlap and stay inside the key.
+ * The 64-bit hash is for tables inside one process: it is never stored and never sent.
+ * From 16 to 64 bytes no branch depends on the size, because names of several lengths alternate and
+ * the branch would be mispredicted: four pieces of 16 bytes, which overlap, cover any such key and
+ * never leave it. No function is called.
  */
 #ifndef COTERIE_KEYHASH_H
 #define COTERIE_KEYHASH_H
@@ -27,14 +28,14 @@ static inline uint64_t coterie_word(const uint8_t *at) {
     return word;
 }
 
-/* Where the second and third of the four pieces begin: at 16 and 32, or at the last one. */
-static inline size_t coterie_upto(size_t at, size_t last) { return last < at ? last : at; }
+/* Where the second or third piece begins: at 16 or 32, but not after the last piece. */
+static inline size_t coterie_at_most(size_t at, size_t last) { return last < at ? last : at; }
 
 static inline uint64_t coterie_hash_piece(const uint8_t *at, uint64_t a, uint64_t b) {
     return coterie_mum(coterie_word(at) ^ a, coterie_word(at + 8) ^ b);
 }
 
-/* Pieces are multiplied side by side, each by a number of its own, as two may be the same bytes. */
+/* The pieces are hashed independently, each with its own constants, as two may be equal. */
 static inline uint64_t coterie_keyhash(const uint8_t *key, size_t size) {
     uint64_t hash = COTERIE_HASH_A ^ (size * COTERIE_HASH_B), word = 0;
     size_t at, last = size - 16;
@@ -47,8 +48,8 @@ static inline uint64_t coterie_keyhash(const uint8_t *key, size_t size) {
     for (at = 48; at < last; at += 16)
         hash = coterie_mum(hash, COTERIE_HASH_A ^ coterie_hash_piece(key + at, hash, ~hash));
     hash += coterie_hash_piece(key, COTERIE_HASH_A, COTERIE_HASH_B);
-    hash += coterie_hash_piece(key + coterie_upto(16, last), COTERIE_HASH_C, COTERIE_HASH_A);
-    hash += coterie_hash_piece(key + coterie_upto(32, last), COTERIE_HASH_B, COTERIE_HASH_C);
+    hash += coterie_hash_piece(key + coterie_at_most(16, last), COTERIE_HASH_C, COTERIE_HASH_A);
+    hash += coterie_hash_piece(key + coterie_at_most(32, last), COTERIE_HASH_B, COTERIE_HASH_C);
     hash += coterie_hash_piece(key + last, COTERIE_HASH_D, COTERIE_HASH_B);
     return coterie_mum(hash, COTERIE_HASH_B);
 }
@@ -78,13 +79,13 @@ static inline int coterie_equal(const uint8_t *one, const uint8_t *other, size_t
         word = coterie_word(one) ^ coterie_word(other);
         return (word | (coterie_word(one + size - 8) ^ coterie_word(other + size - 8))) == 0;
     }
-    pair = coterie_differ(one, other, 0) | coterie_differ(one, other, coterie_upto(16, last))
-         | coterie_differ(one, other, coterie_upto(32, last)) | coterie_differ(one, other, last);
+    pair = coterie_differ(one, other, 0) | coterie_differ(one, other, coterie_at_most(16, last))
+         | coterie_differ(one, other, coterie_at_most(32, last)) | coterie_differ(one, other, last);
     for (at = 48; at < last; at += 16) pair |= coterie_differ(one, other, at);
     return (pair[0] | pair[1]) == 0;
 }
 
-/* Whether every byte is below 0x80: then the bytes are UTF-8 as they stand. */
+/* Whether every byte is below 0x80. */
 static inline int coterie_is_ascii(const uint8_t *key, size_t size) {
     uint64_t word = 0;
     coterie_pair pair;
@@ -94,8 +95,8 @@ static inline int coterie_is_ascii(const uint8_t *key, size_t size) {
     } else if (size < 16) {
         word = coterie_word(key) | coterie_word(key + size - 8);
     } else {
-        pair = coterie_load_pair(key) | coterie_load_pair(key + coterie_upto(16, last))
-             | coterie_load_pair(key + coterie_upto(32, last)) | coterie_load_pair(key + last);
+        pair = coterie_load_pair(key) | coterie_load_pair(key + coterie_at_most(16, last))
+             | coterie_load_pair(key + coterie_at_most(32, last)) | coterie_load_pair(key + last);
         for (at = 48; at < last; at += 16) pair |= coterie_load_pair(key + at);
         word = pair[0] | pair[1];
     }

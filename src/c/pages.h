@@ -1,5 +1,7 @@
-/* Memory that is visited all over: told to the kernel, so that it may use larger pages.
- * Arming a timer took 29 ns on large pages and 43 ns on small ones. */
+/* Ask the kernel for large pages, for memory with scattered access.
+ *
+ * Arming a timer takes 29 ns with large pages and 43 ns with small ones.
+ */
 #ifndef COTERIE_PAGES_H
 #define COTERIE_PAGES_H
 
@@ -12,8 +14,8 @@
 
 enum { COTERIE_LARGE_PAGE = 1 << 21 };
 
-/* A hint and no more: where it is not heard, the memory works as it did. Below four such pages it
- * is not given, as rounding up would then cost more memory than it saves time. */
+/* Only a hint: without effect, the memory works as before. Blocks of less than four large pages get
+ * none, because rounding up would waste too much memory. */
 static inline void coterie_large_pages(void *start, size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     uintptr_t mask = ~(uintptr_t)(COTERIE_LARGE_PAGE - 1);

@@ -1,13 +1,14 @@
-/* The votes of groups, 16 names at a time: each name has a lane in a vector of bytes.
+/* The protocol votes of groups with up to 16 protocol names: each name has a byte lane of a vector.
  *
- * An entry of a list is a code, 16 times the number of its name. What a group's entries are by
- * name is the difference of two running sums, so no loop over a list ends where nobody guesses it:
- * one wrong guess costs as much as three members. A candidate is a lane as high as there are
- * members, for Kafka counts entries: a name that a list has twice counts twice. The first candidate
- * of a list is found by one look-up of 16 codes. Source: GroupMetadata.selectProtocol.
+ * An entry of a member's list is a code, 16 times the number of its name. Entries per name are the
+ * difference of two prefix sums, so the loops have a fixed length and the branch predictor is never
+ * wrong; one misprediction costs as much as three members. A candidate is a name whose lane equals
+ * the number of members. Kafka counts entries, so a name that a list has twice counts twice. One
+ * table look-up of 16 codes finds the first candidate of a list.
+ * Source: GroupMetadata.selectProtocol.
  *
- * It takes a processor with a look-up of 16 bytes, SSE4.1's or ARMv8's: `coterie_has_lanes` says
- * whether this one has it. Lists are at most COTERIE_LIST_MAX long. Cost: 2 to 4 ns a member.
+ * Needs a processor with a 16-byte table look-up (SSE4.1 or ARMv8): see `coterie_has_lanes`. Lists
+ * have at most COTERIE_LIST_MAX entries. Cost: 2 to 4 ns a member.
  */
 #ifndef COTERIE_VOTES_H
 #define COTERIE_VOTES_H
@@ -19,13 +20,13 @@
 enum {
     COTERIE_LANES = 16,
     COTERIE_LIST_MAX = 15,
-    COTERIE_AFTER_CODES = 32, /* bytes that are read behind the last code, and must be 0 */
-    COTERIE_BLOCK = 1024,     /* entries whose running sums are held at once: 16 KiB */
+    COTERIE_AFTER_CODES = 32, /* bytes that are read after the last code, and must be 0 */
+    COTERIE_BLOCK = 1024,     /* entries whose prefix sums are in memory at once: 16 KiB */
     COTERIE_BYTE_MAX = 255    /* entries, or members, that cannot overflow a lane */
 };
 
-/* Lengths between the starts, all their bits in one number; 2^63 and more: one is below the one
- * before, or below 0. No branch an element, so that a compiler does several at once. */
+/* The bitwise OR of the lengths between ascending starts. 2^63 or more: the starts do not ascend,
+ * or one is negative. The loop has no branches, so that the compiler vectorises it. */
 static inline uint64_t coterie_lengths(const int64_t *starts, size_t count) {
     uint64_t signs = count ? (uint64_t)starts[0] : 0, lengths = 0;
     for (size_t i = 1; i < count; i++) {
@@ -35,8 +36,9 @@ static inline uint64_t coterie_lengths(const int64_t *starts, size_t count) {
     return lengths | (signs & 1ull << 63);
 }
 
-/* Codes of names that are numbers below COTERIE_LANES. All bits of all names in one number, which
- * none is above and which shows a negative one: from COTERIE_LANES on, the codes are worthless. */
+/* Makes codes of names that are numbers below COTERIE_LANES, and returns the bitwise OR of all
+ * names. If that is COTERIE_LANES or more, a name is too large or negative and the codes are
+ * invalid. */
 static inline uint32_t coterie_codes(const int32_t *restrict names, size_t count,
                                      uint8_t *restrict codes) {
     uint32_t bits = 0;
@@ -47,9 +49,9 @@ static inline uint32_t coterie_codes(const int32_t *restrict names, size_t count
     return bits;
 }
 
-/* Codes of some entries' names, numbered by first sight, and in `order` the names by number; 0:
- * they are more than COTERIE_LANES. `seen` has a place for each name: 0, or what an earlier call
- * with a smaller `call`, from 1 on, has written there. */
+/* Numbers the names of some entries in the order they are first seen, and makes their codes;
+ * `order` gets the names by number. 0: more than COTERIE_LANES names. `seen` has an element for
+ * each name, all 0 at first; each call needs a larger `call`, from 1 on, than the one before. */
 static inline int coterie_rank(const int32_t *names, int64_t first, int64_t last, uint64_t call,
                                uint64_t *seen, uint8_t *codes, int32_t *order) {
     uint64_t begin = call * COTERIE_LANES, next = begin;
@@ -82,7 +84,7 @@ typedef uint8_t coterie_lanes __attribute__((vector_size(COTERIE_LANES), may_ali
 typedef uint16_t coterie_pairs __attribute__((vector_size(COTERIE_LANES)));
 #define COTERIE_INLINE COTERIE_VOTES static inline __attribute__((always_inline))
 
-/* By code: 1 in the lane of its name. */
+/* For each code a vector with 1 in the lane of its name. */
 static const uint8_t coterie_one_of[COTERIE_LANES * COTERIE_LANES] __attribute__((aligned(64))) = {
     [0] = 1,   [17] = 1,  [34] = 1,  [51] = 1,  [68] = 1,  [85] = 1,  [102] = 1, [119] = 1,
     [136] = 1, [153] = 1, [170] = 1, [187] = 1, [204] = 1, [221] = 1, [238] = 1, [255] = 1};
@@ -103,18 +105,18 @@ COTERIE_INLINE coterie_lanes coterie_look_up(coterie_lanes table, coterie_lanes 
     return (coterie_lanes)_mm_shuffle_epi8((__m128i)table, (__m128i)lane);
 }
 
-/* A mask's lanes, COTERIE_LANE_BITS each, of which the lowest says whether it is set. */
+/* A mask as a number: COTERIE_LANE_BITS bits a lane, the lowest of which is set if the lane is. */
 COTERIE_INLINE uint64_t coterie_lane_bits(coterie_lanes mask) {
     return (uint32_t)_mm_movemask_epi8((__m128i)mask);
 }
 
-/* The first lane that is set, COTERIE_LANES if none is. */
+/* The first lane that is set; COTERIE_LANES if none is. */
 COTERIE_INLINE uint32_t coterie_first_lane(coterie_lanes mask) {
     return (uint32_t)__builtin_ctz((uint32_t)_mm_movemask_epi8((__m128i)mask) | 1u << 16);
 }
 
 COTERIE_INLINE uint32_t coterie_highest(coterie_lanes lanes) {
-    __m128i low = _mm_xor_si128((__m128i)lanes, _mm_set1_epi8(-1)); /* the least, then */
+    __m128i low = _mm_xor_si128((__m128i)lanes, _mm_set1_epi8(-1)); /* to find the least */
     low = _mm_minpos_epu16(_mm_min_epu8(low, _mm_srli_epi16(low, 8)));
     return ~(uint32_t)_mm_cvtsi128_si32(low) & 0xFFu;
 }
@@ -152,19 +154,19 @@ COTERIE_INLINE coterie_lanes coterie_one(uint8_t code) {
     return *(const coterie_lanes *)(coterie_one_of + code);
 }
 
-/* The lanes that are as high as `height`, as a mask. */
+/* The lanes that equal `height`, as a mask. */
 COTERIE_INLINE coterie_lanes coterie_as_high(coterie_lanes lanes, uint32_t height) {
     return (coterie_lanes)(lanes == coterie_all(height));
 }
 
-/* Where the first candidate stands among the codes from `list` on; COTERIE_LANES: beyond. */
+/* The index of the first candidate among the codes at `list`; COTERIE_LANES: none of the 16. */
 COTERIE_INLINE uint32_t coterie_choice(const uint8_t *list, coterie_lanes candidates) {
     coterie_pairs pairs;
     memcpy(&pairs, list, sizeof pairs);
     return coterie_first_lane(coterie_look_up(candidates, (coterie_lanes)(pairs >> 4)));
 }
 
-/* Adds the votes of up to COTERIE_BYTE_MAX members; below 0: each has a candidate. */
+/* Counts the votes of up to COTERIE_BYTE_MAX members. Negative: every member has a candidate. */
 COTERIE_INLINE int64_t coterie_cast(const uint8_t *codes, const int64_t *start,
                                     const int64_t *last, coterie_lanes candidates,
                                     coterie_lanes *votes) {
@@ -180,7 +182,7 @@ COTERIE_INLINE int64_t coterie_cast(const uint8_t *codes, const int64_t *start,
     return missing;
 }
 
-/* The first of some members' choices that is in `tied`, as a code. They have one. */
+/* The first of the members' choices that is in `tied`, as a code; there must be one. */
 COTERIE_INLINE uint8_t coterie_first_of(const uint8_t *codes, const int64_t *start,
                                         coterie_lanes candidates, uint64_t tied) {
     for (;; start++) {
@@ -189,9 +191,9 @@ COTERIE_INLINE uint8_t coterie_first_of(const uint8_t *codes, const int64_t *sta
     }
 }
 
-/* Some whole groups, of at most COTERIE_BLOCK entries together and COTERIE_BYTE_MAX each: the
- * winners' numbers and their votes, -1 and 0 where there is none. Of more members than entries one
- * has no candidate: it does not matter what else overflows. */
+/* Decides whole groups of at most COTERIE_BYTE_MAX entries each and COTERIE_BLOCK in all: the
+ * winners' numbers and votes, or -1 and 0. A group with more members than entries has a member
+ * without a candidate, so an overflow there changes no result. */
 COTERIE_VOTES static void coterie_vote_small(const uint8_t *restrict codes,
                                              const int64_t *restrict start,
                                              const int64_t *restrict group, size_t groups,
@@ -200,7 +202,7 @@ COTERIE_VOTES static void coterie_vote_small(const uint8_t *restrict codes,
     const coterie_lanes *from = sums;
     int64_t base = start[group[0]], count = start[group[groups]] - base;
     sums[0] = sum;
-    for (int64_t at = 0; at < count; at += 4) /* the last time beyond the end, for nobody */
+    for (int64_t at = 0; at < count; at += 4) /* reads past the last entry; see AFTER_CODES */
         for (int i = 0; i < 4; i++) sums[at + i + 1] = sum += coterie_one(codes[base + at + i]);
     for (size_t g = 0; g < groups; g++) {
         const int64_t *first = start + group[g], *last = start + group[g + 1];
@@ -213,7 +215,7 @@ COTERIE_VOTES static void coterie_vote_small(const uint8_t *restrict codes,
             winner[g] = -1;
             votes[g] = 0;
         } else {
-            if (tied & (tied - 1)) /* of equals, the one voted for first */
+            if (tied & (tied - 1)) /* a tie: the one voted for first */
                 winner[g] = coterie_first_of(codes, first, candidates, tied) >> 4;
             else
                 winner[g] = __builtin_ctzll(tied) / COTERIE_LANE_BITS;
@@ -223,21 +225,21 @@ COTERIE_VOTES static void coterie_vote_small(const uint8_t *restrict codes,
     }
 }
 
-/* Adds up lanes that cannot have overflown. */
+/* Adds lanes, which cannot have overflowed, to the totals. */
 COTERIE_INLINE void coterie_total(coterie_lanes lanes, int64_t *total) {
     for (int lane = 0; lane < COTERIE_LANES; lane++) total[lane] += lanes[lane];
 }
 
-/* The lanes of which there are `height`, as a mask. */
+/* The lanes whose total equals `height`, as a mask. */
 COTERIE_INLINE coterie_lanes coterie_totals_as_high(const int64_t *total, int64_t height) {
     coterie_lanes mask;
     for (int lane = 0; lane < COTERIE_LANES; lane++) mask[lane] = total[lane] == height ? 255 : 0;
     return mask;
 }
 
-/* How many of the codes are this one. */
+/* Counts the codes that equal `code`. */
 COTERIE_INLINE int64_t coterie_count(const uint8_t *codes, int64_t count, uint8_t code) {
-    int64_t found[COTERIE_LANES] = {0}, at = 0, end;
+    int64_t counts[COTERIE_LANES] = {0}, at = 0, end;
     const coterie_lanes all = coterie_all(code);
     while (count - at >= COTERIE_LANES) {
         coterie_lanes lanes, sum = {0};
@@ -246,14 +248,14 @@ COTERIE_INLINE int64_t coterie_count(const uint8_t *codes, int64_t count, uint8_
             memcpy(&lanes, codes + at, sizeof lanes);
             sum -= (coterie_lanes)(lanes == all); /* a mask is -1 */
         }
-        coterie_total(sum, found);
+        coterie_total(sum, counts);
     }
-    for (; at < count; at++) found[0] += codes[at] == code;
-    for (int lane = 1; lane < COTERIE_LANES; lane++) found[0] += found[lane];
-    return found[0];
+    for (; at < count; at++) counts[0] += codes[at] == code;
+    for (int lane = 1; lane < COTERIE_LANES; lane++) counts[0] += counts[lane];
+    return counts[0];
 }
 
-/* One group of any size: the winner's votes, as above. */
+/* Decides one group of any size; returns the winner's votes. */
 COTERIE_VOTES static int32_t coterie_vote_large(const uint8_t *codes, const int64_t *start,
                                                 const int64_t *last, int32_t *winner) {
     int64_t entries[COTERIE_LANES] = {0}, cast[COTERIE_LANES] = {0}, most = 0;
@@ -276,10 +278,10 @@ COTERIE_VOTES static int32_t coterie_vote_large(const uint8_t *codes, const int6
     return (int32_t)most;
 }
 
-/* The votes of all groups: the number of each winner and its votes, -1 and 0 where a group has no
- * member, or one without a candidate. Codes are made of `names` block by block, while those are at
- * hand; NULL: they are there. Returns what coterie_codes does: all is worthless from COTERIE_LANES
- * on. */
+/* Decides all groups: each winner's number and votes, or -1 and 0 if a group has no member, or has
+ * a member without a candidate. Codes are made from `names`, block by block while those are in the
+ * cache; if `names` is NULL, the codes are given. Returns the value of coterie_codes: if that is
+ * COTERIE_LANES or more, the results are invalid. */
 COTERIE_VOTES static uint32_t coterie_vote(const int32_t *names, uint8_t *codes,
                                            const int64_t *start, const int64_t *group,
                                            size_t groups, int32_t *winner, int32_t *votes) {

@@ -1,4 +1,4 @@
-/* xxHash32 in one call: the header checksum of an LZ4 frame, and the sum behind its blocks. */
+/* xxHash32 of a buffer: the checksum of an LZ4 frame's header and of its blocks. */
 #ifndef COTERIE_XXH32_H
 #define COTERIE_XXH32_H
 

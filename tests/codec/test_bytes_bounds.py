@@ -20,7 +20,7 @@ GZIP, SNAPPY, LZ4 = 1, 2, 3
 
 def records_of(data):
     reader = LogReader(data)
-    found = [record for held in reader for record in held.records]
+    found = [record for log_batch in reader for record in log_batch.records]
     return found, reader.faults
 
 
@@ -31,14 +31,14 @@ def test_inner_offsets_stand_as_they_are_where_a_producer_left_the_wrappers_0():
     assert faults == []
 
 
-@pytest.mark.parametrize(("base_offset", "told"), [(0, None), (1, 1), (7, 7), (1 + 2**31, None)])
+@pytest.mark.parametrize(("base_offset", "base"), [(0, None), (1, 1), (7, 7), (1 + 2**31, None)])
 def test_a_base_offset_before_a_wrong_length_counts_if_it_goes_on_from_the_batch_before(
-    base_offset, told
+    base_offset, base
 ):
     data = batch(0, [(5, b"k", b"v")]) + batch(base_offset, [(6, b"k", b"v")])[:-1]
     found, (fault,) = records_of(data)
     assert len(found) == 1
-    assert (fault.kind, fault.base_offset) == ("length", told)
+    assert (fault.kind, fault.base_offset) == ("length", base)
 
 
 @pytest.mark.parametrize("pair", [(None, b"v"), (b"k", None), (b"", b""), (None, None)])
@@ -107,6 +107,6 @@ def test_as_many_bytes_may_come_out_as_are_allowed(codec):
 
 def test_a_piece_may_have_exactly_as_many_bytes_as_it_may():
     data = b"".join(path.read_bytes() for path in golden_data.segments("transactions"))
-    starts = [held.position for held in LogReader(data)]
+    starts = [log_batch.position for log_batch in LogReader(data)]
     assert cut_points(data, starts[3])[1] == starts[3]
     assert cut_points(data, starts[3] - 1)[1] == starts[2]

@@ -1,8 +1,8 @@
-"""The headers of src/c on other processors: ARM, and x86 without what its fast roads need.
+"""The headers of src/c on other processors: ARM, and x86 without the fast instructions.
 
-A driver in C is compiled for each machine, every warning an error, and run there by qemu; what it
-answers is held against models, zlib, and what coterie answers here, whose own tests hold that.
-What is not installed is skipped by name: CONTRIBUTING.md says how to get it.
+A driver in C is compiled for each machine with every warning an error, and run by qemu. Its results
+are compared with models, zlib, and coterie on this machine, which has tests of its own. A machine
+whose tools are not installed is skipped by name: CONTRIBUTING.md says how to get them.
 """
 
 import functools
@@ -99,7 +99,7 @@ PRESENT = {name: made for name, made in MACHINES.items() if not lacking(made)}
 
 @pytest.fixture(scope="module", params=PRESENT.values(), ids=PRESENT.keys())
 def machine(request, tmp_path_factory):
-    """Compile the driver for a machine; what comes is the machine and how it is asked."""
+    """Compile the driver for a machine; yield the machine and a function that runs it."""
     made = request.param
     if why := lacking(made):
         pytest.skip(why)
@@ -119,9 +119,9 @@ def machine(request, tmp_path_factory):
             for letter, before, data in questions
         )
         command = [*runner, program]
-        told = subprocess.run(command, input=given, capture_output=True, env=environment)
-        assert told.returncode == 0, told.stderr
-        return told.stdout.decode().splitlines()
+        process = subprocess.run(command, input=given, capture_output=True, env=environment)
+        assert process.returncode == 0, process.stderr
+        return process.stdout.decode().splitlines()
 
     return made, ask
 
@@ -155,11 +155,11 @@ def pieces():
 
 def mismatches(ask, letter, cases):
     """Ask for each (bytes before, data, expected) and return those that came otherwise."""
-    told = ask((letter, before, data) for before, data, _ in cases)
-    assert len(told) == len(cases)
+    lines = ask((letter, before, data) for before, data, _ in cases)
+    assert len(lines) == len(cases)
     return [
         (before, len(data), expected, got)
-        for (before, data, expected), got in zip(cases, told, strict=True)
+        for (before, data, expected), got in zip(cases, lines, strict=True)
         if got != str(expected)
     ]
 
@@ -281,9 +281,13 @@ def vote_case(groups):
     start = [0, *itertools.accumulate(map(len, lists))]
     numbers = [len(groups), len(lists), *group_start, *start, *flat]
     winners, votes = select_protocols(flat, start, group_start)
-    told = itertools.chain(*zip(winners.tolist(), votes.tolist(), strict=True))
+    results = itertools.chain(*zip(winners.tolist(), votes.tolist(), strict=True))
     lengths = functools.reduce(int.__or__, map(len, lists), 0)
-    return struct.pack(f"<{len(numbers)}q", *numbers), f"{lengths:x}", " ".join(map(str, told))
+    return (
+        struct.pack(f"<{len(numbers)}q", *numbers),
+        f"{lengths:x}",
+        " ".join(map(str, results)),
+    )
 
 
 def test_groups_vote_as_they_do_here(machine):
@@ -299,13 +303,13 @@ def test_groups_vote_as_they_do_here(machine):
             [draw.sample(names, draw.randint(min(least, longest), longest)) for _ in range(members)]
             for members in draw.choices((0, 1, 2, 5, 20, 90, 300), k=draw.randint(1, 8))
         ]
-        data, lengths, told = vote_case(groups)
-        cases.append((draw.randrange(8), data, f"{lengths} {told if has_lanes else 'no lanes'}"))
+        data, lengths, votes = vote_case(groups)
+        cases.append((draw.randrange(8), data, f"{lengths} {votes if has_lanes else 'no lanes'}"))
     assert mismatches(ask, b"v", cases) == []
 
 
 def test_starts_that_fall_show(machine):
     starts = ([0, 2, 1], [0, 1, 0], [0, 2**63 - 1, -(2**63)], [-1, 0, 0], [-(2**63), 0, 1])
     numbers = ([1, 2, 0, 2, *each] for each in starts)
-    told = machine[1]((b"v", 0, struct.pack("<7q", *each)) for each in numbers)
-    assert [line.split()[1] for line in told] == ["falls"] * len(starts)
+    lines = machine[1]((b"v", 0, struct.pack("<7q", *each)) for each in numbers)
+    assert [line.split()[1] for line in lines] == ["falls"] * len(starts)

@@ -54,20 +54,20 @@ def a_piece(topic, codec=1, first=0, count=300):
     return messages.encode_batch(records, first, codec=codec)
 
 
-def told(state):
+def state_of(state):
     return state.groups()
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 def test_one_log_is_scanned_by_many_threads(codec):
     data = a_piece(b"t", codec)
-    once = told(coterie.scan(data, partition=3))
+    once = state_of(coterie.scan(data, partition=3))
     columns = {name: np.asarray(c).tolist() for name, c in decode_columns(data).items()}
     batches = list(messages.LogReader(data))
 
     def work(_):
         for _ in range(TIMES):
-            assert told(coterie.scan(data, partition=3)) == once
+            assert state_of(coterie.scan(data, partition=3)) == once
             assert {n: np.asarray(c).tolist() for n, c in decode_columns(data).items()} == columns
             assert list(messages.LogReader(data)) == batches
         return True
@@ -98,8 +98,8 @@ def test_partial_states_are_merged_by_many_threads():
     parts = [
         coterie.scan(a_piece(t, first=300 * n), partition=0) for n, t in enumerate([b"a", b"b"])
     ]
-    once = told(coterie.merge(parts))
-    found = together(lambda _: [told(coterie.merge(parts)) == once for _ in range(TIMES)])
+    once = state_of(coterie.merge(parts))
+    found = together(lambda _: [state_of(coterie.merge(parts)) == once for _ in range(TIMES)])
     assert found == [[True] * TIMES] * THREADS
 
 
@@ -236,10 +236,10 @@ def test_a_partial_state_that_is_being_changed_is_refused_to_others(monkeypatch)
     fold.scan(first)
     assert [type(error) for error in raised] == [CoterieError] * 5
     assert all("in use" in str(error) for error in raised)
-    assert told(state) == told(coterie.scan(a_piece(b"a", codec=0), partition=0))
-    assert told(other) == told(coterie.scan(second, partition=0))
+    assert state_of(state) == state_of(coterie.scan(a_piece(b"a", codec=0), partition=0))
+    assert state_of(other) == state_of(coterie.scan(second, partition=0))
     fold.scan(second)
-    assert len(told(state)[0]["offsets"]) == 600
+    assert len(state_of(state)[0]["offsets"]) == 600
 
 
 def test_many_threads_at_one_partial_state_leave_it_whole():

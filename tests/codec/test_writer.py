@@ -310,7 +310,7 @@ def test_old_message_sets_refuse_what_they_cannot_hold():
         encode_message_set(RECORDS, 1)
     with pytest.raises(CoterieError, match="magic 0 or 1"):
         encode_message_set(OLD_RECORDS, 2)
-    with pytest.raises(CoterieError, match="one record at least"):
+    with pytest.raises(CoterieError, match="at least one record"):
         encode_message_set([], 1, codec=1)
     with pytest.raises(CorruptData, match="zstd"):
         encode_message_set(OLD_RECORDS, 1, codec=4)

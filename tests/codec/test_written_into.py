@@ -18,7 +18,7 @@ from coterie import (
     wire,
 )
 from coterie._core.coordinator.runtime import AppendOp
-from coterie._core.fold import apply_records, partial
+from coterie._core.fold import apply_records, dump, merge
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.producers import Producer
 from coterie._core.structures.offsets import Offset
@@ -151,7 +151,7 @@ def test_a_producers_index_that_is_no_keys_is_refused():
         later = PartitionFold()
         later.scan(marker(9, 3, 0, commit=True))
         with pytest.raises(ArgumentError, match="index of a key"):
-            partial.absorb(fold, later)
+            merge.absorb(fold, later)
     assert fold.key_count == 2
 
 
@@ -167,23 +167,23 @@ def test_a_producers_index_that_is_no_keys_is_refused():
 def test_bytes_of_a_partial_state_that_were_changed_are_refused(column, row, wrong):
     fold = PartitionFold()
     fold.scan(a_log(3, b"meta"))
-    columns, *rest = partial.dump(fold)
+    columns, *rest = dump.dump(fold)
     columns[column][row] = wrong
     with pytest.raises(CoterieError, match="partial state"):
-        partial.restore(PartitionFold(), (columns, *rest))
+        dump.restore(PartitionFold(), (columns, *rest))
 
 
 def test_a_key_that_stands_twice_in_a_partial_state_is_refused():
     fold = PartitionFold()
     fold.scan(a_log(1))
-    columns, *rest = partial.dump(fold)
+    columns, *rest = dump.dump(fold)
     twice = {name: np.concatenate([c, c]) for name, c in columns.items()}
     for ends in ("key_end", "metadata_end"):
         twice[ends][1] *= 2
     with pytest.raises(CoterieError, match="key 1 of a partial state"):
-        partial.restore(PartitionFold(), (twice, *rest))
+        dump.restore(PartitionFold(), (twice, *rest))
     with pytest.raises(CoterieError, match="empty"):
-        partial.restore(fold, (columns, *rest))
+        dump.restore(fold, (columns, *rest))
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"\x80\x05.", "x", None, 5])

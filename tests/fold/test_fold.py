@@ -62,11 +62,11 @@ PARTITIONS = [*range(40), 4095, 4096, 70_000, 2**31 - 1, -1, -(2**31)]
 def test_the_last_commit_of_each_key_stands_whatever_its_names(seed):
     draw, last, log, at = random.Random(seed), {}, [], 0
     for size in (1, 5, 97, 300, 2000, 4000):
-        pairs, held = [], draw.choice(GROUPS)
+        pairs, group = [], draw.choice(GROUPS)
         for n in range(size):
             # Like a consumer: some commits of one group in a row, then another one's.
-            held = draw.choice(GROUPS) if draw.random() < 0.2 else held
-            key = held, draw.choice(TOPICS), draw.choice(PARTITIONS)
+            group = draw.choice(GROUPS) if draw.random() < 0.2 else group
+            key = group, draw.choice(TOPICS), draw.choice(PARTITIONS)
             raw = log_writer.commit_key(n % 2, key[0].encode(), key[1].encode(), key[2])
             raw += draw.choice([b"", b"", b"left over", bytes(4)])
             gone = draw.random() < 0.1
@@ -141,7 +141,7 @@ def test_damaged_logs_give_what_kafka_loads(case, on_fault, answer):
 @pytest.mark.parametrize("case", corrupt_cases())
 def test_the_fault_is_reported_once_at_its_place(case):
     folder = LOGS / "corrupt" / case
-    told = json.loads((folder / "expect.json").read_text())
+    expected = json.loads((folder / "expect.json").read_text())
     faults = [f for fold in replay(f"corrupt/{case}").partitions.values() for f in fold.faults]
     harmless = {
         "fine",
@@ -156,8 +156,10 @@ def test_the_fault_is_reported_once_at_its_place(case):
     if case in harmless:
         assert faults == []
         return
-    at_place = [f for f in faults if f[1] == told["fault_position"]]
-    assert [(f[1], f[2]) for f in at_place] == [(told["fault_position"], told["fault_base_offset"])]
+    at_place = [f for f in faults if f[1] == expected["fault_position"]]
+    assert [(f[1], f[2]) for f in at_place] == [
+        (expected["fault_position"], expected["fault_base_offset"])
+    ]
     # A wrong length that leads into the middle of a batch is followed by what stands there.
     assert len(faults) == (2 if case in {"length-below-v2-header", "length-one-more"} else 1)
 

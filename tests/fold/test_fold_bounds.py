@@ -42,8 +42,8 @@ def alike(size):
 @pytest.mark.parametrize("size", [5, 12, 20, 40, 63, 64, 65, 80, 100, 126, 200])
 def test_names_that_differ_in_one_byte_alone_are_two(size):
     names = alike(size)
-    told = [commit(5, group=name, offset=number) for number, name in enumerate(names)] * 2
-    data = b"".join(batch(at, told[at : at + 7]) for at in range(0, len(told), 7))
+    records = [commit(5, group=name, offset=number) for number, name in enumerate(names)] * 2
+    data = b"".join(batch(at, records[at : at + 7]) for at in range(0, len(records), 7))
     expected = {(name.decode(), "t", 0): number for number, name in enumerate(names)}
     assert offsets_of(data) == expected
     assert rows_of(data) == [(*key, offset) for key, offset in expected.items()] * 2
@@ -52,13 +52,13 @@ def test_names_that_differ_in_one_byte_alone_are_two(size):
 @pytest.mark.parametrize("partitions", [[0, 4, 1, 5, 3], [100, 0, 4, 99], [8, 16, 32, 64, 7]])
 def test_partitions_of_names_that_take_turns_keep_apart(partitions):
     groups = [b"one-group-of-many", b"two-group-of-many", b"3-other"]
-    told = [
+    records = [
         commit(5, group=group, offset=100 * turn + 10 * number + partition % 7, partition=partition)
         for turn in range(3)
         for partition in partitions
         for number, group in enumerate(groups)
     ]
-    data = b"".join(batch(at, told[at : at + 4]) for at in range(0, len(told), 4))
+    data = b"".join(batch(at, records[at : at + 4]) for at in range(0, len(records), 4))
     expected = {
         (group.decode(), "t", partition): 200 + 10 * number + partition % 7
         for number, group in enumerate(groups)
@@ -70,8 +70,8 @@ def test_partitions_of_names_that_take_turns_keep_apart(partitions):
 @pytest.mark.parametrize("at", [0, 10, 30, 50, 60, 70, 90, 99])
 def test_names_that_java_reads_alike_are_one_wherever_they_are_broken(at):
     one, other = (b"a" * at + bad + b"a" * (99 - at) for bad in (b"\xff", b"\xfe"))
-    told = [commit(5, group=one, offset=1), commit(5, group=other, offset=2)]
-    (group,) = scan(batch(0, told), partition=0).groups()
+    records = [commit(5, group=one, offset=1), commit(5, group=other, offset=2)]
+    (group,) = scan(batch(0, records), partition=0).groups()
     assert group["group_id"] == "a" * at + "\ufffd" + "a" * (99 - at)
     assert [offset["offset"] for offset in group["offsets"]] == [2]
 
@@ -93,8 +93,8 @@ def test_a_marker_puts_no_older_offset_over_a_plain_one():
 
 @pytest.mark.parametrize(("at_ms", "offset"), [(4, 1), (5, 2), (6, 2), (7, 3)])
 def test_a_record_at_the_very_time_counts(at_ms, offset):
-    told = [commit(4, offset=1), commit(5, offset=2), commit(7, offset=3)]
-    assert offsets_of(batch(0, told), at_ms=at_ms) == {("g", "t", 0): offset}
+    records = [commit(4, offset=1), commit(5, offset=2), commit(7, offset=3)]
+    assert offsets_of(batch(0, records), at_ms=at_ms) == {("g", "t", 0): offset}
     lives = [(time, group_key(b"g"), group_value(time, [b"m"])) for time in (4, 5, 7)]
     state = scan(batch(0, lives), options=ScanOptions(at_ms=at_ms))
     assert state.groups()[0]["generation"] == (min(at_ms, 5) if at_ms < 7 else 7)

@@ -17,16 +17,16 @@ CODECS = {"plain": None, "gzip": 1}  # what is compressed is copied record by re
 
 def piece_of(chosen, base_offset):
     """Some commits, and what each leaves as its key's metadata; None: it takes the key away."""
-    told, records = [], []
+    commits, records = [], []
     for at in range(PER_PIECE):
         partition, size = chosen.randrange(KEYS), chosen.choice(SIZES)
         metadata = bytes([97 + chosen.randrange(26)]) * size
         time, key, value = commit(5, base_offset + at, partition=partition, metadata=metadata)
         if chosen.random() < 0.1:
             value = metadata = None
-        told.append((partition, metadata))
+        commits.append((partition, metadata))
         records.append((time, key, value))
-    return told, records
+    return commits, records
 
 
 def as_batch(base_offset, records, codec):
@@ -52,9 +52,9 @@ def test_metadata_that_changes_often_takes_a_small_multiple_of_what_lived_at_onc
     fold = state.fold(0)
     most = alive = written = 0
     for number in range(PIECES):
-        told, records = piece_of(chosen, number * PER_PIECE)
+        commits, records = piece_of(chosen, number * PER_PIECE)
         fold.scan(as_batch(number * PER_PIECE, records, CODECS[codec]))
-        for partition, metadata in told:
+        for partition, metadata in commits:
             alive -= len(last.pop(partition, b""))
             if metadata is not None:
                 last[partition] = metadata
@@ -70,11 +70,11 @@ def test_metadata_of_pieces_that_are_put_together_stays_as_bounded():
     chosen = random.Random(7)
     whole, last = PartialState(ScanOptions()), {}
     for number in range(PIECES):
-        told, records = piece_of(chosen, number * PER_PIECE)
+        commits, records = piece_of(chosen, number * PER_PIECE)
         later = PartialState(ScanOptions())
         later.fold(0).scan(as_batch(number * PER_PIECE, records, None))
         whole.absorb(later)
-        for partition, metadata in told:
+        for partition, metadata in commits:
             last.pop(partition, None)
             if metadata is not None:
                 last[partition] = metadata

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import CoterieError, PartialState, ScanOptions, merge, scan
-from coterie._core.fold import partial
+from coterie._core.fold import dump, partial
 from coterie._core.fold.fold import PartitionFold
 from coterie.errors import ArgumentError, CorruptData
 from coterie.state.partial import Tracking
@@ -92,11 +92,11 @@ def tracked(state):
     for place, row in enumerate(partial.tracks(fold)):
         if not row["last"]:
             continue
-        told = {name: int(row[name]) for name in TRACK}
+        track = {name: int(row[name]) for name in TRACK}
         for name, there in (("before", row["before"]), ("commit", row["commit"])):
             if not there:
-                told |= {one: None for one in TRACK if one.startswith(name)}
-        found[partial.keys(fold)[place][2]] = told
+                track |= {one: None for one in TRACK if one.startswith(name)}
+        found[partial.keys(fold)[place][2]] = track
     return found
 
 
@@ -133,20 +133,20 @@ def test_of_some_groups_the_tracks_are_those_that_all_have(steps, wanted):
 
 def test_records_of_groups_that_are_no_commits_are_kept_whole():
     newer = b"\0\3" + group_key(b"new")[2:]
-    told = [
+    records = [
         (5, group_key(b"old"), group_value(1, [b"m"])),
         (6, newer, b"no value at all"),
         (7, group_key(b"old"), None),
     ]
     fold = PartitionFold(tracking=(None, None))
-    fold.scan(batch(10, told), file="f", position=3)
+    fold.scan(batch(10, records), file="f", position=3)
     assert fold.group_records == [
         (b"old", 10, 5, 2, group_key(b"old"), group_value(1, [b"m"]), "f", 3),
         (b"new", 11, 6, 3, newer, b"no value at all", "f", 3),
         (b"old", 12, 7, 2, group_key(b"old"), None, "f", 3),
     ]
     alone = PartitionFold(tracking=(None, None), only=["new"])
-    alone.scan(batch(10, told))
+    alone.scan(batch(10, records))
     assert [record[0] for record in alone.group_records] == [b"new"]
 
 
@@ -171,7 +171,7 @@ def test_what_is_no_tracking_is_refused(tracking):
 
 def dumped():
     state = scan(batch(0, [commit(5)]), partition=0, options=ScanOptions(tracking=Tracking()))
-    return list(partial.dump(state.fold(0)))
+    return list(dump.dump(state.fold(0)))
 
 
 @pytest.mark.parametrize(
@@ -188,15 +188,15 @@ def test_tracks_that_do_not_fit_the_keys_are_refused(change):
     ordinal, packed, records = state[1]
     state[1] = (*change(ordinal, packed), records)
     with pytest.raises(CorruptData):
-        partial.restore(PartitionFold(tracking=(None, None)), tuple(state))
+        dump.restore(PartitionFold(tracking=(None, None)), tuple(state))
 
 
 def test_tracks_where_none_are_wanted_and_none_where_some_are_are_refused():
     with pytest.raises(CorruptData):
-        partial.restore(PartitionFold(), tuple(dumped()))
-    plain = partial.dump(scan(batch(0, [commit(5)]), partition=0).fold(0))
+        dump.restore(PartitionFold(), tuple(dumped()))
+    plain = dump.dump(scan(batch(0, [commit(5)]), partition=0).fold(0))
     with pytest.raises(CorruptData):
-        partial.restore(PartitionFold(tracking=(None, None)), plain)
+        dump.restore(PartitionFold(tracking=(None, None)), plain)
 
 
 def test_what_a_transaction_says_of_a_key_is_checked_where_it_is_used():

@@ -56,11 +56,11 @@ def scanned_as_columns(data, columns):
         assert end == len(data)
         assert len(rows["newer_keys"]) == (rows["kind"] == KIND_NAMES.index("newer")).sum()
         mine = np.array([name == group for name in columns["groups"]] + [False])
-        kept = there if group is None else there & mine[columns["group"]]
+        selected = there if group is None else there & mine[columns["group"]]
         for name in ("log_offset", "kind", "timestamp", "offset", "commit_timestamp"):
-            assert rows[name].tolist() == columns[name][kept].tolist()
+            assert rows[name].tolist() == columns[name][selected].tolist()
         names = [scan_.groups[number] if number >= 0 else None for number in rows["group"]]
-        expected = [columns["groups"][n] if n >= 0 else None for n in columns["group"][kept]]
+        expected = [columns["groups"][n] if n >= 0 else None for n in columns["group"][selected]]
         assert names == expected
         fold = PartitionFold(only=wanted, survey=True, tracking=(None, None))
         fold.scan(data)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coterie._core.fold.dump import dump, restore
 from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.partial import dump, restore
 from coterie.errors import ArgumentError, CorruptData
 from coterie.log.folders import cut_points
 from coterie.state import history as module
@@ -43,13 +43,13 @@ def rows_of_table(table):
 
 def drained(states):
     """The rows, and those of the tables, of pieces that follow one another."""
-    rows, told, fold = [], [], PartitionFold(history=True)
+    rows, from_table, fold = [], [], PartitionFold(history=True)
     for fold in states:
         rows += commit_rows(0, fold.history)
-        told += rows_of_table(commits_table(0, fold.history))
+        from_table += rows_of_table(commits_table(0, fold.history))
         fold.history.clear()
     last = fold.history.pending()
-    return [*rows, *commit_rows(0, last)], [*told, *rows_of_table(commits_table(0, last))]
+    return [*rows, *commit_rows(0, last)], [*from_table, *rows_of_table(commits_table(0, last))]
 
 
 def pieces_of(data, draw):
@@ -153,8 +153,8 @@ def history_rows(paths, on_fault, groups):
     fold, pieces = options.new_fold(), [path.read_bytes() for path in paths]
     for piece in pieces:
         fold.scan(piece)
-    rows, told = drained([fold])
-    assert rows == told == rows_of(events_by_batch(pieces, options))
+    rows, from_table = drained([fold])
+    assert rows == from_table == rows_of(events_by_batch(pieces, options))
     return rows
 
 
@@ -191,10 +191,10 @@ def test_a_transaction_without_a_producer_id_is_one_and_its_marker_decides_it():
     log += write.batch(3, [write.commit(1, 7)], transactional=True)
     fold = PartitionFold(history=True)
     fold.scan(log)
-    rows, told = drained([fold])
+    rows, from_table = drained([fold])
     found = [(row[6], *row[12:]) for row in rows]
     assert found == [(6, None, "committed"), (5, -1, "aborted"), (7, -1, "pending")]
-    assert rows == told == rows_of(events_by_batch([log], ScanOptions(history=True)))
+    assert rows == from_table == rows_of(events_by_batch([log], ScanOptions(history=True)))
 
 
 def test_pending_commits_are_gone_as_they_are_decided():
@@ -223,9 +223,9 @@ def test_what_is_pending_can_be_asked_for_again():
 
 def test_chunks_of_a_table_have_their_own_metadata(monkeypatch):
     monkeypatch.setattr(module, "ROWS_A_CHUNK", 2)
-    told = [b"", b"one", "zwei\xdf".encode(), b"\xff", b"four"]
+    metadata = [b"", b"one", "zwei\xdf".encode(), b"\xff", b"four"]
     fold = PartitionFold(history=True)
-    records = [write.commit(5, partition=n, metadata=one) for n, one in enumerate(told)]
+    records = [write.commit(5, partition=n, metadata=one) for n, one in enumerate(metadata)]
     fold.scan(write.batch(0, [*records, (5, records[0][1], None)]))
     expected = rows_of(event for event, _ in commits_of(fold.history))
     assert [row[8] for row in expected] == ["", "one", "zwei\xdf", "\ufffd", "four", None]

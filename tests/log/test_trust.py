@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie._core.fold.fold import Scanned
+from coterie._core.fold.fold_state import Scanned
 from coterie.log.trust import trusted_from
 
 KEYS = st.sampled_from("abc")

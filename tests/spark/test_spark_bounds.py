@@ -9,7 +9,7 @@ import pytest
 
 from coterie import PartialState, ScanOptions
 from coterie._core.codec.reader import LogReader
-from coterie._core.fold.fold import Scanned
+from coterie._core.fold.fold_state import Scanned
 from coterie.log.folders import TOPIC, Segment
 from coterie.state.schemas import SCHEMAS
 from coterie_spark import frames, traces

@@ -7,7 +7,7 @@ import pytest
 
 from coterie import CoterieError, PartialState, ScanOptions, merge, scan
 from coterie._core.codec.schema import encode_value
-from coterie._core.fold.fold import Scanned
+from coterie._core.fold.fold_state import Scanned
 from coterie.log.folders import find_segments, read_segment
 from coterie.log.trust import trusted_from
 from coterie.replay import files

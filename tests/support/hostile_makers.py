@@ -12,9 +12,9 @@ from coterie._core.codec.compress import compress
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.load import LoadFilter
 from coterie._core.coordinator.runtime import AppendOp
+from coterie._core.fold.dump import dump
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.generations import GroupLog
-from coterie._core.fold.partial import dump
 from coterie._core.fold.record_scan import RecordScan
 from coterie._core.structures.offsets import Offset
 from coterie._core.structures.votes import ProtocolCounts

@@ -24,8 +24,8 @@ CASES = [
     (3, {"topics": "t"}, "topics must be a list, not 't'"),
     (3, {"topics": 5}, "topics must be a list, not 5"),
     (3, {"topics": ["t"]}, "topics must be a dict, not 't'"),
-    (3, {"topics": [{"topicId": "x"}]}, "topicId must be Kafka's text of a uuid, not 'x'"),
-    (3, {"topics": [{"topicId": b"x" * 16}]}, "topicId must be Kafka's text of a uuid"),
+    (3, {"topics": [{"topicId": "x"}]}, "topicId must be a uuid in Kafka's form (base64), not 'x'"),
+    (3, {"topics": [{"topicId": b"x" * 16}]}, "topicId must be a uuid in Kafka's form (base64)"),
     (11, {"protocols": [{"metadata": "x"}]}, "metadata must be bytes, not 'x'"),
     (42, {"groupsNames": [None]}, "groupsNames must be a string, not None"),
 ]

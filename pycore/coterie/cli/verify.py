@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from coterie._core.fold.fold import Fault
+from coterie._core.fold.fold_state import Fault
 from coterie.cli.logs import Logs, logs_argument, say_left_alone
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import Listing, Segment, read_segment

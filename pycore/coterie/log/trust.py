@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from coterie.times import format_time
 
 if TYPE_CHECKING:
-    from coterie._core.fold.fold import Scanned
+    from coterie._core.fold.fold_state import Scanned
 
 BASE_OFFSET = re.compile(r"([0-9]{20})\.log(?:\.(?:zst|gz))?")
 PARTITIONS_TOLD = 10

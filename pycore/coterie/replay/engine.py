@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from coterie._core.fold.fold import Fault, Scanned
+from coterie._core.fold.fold_state import Fault, Scanned
 from coterie.errors import CoterieError, FaultFound
 from coterie.extras import missing_module
 from coterie.log.folders import Log

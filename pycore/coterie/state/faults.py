@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie._core.fold.fold import Fault
+from coterie._core.fold.fold_state import Fault
 
 
 def fault_line(fault: Fault) -> str:

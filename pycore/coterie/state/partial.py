@@ -10,8 +10,10 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coterie._core.fold import partial
-from coterie._core.fold.fold import ON_FAULT, PartitionFold
+from coterie._core.fold.dump import dump, restore
+from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.fold_state import ON_FAULT
+from coterie._core.fold.merge import absorb
 from coterie.arguments import integer, sequence, string, walked, within
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.ordering import java_order, partition_order
@@ -141,7 +143,7 @@ class PartialState:
         if later is self:
             raise ArgumentError("a partial state does not follow on itself")
         for partition, theirs in later._folds():
-            partial.absorb(self.fold(partition), theirs)
+            absorb(self.fold(partition), theirs)
 
     def to_bytes(self) -> bytes:
         """Serialize, for another process of the same version."""
@@ -164,14 +166,14 @@ class PartialState:
     def __getstate__(self) -> dict[str, Any]:
         return {
             "options": self.options,
-            "folds": {number: partial.dump(fold) for number, fold in self._folds()},
+            "folds": {number: dump(fold) for number, fold in self._folds()},
         }
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.options = state["options"]
         self.partitions = {}
         for number, dumped in state["folds"].items():
-            partial.restore(self.fold(number), dumped)
+            restore(self.fold(number), dumped)
 
     def groups(self, *, offsets_of: Container[str] | None = None) -> list[dict[str, Any]]:
         """Return every group, sorted by id, in the schema of ``groups.json`` (bytes stay bytes).

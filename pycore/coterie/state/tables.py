@@ -24,7 +24,8 @@ from coterie.state.schemas import SCHEMAS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from coterie._core.fold.fold import Fault, PartitionFold
+    from coterie._core.fold.fold import PartitionFold
+    from coterie._core.fold.fold_state import Fault
 
 _REPLACED = ("group_instance_id", "old_member_id", "new_member_id")
 ROWS_A_CHUNK = 1 << 18  # so that no chunk's text comes near the 2 GiB that Arrow's string holds

@@ -1,8 +1,8 @@
 """Kafka's wire protocol: frames from bytes to plain values and back, by one table of messages.
 
-A frame is without the four bytes of length before it. A body is a dict by Kafka's own field names,
-as its JSON converters print them, but for bytes, which are bytes here. ``schemas.txt`` has the
-fields of every version; ``python tools/wire_table.py`` holds it to Kafka's own schemas.
+A frame excludes the four bytes of its length. A body is a dict in the form of Kafka's own JSON
+converters, with their field names, except that bytes are bytes. ``schemas.txt`` has the fields of
+every version; ``python tools/wire_table.py`` compares it with Kafka's own schemas.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Api(NamedTuple):
-    """One of Kafka's APIs: its name and key, and the versions that the table has of it.
+    """One of Kafka's APIs: its name, its key, and its versions in the table.
 
     ``flexible_version`` is the first whose messages have tagged fields and compact lengths.
     """

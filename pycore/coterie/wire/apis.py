@@ -1,8 +1,8 @@
-"""Requests and responses of each API, by version, as events and answers of a trace.
+"""Requests and responses of each API, in any version, as events and answers of a trace.
 
-A reader takes an exchange as the table of messages reads it (``logged``) and yields (event,
-answer); the answer is None where the op has none. What an old version's response does not carry is
-filled in from what the group was told before, so that it compares with a trace's full responses.
+A reader takes an exchange in the form of ``logged`` and yields (event, answer); the answer is None
+if the operation has none. Fields that an old version's response lacks are filled in from earlier
+responses to the group, so that the answer is comparable with a trace's full responses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coterie.wire.exchanges import Exchange
 __all__ = ["READERS", "name_of"]
 
 Groups = dict[str, dict[str, Any]]
-NEWER_ERRORS = {  # of the newer protocols; no answer of this coordinator has one
+NEWER_ERRORS = {  # of the newer protocols; this coordinator never returns them
     110: "FENCED_MEMBER_EPOCH",
     111: "UNRELEASED_INSTANCE_ID",
     112: "UNSUPPORTED_ASSIGNOR",
@@ -30,20 +30,21 @@ Step = tuple[dict[str, Any], dict[str, Any] | None]
 
 
 def name_of(code: Any) -> str:
-    """Return the name of an error code; None stands for none."""
+    """Return the name of an error code; None is NONE."""
     try:
         return Error(code or 0).name
     except ValueError:
         return NEWER_ERRORS.get(code, Error.UNKNOWN_SERVER_ERROR.name)
 
 
-def _given(**fields: Any) -> dict[str, Any]:
+def _present(**fields: Any) -> dict[str, Any]:
+    """Return the fields that are not None."""
     return {key: value for key, value in fields.items() if value is not None}
 
 
 def _join(e: Exchange, groups: Groups) -> Iterator[Step]:
     q, r = e.request, e.response
-    event = _given(
+    event = _present(
         op="join_group",
         group_id=q["groupId"],
         member_id=q.get("memberId"),
@@ -51,7 +52,7 @@ def _join(e: Exchange, groups: Groups) -> Iterator[Step]:
         client_id=e.client_id,
         client_host=e.client_host,
         session_timeout_ms=q["sessionTimeoutMs"],
-        # Version 0 has one timeout for both.
+        # Version 0 has one timeout for both purposes.
         rebalance_timeout_ms=q[
             "rebalanceTimeoutMs" if q.has("rebalanceTimeoutMs") else "sessionTimeoutMs"
         ],
@@ -88,7 +89,7 @@ def _join(e: Exchange, groups: Groups) -> Iterator[Step]:
 
 def _sync(e: Exchange, groups: Groups) -> Iterator[Step]:
     q, r = e.request, e.response
-    event = _given(
+    event = _present(
         op="sync_group",
         group_id=q["groupId"],
         generation_id=q["generationId"],
@@ -100,7 +101,7 @@ def _sync(e: Exchange, groups: Groups) -> Iterator[Step]:
             {"member_id": a["memberId"], "assignment": a["assignment"]} for a in q["assignments"]
         ],
     )
-    # Before version 5 the answer does not name the protocol: it is the generation's.
+    # Before version 5 the response lacks the protocol, which is the generation's.
     known = groups.get(q["groupId"], {}) if not r["errorCode"] else {}
     yield (
         event,
@@ -115,7 +116,7 @@ def _sync(e: Exchange, groups: Groups) -> Iterator[Step]:
 
 def _heartbeat(e: Exchange, groups: Groups) -> Iterator[Step]:
     q = e.request
-    event = _given(
+    event = _present(
         op="heartbeat",
         group_id=q["groupId"],
         generation_id=q["generationId"],
@@ -129,7 +130,7 @@ def _leave(e: Exchange, groups: Groups) -> Iterator[Step]:
     q, r = e.request, e.response
     if q.has("members"):
         members = [
-            _given(member_id=m["memberId"], group_instance_id=m.get("groupInstanceId"))
+            _present(member_id=m["memberId"], group_instance_id=m.get("groupInstanceId"))
             for m in q["members"]
         ]
         answer = {
@@ -144,7 +145,7 @@ def _leave(e: Exchange, groups: Groups) -> Iterator[Step]:
             ],
         }
     else:
-        # One member, whose error and the request's are one field.
+        # Old versions have one member, and one error code for it and for the request.
         members = [{"member_id": q["memberId"]}]
         error = name_of(r["errorCode"])
         own = error in ("NONE", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
@@ -172,9 +173,9 @@ def _commit(e: Exchange, groups: Groups) -> Iterator[Step]:
     offsets = []
     for t in q["topics"]:
         for p in t["partitions"]:
-            expire_ms = None if retention_ms == -1 else retention_ms  # from when it is handled
+            expire_ms = None if retention_ms == -1 else retention_ms  # from its handling on
             offsets.append(
-                _given(
+                _present(
                     topic=t["name"],
                     partition=p["partitionIndex"],
                     offset=p["committedOffset"],
@@ -183,7 +184,7 @@ def _commit(e: Exchange, groups: Groups) -> Iterator[Step]:
                     expire_timestamp=expire_ms,
                 )
             )
-    event = _given(
+    event = _present(
         op="txn_offset_commit" if transactional else "offset_commit",
         group_id=q["groupId"],
         generation_id=q.get("generationId" if transactional else "generationIdOrMemberEpoch"),
@@ -197,7 +198,7 @@ def _commit(e: Exchange, groups: Groups) -> Iterator[Step]:
 
 
 def _markers(e: Exchange, groups: Groups) -> Iterator[Step]:
-    written = {  # the response's order is that of a hash map
+    written = {  # the order of the response is that of a hash map
         marker["producerId"]
         for marker in e.response["markers"]
         for topic in marker["topics"]
@@ -218,11 +219,11 @@ def _markers(e: Exchange, groups: Groups) -> Iterator[Step]:
 
 def _fetch(e: Exchange, groups: Groups) -> Iterator[Step]:
     q, r = e.request, e.response
-    asked = [q] if "groupId" in q or not q.has("groups") else q["groups"]
-    told = [r] if "topics" in r or not r.has("groups") else r["groups"]
-    for group, answer in zip(asked, told, strict=True):
+    requested = [q] if "groupId" in q or not q.has("groups") else q["groups"]
+    answered = [r] if "topics" in r or not r.has("groups") else r["groups"]
+    for group, answer in zip(requested, answered, strict=True):
         topics = group.get("topics")
-        event = _given(
+        event = _present(
             op="offset_fetch",
             group_id=group["groupId"],
             require_stable=q.get("requireStable"),
@@ -231,7 +232,7 @@ def _fetch(e: Exchange, groups: Groups) -> Iterator[Step]:
             else [{"topic": t["name"], "partitions": t["partitionIndexes"]} for t in topics],
         )
         partitions = [
-            _given(
+            _present(
                 topic=t["name"],
                 partition=p["partitionIndex"],
                 offset=p["committedOffset"],
@@ -278,7 +279,7 @@ def _describe(e: Exchange, groups: Groups) -> Iterator[Step]:
         yield (
             {"op": "describe_group", "group_id": g["groupId"]},
             {
-                # From version 6 on a group that is not there is an error; else it is Dead alone.
+                # From version 6 on an unknown group is an error; in older versions it is only Dead.
                 "error": "NONE" if gone else name_of(g["errorCode"]),
                 "state": g["groupState"],
                 "protocol_type": g["protocolType"],

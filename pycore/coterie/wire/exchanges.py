@@ -1,8 +1,8 @@
-"""The lines of a broker's request log: what was asked and answered, and when.
+"""Read a broker's request log: each request with its response and its times.
 
-Kafka writes one JSON object a request with ``kafka.request.logger`` at DEBUG. The time of a line
-is when the response had been sent; ``totalTimeMs`` back from it the request had come in. Source of
-the shapes: ``RequestConvertToJson.scala``, the message JSON of each API.
+With ``kafka.request.logger`` at DEBUG, Kafka writes one JSON object for each request. The time of a
+line is the time at which the response was sent; the request arrived ``totalTimeMs`` earlier. Source
+of the format: ``RequestConvertToJson.scala``, the message JSON of each API.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _decoder = json.JSONDecoder()
 
 @dataclass(slots=True)
 class Exchange:
-    """One logged request with its response, in the terms of a trace.
+    """One logged request with its response.
 
-    ``connection`` is None where the log names none as a broker does.
+    ``connection`` is None if the log does not name one in a broker's form.
     """
 
     line: int
@@ -50,10 +50,10 @@ class Exchange:
 
 
 class Connection(NamedTuple):
-    """A connection to a broker. Each processor of a listener numbers its own from 0."""
+    """A connection to a broker. Each processor of a listener numbers its connections from 0."""
 
     name: str
-    processor: tuple[str, str | None]  # the listener's address, and which one if that is said
+    processor: tuple[str, str | None]  # the listener's address, and the processor's index if logged
     number: int
 
 
@@ -63,15 +63,15 @@ def exchanges(
     apis: frozenset[str] | None = None,
     zone: str = "Z",
 ) -> Iterator[Exchange]:
-    """Yield the completed requests of a log, in its order; other lines are counted.
+    """Yield the completed requests of a log in order, and count other lines in ``left_out``.
 
-    ``apis``: only these, by ``requestApiKeyName``; lines of others are not parsed. ``zone``: of
-    the times, see ``coterie.times.LogClock``.
+    ``apis`` selects APIs by ``requestApiKeyName``; lines of other APIs are not parsed. ``zone`` is
+    the time zone of the log: see ``coterie.times.LogClock``.
 
     Raises
     ------
     CoterieError
-        A line that is cut or changed.
+        A line is cut or not as Kafka writes it.
     """
     clock = LogClock(zone)
     for number, raw in enumerate(lines, 1):
@@ -119,7 +119,7 @@ def by_the_table(exchange: Exchange) -> None:
 
 @contextmanager
 def as_kafka_logs_it(exchange: Exchange) -> Iterator[None]:
-    """Say which line it is where a request or its response has another shape."""
+    """Turn an error of reading a request or a response into one that names the line."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -1,9 +1,9 @@
-"""Requests and responses as a request log has them, by the table of messages.
+"""Requests and responses of a request log, with defaults from the table of messages.
 
-Kafka's JSON converters write each field that a version has, but a tagged one at its default, and
-none that it lacks. ``schemas.txt`` says which those are, and what is so where one is left out.
-Read leniently, as a log may be of an older or a newer broker: values are not checked, a field that
-the table does not know stays as it is, and a version that it lacks is read as the nearest one.
+Kafka's JSON converters write every field of a version, except tagged fields at their default.
+``schemas.txt`` has the fields of each version and their defaults. Reading is lenient, because a log
+may be of an older or a newer broker: values are not checked, unknown fields stay, and an unknown
+version is read as the nearest known one.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _EMPTY: dict[str, Any] = {"string": "", "bytes": "", "records": "", "bool": Fals
 
 
 class Logged(dict[str, Any]):
-    """What was logged, by Kafka's names; ``get`` and ``in`` say what stood there.
+    """A logged struct by Kafka's field names; ``get`` and ``in`` see only logged fields.
 
-    ``[name]`` of a field that was not logged is the table's default: where the version lacks the
-    field, or the table states one, or the field is tagged. Else it is a KeyError: Kafka would have
-    written it.
+    ``[name]`` of a field that was not logged gives the table's default if the version lacks the
+    field, the table states a default, or the field is tagged. Otherwise it raises KeyError, because
+    Kafka would have logged the field.
     """
 
     __slots__ = ("_fields", "version")
 
-    def __init__(self, given: dict[str, Any], fields: dict[str, tuple[Any, ...]], version: int):
-        super().__init__(given)
+    def __init__(self, entry: dict[str, Any], fields: dict[str, tuple[Any, ...]], version: int):
+        super().__init__(entry)
         self._fields, self.version = fields, version
         for name, field in fields.items():
             former = _FORMER.get(name)
-            if former in given and name not in given:
-                self[name] = given[former]
-            elif field[8] and name in given:
-                self[name] = _below(given[name], field, version)
+            if former in entry and name not in entry:
+                self[name] = entry[former]
+            elif field[8] and name in entry:
+                self[name] = _nested(entry[name], field, version)
 
     def has(self, name: str) -> bool:
         """Whether the version has a field."""
@@ -46,7 +46,7 @@ class Logged(dict[str, Any]):
         return bool(first <= self.version <= last)
 
     def optional(self, name: str) -> Any:
-        """Return what was logged, or the table's default, though Kafka would have written it."""
+        """Return a field, or the table's default even if Kafka would have logged the field."""
         return self[name] if name in self else self._default(name)
 
     def __missing__(self, name: str) -> Any:
@@ -68,21 +68,21 @@ class Logged(dict[str, Any]):
         return default == "true" if kind == "bool" else int(default)
 
 
-def as_logged(api: str, direction: str, version: int, given: Any) -> Any:
-    """Return a request or response as the table reads it; what has another shape, as it is.
+def as_logged(api: str, direction: str, version: int, entry: Any) -> Any:
+    """Wrap a request or response of a log; anything but a dict of a known API stays as it is.
 
     Parameters
     ----------
     api
-        As a request log names it: ``OFFSET_COMMIT``.
+        The name in a request log, such as ``OFFSET_COMMIT``.
     direction
         ``"request"`` or ``"response"``.
     """
-    found = _fields(api, direction)
-    if found is None or type(given) is not dict:
-        return given
-    fields, first, last = found
-    return Logged(given, fields, min(max(version, first), last))
+    section = _fields(api, direction)
+    if section is None or type(entry) is not dict:
+        return entry
+    fields, first, last = section
+    return Logged(entry, fields, min(max(version, first), last))
 
 
 @cache
@@ -94,13 +94,13 @@ def _fields(api: str, direction: str) -> tuple[dict[str, tuple[Any, ...]], int, 
 
 
 def _by_name(fields: Iterable[tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
-    """Return fields by name, those of a struct in the place of its list of them."""
+    """Return fields by name; the fields of a struct, by name too, replace their list."""
     return {field[0]: (*field[:8], _by_name(field[8]) if field[8] else None) for field in fields}
 
 
-def _below(value: Any, field: tuple[Any, ...], version: int) -> Any:
+def _nested(value: Any, field: tuple[Any, ...], version: int) -> Any:
     if type(value) is dict:
         return Logged(value, field[8], version)
     if type(value) is list:
-        return [_below(each, field, version) for each in value]
+        return [_nested(item, field, version) for item in value]
     return value

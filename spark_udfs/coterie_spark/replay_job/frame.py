@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from coterie._core.fold.apply_records import take
-from coterie._core.fold.fold import Scanned
+from coterie._core.fold.fold_state import Scanned
 from coterie.errors import CoterieError
 from coterie.log.folders import TOPIC
 from coterie.state.partial import PartialState, ScanOptions

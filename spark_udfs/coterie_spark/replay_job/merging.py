@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from coterie._core.fold.fold import Scanned
+from coterie._core.fold.fold_state import Scanned
 from coterie.replay.engine import Read
 from coterie.replay.parallel_scan import resting_collector
 from coterie.state.document import commit_lines

@@ -1,6 +1,6 @@
 from typing import Final
 
 KINDS: Final[tuple[str | None, ...]]
-"""Names of the kinds of fault, by number; 0 is none."""
+"""Names of the kinds of fault, by number; 0 is no fault."""
 FRAME_DETAIL: Final[dict[int, str]]
-"""In words, what stands where no batch can be framed; 0: one whose checksum does not hold."""
+"""Why no batch can be framed, in words, by number; 0: its checksum does not hold."""

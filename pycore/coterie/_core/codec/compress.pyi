@@ -3,13 +3,13 @@
 from typing_extensions import Buffer
 
 MAX_SIZE: int
-"""2**31 - 1 bytes, the longest array of Java: what a stream may give unless told otherwise."""
+"""2**31 - 1 bytes, the longest array of Java: the default limit of a stream's output."""
 
 NAMES: tuple[str, ...]
 """Codec names by number: none, gzip, snappy, lz4, zstd."""
 
 def decompress(codec: int, data: Buffer, magic: int = 2, max_size: int = ...) -> bytes:
-    """Return what a record batch's compressed stream holds.
+    """Decompress the stream of a record batch.
 
     Parameters
     ----------
@@ -18,35 +18,36 @@ def decompress(codec: int, data: Buffer, magic: int = 2, max_size: int = ...) ->
     data : bytes-like
         Magic 2: the batch from byte 61 on. Magic 0 and 1: the wrapper's value.
     magic : int
-        0 does not look at the LZ4 header checksum, where Kafka kept a wrong one, and 0 and 1
-        do not know zstd.
+        0 does not check the LZ4 header checksum, which Kafka computed wrongly; 0 and 1 have no
+        zstd.
     max_size : int
-        Give no more bytes than this; more is an error.
+        The largest output in bytes; a larger one is an error.
 
     Notes
     -----
-    Accepted as Kafka's readers do. gzip: further members, and anything behind the last. snappy:
-    xerial's framing, more than one stream in a row, and without its magic number the whole input
-    as one raw block. lz4: version 1, independent blocks, block sums compared, content size and
-    content sum not, bytes after the end mark ignored. zstd: any number of frames.
+    Accepts the same streams as Kafka's readers. gzip: several members; bytes after the last are
+    ignored. snappy: xerial's framing, several streams; without its magic number the whole input is
+    one raw block. lz4: version 1 with independent blocks; block checksums are compared, content
+    size and content checksum are not, and bytes after the end mark are ignored. zstd: any number
+    of frames.
 
-    Memory: the output and one block beside it. What a byte of input can become at most: gzip
-    1,032 bytes, snappy 21, lz4 255, zstd 32,768 (a run-length block of four bytes); a stream
-    that claims more is refused before anything is allocated. A zstd frame may ask for a window
-    of up to 128 MiB, of which only what is written is touched.
+    Memory: the output and one block. A byte of input gives at most 1,032 bytes with gzip, 21 with
+    snappy, 255 with lz4 and 32,768 with zstd (a run-length block of four bytes). A stream that
+    claims more is refused before memory is allocated. A zstd frame may ask for a window of up to
+    128 MiB, of which only the pages in use are touched.
 
     Raises
     ------
     coterie.CorruptData
         ``kind="codec"``: a number above 4, or zstd in magic 0 and 1. ``kind="records"``: the
-        stream is broken, cut, or gives more than ``max_size``; ``position`` is the byte in
-        ``data`` where that is known.
+        stream is broken, cut, or larger than ``max_size``; ``position`` is the byte in ``data``,
+        if known.
     """
 
 def compress(codec: int, data: Buffer, magic: int = 2) -> bytes:
-    """Return ``data`` as the stream that Kafka's own writer would put in its place.
+    """Compress ``data`` in the form of Kafka's own writer.
 
-    Same framing and options as Kafka (gzip: header of JDK 16; snappy: xerial, 32 KiB chunks;
+    Uses Kafka's framing and options (gzip: header of JDK 16; snappy: xerial, 32 KiB chunks;
     lz4: 64 KiB independent blocks without sums, and the old header checksum in magic 0; zstd:
     level 3, no content size). The compressed bytes themselves may differ from Java's.
 

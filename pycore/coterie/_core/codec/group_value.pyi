@@ -1,4 +1,4 @@
-"""What a group metadata value says, as Kafka's loader takes it, for a load and for a replay.
+"""A group metadata value as Kafka's loader reads it, for a load and for a replay.
 
 Source: GroupMetadataManager.readGroupMessageValue, GroupMetadata.loadGroup.
 """
@@ -6,7 +6,10 @@ Source: GroupMetadataManager.readGroupMessageValue, GroupMetadata.loadGroup.
 from typing import NamedTuple
 
 class MemberValue(NamedTuple):
-    """A member; ``group_instance_id`` is None where its version has none."""
+    """A member of a group.
+
+    ``group_instance_id`` is None if the member is dynamic, or the version lacks the field.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -14,25 +17,25 @@ class MemberValue(NamedTuple):
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    """Of version 0: the session's."""
+    """In version 0 the session timeout."""
     subscription: bytes
     assignment: bytes
 
 class GroupValue(NamedTuple):
-    """A group; ``protocol_type`` is None for the empty one."""
+    """A group; an empty protocol type is None."""
 
     protocol_type: str | None
     generation: int
     protocol: str | None
     leader: str | None
-    """Where none is stored, the first member."""
+    """The first member if none is stored."""
     current_state_timestamp: int
     """In ms; -1: none."""
     members: list[MemberValue]
-    """In their order; an id may come twice, the later one counts."""
+    """In the order of the value. An id may be repeated: the last one counts."""
 
 def read_group_value(value: bytes) -> GroupValue:
-    """Read a group metadata value of any version that the table has.
+    """Decode a group metadata value of any known version.
 
     Raises
     ------

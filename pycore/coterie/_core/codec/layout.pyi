@@ -1,7 +1,7 @@
-"""Structs of Kafka's messages in one version: their fields in wire order, ready to be read.
+"""Layouts of Kafka's messages: the fields of a struct in one version, in wire order.
 
-Knows the kinds of fields that Kafka's generated classes have, and no message by name. Made once
-for each version of a message; a walk over its rows.
+A layout knows the kinds of fields that Kafka's generated classes have, and no message by name. It
+is made once for each version of a message.
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ class Layout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its fields, in their order on the wire; tagged ones after all others."""
+        """The names of the fields in wire order, tagged ones after all others."""
 
     @property
     def least_bytes(self) -> int:
-        """The fewest bytes that it takes: above 0, or a list of it would cost nothing to send."""
+        """The fewest bytes of such a struct: above 0, or a list of them would be free to send."""
 
     def below(self, name: str) -> Layout | None:
-        """Return the layout of a field that is a struct, or a list of structs."""
+        """Return the layout of a field that is a struct or a list of structs; None of any other."""
 
 def layout_of(fields: Iterable[tuple[Any, ...]], version: int, flexible: bool) -> Layout:
     """Make the layout of one version.
@@ -34,8 +34,8 @@ def layout_of(fields: Iterable[tuple[Any, ...]], version: int, flexible: bool) -
     Parameters
     ----------
     fields : iterable of tuple
-        As ``coterie.schemas.fields_of`` gives them.
+        In the form of ``coterie.schemas.fields_of``.
     version : int
     flexible : bool
-        Lengths are compact, and each struct ends with its tagged fields.
+        Whether lengths are compact and each struct ends with tagged fields.
     """

@@ -20,10 +20,10 @@ class LogRecord(NamedTuple):
     append_time: bool
 
 class LogBatch(NamedTuple):
-    """One batch: its header as it stands, and its records.
+    """One batch: the fields of its header, and its records.
 
-    ``position`` and ``size`` are bytes in the given buffer; of a legacy wrapper ``base_offset`` is
-    the first record's offset, as Kafka's tools print it. Timestamps are ms, ids -1 where none.
+    ``position`` and ``size`` are bytes in the buffer. For a legacy wrapper ``base_offset`` is the
+    first record's offset, as Kafka's tools print it. Timestamps are in ms; missing ids are -1.
     """
 
     position: int
@@ -46,7 +46,7 @@ class LogBatch(NamedTuple):
     records: list[LogRecord]
 
 class BatchFault(NamedTuple):
-    """A skipped part of a segment: ``kind`` as ``coterie verify`` prints it."""
+    """A skipped part of a segment; ``coterie verify`` prints its ``kind``."""
 
     position: int
     base_offset: int | None
@@ -55,20 +55,20 @@ class BatchFault(NamedTuple):
 
 @final
 class LogReader:
-    """Iterate over the whole batches of a segment's bytes, in order.
+    """Iterate over the readable batches of a segment's bytes, in order.
 
-    What cannot be read is skipped as by ``--on-fault skip`` and noted in ``faults``, in order of
-    position. A batch with a wrong checksum, an unknown magic or codec, or broken records is left
-    out whole; a wrong length ends the segment. None of these raises.
+    Faults are skipped, as with ``--on-fault skip``, and reported in ``faults``, in order of
+    position. A batch with a wrong checksum, an unknown magic or codec, or broken records is skipped
+    whole; a wrong length ends the segment. None of these raises.
 
-    One thread at a time: a call during another one is a CoterieError.
+    One thread at a time: a call that meets another one raises a CoterieError.
 
     Parameters
     ----------
     data
-        The bytes of a segment, from its first byte. Borrowed until the reader goes.
+        The bytes of a segment, from its first byte. Referenced until the reader is freed.
     check_crc
-        False does not check checksums, as Kafka's file iterator does not.
+        False does not check checksums, like Kafka's file iterator.
 
     Notes
     -----
@@ -82,10 +82,10 @@ class LogReader:
     def __next__(self) -> LogBatch: ...
 
 def batch_boundaries(data: Buffer, max_bytes: int) -> list[int]:
-    """Return the ascending positions at which a segment may be cut, 0 and its size included.
+    """Return the ascending positions at which a segment may be cut, including 0 and its size.
 
-    Each piece holds whole batches and at most ``max_bytes``, but for a batch that is longer. What
-    follows a wrong length stays with the last batch before it that can be read, so that a scan of
-    the piece still knows which base offset would be plausible there. Apart from that only headers
-    are looked at; empty bytes: ``[0]``.
+    Each piece has whole batches and at most ``max_bytes``, unless one batch is longer. The bytes
+    after a wrong length stay with the last readable batch before it, because a scan of that piece
+    judges by it which base offset is plausible there. Otherwise only headers are read. Empty bytes
+    give ``[0]``.
     """

@@ -1,13 +1,13 @@
 """Keys, values and the consumer protocol, from bytes to plain dicts and back.
 
-The dicts are what Kafka's own JSON converters print: its field names in camel case, in its order,
-a field that the version lacks left out. Texts are str (bytes that are not UTF-8 read as U+FFFD,
-as Java does), bytes are bytes, uuids are as Kafka prints them. Tagged fields that are unknown
-stand under ``_unknown_tags``, pairs of a tag and its bytes, in the struct that holds them; Kafka's
-converters drop them. What is written may be such a dict: one with ``raw`` gives those bytes, and
-``subscription_decoded`` and ``assignment_decoded`` of a member are not looked at. Decoding what was
-encoded gives the dict again, for every version. Source: CoordinatorRecordSerde, the message classes
-of Kafka 3.9.1 and 4.1.0.
+The dicts have the form of Kafka's own JSON converters: camel-case field names in Kafka's order,
+without the fields that the version lacks. Texts are str (bytes that are not UTF-8 become U+FFFD, as
+in Java), bytes are bytes, and uuids have Kafka's text form. Unknown tagged fields are in their
+struct under ``_unknown_tags``, as pairs of a tag and its bytes; Kafka's converters drop them.
+
+Encoding takes such a dict. One with ``raw`` gives those bytes; a member's ``subscription_decoded``
+and ``assignment_decoded`` are ignored. Decoding an encoded dict gives an equal one, in every
+version. Source: CoordinatorRecordSerde, the message classes of Kafka 3.9.1 and 4.1.0.
 """
 
 from typing import Any, overload
@@ -16,7 +16,7 @@ from coterie.schemas import Section
 
 def define(name: str, section: Section) -> None: ...
 def key_type(version: int) -> str | None:
-    """Return the type of a record by its key's version; None: a version that is not known."""
+    """Return the type of a record by the version of its key; None: an unknown version."""
 
 def decode_key(key: bytes) -> dict[str, Any]:
     """Decode a record's key.
@@ -25,8 +25,8 @@ def decode_key(key: bytes) -> dict[str, Any]:
     -------
     dict
         ``version``, ``type`` (``offset_commit``, ``group_metadata``, ``consumer_group_metadata``,
-        ...) and ``data``; ``trailing_bytes`` (their count) and ``raw`` where bytes are left over.
-        A version that is not known: ``version``, ``raw``, ``error``.
+        ...) and ``data``; with ``trailing_bytes`` (their count) and ``raw`` if bytes are left
+        over. An unknown version gives ``version``, ``raw``, ``error``.
 
     Raises
     ------
@@ -39,12 +39,12 @@ def decode_key(key: bytes) -> dict[str, Any]:
 def decode_value(key_version: int | None, value: None, *, tags: bool = True) -> None: ...
 @overload
 def decode_value(key_version: int | None, value: bytes, *, tags: bool = True) -> dict[str, Any]:
-    """Decode a record's value, whose type the version of its key says.
+    """Decode a record's value; the version of its key decides its type.
 
     Parameters
     ----------
     key_version : int or None
-        As ``decode_key`` gives it.
+        The ``version`` that ``decode_key`` returns.
     value : bytes or None
         None: a tombstone.
     tags : bool
@@ -53,22 +53,23 @@ def decode_value(key_version: int | None, value: bytes, *, tags: bool = True) ->
     Returns
     -------
     dict or None
-        None for a tombstone. ``version`` and ``data``; ``trailing_bytes`` and ``raw`` where bytes
-        are left over. In a group of protocol type ``consumer`` each member also has
+        None for a tombstone. ``version`` and ``data``; with ``trailing_bytes`` and ``raw`` if
+        bytes are left over. In a group of protocol type ``consumer`` each member also has
         ``subscription_decoded`` and ``assignment_decoded``: their ``version`` and ``data``, or
-        ``{"error": ...}``, which is no fault of the record; no bytes give None. Under a key
-        version that is not known: ``version``, ``raw``, ``error``.
+        ``{"error": ...}``, which is no fault of the record; no bytes give None. An unknown key
+        version gives ``version``, ``raw``, ``error``.
 
     Raises
     ------
     coterie.CorruptData
-        ``kind="value"``: as ``decode_key``, or a value version that is not known.
+        ``kind="value"``: as ``decode_key``, or an unknown version of the value.
     """
 
 def decode_subscription(data: bytes) -> dict[str, Any] | None:
-    """Decode a member's subscription (consumer protocol 0-3; above, as 3).
+    """Decode a member's subscription (consumer protocol 0-3; later versions as 3).
 
-    ``version``, ``data`` and, where bytes are left over, ``trailing_bytes``; None for no bytes.
+    Returns ``version``, ``data`` and, if bytes are left over, ``trailing_bytes``; no bytes give
+    None.
 
     Raises
     ------
@@ -77,10 +78,10 @@ def decode_subscription(data: bytes) -> dict[str, Any] | None:
     """
 
 def decode_assignment(data: bytes) -> dict[str, Any] | None:
-    """Decode a member's assignment, as ``decode_subscription`` does a subscription."""
+    """Decode a member's assignment; see ``decode_subscription``."""
 
 def encode_key(key: dict[str, Any]) -> bytes:
-    """Return a key's bytes from ``version`` and ``data``.
+    """Encode a record's key from ``version`` and ``data``.
 
     Raises
     ------
@@ -89,7 +90,7 @@ def encode_key(key: dict[str, Any]) -> bytes:
     """
 
 def encode_value(key_version: int, value: dict[str, Any] | None) -> bytes | None:
-    """Return a value's bytes from ``version`` and ``data``; None for None, the tombstone.
+    """Encode a record's value from ``version`` and ``data``; None, a tombstone, gives None.
 
     Raises
     ------
@@ -98,10 +99,10 @@ def encode_value(key_version: int, value: dict[str, Any] | None) -> bytes | None
     """
 
 def encode_subscription(subscription: dict[str, Any] | None) -> bytes:
-    """Return a member's subscription from ``version`` and ``data``; None gives no bytes.
+    """Encode a member's subscription from ``version`` and ``data``; None gives no bytes.
 
-    Nothing is sorted: Java's writers sort the topics before they write.
+    Does not sort; Java's writers sort the topics first.
     """
 
 def encode_assignment(assignment: dict[str, Any] | None) -> bytes:
-    """Return a member's assignment from ``version`` and ``data``; None gives no bytes."""
+    """Encode a member's assignment from ``version`` and ``data``; None gives no bytes."""

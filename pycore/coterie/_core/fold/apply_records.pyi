@@ -1,9 +1,9 @@
 from collections.abc import Iterable
 
-from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.fold_state import FoldState
 
 def take(
-    fold: PartitionFold,
+    fold: FoldState,
     records: Iterable[tuple[int, int, bytes | None, bytes | None]],
     *,
     producer_id: int = -1,
@@ -17,5 +17,5 @@ def take(
     records
         (log offset, timestamp in ms or -1, key, value), in log order; None is null.
     producer_id, transactional, control
-        As a batch's header has them; of a control batch only the first record is read.
+        As in the header of a batch. Only the first record of a control batch is read.
     """

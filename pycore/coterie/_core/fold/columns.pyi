@@ -13,11 +13,11 @@ def decode_columns(data: Buffer, *, raw: bool = False, check_crc: bool = True) -
     Parameters
     ----------
     data
-        From a batch boundary. Not kept.
+        From a batch boundary. Not referenced afterwards.
     raw
-        Also give the bytes of keys and values.
+        Also return the bytes of keys and values.
     check_crc
-        False takes batches whatever their checksum says.
+        False does not check checksums.
 
     Returns
     -------

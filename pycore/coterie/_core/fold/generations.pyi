@@ -3,18 +3,21 @@ from typing import NamedTuple
 from typing_extensions import Self
 
 class MetadataRecord(NamedTuple):
-    """Group metadata: ``timestamp`` in ms or -1, ``value`` None = tombstone."""
+    """A record of group metadata as it stands in the log.
+
+    ``timestamp`` is in ms (-1: none); a tombstone has no ``value``.
+    """
 
     log_offset: int
     timestamp: int
     value: bytes | None
 
 class Generation(NamedTuple):
-    """What a record says of its group, and what changed since the one before.
+    """A group at a metadata record, and what changed since the record before.
 
     ``joined``, ``left`` and ``subscription_changed`` are lists of member ids, ``replaced`` of
     (group instance id, old member id, new member id): a static member that came back under a
-    new id. The first record is compared with nothing: everyone joined.
+    new id. In the first record every member joined.
     """
 
     log_offset: int
@@ -44,7 +47,7 @@ class GroupLog:
     changes: list[Generation]
 
     def add(self, log_offset: int, timestamp: int, value: bytes | None) -> None:
-        """Take the next record.
+        """Add the next record.
 
         Raises
         ------
@@ -52,8 +55,8 @@ class GroupLog:
             The value cannot be read.
         """
     def copy(self) -> Self:
-        """Return a twin that goes its own way."""
+        """Return an independent copy."""
     def absorb(self, later: GroupLog) -> None:
-        """Go on with the records of a later piece of the log."""
+        """Append the records of a later piece of the log."""
     def generations(self) -> list[Generation]:
-        """One row a record."""
+        """Return a row for each record."""

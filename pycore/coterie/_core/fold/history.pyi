@@ -6,22 +6,23 @@ OUTCOMES: Final[tuple[str, ...]]
 
 @final
 class History:
-    """The decided commits of a fold in the order of their decision: rows of C, 80 bytes each.
+    """The decided commits of a fold, in the order of their decision.
 
-    A commit outside of transactions stands in its place, one of a transaction where the marker
-    stands that decides it.
+    A commit outside of transactions has its own place in the log; a commit of a transaction has
+    the place of its marker.
 
     Notes
     -----
-    One call at a time may change it, and none reads it meanwhile: else a CoterieError.
+    A call that meets another one which changes the history raises a CoterieError. Memory: 80 bytes
+    a row, and the metadata.
     """
 
     def __new__(cls) -> History: ...
     def __len__(self) -> int: ...
     def clear(self) -> None:
-        """Forget all rows. Pending commits stay, and become rows with their marker."""
+        """Remove all rows. Pending commits stay, and become rows with their marker."""
     def columns(self, start: int = 0, end: int | None = None) -> dict[str, Any]:
-        """Give the rows from ``start`` to ``end`` as arrays.
+        """Return the rows from ``start`` to ``end`` as arrays.
 
         Returns
         -------
@@ -32,12 +33,12 @@ class History:
             ``leader_epoch`` (-1: none), int32; ``kind`` (0: a commit, 1: a tombstone),
             ``transactional`` and ``outcome`` (see ``OUTCOMES``), int8. ``metadata`` (uint8, end to
             end) is cut at ``metadata_bounds`` (int64, shape (rows + 1,)). ``groups`` and
-            ``topics``: the names' bytes, and where to cut them.
+            ``topics``: the names' bytes end to end, and the bounds of each name.
         """
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Give the rows one by one, as the table ``commits`` has them.
+        """Yield the rows one by one, in the form of the table ``commits``.
 
-        In order of its columns without ``offsets_partition``; times are ms.
+        The fields are in the order of its columns, without ``offsets_partition``; times are ms.
         """
     def pending(self) -> History:
-        """Return the commits that no marker has decided so far, in order of their log offsets."""
+        """Return the commits that no marker has decided yet, in order of their log offsets."""

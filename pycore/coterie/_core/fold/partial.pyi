@@ -1,17 +1,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.fold_state import FoldState
 from coterie._core.fold.producers import Committed
 
-def absorb(fold: PartitionFold, later: PartitionFold) -> None:
-    """Let ``later``, scanned from what follows in the log, follow on ``fold``.
-
-    ``later`` stays as it is. The result equals one scan over both pieces.
-    """
-
-def offset_columns(fold: PartitionFold) -> dict[str, Any]:
-    """Give the committed offsets that readers see, in order of first sight of their keys.
+def offset_columns(fold: FoldState) -> dict[str, Any]:
+    """Return the committed offsets that readers see, in the order their keys were first seen.
 
     Returns
     -------
@@ -23,17 +17,17 @@ def offset_columns(fold: PartitionFold) -> dict[str, Any]:
         (n, 4): start and end of the group's and of the topic's name in ``keys``.
     """
 
-def offset_entries(fold: PartitionFold) -> Iterator[tuple[tuple[str, str, int], Committed]]:
-    """Give what :func:`offset_columns` gives, one by one: the key as of :func:`keys`, the value."""
+def offset_entries(fold: FoldState) -> Iterator[tuple[tuple[str, str, int], Committed]]:
+    """Yield the rows of :func:`offset_columns`: each key as in :func:`keys`, and its value."""
 
-def keys(fold: PartitionFold) -> list[tuple[str, str, int]]:
-    """Give (group, topic, partition) of every key, in order of first sight."""
+def keys(fold: FoldState) -> list[tuple[str, str, int]]:
+    """Return (group, topic, partition) of every key, in the order they were first seen."""
 
-def tracks(fold: PartitionFold) -> Any:
-    """Give what came last of each key, in log order, and how many commits.
+def tracks(fold: FoldState) -> Any:
+    """Return the last records of each key in log order, and its number of commits.
 
-    Counted and ordered is what is outside of transactions or of a committed one. A key's place is
-    its index, as of :func:`keys`; a key of which nothing counts has a row, too.
+    Records of open and of aborted transactions do not count. The rows are in the order of
+    :func:`keys`, and a key without a record that counts has a row, too.
 
     Returns
     -------
@@ -44,7 +38,7 @@ def tracks(fold: PartitionFold) -> Any:
         committed) and ``last_gone`` (1: it is a tombstone); ``before``, ``before_offset`` and
         ``before_gone``: of the record before it; ``commit``, ``commit_offset``,
         ``commit_timestamp`` and ``expire_timestamp`` (ms, -1: none): of the last commit. Where an
-        ordinal is 0 its other fields say nothing.
+        ordinal is 0 its other fields are undefined.
 
     Raises
     ------
@@ -53,10 +47,10 @@ def tracks(fold: PartitionFold) -> Any:
     """
 
 def split_key(key: bytes) -> tuple[bytes, bytes, int]:
-    """(group, topic, partition) of an offset key as the fold keeps it."""
+    """Return (group, topic, partition) of an offset key as the fold has it."""
 
-def key_at(fold: PartitionFold, index: int) -> bytes:
-    """Key of an index of ``Producer.pending``.
+def key_at(fold: FoldState, index: int) -> bytes:
+    """Return the key that an index of ``Producer.pending`` stands for.
 
     Raises
     ------
@@ -64,11 +58,5 @@ def key_at(fold: PartitionFold, index: int) -> bytes:
         There is no such key.
     """
 
-def dump(fold: PartitionFold) -> tuple[Any, ...]:
-    """Everything the fold knows, as plain values that pickle."""
-
-def restore(fold: PartitionFold, state: tuple[Any, ...]) -> None:
-    """Fill an empty fold with what :func:`dump` gave."""
-
-def group_ids(fold: PartitionFold) -> set[bytes]:
-    """Give the groups that have an offset key or metadata, as UTF-8."""
+def group_ids(fold: FoldState) -> set[bytes]:
+    """Return the ids of the groups that have an offset key or metadata, as UTF-8."""

@@ -16,12 +16,12 @@ class Committed(NamedTuple):
 class Producer:
     """The transactions of one producer id in a piece of log.
 
-    ``first_seq`` and ``first_committed`` tell of the first marker (-1: none), which also decides
-    what earlier pieces left open; ``first_row`` is how many commits of the piece's history were
-    decided before it; ``before`` are the keys this piece wrote before it; ``pending``
-    is open at the end: index of the key -> what was committed, or None where a transactional
-    tombstone took it back. ``tracked`` has what its records say of each key, where a fold tracks
-    keys: index of the key -> bytes.
+    ``first_seq`` and ``first_committed`` are the ordinal (-1: none) and the outcome of the first
+    marker, which also decides what earlier pieces left open. ``first_row`` is the number of rows of
+    the piece's history that were decided before it, ``before`` the keys written before it.
+    ``pending`` is open at the end: index of the key -> the offset, or None for a tombstone.
+    ``tracked`` has the tracks of the pending records if the fold tracks keys: index of the key ->
+    bytes.
     """
 
     first_seq: int

@@ -8,7 +8,7 @@ BATCH_DTYPE: Final[np.dtype[Any]]
 KEY_DTYPE: Final[np.dtype[Any]]
 ROW_DTYPES: Final[dict[str, Any]]
 ALWAYS: Final[set[str]]
-"""Columns that are always given."""
+"""Columns that are always returned."""
 
 @final
 class RecordScan:
@@ -17,27 +17,28 @@ class RecordScan:
     Parameters
     ----------
     groups
-        Give only rows of these groups; None: all rows, those of no group (markers) too.
+        Return only rows of these groups; None: all rows, also those of no group (markers).
     at_ms
         Leave out records whose own timestamp (ms) is after this; those without one stay.
     number
         Of the first record.
     columns
-        What to give besides ``ALWAYS``: names of ``ROW_DTYPES``, and ``mixed`` of batches; None:
+        What to return besides ``ALWAYS``: names of ``ROW_DTYPES``, and ``mixed`` of batches; None:
         all. ``decided_by`` and ``decided_ms`` come with ``number``.
     check_crc
-        False takes batches whatever their checksum says.
+        False does not check checksums.
 
     Attributes
     ----------
     groups, topics : list of str
-        The names that ``group`` and ``keys`` number: of all pieces so far.
+        The names that the columns ``group`` and ``keys`` number, of all pieces so far.
     number : int
-        Of the next record: how many the batches had that could be read.
+        Number of the next record: so many were in readable batches.
 
     Notes
     -----
-    What cannot be read is left out, as ``--on-fault skip`` does. One call at a time.
+    Faults are left out, as with ``--on-fault skip``. A call that meets another one raises a
+    CoterieError.
     """
 
     def __new__(
@@ -66,19 +67,20 @@ class RecordScan:
         max_bytes: int | None = None,
         tail: Iterable[tuple[int, tuple[int, int, int]]] = (),
     ) -> tuple[dict[str, Any], int]:
-        """Read batches of a segment from a position on.
+        """Read the records of a segment's batches, from a position on.
 
         Parameters
         ----------
         data
-            A whole segment, decompressed. Not kept.
+            A whole segment, decompressed. Not referenced afterwards.
         position
             Where to begin: a batch boundary.
         max_bytes
-            Stop at the first batch that begins so many bytes on, or later; None: at the end.
+            Stop at the first batch that begins this many bytes after ``position`` or later; None:
+            at the end.
         tail
-            Of producers whose transaction is open where the piece ends: (producer id, (0 for
-            ABORT or 1 for COMMIT, number of the marker, its time in ms)).
+            The next marker of each producer whose transaction is open at the end of the piece:
+            (producer id, (0 for ABORT or 1 for COMMIT, number of the marker, its time in ms)).
 
         Returns
         -------
@@ -109,9 +111,9 @@ class RecordScan:
             Where the next piece begins.
         """
     def keys(self, start: int = 0) -> Any:
-        """Give each key from a number on, and its last record that counts: ``KEY_DTYPE``.
+        """Return each key from a number on, and its last record that counts: ``KEY_DTYPE``.
 
-        ``group``, ``topic`` (numbers of names), ``partition``; ``before``, as ``previous`` of the
-        next row would be, and then of the record ``offset``, ``log_offset``, ``timestamp`` and
-        ``row`` (over all pieces).
+        ``group``, ``topic`` (numbers of names), ``partition``; ``before``, which the key's next
+        row will have as ``previous``; and ``offset``, ``log_offset``, ``timestamp`` and ``row``
+        (over all pieces) of the last record.
         """

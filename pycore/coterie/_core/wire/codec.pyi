@@ -1,8 +1,8 @@
 """Frames of Kafka's protocol: headers, and bodies by the layout of their API and version.
 
-A frame is without the four bytes of length before it. Layouts are made when a version is first
-met, by the function that is handed in. A filled dict costs at most some hundred bytes for each
-byte of a hostile frame (lists of the smallest structs); other frames cost a few.
+A frame excludes the four bytes of its length. Layouts are made at the first use of a version, by a
+function of the caller. A filled dict takes at most a few hundred bytes of memory for each byte of
+a hostile frame (lists of the smallest structs); other frames take a few.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,11 +12,11 @@ from coterie._core.codec.layout import Layout
 
 @final
 class Request:
-    """A request that was read.
+    """A decoded request.
 
-    ``body`` has its fields by Kafka's names, or is a row (see ``Codec.decode_request``); it is None
-    in the request of a ``WireError``.
-    ``left_over`` is how many bytes came after the body; Kafka does not mind them.
+    ``body`` is a dict with Kafka's field names, or a row (see ``Codec.decode_request``). It is None
+    in the request of a ``WireError``. ``left_over`` is the number of bytes after the body, which
+    Kafka ignores.
     """
 
     api_key: Final[int]
@@ -28,7 +28,7 @@ class Request:
 
 @final
 class Response:
-    """A response that was read: see ``Request``."""
+    """A decoded response; see ``Request`` for the fields."""
 
     correlation_id: Final[int]
     body: Final[Any]
@@ -36,13 +36,13 @@ class Response:
 
 @final
 class Codec:
-    """Reads and writes the messages of a table.
+    """Decodes and encodes the messages of a table.
 
     Parameters
     ----------
     apis : iterable of coterie.wire.Api
     make : callable
-        ``make(api, version, direction)`` gives the layout of a message; asked once for each.
+        ``make(api, version, direction)`` returns the layout of a message; called once for each.
     """
 
     def __init__(
@@ -64,27 +64,28 @@ class Codec:
     def decode_request(
         self, frame: bytes, *, fill: bool = False, tags: bool = False, rows: bool = False
     ) -> Request:
-        """Read a request: header, then body.
+        """Decode a request, header and body.
 
         Parameters
         ----------
         frame : bytes-like
-            Without the length before it.
+            A frame without its length.
         fill : bool
-            Every field of any version is there, at its default where this version lacks it. Else
-            the fields of the version, and tagged ones where they are not at their default.
+            Dicts have the fields of all versions, at their defaults if this version lacks them.
+            Otherwise they have the fields of the version, and tagged fields that are not at their
+            default.
         tags : bool
-            Keep unknown tagged fields, as pairs of tag and bytes under ``_unknown_tags`` in the
-            dict of their struct. Those of the header are dropped.
+            Dicts have unknown tagged fields under ``_unknown_tags``, as pairs of tag and bytes.
+            Those of the header are dropped.
         rows : bool
-            Structs become rows: a tuple of every field of any version in the table's order, at its
-            default (a struct: None) where it did not come. No dict is made; the other two
-            parameters mean nothing.
+            Structs become rows: tuples with the fields of all versions in the table's order;
+            a missing field has its default, a missing struct is None. The other two parameters
+            are ignored.
 
         Raises
         ------
         coterie.wire.WireError
-            ``stage`` says what does not parse: ``header``, ``version`` or ``body``.
+            The frame does not parse; ``stage`` is ``header``, ``version`` or ``body``.
         """
 
     def decode_response(
@@ -97,12 +98,12 @@ class Codec:
         tags: bool = False,
         rows: bool = False,
     ) -> Response:
-        """Read the response to a request of that API and version; see ``decode_request``.
+        """Decode the response to a request of that API and version; see ``decode_request``.
 
         Raises
         ------
         coterie.wire.WireError
-            It does not parse: ``stage`` is ``header`` or ``body``.
+            The frame does not parse; ``stage`` is ``header`` or ``body``.
         coterie.ArgumentError
             There is no such API or version.
         """
@@ -116,15 +117,15 @@ class Codec:
         correlation_id: int = 0,
         client_id: str | None = None,
     ) -> bytes:
-        """Write a request: the frame without the length before it.
+        """Encode a request as a frame without its length.
 
         Parameters
         ----------
         body : dict or tuple
-            By Kafka's field names. A field that is not there has its default, one that the version
-            does not have is not written; uuids are in Kafka's text, bytes are anything with a
-            buffer. ``_unknown_tags`` are written as they are. A tuple is a row, as it is read with
-            ``rows``.
+            A dict with Kafka's field names. A missing field is written at its default, and a field
+            that the version lacks is not written. Uuids have Kafka's text form, bytes are any
+            buffer, and ``_unknown_tags`` are written unchanged. A tuple is a row, as ``rows``
+            decodes it.
 
         Raises
         ------
@@ -140,7 +141,7 @@ class Codec:
         *,
         correlation_id: int = 0,
     ) -> bytes:
-        """Write a response; see ``encode_request``.
+        """Encode a response; see ``encode_request``.
 
         Raises
         ------

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from coterie._core.codec.text import decode_utf8
-from coterie._core.fold import partial
+from coterie._core.fold import merge, partial
 from coterie._core.fold.record_scan import RecordScan
 from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.key_index import Key
@@ -142,7 +142,7 @@ class SurveyedLog:
         """Go on with what another found in the segments that follow on these, the next part."""
         self.segments += later.segments
         self.group_log.absorb(later.group_log)
-        partial.absorb(self.fold, later.fold)
+        merge.absorb(self.fold, later.fold)
         self.parts.append((self.count, len(self.tails)))
         pieces = len(self.tails)
         self._end({name: end.behind(self.count) for name, end in later.ended.items()})

@@ -1,7 +1,8 @@
-"""Batches of a log segment and their records, magic 0 to 2. See ``batch.pyi``.
+"""The batches of a log segment and their records, magic 0 to 2.
 
-Knows bytes; knows no groups, no files, no time. Cost: one look at each byte for the checksum and
-one for the records. A batch is read whole or not at all: what does not add up is a fault.
+Frames a batch at a position, checks its checksum and parses all its records; a batch of which one
+record cannot be parsed gives none. Knows bytes; knows no groups, no files, no time.
+Cost: one pass over the bytes for the checksum, one for the records.
 Sources: DefaultRecordBatch, DefaultRecord, AbstractLegacyRecordBatch, LegacyRecord,
 FileLogInputStream, ByteBufferLogInputStream.
 Rules: docs/rules/log-format.md#record-batches, #message-sets and #reading-batches.
@@ -28,14 +29,14 @@ cdef enum:
     MAGIC_AT = 16
     HEADER_UP_TO_MAGIC = 17
     MIN_LENGTH = 14              # LegacyRecord.RECORD_OVERHEAD_V0
-    V0_HEADER = 26               # up to and with the two lengths of key and value
+    V0_HEADER = 26               # including the two lengths of key and value
     V1_HEADER = 34
     GZIP = 1
     ZSTD = 4
 
 KINDS = (None, "length", "tail", "magic", "crc", "codec", "records", "marker", "key", "value")
 FRAME_DETAIL = {
-    FRAME_BATCH: "the stored checksum does not hold",      # what recovery cuts a whole batch for
+    FRAME_BATCH: "the stored checksum does not hold",      # of a batch that recovery cuts off
     FRAME_TAIL: "bytes after the last batch",
     FRAME_LENGTH: "a batch length below 14 or beyond the end of the file",
     FRAME_MAGIC: "a magic outside 0-2",
@@ -52,7 +53,7 @@ cdef bint only_zeros(const uint8_t* at, int64_t size) noexcept nogil:
 
 
 cdef void read_header(Batch* batch) noexcept nogil:
-    """Fill the fields of a batch whose bytes are known to hold its header."""
+    """Fill in the fields of a batch that is at least as long as its header."""
     cdef const uint8_t* at = batch.start
     batch.base_offset = load_i64(at)
     batch.magic = <int8_t>at[MAGIC_AT]
@@ -87,9 +88,12 @@ cdef void read_header(Batch* batch) noexcept nogil:
 
 
 cdef Frame frame_batch(const uint8_t* data, int64_t size, int64_t at, Batch* batch) noexcept nogil:
-    """Say what stands at `at`. The header is filled for FRAME_BATCH; for the others `start`,
-    `position`, `size` (what to step over; the rest for FRAME_LENGTH and FRAME_TAIL) and, where
-    its bytes are there, `base_offset`."""
+    """Frame the batch at a position.
+
+    FRAME_BATCH fills in the whole header. The others fill in `start`, `position`, `size` (the
+    bytes to skip; for FRAME_LENGTH and FRAME_TAIL all up to the end) and, if its bytes are there,
+    `base_offset`.
+    """
     cdef int64_t rem = size - at
     cdef int64_t length
     cdef int magic
@@ -120,8 +124,8 @@ cdef Frame frame_batch(const uint8_t* data, int64_t size, int64_t at, Batch* bat
 
 cdef Frame frame_as_loader(const uint8_t* data, int64_t size, int64_t at,
                            Batch* batch) noexcept nogil:
-    """The same as the coordinator's loader sees it (ByteBufferLogInputStream): a partial batch
-    ends the segment quietly, and the magic is looked at before the rest is known to be there."""
+    """Frame a batch as the coordinator's loader does (ByteBufferLogInputStream): a partial batch
+    is no fault but the end, and the magic is checked before the length."""
     cdef int64_t rem = size - at
     cdef Frame frame
     cdef int magic
@@ -132,7 +136,7 @@ cdef Frame frame_as_loader(const uint8_t* data, int64_t size, int64_t at,
             return FRAME_MAGIC
     frame = frame_batch(data, size, at, batch)
     if frame == FRAME_TAIL:
-        # A header cut before its length ends the log; a length of zero is read as corrupt.
+        # A header that is cut before its length ends the log; a length of zero is corrupt.
         if rem < LOG_OVERHEAD:
             return FRAME_END
         return FRAME_TAIL if load_i32(data + at + 8) < MIN_LENGTH else FRAME_END
@@ -142,7 +146,7 @@ cdef Frame frame_as_loader(const uint8_t* data, int64_t size, int64_t at,
 
 
 cdef Fault frame_to_fault(int frame) noexcept nogil:
-    """FRAME_SHORT has no checksum that could hold: Kafka's ensureValid reports both as one."""
+    """FRAME_SHORT counts as a wrong checksum: Kafka's ensureValid reports both alike."""
     if frame == FRAME_TAIL:
         return FAULT_TAIL
     if frame == FRAME_LENGTH:
@@ -157,8 +161,8 @@ cdef bint crc_holds(const Batch* batch) noexcept nogil:
 
 
 cdef bint unread_magic_holds(const Batch* batch) noexcept nogil:
-    """The checksum as LogSegment.recover takes it for a magic it does not know: above 2 as 2,
-    below 0 as legacy. `start` and `size` are those of a FRAME_MAGIC."""
+    """Check the checksum of a FRAME_MAGIC as LogSegment.recover does: a magic above 2 as 2, a
+    negative one as legacy."""
     cdef int magic = <int8_t>batch.start[MAGIC_AT]
     if magic < 0:
         return coterie_crc32(batch.start + 16, batch.size - 16) == (
@@ -168,8 +172,8 @@ cdef bint unread_magic_holds(const Batch* batch) noexcept nogil:
 
 
 cdef bint plausible_base(int fault, int64_t base_offset, int64_t expected) noexcept nogil:
-    """Whether the eight bytes of a base offset are one. Where the length is wrong, or cut, they
-    may be anything: they count if they go on from `expected` (-1: unknown) as offsets do."""
+    """Whether the base offset of a fault can be right. After a wrong or cut length its bytes may
+    be anything: then it must continue from `expected` (-1: unknown)."""
     if fault != FAULT_LENGTH and fault != FAULT_TAIL:
         return True
     if expected < 0:
@@ -178,7 +182,7 @@ cdef bint plausible_base(int fault, int64_t base_offset, int64_t expected) noexc
 
 
 cdef Fault read_marker(const Record* record, int* kind) noexcept nogil:
-    """ControlRecordType.parse: int16 version, int16 type; versions above 0 read alike."""
+    """ControlRecordType.parse: int16 version, int16 type; later versions are read like 0."""
     if record.key_size < 4 or load_i16(record.key) < 0:
         return FAULT_MARKER
     kind[0] = load_i16(record.key + 2)
@@ -206,13 +210,13 @@ cdef class Records:
         return 0
 
     cdef int read(self, const Batch* batch) except -1:
-        """Fill `items` with the records of a framed batch, all of them or (at a fault) none."""
+        """Parse all records of a framed batch into `items`. Return a Fault; then there are none."""
         cdef int fault
         cdef const uint8_t* at
         cdef int64_t size
         self.count = 0
-        self.held = None
-        self.inflated = False
+        self.decompressed_data = None
+        self.decompressed = False
         if batch.codec > ZSTD or (batch.codec == ZSTD and batch.magic < 2):
             self.detail = f"codec {batch.codec} is not one of magic {batch.magic}"
             return FAULT_CODEC
@@ -220,11 +224,11 @@ cdef class Records:
             if batch.magic < 2:
                 fault = self.parse_single(batch) if batch.codec == 0 else self.parse_wrapper(batch)
             else:
-                if batch.record_count == 0:     # an emptied batch; Kafka looks at no more of it
+                if batch.record_count == 0:     # compaction emptied it; Kafka reads no further
                     return NO_FAULT
                 at, size = batch.start + V2_HEADER, batch.size - V2_HEADER
                 if batch.codec != 0:
-                    at = self.inflate(batch, at, size, &size)
+                    at = self.decompressed_from(batch, at, size, &size)
                 fault = self.parse_v2(batch, at, at + size)
         except CorruptData as error:
             self.detail = str(error)
@@ -233,13 +237,13 @@ cdef class Records:
             self.count = 0
         return fault
 
-    cdef const uint8_t* inflate(self, const Batch* batch, const uint8_t* at, int64_t size,
-                                int64_t* inflated) except? NULL:
+    cdef const uint8_t* decompressed_from(self, const Batch* batch, const uint8_t* at,
+                                          int64_t size, int64_t* out_size) except? NULL:
         cdef const uint8_t[::1] view
-        self.held = decompress(batch.codec, at[:size], batch.magic)
-        self.inflated = True
-        view = self.held
-        inflated[0] = view.shape[0]
+        self.decompressed_data = decompress(batch.codec, at[:size], batch.magic)
+        self.decompressed = True
+        view = self.decompressed_data
+        out_size[0] = view.shape[0]
         return &view[0] if view.shape[0] else at
 
     cdef int parse_v2(self, const Batch* batch, const uint8_t* at,
@@ -267,7 +271,7 @@ cdef class Records:
         return NO_FAULT
 
     cdef int parse_single(self, const Batch* batch) except -1 nogil:
-        """A legacy message that is its own batch."""
+        """Parse a legacy message that is not compressed: it is its own batch."""
         cdef int fault = self.parse_inner(batch.start, batch.start + batch.size)
         if fault == NO_FAULT and self.count != 1:
             with gil:
@@ -276,11 +280,11 @@ cdef class Records:
         return fault
 
     cdef int parse_wrapper(self, const Batch* batch) except -1:
-        """A compressed message set. Offsets follow the wrapper's magic (KAFKA-4298)."""
+        """Parse a compressed message set. Offsets depend on the wrapper's magic (KAFKA-4298)."""
         cdef Cursor cur
         cdef const uint8_t* value
         cdef int32_t size
-        cdef int64_t inflated, base, last
+        cdef int64_t decompressed_size, base, last
         cdef Py_ssize_t i
         cdef int fault
         cur.at = batch.start + (26 if batch.magic == 1 else 18)
@@ -289,8 +293,8 @@ cdef class Records:
                 or value == NULL):
             self.detail = "the wrapper of a compressed message set has no value"
             return FAULT_RECORDS
-        value = self.inflate(batch, value, size, &inflated)
-        fault = self.parse_inner(value, value + inflated)
+        value = self.decompressed_from(batch, value, size, &decompressed_size)
+        fault = self.parse_inner(value, value + decompressed_size)
         if fault != NO_FAULT:
             return fault
         if self.count == 0:
@@ -298,7 +302,7 @@ cdef class Records:
             return FAULT_RECORDS
         if batch.magic == 0:
             return NO_FAULT
-        # Some producers leave the wrapper's offset 0: then the inner ones stand as they are.
+        # Some producers leave the wrapper's offset 0: then the inner offsets are absolute.
         base = 0
         if batch.base_offset:
             last = self.items[self.count - 1].offset
@@ -314,7 +318,7 @@ cdef class Records:
         return NO_FAULT
 
     cdef int parse_inner(self, const uint8_t* at, const uint8_t* end) except -1 nogil:
-        """Messages one after another, codec 0; a partial last one is dropped."""
+        """Parse uncompressed messages, one after another; a partial last one is dropped."""
         cdef Cursor cur
         cdef Record* out
         cdef int64_t size

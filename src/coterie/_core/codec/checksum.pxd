@@ -1,5 +1,8 @@
-"""The sums and hashes of src/c for other modules: each that includes one has tables of its own,
-filled when the module is loaded, so that no thread can meet them half done."""
+"""The checksums and hashes of src/c, for modules that call them without Python objects.
+
+Each module that uses a CRC has its own tables. They are filled when the module is loaded, so no
+thread can see them incomplete.
+"""
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
 

@@ -1,6 +1,7 @@
-"""Kafka's checksums and the hash that places a group. See checksum.pyi.
+"""Kafka's checksums, and the hash that chooses a group's partition, as Python functions.
 
-A thin edge over the headers of src/c. Cost: one pass over the data, the GIL released.
+Thin wrappers of the headers in src/c: they check the arguments and release the GIL.
+Cost: one pass over the data.
 """
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
@@ -8,7 +9,7 @@ from coterie._core.checks cimport buffer_of, int32_of, text_of
 
 from coterie.errors import ArgumentError
 
-coterie_crc32c_init()     # again, for compilers that cannot run it at load: see crc_soft.h
+coterie_crc32c_init()     # for compilers that cannot run it at load: see crc_soft.h
 coterie_crc32_init()
 
 
@@ -28,7 +29,7 @@ def crc32c(data):
 
 
 def _crc32c_soft(data):
-    """Take the road without the instruction, so that a test can hold the two together."""
+    """Compute CRC-32C by tables, so that a test can compare it with the processor's instruction."""
     cdef const uint8_t[::1] view = buffer_of(data, "data")
     return coterie_crc32c_soft(start(view), view.shape[0])
 

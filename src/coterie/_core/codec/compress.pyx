@@ -1,8 +1,9 @@
 """Compressed record streams, as Kafka's writers make them and its readers accept them.
 
-Framing (xerial's chunks, LZ4 frames, zstd's block headers) is walked here, so that each limit is
-checked before anything is allocated; cramjam and zlib see one block or stream at a time.
-Knows nothing of batches or records. See compress.pyi for the ratios.
+Parses the framing itself (xerial's chunks, LZ4 frames, zstd's block headers), so that every limit
+is checked before memory is allocated; cramjam and zlib get one block or stream at a time.
+Knows nothing of batches or records. Cost: memory for the output and one block; compress.pyi has the
+greatest ratio of each codec.
 Rules: docs/rules/log-format.md#compression.
 """
 import zlib
@@ -28,7 +29,7 @@ cdef enum:
     LZ4_STORED = 0x80000000
     LZ4_BLOCK = 65536
     ZSTD_MAGIC = 0xFD2FB528
-    ZSTD_SKIPPABLE = 0x184D2A50   # and the fifteen after it
+    ZSTD_SKIPPABLE = 0x184D2A50   # and the fifteen numbers after it
     ZSTD_BLOCK_MAX = 131072
     ZSTD_LEVEL = 3                # Kafka's default
 
@@ -54,7 +55,7 @@ cdef int check_codec(int codec, int magic) except -1:
 
 
 def decompress(int codec, data, int magic=2, Py_ssize_t max_size=MAX_SIZE):
-    """Return what a record batch's compressed stream holds."""
+    """Decompress the stream of a record batch."""
     check_codec(codec, magic)
     if not 0 <= max_size <= MAX_SIZE:
         raise ArgumentError(f"max_size must be from 0 to {MAX_SIZE}, not {max_size}")
@@ -74,7 +75,7 @@ def decompress(int codec, data, int magic=2, Py_ssize_t max_size=MAX_SIZE):
 
 
 def compress(int codec, data, int magic=2):
-    """Return ``data`` as the stream that Kafka's own writer would put in its place."""
+    """Compress ``data`` in the form of Kafka's own writer."""
     check_codec(codec, magic)
     cdef bytes raw = bytes(buffer_of(data, "data"))
     if codec == 1:
@@ -84,7 +85,7 @@ def compress(int codec, data, int magic=2):
     if codec == 3:
         return lz4(raw, magic)
     if codec == 4:
-        # The streaming form, as Kafka's: no content size in the frame header.
+        # The streaming API, because Kafka's frames have no content size in their header.
         stream = cramjam.zstd.Compressor(level=ZSTD_LEVEL)
         stream.compress(raw)
         return bytes(stream.finish())
@@ -97,7 +98,7 @@ cdef bytes check_size(bytes raw, Py_ssize_t max_size):
     return raw
 
 
-# gzip: zlib itself, because it stops at a limit and says where a member ends.
+# gzip: by zlib, because it stops at a limit and reports where a member ends.
 
 cdef bytes gunzip(bytes raw, Py_ssize_t max_size):
     cdef list parts = []
@@ -107,16 +108,16 @@ cdef bytes gunzip(bytes raw, Py_ssize_t max_size):
         while not member.eof:
             if at >= len(raw):
                 raise corrupt("gzip stream ends before its end", len(raw))
-            # Piece by piece, because zlib copies what lies behind a member's end: a stream of
-            # many small ones would be copied once for each. One byte more than is allowed is
-            # asked for, to tell "full" from "too much".
+            # In pieces, because zlib copies all bytes after a member's end, which would be
+            # quadratic for a stream of many small members. Allows one byte more than the limit,
+            # to tell "full" from "too much".
             part = member.decompress(raw[at:at + GZIP_PIECE], left + 1)
             at = min(at + GZIP_PIECE, len(raw)) - len(member.unused_data)
             left -= len(part)
             if left < 0:
                 raise corrupt(f"more than {max_size} bytes after decompression", at)
             parts.append(part)
-        # GZIPInputStream reads on if another header follows, and forgives anything else.
+        # GZIPInputStream reads on if another header follows, and ignores anything else.
         if len(raw) - at <= 18 or raw[at:at + 3] != b"\x1f\x8b\x08":
             return b"".join(parts)
 
@@ -133,7 +134,7 @@ cdef bytes gzip(bytes raw):
 # snappy
 
 cdef bytes unsnappy_block(bytes block, Py_ssize_t at, Py_ssize_t max_size):
-    # The claim is only believed as far as the bytes can bear it: a copy of 64 takes three.
+    # The claimed size is possible only up to this ratio: a copy of 64 bytes takes three.
     claimed = cramjam.snappy.decompress_raw_len(block)
     if claimed > len(block) * 64 // 3 + 64:
         raise corrupt(f"snappy block of {len(block)} bytes claims {claimed}", at)
@@ -152,9 +153,9 @@ cdef bytes unsnappy(bytes raw, Py_ssize_t max_size):
     cdef int32_t size
     cdef list parts = []
     check_xerial_version(be32(p + 8), 8)
-    while len(raw) - at >= 4:             # fewer bytes than a length end it quietly
+    while len(raw) - at >= 4:             # fewer bytes than a length are ignored
         size = be32(p + at)
-        if size == be32(XERIAL_MAGIC):    # a second stream, header and all, behind the first
+        if size == be32(XERIAL_MAGIC):    # a second stream with its header follows the first
             if len(raw) - at < XERIAL_HEADER:
                 raise corrupt("snappy stream ends inside a header", len(raw))
             if raw[at:at + 8] != XERIAL_MAGIC:
@@ -190,7 +191,7 @@ cdef bytes snappy(bytes raw):
 # lz4: KafkaLZ4BlockInputStream
 
 cdef Py_ssize_t read_lz4_header(bytes raw, int magic, int* flags, Py_ssize_t* block_max) except -1:
-    """Check the frame header; gives the position of the first block."""
+    """Check the frame header; return the position of the first block."""
     cdef const uint8_t* p = raw
     cdef Py_ssize_t at = 6
     if len(raw) < 7:
@@ -207,7 +208,7 @@ cdef Py_ssize_t read_lz4_header(bytes raw, int magic, int* flags, Py_ssize_t* bl
         at += 8
     if at >= len(raw):
         raise corrupt("lz4 frame ends inside its header", len(raw))
-    # Magic 0 holds Kafka's old wrong sum, and others have written the right one: not looked at.
+    # In magic 0 Kafka wrote a wrong checksum and other writers the right one: not checked.
     if magic > 0 and p[at] != (coterie_xxh32(p + 4, at - 4, 0) >> 8 & 0xFF):
         raise corrupt("lz4 header checksum is wrong", at)
     return at + 1
@@ -227,7 +228,7 @@ cdef bytes unlz4(bytes raw, int magic, Py_ssize_t max_size):
         size = word & 0x7FFFFFFF
         at += 4
         if size == 0:
-            # The content checksum is read, never compared; what follows it is not looked at.
+            # Like Kafka, skips the content checksum unchecked, and ignores what follows it.
             if flags & 0x04 and len(raw) - at < 4:
                 raise corrupt("lz4 frame ends before its content checksum", len(raw))
             return b"".join(parts)
@@ -249,7 +250,7 @@ cdef bytes unlz4(bytes raw, int magic, Py_ssize_t max_size):
 
 
 cdef bytes unlz4_block(bytes block, Py_ssize_t block_max):
-    # A byte of a length adds 255 at most, so more than this cannot come out.
+    # Each byte of a length adds at most 255, so the output cannot be longer.
     cdef Py_ssize_t bound = min(block_max, 255 * len(block) + 64)
     cdef bytearray out = PyByteArray_FromStringAndSize(NULL, bound)
     size = cramjam.lz4.decompress_block_into(block, out, output_len=bound)
@@ -260,7 +261,7 @@ cdef bytes lz4(bytes raw, int magic):
     # Version 1, independent blocks, no sums; blocks of 64 KiB.
     cdef bytes header = b"\x04\x22\x4d\x18\x60\x40"
     cdef const uint8_t* p = header
-    # In magic 0 the sum runs over the magic number too: wrong, and kept for old readers.
+    # In magic 0 the checksum wrongly includes the magic number; old readers expect that.
     cdef uint32_t sum = coterie_xxh32(p, 6, 0) if magic == 0 else coterie_xxh32(p + 4, 2, 0)
     cdef list parts = [header, bytes([sum >> 8 & 0xFF])]
     cdef Py_ssize_t at
@@ -278,7 +279,7 @@ cdef bytes lz4(bytes raw, int magic):
 # zstd
 
 cdef Py_ssize_t zstd_frame_header(bytes raw, Py_ssize_t at, uint64_t* content) except -1:
-    """Step over a frame's header; ``content`` is the size it claims, or the greatest number."""
+    """Skip a frame's header; ``content`` gets the size that it claims, or the greatest number."""
     cdef const uint8_t* p = raw
     cdef uint8_t descriptor
     cdef int field, i
@@ -298,7 +299,7 @@ cdef Py_ssize_t zstd_frame_header(bytes raw, Py_ssize_t at, uint64_t* content) e
 
 
 cdef int64_t zstd_bound(bytes raw) except -1:
-    """What can come out at most, told by the headers of the blocks alone."""
+    """Return an upper bound of the output's size, from the headers of the blocks alone."""
     cdef const uint8_t* p = raw
     cdef Py_ssize_t at = 0, frame, size
     cdef int64_t total = 0, blocks
@@ -321,7 +322,7 @@ cdef int64_t zstd_bound(bytes raw) except -1:
                 raise corrupt("zstd stream ends before its last block", len(raw))
             word = p[at] | <uint32_t> p[at + 1] << 8 | <uint32_t> p[at + 2] << 16
             size = word >> 3
-            # Raw and run-length blocks say their size; a compressed one gives 128 KiB at most.
+            # Raw and run-length blocks have their size; a compressed one is at most 128 KiB.
             blocks += ZSTD_BLOCK_MAX if word & 6 == 4 else size
             at += 3 + (1 if word & 6 == 2 else size)
         total += blocks if <uint64_t> blocks < content else <int64_t> content
@@ -336,8 +337,8 @@ cdef bytes unzstd(bytes raw, Py_ssize_t max_size):
     cdef int64_t bound = zstd_bound(raw)
     if bound == 0:
         return b""
-    # One byte more than is allowed, to tell "full" from "too much". Pages that the frame does
-    # not fill are never touched.
+    # One byte more than the limit, to tell "full" from "too much". Pages that the output does
+    # not reach are never touched.
     cdef bytearray out = PyByteArray_FromStringAndSize(NULL, min(bound, max_size + 1))
     size = cramjam.zstd.decompress_into(raw, out)
     if size > max_size:

@@ -1,4 +1,12 @@
-"""See ``decode.pyi``."""
+"""Bytes to plain Python values by a layout: dicts or tuples, lists, str, bytes, numbers.
+
+Safe on any bytes. A length is compared with the remaining bytes before memory is reserved, a list
+is no longer than the bytes allow, and recursion is as deep as the layout. Bytes that do not parse
+raise ``WireError`` for a frame, ``CorruptData`` for a record.
+Knows kinds of fields; knows no message by name. Cost: a Python object for each value that is not in
+the dict already.
+Source: Kafka's generated readers (MessageDataGenerator, ByteUtils).
+"""
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Copy, PyDict_SetItem
 from cpython.exc cimport PyErr_Clear
@@ -14,21 +22,21 @@ from coterie._core.codec.cursor cimport (
     read_bytes32, read_compact, read_count, read_i8, read_span, read_tag, read_text_span,
     read_uvarint, remaining)
 from coterie._core.codec.layout cimport (
-    BOOL, BYTES, FLOAT64, INT8, INT16, INT32, INT64, LIST, MOST_FIELDS, STRING, STRUCT, UINT16,
+    BOOL, BYTES, FLOAT64, INT8, INT16, INT32, INT64, LIST, MAX_FIELDS, STRING, STRUCT, UINT16,
     UUID, Field, Kind, Layout, Seen, Step, default_of)
 
 from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData, WireError
 
 cdef extern from *:
-    # Without an exception that Cython would have to save and restore for each text.
+    # Declared without an exception, which Cython would save and restore for each text.
     PyObject* utf8_or_null "PyUnicode_DecodeUTF8" (const char* at, Py_ssize_t size,
                                                    const char* errors)
 
 cdef enum:
-    SMALL = 256                # numbers that Python has only once
+    SMALL = 256                # numbers of which Python has one object each
 
-cdef tuple small = tuple(range(SMALL))   # a look-up costs less than a call
+cdef tuple small = tuple(range(SMALL))   # indexing costs less than a call
 cdef const char* LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
@@ -42,60 +50,61 @@ cdef Reading reading(const uint8_t* at, Py_ssize_t size, Source source) noexcept
 
 
 cdef object read_struct(Reading* r, Layout layout):
-    """The fields of one version. Its depth is that of the table."""
+    """Read a struct: a dict, or a tuple if `r.rows`."""
     if r.rows:
         return read_row(r, layout)
     return struct_after(r, layout, layout.blank if r.fill else layout.keys, layout.first, NULL)
 
 
 cdef list read_structs(Reading* r, Layout layout, Py_ssize_t count):
-    """A list of structs: each begins as a copy of the one before it, and only what differs is set.
-    Setting a key takes four times as long as seeing that its bytes are the same. In a Metadata
-    answer, the rest of the time goes to three lists and four keys a partition, and to freeing
+    """Read a list of structs. Each begins as a copy of the one before, and only values that differ
+    are set, because setting a key takes four times as long as comparing its bytes. In a Metadata
+    response the rest of the time goes to three lists and four keys a partition, and to freeing
     them; kio makes slotted objects and tuples instead."""
-    cdef Seen seen[MOST_FIELDS]
-    cdef list found = PyList_New(count)
+    cdef Seen seen[MAX_FIELDS]
+    cdef list structs = PyList_New(count)
     cdef dict base = layout.blank if r.fill else layout.keys
-    cdef dict before = base, one
+    cdef dict before = base, struct
     cdef Py_ssize_t n
     memcpy(seen, layout.first, layout.plan.count * sizeof(Seen))
     for n in range(count):
         r.tagged = False
-        one = struct_after(r, layout, before, seen, seen)
-        set_item(found, n, one)
-        before = one
-        if r.tagged:                         # the next one may lack what this one has
+        struct = struct_after(r, layout, before, seen, seen)
+        set_item(structs, n, struct)
+        before = struct
+        if r.tagged:                         # the next one may lack these fields
             before = base
             memcpy(seen, layout.first, layout.plan.count * sizeof(Seen))
-    return found
+    return structs
 
 
-cdef dict struct_after(Reading* r, Layout layout, dict before, const Seen* had, Seen* has):
-    """A struct into a copy of `before`, whose values are those of `had`; `has` notes its own."""
-    cdef dict found = PyDict_Copy(before)
+cdef dict struct_after(Reading* r, Layout layout, dict before, const Seen* old, Seen* new):
+    """Read a struct into a copy of `before`, whose values are `old`; unless NULL, `new` gets its
+    values."""
+    cdef dict struct = PyDict_Copy(before)
     cdef const Step* step
     cdef Field field
     cdef bint flexible = layout.plan.flexible
     cdef int n
     if r.fill:
         for field in layout.fresh:
-            found[field.name] = default_of(field, True)
+            struct[field.name] = default_of(field, True)
     for n in range(layout.plan.count):
         step = &layout.plan.steps[n]
         if step.kind < UUID:
-            take_number(r, step, found, &had[n], &has[n] if has != NULL else NULL)
+            take_number(r, step, struct, &old[n], &new[n] if new != NULL else NULL)
         elif step.kind == STRING:
-            take_string(r, step, flexible, found, &had[n], &has[n] if has != NULL else NULL)
+            take_string(r, step, flexible, struct, &old[n], &new[n] if new != NULL else NULL)
         else:
-            PyDict_SetItem(found, <object>step.name, read_field(r, step, flexible))
-    if flexible and not no_tags(r):
-        read_tags(r, layout, found)
+            PyDict_SetItem(struct, <object>step.name, read_field(r, step, flexible))
+    if flexible and not skip_no_tags(r):
+        read_tags(r, layout, struct)
         r.tagged = True
-    return found
+    return struct
 
 
-cdef inline bint no_tags(Reading* r) noexcept nogil:
-    """Step over the count of the tagged fields if it is 0, as it mostly is."""
+cdef inline bint skip_no_tags(Reading* r) noexcept nogil:
+    """Skip the count of tagged fields if it is 0, as it mostly is; False: it is not."""
     if r.cur.at < r.cur.end and r.cur.at[0] == 0:
         r.cur.at += 1
         return True
@@ -103,9 +112,9 @@ cdef inline bint no_tags(Reading* r) noexcept nogil:
 
 
 cdef tuple read_row(Reading* r, Layout layout):
-    """The same as a tuple; fields that the version lacks, and tagged ones that did not come, have
-    their default."""
-    cdef tuple found = PyTuple_New(layout.plan.slots)
+    """Read a struct as a tuple. Fields that the version lacks, and tagged fields that are not in
+    the bytes, have their default."""
+    cdef tuple row = PyTuple_New(layout.plan.slots)
     cdef const Step* step
     cdef Field field
     cdef bint flexible = layout.plan.flexible
@@ -113,67 +122,69 @@ cdef tuple read_row(Reading* r, Layout layout):
     for n in range(layout.plan.count):
         step = &layout.plan.steps[n]
         if step.kind < STRING:
-            set_slot(found, step.slot, read_fixed(r, step))
+            set_slot(row, step.slot, read_fixed(r, step))
         elif step.kind == STRING:
-            set_slot(found, step.slot, read_string(r, step, step.nullable, flexible))
+            set_slot(row, step.slot, read_string(r, step, step.nullable, flexible))
         else:
-            set_slot(found, step.slot, read_field(r, step, flexible))
+            set_slot(row, step.slot, read_field(r, step, flexible))
     for n in range(layout.plan.slots - layout.plan.count):
         field = <Field>PyTuple_GET_ITEM(layout.absent, n)
-        set_slot(found, field.step.slot, row_default(field))
-    if flexible and not no_tags(r):
-        return read_row_tags(r, layout, found)
-    return found
+        set_slot(row, field.step.slot, row_default(field))
+    if flexible and not skip_no_tags(r):
+        return read_row_tags(r, layout, row)
+    return row
 
 
 cdef tuple read_row_tags(Reading* r, Layout layout, tuple row):
-    cdef dict found = {}
+    cdef dict tagged = {}
     cdef list slots
     cdef Field field
-    read_tags(r, layout, found)
+    read_tags(r, layout, tagged)
     slots = list(row)
     for field in layout.tagged:
-        if field.name in found:
-            slots[field.step.slot] = found[field.name]
+        if field.name in tagged:
+            slots[field.step.slot] = tagged[field.name]
     return tuple(slots)
 
 
-cdef inline int set_slot(tuple found, Py_ssize_t n, object value) except -1:
+cdef inline int set_slot(tuple row, Py_ssize_t n, object value) except -1:
     Py_INCREF(value)
-    PyTuple_SET_ITEM(found, n, value)
+    PyTuple_SET_ITEM(row, n, value)
     return 0
 
 
 cdef object row_default(Field field):
-    """What stands in a row for a field that did not come; of a struct None, as if it were null."""
+    """Return a missing field's value in a row; a struct is None, as if it were null."""
     if not field.made:
         return field.default
     return [] if field.step.kind == LIST else None
 
 
-cdef inline int take_number(Reading* r, const Step* step, dict found, const Seen* had,
-                            Seen* has) except -1:
+cdef inline int take_number(Reading* r, const Step* step, dict struct, const Seen* old,
+                            Seen* new) except -1:
+    """Read a number into `struct`, unless it equals the old value."""
     cdef int64_t number
     if r.cur.end - r.cur.at < step.width:
         raise refused(r, <str>step.name, TRUNCATED)
     number = number_at(r.cur.at, step.kind)
     r.cur.at += step.width
-    if number != had.number:
-        PyDict_SetItem(found, <object>step.name, number_of(number, step.kind))
-        if has != NULL:
-            has.number = number
+    if number != old.number:
+        PyDict_SetItem(struct, <object>step.name, number_of(number, step.kind))
+        if new != NULL:
+            new.number = number
     return 0
 
 
-cdef inline int take_string(Reading* r, const Step* step, bint flexible, dict found,
-                            const Seen* had, Seen* has) except -1:
+cdef inline int take_string(Reading* r, const Step* step, bint flexible, dict struct,
+                            const Seen* old, Seen* new) except -1:
+    """Read a text into `struct`, unless its bytes equal the old ones."""
     cdef const uint8_t* at
     cdef int32_t size = string_size(r, step, step.nullable, flexible, &at)
-    if size == had.number and (size <= 0 or memcmp(at, had.at, size) == 0):
+    if size == old.number and (size <= 0 or memcmp(at, old.at, size) == 0):
         return 0
-    PyDict_SetItem(found, <object>step.name, read_text(at, size) if size >= 0 else None)
-    if has != NULL:
-        has.number, has.at = size, at
+    PyDict_SetItem(struct, <object>step.name, read_text(at, size) if size >= 0 else None)
+    if new != NULL:
+        new.number, new.at = size, at
     return 0
 
 
@@ -206,14 +217,14 @@ cdef inline object read_fixed(Reading* r, const Step* step):
 
 
 cdef object read_list(Reading* r, const Step* step, bint flexible):
-    """Room is made for the elements once it is certain that they are not more than the bytes can
-    hold: in a frame, which anybody may send, each of them at its shortest. The format allows no
+    """Read a list. Memory for its elements is reserved only if they fit the remaining bytes; in a
+    frame, which anybody may send, by the fewest bytes that an element takes. The format allows no
     closer bound, so a list of the smallest structs may take up to 150 bytes of memory for each byte
     (`tests/wire/test_hostile_frames.py`)."""
     cdef Layout layout = (<Field>step.field).layout
     cdef int32_t count
     cdef Py_ssize_t n, left, least = 1
-    cdef list found
+    cdef list items
     cdef Status status = read_count(&r.cur, flexible, &count)
     if status != OK:
         raise refused(r, <str>step.name, status)
@@ -227,30 +238,30 @@ cdef object read_list(Reading* r, const Step* step, bint flexible):
     if count * least > left:
         raise broken(r, f"{<str>step.name}: {count} elements, {left} bytes left")
     if count * <Py_ssize_t>step.width > left:
-        r.cur.at += left - left % step.width     # to the element that is cut
+        r.cur.at += left - left % step.width     # the error names the place of the cut element
         raise refused(r, <str>step.name, TRUNCATED)
     if step.item == STRUCT and not r.rows:
         return read_structs(r, layout, count)
-    found = PyList_New(count)
+    items = PyList_New(count)
     if step.item == STRUCT:
         for n in range(count):
-            set_item(found, n, read_row(r, layout))
+            set_item(items, n, read_row(r, layout))
     elif step.item == STRING:
         for n in range(count):
-            set_item(found, n, read_string(r, step, False, flexible))
+            set_item(items, n, read_string(r, step, False, flexible))
     elif step.item == BYTES:
         for n in range(count):
-            set_item(found, n, read_bytes(r, step, False, flexible))
-    else:                                    # there are bytes for all of them
+            set_item(items, n, read_bytes(r, step, False, flexible))
+    else:                                    # the bytes of all elements are there
         for n in range(count):
-            set_item(found, n, fixed_at(r.cur.at + n * step.width, step.item))
+            set_item(items, n, fixed_at(r.cur.at + n * step.width, step.item))
         r.cur.at += count * step.width
-    return found
+    return items
 
 
-cdef inline int set_item(list found, Py_ssize_t n, object value) except -1:
+cdef inline int set_item(list items, Py_ssize_t n, object value) except -1:
     Py_INCREF(value)
-    PyList_SET_ITEM(found, n, value)
+    PyList_SET_ITEM(items, n, value)
     return 0
 
 
@@ -262,7 +273,7 @@ cdef object read_string(Reading* r, const Step* step, bint nullable, bint flexib
 
 cdef inline int32_t string_size(Reading* r, const Step* step, bint nullable, bint flexible,
                                 const uint8_t** at) except -2:
-    """The bytes of a text, and where they stand; -1 for null."""
+    """Return the size of a text, -1 for null, and fill in its address."""
     cdef int32_t size
     cdef Status status = read_text_span(&r.cur, flexible, at, &size)
     if status == OK and size < 0 and not nullable:
@@ -292,7 +303,7 @@ cdef inline object fixed_at(const uint8_t* at, Kind kind):
 
 
 cdef inline int64_t number_at(const uint8_t* at, Kind kind) noexcept nogil:
-    """A number, the bits of a float, or 1 for true."""
+    """Load a number, the bits of a float, or 1 for true."""
     if kind == INT32:
         return load_i32(at)
     if kind == INT16:
@@ -325,7 +336,7 @@ cdef inline object float_of(int64_t bits):
 
 
 cdef str uuid_text(const uint8_t* at):
-    """As Kafka prints it: base64 for URLs, without padding."""
+    """Return a uuid in Kafka's form: base64 for URLs, without padding."""
     cdef char text[22]
     cdef uint32_t three
     cdef int i
@@ -341,20 +352,20 @@ cdef str uuid_text(const uint8_t* at):
 
 
 cdef object read_text(const uint8_t* at, Py_ssize_t size):
-    """A text as Java reads it: bytes that are not UTF-8 become U+FFFD."""
+    """Decode a text as Java does: bytes that are not UTF-8 become U+FFFD."""
     cdef PyObject* text = utf8_or_null(<const char*>at, size, NULL)
-    cdef object found
+    cdef object decoded
     if text == NULL:
         PyErr_Clear()
         return decode_utf8(at[:size])
-    found = <object>text
-    Py_DECREF(found)                         # `found` has a reference of its own
-    return found
+    decoded = <object>text
+    Py_DECREF(decoded)                       # the variable has a reference of its own
+    return decoded
 
 
-cdef int read_tags(Reading* r, Layout layout, dict found) except -1:
-    """The tagged fields at the end of a struct. Kafka's readers take those that they know as they
-    come, and do not look at the size; a count below 0 is none."""
+cdef int read_tags(Reading* r, Layout layout, dict struct) except -1:
+    """Read the tagged fields at the end of a struct. Like Kafka's readers, it ignores the size of
+    a tag that it knows, and takes a negative count for 0."""
     cdef uint32_t count, tag = 0, size = 0
     cdef const uint8_t* at
     cdef Field field
@@ -369,9 +380,9 @@ cdef int read_tags(Reading* r, Layout layout, dict found) except -1:
         if field is None:
             status = read_span(&r.cur, <int32_t>size, &at)
             if status == OK and r.tags:
-                found.setdefault("_unknown_tags", []).append((tag, at[:size]))
+                struct.setdefault("_unknown_tags", []).append((tag, at[:size]))
         else:
-            read_known_tag(r, field, found)
+            read_known_tag(r, field, struct)
         left -= 1
     if status != OK:
         raise refused(r, "tagged fields", status)
@@ -386,25 +397,25 @@ cdef inline Field known_tag(Layout layout, uint32_t tag):
     return None
 
 
-cdef int read_known_tag(Reading* r, Field field, dict found) except -1:
+cdef int read_known_tag(Reading* r, Field field, dict struct) except -1:
     cdef uint32_t present = 0
     cdef Status status
-    if field.step.always:                    # Kafka's generator has a form of its own for these
+    if field.step.always:                    # in Kafka's generated code a byte precedes these
         status = read_uvarint(&r.cur, &present)
         if status != OK:
             raise refused(r, field.name, status)
-        found[field.name] = read_struct(r, field.layout) if present else None
+        struct[field.name] = read_struct(r, field.layout) if present else None
         return 0
     value = read_field(r, &field.step, True)
     if r.fill or value != default_of(field, False):
-        found[field.name] = value
+        struct[field.name] = value
     else:
-        found.pop(field.name, None)          # the tag came twice, and the last one says
+        struct.pop(field.name, None)         # of a repeated tag the last one counts
     return 0
 
 
 cdef Status skip_tags(Cursor* cur) noexcept nogil:
-    """The tagged fields of a header, of which none is known."""
+    """Skip the tagged fields of a header, of which none is known."""
     cdef uint32_t count, tag, size
     cdef const uint8_t* at
     cdef int32_t left
@@ -419,7 +430,7 @@ cdef Status skip_tags(Cursor* cur) noexcept nogil:
 
 
 cdef object refused(Reading* r, str name, Status status):
-    """The error of a field that does not parse."""
+    """Build the error for a field that does not parse."""
     cdef str why = f"{remaining(&r.cur)} bytes left, it needs more"
     if status == NEGATIVE:
         why = "null where none is allowed"
@@ -431,7 +442,7 @@ cdef object refused(Reading* r, str name, Status status):
 
 
 cdef object broken(Reading* r, str what):
-    """The error that tells of a place; the stage of a frame is the caller's to set."""
+    """Build an error with the place of the cursor; a caller may change the stage of a frame."""
     cdef Py_ssize_t at = r.cur.at - r.start
     what = f"{what} at byte {at}"
     if r.source == FRAME:

@@ -1,4 +1,4 @@
-"""What writes a message. See encode.pyx."""
+"""A buffer that messages are written into, and its functions. See encode.pyx."""
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -12,14 +12,14 @@ cdef struct Writing:
     uint8_t* data
     Py_ssize_t size
     Py_ssize_t room
-    bint record                # no field may be missing, and "?" stands for what UTF-8 cannot hold
-    uint8_t first[FIRST_ROOM]  # most frames fit here, and need no memory of their own
+    bint record                # no field may be missing, and a lone surrogate becomes "?"
+    uint8_t first[FIRST_ROOM]  # most frames fit here and allocate nothing
 
 cdef int grow(Writing* w, Py_ssize_t size) except -1
 
 
 cdef inline uint8_t* reserve(Writing* w, Py_ssize_t size) except NULL:
-    """Room for so many bytes, which count as written."""
+    """Make room for `size` bytes, which count as written, and return their address."""
     cdef uint8_t* at
     if size > w.room - w.size:
         grow(w, size)

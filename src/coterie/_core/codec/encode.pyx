@@ -1,4 +1,12 @@
-"""See ``encode.pyi``."""
+"""Plain Python values to bytes by a layout; each value is checked against its field's type.
+
+A field that a dict lacks gets its default in a frame and is an error in a record. In a record a
+lone surrogate becomes "?", as Java writes it; in a frame it is an error. Keys that are no field of
+the version are ignored. Tagged fields at their default are not written, and unknown ones come from
+``_unknown_tags``.
+Knows kinds of fields; knows no message by name. Cost: a type check and a copy of each value; most
+messages fit a buffer on the stack.
+"""
 from binascii import Error as Base64Error
 from binascii import a2b_base64
 from operator import itemgetter
@@ -14,7 +22,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, u
 from libc.string cimport memcpy
 
 from coterie._core.checks cimport flag_of, int64_of, items_of
-from coterie._core.codec.cursor cimport MOST_TEXT
+from coterie._core.codec.cursor cimport MAX_TEXT
 from coterie._core.codec.layout cimport (
     BOOL, BYTES, FLOAT64, INT8, INT16, INT32, INT64, LIST, STRING, STRUCT, UINT16, UINT32, UUID,
     Field, Kind, Layout, Step, default_of)
@@ -24,7 +32,7 @@ from coterie.errors import ArgumentError, shown
 cdef extern from "Python.h":
     PyObject* PyDict_GetItemWithError(object d, object key) except? NULL
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
-    # Without an exception that Cython would have to save and restore for each text.
+    # Declared without an exception, which Cython would save and restore for each text.
     const char* utf8_or_null "PyUnicode_AsUTF8AndSize" (PyObject* text, Py_ssize_t* size)
 
 cdef str UNKNOWN_TAGS = "_unknown_tags"
@@ -51,44 +59,44 @@ cdef int grow(Writing* w, Py_ssize_t size) except -1:
 
 
 cdef int put_text16(Writing* w, str name, object value) except -1:
-    """A text or null, its length in two bytes."""
+    """Write a text or null, its length in two bytes."""
     if value is None:
         return put_i16(w, -1)
     return write_text(w, name, value, False)
 
 
-cdef object wrong(str name, str want, object value):
-    return ArgumentError(f"{name} must be {want}, not {shown(value)}")
+cdef object type_error(str name, str expected, object value):
+    return ArgumentError(f"{name} must be {expected}, not {shown(value)}")
 
 
 cdef int write_struct(Writing* w, Layout layout, object value, str name) except -1:
     cdef const Step* step
-    cdef PyObject* found
-    cdef object held
+    cdef PyObject* item
+    cdef object owned
     cdef bint flexible = layout.plan.flexible
     cdef int n
     if isinstance(value, tuple):
         return write_row(w, layout, <tuple>value, name)
     if not isinstance(value, dict):
-        raise wrong(name, "a dict", value)
+        raise type_error(name, "a dict", value)
     for n in range(layout.plan.count):
         step = &layout.plan.steps[n]
-        found = PyDict_GetItemWithError(value, <object>step.name)
-        if found == NULL:
+        item = PyDict_GetItemWithError(value, <object>step.name)
+        if item == NULL:
             if w.record:
                 raise ArgumentError(f"{<str>step.name} is missing")
             write_field(w, step, default_of(<Field>step.field, False), flexible)
-        elif not (step.kind < UUID and PyLong_CheckExact(<object>found)
-                  and put_number(w, step.kind, <object>found)):
-            held = <object>found           # a number of a caller's own class may take it out
-            write_field(w, step, held, flexible)
+        elif not (step.kind < UUID and PyLong_CheckExact(<object>item)
+                  and put_number(w, step.kind, <object>item)):
+            owned = <object>item           # code of a caller's own class may remove it
+            write_field(w, step, owned, flexible)
     if flexible:
         write_tags(w, layout, value)
     return 0
 
 
 cdef int write_row(Writing* w, Layout layout, tuple row, str name) except -1:
-    """A struct whose fields of any version stand in the table's order."""
+    """Write a struct from a tuple with the fields of all versions, in the table's order."""
     cdef Field field
     cdef const Step* step
     cdef int n
@@ -113,7 +121,7 @@ cdef int write_row(Writing* w, Layout layout, tuple row, str name) except -1:
 
 
 cdef inline bint put_number(Writing* w, Kind kind, object value) except -1:
-    """Write a number of the kinds that are common; false: of another kind, or it does not fit."""
+    """Write a number of a common kind. False: another kind, or the number does not fit."""
     cdef int overflow = 0
     cdef int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow)
     if kind == INT32 and number == <int32_t>number and not overflow:
@@ -128,7 +136,7 @@ cdef inline bint put_number(Writing* w, Kind kind, object value) except -1:
 
 
 cdef bint put_rare(Writing* w, Kind kind, int64_t number) except -1:
-    """The same for the other kinds."""
+    """Write a number of another integer kind. False: the number does not fit."""
     if kind == INT8 and number == <int8_t>number:
         reserve(w, 1)[0] = <uint8_t>number
     elif kind == UINT16 and number == <uint16_t>number:
@@ -144,7 +152,7 @@ cdef int write_field(Writing* w, const Step* step, object value, bint flexible) 
     if step.kind < STRUCT:
         if value is None:
             return write_null(w, step, flexible)
-        return write_one(w, <str>step.name, step.kind, value, flexible)
+        return write_value(w, <str>step.name, step.kind, value, flexible)
     if step.kind == LIST:
         return write_list(w, step, value, flexible)
     if step.nullable:
@@ -171,7 +179,7 @@ cdef int write_list(Writing* w, const Step* step, object value, bint flexible) e
     if value is None:
         return write_null(w, step, flexible)
     if isinstance(value, (str, bytes, dict)):
-        raise wrong(name, "a list", value)
+        raise type_error(name, "a list", value)
     items = <list>value if type(value) is list else items_of(value, name)
     if flexible:
         put_uvarint(w, <unsigned int>len(items) + 1)
@@ -185,13 +193,13 @@ cdef int write_list(Writing* w, const Step* step, object value, bint flexible) e
         for item in items:
             if not (step.item < UUID and PyLong_CheckExact(item)
                     and put_number(w, step.item, item)):
-                write_one(w, name, step.item, item, flexible)
+                write_value(w, name, step.item, item, flexible)
     if len(items) != count:
         raise ArgumentError(f"{name} changed while it was written")
     return 0
 
 
-cdef int write_one(Writing* w, str name, Kind kind, object value, bint flexible) except -1:
+cdef int write_value(Writing* w, str name, Kind kind, object value, bint flexible) except -1:
     if kind == STRING:
         return write_text(w, name, value, flexible)
     if kind == BYTES:
@@ -218,7 +226,7 @@ cdef int write_float(Writing* w, str name, object value) except -1:
     cdef double number
     cdef int64_t bits
     if not isinstance(value, (int, float)):
-        raise wrong(name, "a number", value)
+        raise type_error(name, "a number", value)
     number = value
     memcpy(&bits, &number, 8)
     return put_i64(w, bits)
@@ -228,15 +236,15 @@ cdef int write_text(Writing* w, str name, object value, bint flexible) except -1
     cdef Py_ssize_t size
     cdef const char* at
     if not isinstance(value, str):
-        raise wrong(name, "a string", value)
+        raise type_error(name, "a string", value)
     at = utf8_or_null(<PyObject*>value, &size)
     if at == NULL:
         PyErr_Clear()
         if not w.record:
-            raise wrong(name, "text that UTF-8 can hold", value)
+            raise type_error(name, "text that UTF-8 can hold", value)
         return write_text(w, name, (<str>value).encode("utf-8", "replace").decode(), flexible)
-    if size > MOST_TEXT:
-        raise ArgumentError(f"{name} may have {MOST_TEXT} bytes, not {size}")
+    if size > MAX_TEXT:
+        raise ArgumentError(f"{name} may have {MAX_TEXT} bytes, not {size}")
     if flexible:
         put_uvarint(w, <unsigned int>size + 1)
     else:
@@ -252,7 +260,7 @@ cdef int write_bytes(Writing* w, str name, object value, bint flexible) except -
     try:
         PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
     except (TypeError, ValueError, BufferError):
-        raise wrong(name, "bytes", value) from None
+        raise type_error(name, "bytes", value) from None
     try:
         put_size(w, name, view.len, flexible)
         put_bytes(w, view.buf, view.len)
@@ -270,39 +278,39 @@ cdef int put_size(Writing* w, str name, Py_ssize_t size, bint flexible) except -
 
 
 cdef int write_uuid(Writing* w, str name, object value) except -1:
-    """From Kafka's text of it, with or without padding."""
+    """Write a uuid from Kafka's form, with or without padding."""
     cdef bytes raw
     if not isinstance(value, str):
-        raise wrong(name, "Kafka's text of a uuid", value)
+        raise type_error(name, "a uuid in Kafka's form (base64)", value)
     try:
         text = value.replace("-", "+").replace("_", "/").rstrip("=").encode("ascii")
         raw = a2b_base64(text + b"==")
     except (Base64Error, UnicodeEncodeError, ValueError):
         raw = b""
     if len(raw) != 16:
-        raise wrong(name, "Kafka's text of a uuid", value)
+        raise type_error(name, "a uuid in Kafka's form (base64)", value)
     return put_bytes(w, PyBytes_AS_STRING(raw), 16)
 
 
 cdef int write_tags(Writing* w, Layout layout, object value) except -1:
-    """Tagged fields by tag, without those at their default; unknown ones are the caller's."""
+    """Write tagged fields by tag, except those at their default; with them the unknown ones."""
     cdef Field field
-    cdef PyObject* found
-    cdef object held
+    cdef PyObject* item
+    cdef object owned
     cdef bytes data
     cdef list tags = None
     for field in layout.tagged:
-        found = PyDict_GetItemWithError(value, field.name)
-        if found != NULL or field.step.always:
-            held = None if found == NULL else <object>found           # as in write_struct
-            data = bytes_of_field(field, held, w.record)
+        item = PyDict_GetItemWithError(value, field.name)
+        if item != NULL or field.step.always:
+            owned = None if item == NULL else <object>item            # as in write_struct
+            data = bytes_of_field(field, owned, w.record)
             if field.step.always or data != default_bytes(field):
                 tags = tags or []
                 tags.append((field.step.tag, data))
-    found = PyDict_GetItemWithError(value, UNKNOWN_TAGS)
-    if found != NULL:
-        held = <object>found
-        tags = sorted((tags or []) + unknown_tags(held), key=itemgetter(0))
+    item = PyDict_GetItemWithError(value, UNKNOWN_TAGS)
+    if item != NULL:
+        owned = <object>item
+        tags = sorted((tags or []) + unknown_tags(owned), key=itemgetter(0))
     if tags is None:
         return put_uvarint(w, 0)
     put_uvarint(w, <unsigned int>len(tags))
@@ -314,18 +322,18 @@ cdef int write_tags(Writing* w, Layout layout, object value) except -1:
 
 
 cdef list unknown_tags(object value):
-    """The pairs of a tag and its bytes that a struct carries besides the fields of the table."""
-    cdef list found = []
+    """Check and return the (tag, bytes) pairs of a struct's unknown tagged fields."""
+    cdef list pairs = []
     for pair in items_of(value, UNKNOWN_TAGS):
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and type(pair[1]) is bytes
                 and 0 <= int64_of(pair[0], "tag") <= 0xFFFFFFFF):
-            raise wrong(UNKNOWN_TAGS, "pairs of a tag and bytes", pair)
-        found.append((int(pair[0]), pair[1]))
-    return found
+            raise type_error(UNKNOWN_TAGS, "pairs of a tag and bytes", pair)
+        pairs.append((int(pair[0]), pair[1]))
+    return pairs
 
 
 cdef bytes bytes_of_field(Field field, object value, bint record):
-    """A tagged field alone."""
+    """Return the bytes of a tagged field, without tag and size."""
     cdef Writing w
     begin(&w)
     w.record = record

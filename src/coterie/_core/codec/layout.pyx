@@ -1,4 +1,10 @@
-"""See ``layout.pyi``."""
+"""The fields of Kafka's messages in one version, compiled into layouts that loops can follow.
+
+A layout has the fields of a struct in wire order, as objects for Python values and as C structs for
+loops over bytes. Knows the kinds of fields that Kafka's generated classes have; knows no message by
+name, and reads no bytes itself. Cost: made once for each version of a message, in one walk over the
+rows of the table.
+"""
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.string cimport memcpy
@@ -7,8 +13,8 @@ from operator import itemgetter
 from coterie.errors import ArgumentError
 
 cdef enum:
-    DEEPEST = 20               # structs in each other; Kafka's have five at most
-    UNSEEN = -2                # the length of no text
+    MAX_DEPTH = 20             # of nested structs; Kafka's have at most five
+    NO_SIZE = -2               # equals the size of no text
 
 cdef dict KINDS = {
     "int8": INT8, "int16": INT16, "uint16": UINT16, "int32": INT32, "uint32": UINT32,
@@ -34,16 +40,16 @@ cdef class Layout:
 
     @property
     def names(self):
-        """The names of its fields, in their order on the wire; tagged ones after all others."""
+        """The names of the fields in wire order, tagged ones after all others."""
         return tuple([field.name for field in self.fields + self.tagged])
 
     @property
     def least_bytes(self):
-        """The fewest bytes that it takes: above 0, or a list of it would cost nothing to send."""
+        """The fewest bytes of such a struct: above 0, or a list of them would be free to send."""
         return self.least
 
     def below(self, str name not None):
-        """Return the layout of a field that is a struct, or a list of structs."""
+        """Return the layout of a field that is a struct or a list of structs; None of any other."""
         cdef Field field
         for field in self.fields + self.tagged:
             if field.name == name:
@@ -52,7 +58,7 @@ cdef class Layout:
 
 
 cdef int least_of(Field field, bint flexible) except -1:
-    """The fewest bytes that the field takes."""
+    """Return the fewest bytes that a field takes."""
     cdef Kind kind = field.step.kind
     if kind == STRUCT:
         return 1 if field.step.nullable else field.layout.least
@@ -72,8 +78,8 @@ cdef Layout struct_of(fields, int version, bint flexible, int depth):
     cdef Layout layout = Layout.__new__(Layout)
     cdef Field field
     cdef list plain = [], tagged = [], fresh = [], absent = []
-    if depth > DEEPEST:
-        raise ArgumentError(f"fields: structs within structs, more than {DEEPEST} deep")
+    if depth > MAX_DEPTH:
+        raise ArgumentError(f"fields: structs are nested more than {MAX_DEPTH} deep")
     layout.plan.flexible = flexible
     layout.blank = {}
     for row in fields:
@@ -90,8 +96,8 @@ cdef Layout struct_of(fields, int version, bint flexible, int depth):
             fresh.append(field)
         if here:
             tagged.append((field.step.tag, field))
-    if layout.plan.slots > MOST_FIELDS:
-        raise ArgumentError(f"fields: a struct of more than {MOST_FIELDS}")
+    if layout.plan.slots > MAX_FIELDS:
+        raise ArgumentError(f"fields: a struct has more than {MAX_FIELDS} fields")
     tagged.sort(key=itemgetter(0))
     layout.fields = tuple(plain)
     layout.tagged = tuple([field for _, field in tagged])
@@ -120,23 +126,23 @@ cdef int set_steps(Layout layout) except -1:
 
 
 cdef int64_t seen_at_first(Field field) except? -1:
-    """What a dict holds before it is read into: Seen's number of the default."""
+    """Return Seen's number for the default, which a dict has before anything is read."""
     cdef double value
     cdef int64_t bits
     if field.step.kind == STRING:
-        return -1 if field.default is None else UNSEEN if field.default else 0
+        return -1 if field.default is None else NO_SIZE if field.default else 0
     if field.step.kind == FLOAT64:
         value = field.default
         memcpy(&bits, &value, 8)
         return bits
-    return field.default if field.step.kind < UUID else UNSEEN
+    return field.default if field.step.kind < UUID else NO_SIZE
 
 
 cdef Field field_of(row, int version, bint flexible, int depth):
     cdef Field field = Field.__new__(Field)
     cdef Step* step = &field.step
     cdef str kind
-    name, kind, _, _, null_first, null_last, step.tag, text, below = row
+    name, kind, _, _, null_first, null_last, step.tag, text, fields = row
     field.name = name
     step.kind = LIST if kind.startswith("[]") else KINDS[kind]
     step.item = KINDS[kind.removeprefix("[]")]
@@ -144,7 +150,7 @@ cdef Field field_of(row, int version, bint flexible, int depth):
     step.width = WIDTHS.get(step.item, 0)
     step.name, step.field = <PyObject*>field.name, <PyObject*>field
     if step.item == STRUCT:
-        field.layout = struct_of(below, version, flexible, depth + 1)
+        field.layout = struct_of(fields, version, flexible, depth + 1)
         step.inner = &field.layout.plan
     if text != "null" and kind != "records":
         set_default(field, text)
@@ -172,7 +178,7 @@ cdef int set_default(Field field, str text) except -1:
 
 
 cdef object default_of(Field field, bint fill):
-    """The default as a message has it; a list or struct of its own."""
+    """Return the default for a new message: a list or a struct is a new object."""
     cdef Field inner
     if not field.made:
         return field.default
@@ -184,10 +190,10 @@ cdef object default_of(Field field, bint fill):
 
 
 cdef dict blank_of(Layout layout):
-    """A struct of defaults, every field of any version."""
-    cdef dict found = layout.blank.copy()
+    """Return a struct of defaults with the fields of all versions."""
+    cdef dict struct = layout.blank.copy()
     cdef Field field
     for field in layout.fresh + layout.fields:
         if field.made:
-            found[field.name] = default_of(field, True)
-    return found
+            struct[field.name] = default_of(field, True)
+    return struct

@@ -1,6 +1,8 @@
-"""Batches and records of a segment as Python objects. See ``reader.pyi``.
+"""Batches and records of a segment as Python objects, and the places where it may be cut.
 
-For people and tests; bulk work goes through ``fold`` and ``columns``, which read the same structs.
+For tools and tests. Bulk work goes through ``fold`` and ``columns``, which use the same parser
+(``batch``). A fault is skipped and reported, never raised.
+Knows bytes; knows no keys and no values. Cost: some Python objects for each record.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -25,17 +27,17 @@ LogBatch = namedtuple(
     " is_transactional is_control records")
 BatchFault = namedtuple("BatchFault", "position base_offset kind detail")
 LogRecord.__doc__ = """One record of a batch."""
-LogBatch.__doc__ = """One batch: its header as it stands, and its records."""
-BatchFault.__doc__ = """A skipped part of a segment: ``kind`` as ``coterie verify`` prints it."""
+LogBatch.__doc__ = """One batch: the fields of its header, and its records."""
+BatchFault.__doc__ = """A skipped part of a segment; ``coterie verify`` prints its ``kind``."""
 
 
 cdef tuple headers_of(const Record* record):
-    """(key, value) pairs. The record was read, so that every length holds; still each is asked."""
+    """Return (key, value) pairs. Every length was checked before, and is checked again."""
     cdef Cursor cur
     cdef int32_t _i, key_size, value_size
     cdef const uint8_t* key = NULL
     cdef const uint8_t* value = NULL
-    cdef list found = []
+    cdef list headers = []
     cur.at = record.headers
     cur.end = cur.at + record.headers_size
     for _i in range(record.header_count):
@@ -44,10 +46,10 @@ cdef tuple headers_of(const Record* record):
         if read_varint(&cur, &value_size) != OK:
             break
         if value_size < 0:
-            found.append((key[:key_size], None))
+            headers.append((key[:key_size], None))
         elif read_span(&cur, value_size, &value) == OK:
-            found.append((key[:key_size], value[:value_size]))
-    return tuple(found)
+            headers.append((key[:key_size], value[:value_size]))
+    return tuple(headers)
 
 
 cdef object to_record(const Record* record):
@@ -70,7 +72,7 @@ cdef object to_batch(const Batch* batch, list records):
 
 
 cdef class LogReader:
-    """Iterate over the whole batches of a segment's bytes, in order."""
+    """Iterate over the readable batches of a segment's bytes, in order."""
     cdef const uint8_t[::1] view
     cdef int64_t at
     cdef int64_t expected            # base offset of the next batch, -1: unknown
@@ -90,7 +92,7 @@ cdef class LogReader:
     def __iter__(self):
         return self
 
-    cdef int note(self, const Batch* batch, int fault, str detail) except -1:
+    cdef int add_fault(self, const Batch* batch, int fault, str detail) except -1:
         cdef object base = None
         if plausible_base(fault, batch.base_offset, self.expected):
             base = batch.base_offset
@@ -100,15 +102,15 @@ cdef class LogReader:
     def __next__(self):
         begin_change(&self.users, "this reader")
         try:
-            found = self.next_batch()
+            batch = self.next_batch()
         finally:
             end_use(&self.users)
-        if found is None:
+        if batch is None:
             raise StopIteration
-        return found
+        return batch
 
     cdef object next_batch(self):
-        """The next one that can be read, or None."""
+        """Return the next readable batch, or None."""
         cdef Batch batch
         cdef Frame frame
         cdef int fault
@@ -118,9 +120,9 @@ cdef class LogReader:
             frame = frame_batch(&self.view[0], size, self.at, &batch)
             self.at += batch.size
             if frame != FRAME_BATCH:
-                self.note(&batch, frame_to_fault(frame), f"{batch.size} bytes from here")
+                self.add_fault(&batch, frame_to_fault(frame), f"{batch.size} bytes from here")
             elif self.check_crc and not crc_holds(&batch):
-                self.note(&batch, FAULT_CRC, f"the stored checksum {batch.crc} does not hold")
+                self.add_fault(&batch, FAULT_CRC, f"the stored checksum {batch.crc} does not hold")
             else:
                 fault = self.scratch.read(&batch)
                 if fault == NO_FAULT:
@@ -128,12 +130,12 @@ cdef class LogReader:
                         batch.base_offset, batch.last_offset_delta + <int64_t>1)
                     return to_batch(&batch, [to_record(&self.scratch.items[i])
                                              for i in range(self.scratch.count)])
-                self.note(&batch, fault, self.scratch.detail)
+                self.add_fault(&batch, fault, self.scratch.detail)
         return None
 
 
-cdef bint holds_a_batch(const uint8_t[::1] data, int64_t start, int64_t end) except -1:
-    """Whether a batch that can be read stands between two boundaries."""
+cdef bint has_readable_batch(const uint8_t[::1] data, int64_t start, int64_t end) except -1:
+    """Whether there is a readable batch between two boundaries."""
     cdef Batch batch
     cdef Records records = Records.__new__(Records)
     while start < end:
@@ -145,12 +147,12 @@ cdef bint holds_a_batch(const uint8_t[::1] data, int64_t start, int64_t end) exc
 
 
 def batch_boundaries(data, int64_t max_bytes):
-    """Return the ascending positions at which a segment may be cut, 0 and its size included."""
+    """Return the ascending positions at which a segment may be cut, including 0 and its size."""
     cdef const uint8_t[::1] view = buffer_of(data, "data")
     cdef Batch batch
     cdef Frame frame
     cdef int64_t size = view.shape[0], at = 0, last = 0, wrong = -1
-    cdef list found = [0]
+    cdef list cuts = [0]
     if max_bytes < 1:
         raise ArgumentError(f"max_bytes must be at least 1, not {max_bytes}")
     while at < size:
@@ -161,13 +163,13 @@ def batch_boundaries(data, int64_t max_bytes):
                     wrong = at
                     at = size
                 elif at > last and at + batch.size - last > max_bytes:
-                    break                      # a whole batch stands here: a piece may begin
+                    break                      # a whole batch begins here: the next piece
                 else:
                     at += batch.size
-        # A fault's base offset is judged by the last good batch: that one belongs to its piece.
-        while wrong >= 0 and len(found) > 1 and not holds_a_batch(
-                view, found[len(found) - 1], wrong):
-            found.pop()
-        found.append(at)
+        # The last good batch decides which base offset a fault may have, so both go in one piece.
+        while wrong >= 0 and len(cuts) > 1 and not has_readable_batch(
+                view, cuts[len(cuts) - 1], wrong):
+            cuts.pop()
+        cuts.append(at)
         last = at
-    return found
+    return cuts

@@ -1,6 +1,7 @@
-"""One record of a v2 batch. Header only: inlined into whatever reads records.
+"""Parse one record of a v2 batch. Header only: inlined into everything that reads records.
 
-Source: DefaultRecord.readFrom. A record must fill its length exactly; every size is checked.
+Every size is checked, and a record must fill its length exactly. `short_record` is the fast path
+for commits as brokers write them. Source: DefaultRecord.readFrom.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
@@ -9,7 +10,7 @@ from coterie._core.codec.cursor cimport (
     OK, Cursor, Status, load_i32, read_span, read_varint, read_varlong, wrap_add)
 
 cdef enum:
-    SHORT_HEAD = 9                 # bytes before a key, at most, where no number is longer than 2
+    SHORT_HEAD = 9                 # bytes before a key if no number takes more than 2
 
 
 cdef inline Status skip_headers(Cursor* rec, int32_t count) noexcept nogil:
@@ -32,8 +33,10 @@ cdef inline Status skip_headers(Cursor* rec, int32_t count) noexcept nogil:
 
 
 cdef inline bint short_number(const uint8_t** at, int32_t* value) noexcept nogil:
-    """A varint of one or two bytes, which the caller has proved, of a number that is not negative;
-    False: another one."""
+    """Read a varint of one or two bytes with a value of 0 or more; False: any other.
+
+    The caller has proved that two bytes are there.
+    """
     cdef uint32_t raw = at[0][0]
     if raw < 0x80:
         at[0] += 1
@@ -47,11 +50,11 @@ cdef inline bint short_number(const uint8_t** at, int32_t* value) noexcept nogil
 
 
 cdef inline bint short_record(Cursor* cur, const Batch* batch, Record* out) noexcept nogil:
-    """`record_v2` of a record as brokers write them for commits: short numbers, no headers.
+    """Parse a record in the form in which brokers write commits: short numbers, no headers.
 
-    Two comparisons with the end where the whole of it has a dozen. False, and nothing read: another
-    kind of record, or a broken one; `record_v2` says which. Branches for
-    varints of one and two bytes alone brought no gain.
+    Takes two comparisons with the end instead of a dozen. False: another kind of record, or a
+    broken one, and the cursor has not moved. Merely special-casing varints of one and two bytes
+    brought no gain.
     """
     cdef const uint8_t* at = cur.at
     cdef const uint8_t* end
@@ -62,8 +65,8 @@ cdef inline bint short_record(Cursor* cur, const Batch* batch, Record* out) noex
     if size < SHORT_HEAD or size > cur.end - at:
         return False
     end = at + size
-    three = load_i32(at)                       # behind the attributes, whose byte has no meaning
-    if three & 0x818181 == 0:                  # numbers from 0 to 63, of a byte each
+    three = load_i32(at)                       # the attributes, which are unused, and three bytes
+    if three & 0x818181 == 0:                  # three numbers from 0 to 63, a byte each
         time_delta = three >> 17 & 0x3F
         delta = three >> 9 & 0x3F
         out.key_size = three >> 1 & 0x3F
@@ -73,7 +76,7 @@ cdef inline bint short_record(Cursor* cur, const Batch* batch, Record* out) noex
         if not (short_number(&at, &time_delta) and short_number(&at, &delta)
                 and short_number(&at, &out.key_size)):
             return False
-    # Behind the key: two bytes at least, the size of the value and the count of headers.
+    # After the key there are at least two bytes: the size of the value, the count of headers.
     if out.key_size > end - at - 2:
         return False
     out.key = at
@@ -100,8 +103,8 @@ cdef inline bint short_record(Cursor* cur, const Batch* batch, Record* out) noex
 
 
 cdef inline Status record_v2(Cursor* cur, const Batch* batch, Record* out) noexcept nogil:
-    """One record of a v2 batch. TRUNCATED also where it does not fill its length exactly."""
-    cdef Cursor after = cur[0]     # copies, so that what most records take stays in registers
+    """Parse one record of a v2 batch. TRUNCATED also if it does not fill its length exactly."""
+    cdef Cursor after = cur[0]     # copies, so that the fast path stays in registers
     cdef Record other
     cdef Status status
     if short_record(cur, batch, out):
@@ -113,7 +116,7 @@ cdef inline Status record_v2(Cursor* cur, const Batch* batch, Record* out) noexc
 
 
 cdef inline Status any_record(Cursor* cur, const Batch* batch, Record* out) noexcept nogil:
-    """`record_v2` without the way for short records."""
+    """Parse one record of a v2 batch without the fast path."""
     cdef int32_t size, delta
     cdef int64_t time_delta
     cdef const uint8_t* body
@@ -126,7 +129,7 @@ cdef inline Status any_record(Cursor* cur, const Batch* batch, Record* out) noex
         return status
     if size < 1:
         return Status.TRUNCATED
-    rec.at = body + 1                          # the attributes byte has no meaning
+    rec.at = body + 1                          # skips the attributes, which are unused
     rec.end = body + size
     status = read_varlong(&rec, &time_delta)
     if status == OK:

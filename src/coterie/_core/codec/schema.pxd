@@ -1,4 +1,4 @@
-"""The messages of a log for whoever reads them by slots. See schema.pyx."""
+"""The layouts of a log's messages, for code that reads fields by their slots. See schema.pyx."""
 from coterie._core.codec.layout cimport Layout
 from coterie._core.codec.walk cimport Versions
 

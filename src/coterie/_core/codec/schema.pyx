@@ -1,7 +1,9 @@
-"""Records and the consumer protocol, from bytes to plain dicts and back. See schema.pyi.
+"""The keys and values of a log, and the consumer protocol, from bytes to plain dicts and back.
 
-The records of the table of messages, by the version of their key; nothing here knows a message by
-name but the members of a group, whose inner bytes are decoded too.
+The layouts come from the table of messages (``coterie/schemas.txt``), by the version of the key.
+Only the members of a group are known by name here, because the bytes inside them are decoded, too.
+Knows single records; knows no batches and no state. Cost: see `decode` and `encode`; the layouts of
+all versions are made at import.
 """
 from libc.stdint cimport int16_t
 from libc.string cimport memset
@@ -11,17 +13,17 @@ from coterie._core.codec.cursor cimport OK, load_i16, read_i16, remaining
 from coterie._core.codec.decode cimport KEY, VALUE, Reading, read_struct, reading
 from coterie._core.codec.encode cimport Writing, begin, end, put_i16, write_struct, written
 from coterie._core.codec.layout cimport Layout, struct_of
-from coterie._core.codec.walk cimport MOST_VERSIONS, Versions
+from coterie._core.codec.walk cimport MAX_VERSIONS, Versions
 
 from coterie.errors import ArgumentError, CorruptData, shown
 from coterie.schemas import SECTIONS
 
 cdef enum:
-    MOST_KEYS = 64                # key versions; Kafka has 24
+    MAX_KEYS = 64                 # key versions; Kafka has 24
 
-cdef dict TYPES = {}, KEYS = {}, VALUES = {}     # by key version; of VALUES a list by version
+cdef dict TYPES = {}, KEYS = {}, VALUES = {}     # by key version; VALUES has lists by version
 cdef list REPLACED = []
-cdef Versions BY_KEY[MOST_KEYS]                  # the same as VALUES for `walk`
+cdef Versions BY_KEY[MAX_KEYS]                  # VALUES, for `walk`
 memset(BY_KEY, 0, sizeof(BY_KEY))
 
 cdef str TOO_SHORT = "shorter than a version"
@@ -29,16 +31,16 @@ cdef str UNKNOWN = "unknown version"
 
 
 def define(str name not None, section not None):
-    """Make the layouts of a record of the table.
+    """Make the layouts of a record of the table, at import or in a test.
 
-    Done at import, for each of them. What was made of an earlier one is kept, as whoever walks may
-    hold it; one that replaces another has its new fields after the old ones.
+    Layouts that a later call replaces stay alive, because compiled code may point to them. A
+    section that replaces another must have its new fields after the old ones.
     """
     cdef int first = section.keys[0], last = section.keys[1], count = section.last + 1, n, v
     cdef list layouts
-    if section.first != 0 or not 0 <= first <= last < MOST_KEYS or count > MOST_VERSIONS:
-        raise ValueError(f"{name}: there is room for keys below {MOST_KEYS}, and {MOST_VERSIONS} "
-                         f"versions from 0 on")
+    if section.first != 0 or not 0 <= first <= last < MAX_KEYS or count > MAX_VERSIONS:
+        raise ValueError(f"{name}: versions must be below {MAX_KEYS} for a key, and from 0 to at "
+                         f"most {MAX_VERSIONS - 1} for a value")
     value = section.fields("value")
     layouts = [struct_of(value, v, v >= section.flexible, 0) for v in range(count)]
     for n in range(first, last + 1):
@@ -51,7 +53,7 @@ def define(str name not None, section not None):
 
 
 cdef list protocol(section):
-    """The layouts of a message of the consumer protocol."""
+    """Make the layouts of a message of the consumer protocol."""
     fields = section.fields("message")
     return [struct_of(fields, version, False, 0) for version in range(section.last + 1)]
 
@@ -64,14 +66,14 @@ cdef list ASSIGNMENTS = protocol(SECTIONS["consumer_protocol_assignment"])
 
 
 cdef const Versions* versions_of(int key_version) except NULL:
-    """The values of a key version; there for as long as the module, whatever is defined anew."""
+    """Return the layouts of a key version's values, which live as long as the module."""
     if key_version not in VALUES:
         raise ValueError(f"key version {key_version}")
     return &BY_KEY[key_version]
 
 
 cdef Layout value_layout(int key_version):
-    """The fields of a value in its last version, which knows the slots of all versions."""
+    """Return a value's layout in the last version; its slots are those of all versions."""
     cdef list layouts = VALUES[key_version]
     return <Layout>layouts[len(layouts) - 1]
 
@@ -81,7 +83,7 @@ cdef Layout subscription_layout(int version):
 
 
 cdef int slot_of(Layout layout, str name) except -1:
-    """The number of a field among those of all versions."""
+    """Return the index of a field among the fields of all versions."""
     return list(layout.blank).index(name)
 
 
@@ -93,7 +95,7 @@ cdef int16_t read_version(Reading* r) except? -32768:
 
 
 cdef object read_value(Reading* r, object key_version):
-    """The fields of a value, by the version that it begins with."""
+    """Read the fields of a value, which begins with its version."""
     cdef list layouts = <list>VALUES[key_version]
     cdef int16_t version = read_version(r)
     if not 0 <= version < len(layouts):
@@ -103,15 +105,15 @@ cdef object read_value(Reading* r, object key_version):
 
 
 cdef tuple value_row(int key_version, bytes value):
-    """The fields of a value of any version in the table's order, at their defaults where it lacks
-    them."""
+    """Read a value of any version as a row: fields in the table's order, missing ones at their
+    default."""
     cdef Reading r = reading(value, len(value), VALUE)
     r.rows = True
     return <tuple>read_value(&r, key_version)
 
 
 def key_type(int version):
-    """Return the type of a record by its key's version; None: a version that is not known."""
+    """Return the type of a record by the version of its key; None: an unknown version."""
     return TYPES.get(version)
 
 
@@ -129,36 +131,37 @@ def decode_key(key):
 
 
 def decode_value(key_version, value, *, tags=True):
-    """Decode a record's value, whose type the version of its key says."""
+    """Decode a record's value; the version of its key decides its type."""
     if key_version is not None and type(key_version) is not int:
         key_version = int64_of(key_version, "key_version")
     if value is None:
         return None
     cdef bytes data = bytes_of(value, "value")
     cdef Reading r = reading(data, len(data), VALUE)
-    cdef dict found
+    cdef dict fields
     r.tags = flag_of(tags, "tags")
-    if key_version not in VALUES:            # its bytes are all that can be said
+    if key_version not in VALUES:
         short = len(data) < 2
         return {"version": None if short else load_i16(r.start), "raw": data,
                 "error": TOO_SHORT if short else UNKNOWN}
-    found = read_value(&r, key_version)
-    if key_version == 2 and found["protocolType"] == "consumer":
-        for member in found["members"]:
+    fields = read_value(&r, key_version)
+    if key_version == 2 and fields["protocolType"] == "consumer":
+        for member in fields["members"]:
             decode_member(member)
-    return finish(&r, data, {"version": load_i16(r.start), "data": found})
+    return finish(&r, data, {"version": load_i16(r.start), "data": fields})
 
 
-cdef dict finish(Reading* r, bytes data, dict found):
+cdef dict finish(Reading* r, bytes data, dict message):
+    """Report the bytes that are left over, with `data` unless it is None."""
     if remaining(&r.cur):
-        found["trailing_bytes"] = remaining(&r.cur)
+        message["trailing_bytes"] = remaining(&r.cur)
         if data is not None:
-            found["raw"] = data
-    return found
+            message["raw"] = data
+    return message
 
 
 cdef int decode_member(dict member) except -1:
-    """Beside the bytes of a member what they say; that they say nothing is no fault."""
+    """Add the decoded protocol to a member; bytes that cannot be decoded are no fault."""
     for name, layouts in (("subscription", SUBSCRIPTIONS), ("assignment", ASSIGNMENTS)):
         try:
             decoded = decode_protocol(member[name], layouts)
@@ -180,12 +183,12 @@ cdef dict decode_protocol(bytes data, list layouts):
 
 
 def decode_subscription(data):
-    """Decode a member's subscription (consumer protocol 0-3; above, as 3)."""
+    """Decode a member's subscription (consumer protocol 0-3; later versions as 3)."""
     return decode_protocol(bytes_of(data, "data"), SUBSCRIPTIONS)
 
 
 def decode_assignment(data):
-    """Decode a member's assignment, as ``decode_subscription`` does a subscription."""
+    """Decode a member's assignment; see ``decode_subscription``."""
     return decode_protocol(bytes_of(data, "data"), ASSIGNMENTS)
 
 
@@ -211,18 +214,18 @@ cdef bytes write_message(int16_t version, Layout layout, dict message):
 
 
 def encode_key(key):
-    """Return a key's bytes from ``version`` and ``data``."""
+    """Encode a record's key from ``version`` and ``data``."""
     cdef dict message = dict_of(key, "key")
     if "raw" in message:
         return bytes_of(message["raw"], "raw")
-    version = version_of(message, MOST_KEYS)
+    version = version_of(message, MAX_KEYS)
     if version not in KEYS:
         raise ArgumentError(f"version {version} is unknown")
     return write_message(version, <Layout>KEYS[version], message)
 
 
 def encode_value(key_version, value):
-    """Return a value's bytes from ``version`` and ``data``; None for None, the tombstone."""
+    """Encode a record's value from ``version`` and ``data``; None, a tombstone, gives None."""
     cdef object of_key = int64_or_none(key_version, "key_version")
     if value is None:
         return None
@@ -234,19 +237,19 @@ def encode_value(key_version, value):
     return write_message(version, <Layout>layouts[version], message)
 
 
-cdef bytes encode_protocol(object given, str name, list layouts):
-    if given is None:
+cdef bytes encode_protocol(object value, str name, list layouts):
+    if value is None:
         return b""
-    cdef dict message = dict_of(given, name)
+    cdef dict message = dict_of(value, name)
     version = version_of(message, 32768)
     return write_message(version, <Layout>layouts[min(version, len(layouts) - 1)], message)
 
 
 def encode_subscription(subscription):
-    """Return a member's subscription from ``version`` and ``data``; None gives no bytes."""
+    """Encode a member's subscription from ``version`` and ``data``; None gives no bytes."""
     return encode_protocol(subscription, "subscription", SUBSCRIPTIONS)
 
 
 def encode_assignment(assignment):
-    """Return a member's assignment from ``version`` and ``data``; None gives no bytes."""
+    """Encode a member's assignment from ``version`` and ``data``; None gives no bytes."""
     return encode_protocol(assignment, "assignment", ASSIGNMENTS)

@@ -1,8 +1,8 @@
-"""The C face of the reader of subscribed topics."""
+"""The reader of a consumer's subscribed topics, for the coordinator. See subscription.pyx."""
 
 cdef enum Readable:
-    UNREADABLE = -1                # Kafka's code throws past what it catches
-    TOO_SHORT = 0                  # or of a negative version: the topics count as unknown
+    UNREADABLE = -1                # Kafka's code throws an exception that it does not catch
+    TOO_SHORT = 0                  # also a negative version: the topics are unknown
     READ = 1
 
 cdef Readable read_topics(bytes metadata, set topics) except *

@@ -1,5 +1,7 @@
-"""The topics of consumers' subscriptions, as the coordinator reads them. See ``subscription.pyi``.
+"""The topics that a group's consumers subscribe to, as Kafka's coordinator reads them.
 
+Reads only the topics of a subscription, with version 0's layout, by `walk`. Knows no group and no
+member. Cost: a text for each topic.
 Sources: GroupMetadata.computeSubscribedTopics, ConsumerProtocol.java.
 Rules: docs/rules/coordinator.md#protocols.
 """
@@ -8,7 +10,7 @@ from libc.stdlib cimport free
 
 from coterie._core.codec.cursor cimport OK, TRUNCATED, Cursor, Status, read_i16
 from coterie._core.codec.decode cimport read_text
-from coterie._core.codec.layout cimport MOST_FIELDS, Layout
+from coterie._core.codec.layout cimport MAX_FIELDS, Layout
 from coterie._core.codec.schema cimport slot_of, subscription_layout
 from coterie._core.codec.walk cimport Rows, Span, walk
 
@@ -19,10 +21,10 @@ cdef int TOPICS = slot_of(VERSION_0, "topics")
 cdef Readable read_topics(bytes metadata, set topics) except *:
     """Add the topics of a subscription, read with version 0's layout whatever its version.
 
-    A buffer that ends within a number is too short, which Kafka catches; a string or an array
-    longer than the rest, or null, is what it does not.
+    If the bytes end inside a number, Kafka catches its exception: TOO_SHORT. If a string or an
+    array is null, or longer than the rest, Kafka does not: UNREADABLE.
     """
-    cdef Span fields[MOST_FIELDS]
+    cdef Span fields[MAX_FIELDS]
     cdef Rows rows = [TOPICS, 0, 0, 0, False, NULL]
     cdef int16_t version
     cdef Cursor cur
@@ -45,7 +47,7 @@ cdef Readable read_topics(bytes metadata, set topics) except *:
 
 
 def consumer_topics(subscriptions not None, str protocol):
-    """Topics that a group of protocol type ``consumer`` subscribes to."""
+    """Return the topics that a group of protocol type ``consumer`` subscribes to."""
     cdef bytes subscription
     cdef set topics = set()
     if not subscriptions:

@@ -1,8 +1,8 @@
-"""One message of a layout, walked: where each field lies. Header only.
+"""Find the fields of a message by its layout, as spans of its bytes. Header only: inlined.
 
-Nothing is copied or raised, and nothing allocated but for `Rows`; it needs no GIL. It takes the
-same bytes as `decode`, by the same steps. No length and no count is used before it was held
-against the bytes that are left. Recursion is as deep as a table.
+Accepts the same bytes as `decode`, without Python objects and without the GIL. Copies and raises
+nothing, and allocates only for `Rows`. Every length and count is compared with the remaining bytes
+before it is used. Recursion is as deep as the layout.
 """
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport realloc
@@ -12,30 +12,30 @@ from coterie._core.codec.cursor cimport (
     BEYOND, NEGATIVE, OK, TRUNCATED, Cursor, Status, load_i16, load_i32, load_i64, read_bytes32,
     read_compact, read_count, read_i8, read_i16, read_span, read_tag, read_text_span, read_uvarint,
     remaining)
-from coterie._core.codec.layout cimport LIST, MOST_FIELDS, STRING, STRUCT, Kind, Plan, Step
+from coterie._core.codec.layout cimport LIST, MAX_FIELDS, STRING, STRUCT, Kind, Plan, Step
 
 cdef enum:
-    MOST_VERSIONS = 16       # of one message
+    MAX_VERSIONS = 16        # of one message
 
 cdef struct Span:
-    const uint8_t* at        # NULL: null, or no field of this version
-    int32_t size             # bytes; of a list: elements, the first of which lies there
+    const uint8_t* at        # NULL: null, or the version lacks the field
+    int32_t size             # bytes; for a list: number of elements, the first of which is at `at`
 
-cdef struct Rows:            # the elements of one list of the message
+cdef struct Rows:            # the elements of one list of the message; the caller frees `spans`
     int slot                 # of the list
-    int width                # spans of an element; written by the walk
+    int width                # spans of an element; set by the walk
     int32_t count
     int32_t room
     bint failed              # no memory
-    Span* spans              # whoever asked for them frees them
+    Span* spans
 
 cdef struct Versions:        # of one message, by number
     int count
-    const Plan* plans[MOST_VERSIONS]
+    const Plan* plans[MAX_VERSIONS]
 
 
 cdef inline Status take(Cursor* cur, const Step* step, bint flexible, Span* out) noexcept nogil:
-    """A field that is neither a list nor a struct."""
+    """Take a field that is neither a list nor a struct."""
     if not step.width:
         return take_bytes(cur, step.kind, step.nullable, flexible, out)
     if cur.end - cur.at < step.width:
@@ -47,7 +47,7 @@ cdef inline Status take(Cursor* cur, const Step* step, bint flexible, Span* out)
 
 cdef inline Status take_bytes(Cursor* cur, Kind kind, bint nullable, bint flexible,
                               Span* out) noexcept nogil:
-    """A text, or bytes."""
+    """Take a text or bytes."""
     cdef Status status
     if kind == STRING:
         status = read_text_span(cur, flexible, &out.at, &out.size)
@@ -75,14 +75,14 @@ cdef inline Status walk_field(Cursor* cur, const Step* step, bint flexible,
 
 
 cdef inline Status walk_struct(Cursor* cur, const Plan* plan, Span* out) noexcept nogil:
-    cdef Span inner[MOST_FIELDS]
+    cdef Span inner[MAX_FIELDS]
     out.at, out.size = cur.at, 1
     return walk(cur, plan, inner, NULL)
 
 
 cdef inline Status walk_list(Cursor* cur, const Step* step, bint flexible,
                              Span* out, Rows* rows) noexcept nogil:
-    cdef Span inner[MOST_FIELDS]
+    cdef Span inner[MAX_FIELDS]
     cdef Span* into
     cdef int32_t _i
     cdef Status status = read_count(cur, flexible, &out.size)
@@ -92,13 +92,13 @@ cdef inline Status walk_list(Cursor* cur, const Step* step, bint flexible,
         out.at = NULL
         return OK if step.nullable else NEGATIVE
     if <int64_t>out.size * (step.width or 1) > remaining(cur):
-        return BEYOND                      # every element takes a byte at least
+        return BEYOND                      # every element takes at least a byte
     out.at = cur.at
     if step.width:
         cur.at += <Py_ssize_t>out.size * step.width
         return OK
     for _i in range(out.size):
-        into = row_of(rows, step, inner)
+        into = row_for(rows, step, inner)
         if step.item == STRUCT:
             status = walk(cur, step.inner, into, NULL)
         else:
@@ -108,18 +108,18 @@ cdef inline Status walk_list(Cursor* cur, const Step* step, bint flexible,
     return status
 
 
-cdef inline Span* row_of(Rows* rows, const Step* step, Span* unwanted) noexcept nogil:
-    """Where the next element of a list goes."""
+cdef inline Span* row_for(Rows* rows, const Step* step, Span* unused) noexcept nogil:
+    """Return the spans of the next element: a new row, or `unused` if no row is requested."""
     cdef void* grown
     if rows == NULL or rows.slot != step.slot or rows.failed:
-        return unwanted
+        return unused
     rows.width = step.inner.slots if step.item == STRUCT else 1
     if rows.count == rows.room:
-        # As many as were walked, not as many as a count says: that one is anybody's.
+        # Grows with the elements that were found, because a hostile count may be any number.
         grown = realloc(rows.spans, <size_t>(2 * rows.room + 8) * rows.width * sizeof(Span))
         if grown == NULL:
             rows.failed = True
-            return unwanted
+            return unused
         rows.spans = <Span*>grown
         rows.room = 2 * rows.room + 8
     rows.count += 1
@@ -127,7 +127,7 @@ cdef inline Span* row_of(Rows* rows, const Step* step, Span* unwanted) noexcept 
 
 
 cdef inline Status walk(Cursor* cur, const Plan* plan, Span* out, Rows* rows) noexcept nogil:
-    """The fields of a struct, into `plan.slots` spans; into `rows`, if any, a list's elements."""
+    """Fill `out` with the fields of a struct; `rows`, unless NULL, with the elements of a list."""
     cdef const Step* step
     cdef Status status
     cdef int i
@@ -144,7 +144,7 @@ cdef inline Status walk(Cursor* cur, const Plan* plan, Span* out, Rows* rows) no
 
 
 cdef inline Status walk_tags(Cursor* cur, const Plan* plan, Span* out) noexcept nogil:
-    """The tagged fields at the end of a struct, as `decode` takes them."""
+    """Take the tagged fields at the end of a struct, as `decode` does."""
     cdef uint32_t count, tag = 0, size = 0, present = 0
     cdef const uint8_t* start
     cdef const Step* step
@@ -178,7 +178,7 @@ cdef inline const Step* known_tag(const Plan* plan, uint32_t tag) noexcept nogil
 
 cdef inline Status walk_value(const uint8_t* value, Py_ssize_t size, const Versions* versions,
                               Span* out, Rows* rows) noexcept nogil:
-    """A value that begins with its version. An unknown one answers NEGATIVE."""
+    """Find the fields of a value that begins with its version. NEGATIVE: an unknown version."""
     cdef Cursor cur
     cdef int16_t version
     cur.at, cur.end = value, value + size
@@ -191,7 +191,7 @@ cdef inline Status walk_value(const uint8_t* value, Py_ssize_t size, const Versi
 
 
 cdef inline int64_t number_at(const Span* span, int64_t absent) noexcept nogil:
-    """What a span of a signed number says."""
+    """Return the signed number in a span, or `absent` if the span is NULL."""
     if span.at == NULL:
         return absent
     if span.size == 8:

@@ -1,8 +1,8 @@
-"""Record batches of magic 2 and message sets of magic 0 and 1, from records. See writer.pyi.
+"""Records to record batches of magic 2 and message sets of magic 0 and 1.
 
-The other direction of ``batch``, for tests, tools and the coordinator's own log. Writes what
-Kafka's MemoryRecordsBuilder writes, byte for byte where nothing is compressed. Knows nothing of
-keys and values. Cost: one list of parts, joined once.
+The reverse of ``batch``, for tests, tools and the coordinator's own log. Writes the same bytes as
+Kafka's MemoryRecordsBuilder, except inside compressed streams. Knows nothing of keys and values.
+Cost: one list of parts, joined once; `encode_sized` writes without an object for each record.
 """
 import struct
 
@@ -20,18 +20,18 @@ from coterie.errors import ArgumentError, CoterieError, shown
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 cdef enum:
-    SUM_FROM = 21               # the sum of a v2 batch leaves out what the log sets later
+    SUM_FROM = 21               # a v2 batch's checksum excludes the fields that the log sets
     APPEND_TIME = 0x08
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
     DELETE_HORIZON = 0x40
-    NO_HEADERS = 4              # a record of four parts has none
+    HEADERS = 4                 # index of a record's headers, which may be missing
     HEADER_SIZE = 61
-    SIZES = 8                   # bytes before a sized record: the sizes of its key and its value
+    SIZES = 8                   # bytes before a sized record: the sizes of key and value
 
-cdef int64_t LATEST = <int64_t>1 << 62          # from here a record's offset still fits
+cdef int64_t MAX_BASE = <int64_t>1 << 62        # of offsets and times; what follows still fits
 
-cdef struct Plain:              # what the header of an uncompressed batch says
+cdef struct Plain:              # the header of an uncompressed batch
     int64_t base_offset
     int64_t timestamp_ms        # of all records
     int64_t producer_id
@@ -42,7 +42,7 @@ cdef struct Plain:              # what the header of an uncompressed batch says
 
 
 cdef Py_ssize_t put_varint(uint8_t* at, int64_t value) noexcept nogil:
-    """Zigzag, ten bytes at most; gives how many were written."""
+    """Write a zigzag varint of at most ten bytes; return its size."""
     cdef uint64_t raw = (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
     cdef Py_ssize_t size = 0
     while raw > 0x7F:
@@ -54,9 +54,9 @@ cdef Py_ssize_t put_varint(uint8_t* at, int64_t value) noexcept nogil:
 
 
 cdef bytes varint(int64_t value):
-    cdef uint8_t found[10]
-    cdef Py_ssize_t size = put_varint(found, value)
-    return found[:size]
+    cdef uint8_t buffer[10]
+    cdef Py_ssize_t size = put_varint(buffer, value)
+    return buffer[:size]
 
 
 cdef Py_ssize_t length_of(bytes content) except? -1:
@@ -64,17 +64,17 @@ cdef Py_ssize_t length_of(bytes content) except? -1:
 
 
 cdef list rows_of(records):
-    """(offset, timestamp, key, value, headers) of each; the fields behind are not looked at."""
+    """Return (offset, timestamp, key, value, headers) of each record; ignore further fields."""
     cdef list rows = []
     for record in items_of(records, "records"):
-        if not isinstance(record, (tuple, list)) or len(record) < NO_HEADERS:
-            raise ArgumentError("a record must be (offset, timestamp, key, value), with headers "
-                                f"if it has some, not {shown(record)}")
+        if not isinstance(record, (tuple, list)) or len(record) < HEADERS:
+            raise ArgumentError("a record must be (offset, timestamp, key, value[, headers]), "
+                                f"not {shown(record)}")
         rows.append((whole(record[0], "the offset of a record"),
                      whole(record[1], "the timestamp of a record"),
                      bytes_or_none(record[2], "the key of a record"),
                      bytes_or_none(record[3], "the value of a record"),
-                     headers_of(record[NO_HEADERS]) if len(record) > NO_HEADERS else ()))
+                     headers_of(record[HEADERS]) if len(record) > HEADERS else ()))
     return rows
 
 
@@ -83,13 +83,13 @@ cdef bytes bytes_or_none(object value, str name):
 
 
 cdef list headers_of(headers):
-    cdef list found = []
+    cdef list pairs = []
     for header in () if headers is None else items_of(headers, "headers"):
         if not isinstance(header, (tuple, list)) or len(header) != 2:
             raise ArgumentError(f"a header must be (name, value), not {shown(header)}")
-        found.append((bytes_of(header[0], "the name of a header"),
+        pairs.append((bytes_of(header[0], "the name of a header"),
                       bytes_or_none(header[1], "the value of a header")))
-    return found
+    return pairs
 
 
 cdef bytes join_headers(list headers):
@@ -102,7 +102,7 @@ cdef bytes join_headers(list headers):
 
 cdef int add_record(list parts, tuple record, int64_t base_offset,
                     int64_t base_timestamp) except -1:
-    """One record of magic 2, its length in front."""
+    """Append the parts of one record of magic 2, with its length."""
     cdef uint8_t head[32]       # attributes, then at most 10 + 5 + 5 bytes
     cdef uint8_t value_length[10]
     cdef bytes key = record[2], value = record[3]
@@ -110,8 +110,8 @@ cdef int add_record(list parts, tuple record, int64_t base_offset,
     cdef int64_t timestamp_delta = record[1] - base_timestamp
     cdef Py_ssize_t head_size = 1, value_size
     cdef bytes headers = b"\x00"
-    if record[NO_HEADERS]:
-        headers = join_headers(record[NO_HEADERS])
+    if record[HEADERS]:
+        headers = join_headers(record[HEADERS])
     head[0] = 0
     head_size += put_varint(head + head_size, timestamp_delta)
     head_size += put_varint(head + head_size, offset_delta)
@@ -128,7 +128,7 @@ def encode_batch(records, base_offset=0, *, codec=0, producer_id=-1, producer_ep
                  base_sequence=-1, transactional=False, control=False, append_time_ms=None,
                  delete_horizon_ms=None, base_timestamp_ms=None,
                  max_timestamp_ms=None, last_offset_delta=None, leader_epoch=-1):
-    """Return one record batch v2."""
+    """Encode records as one batch of magic 2."""
     cdef list items = rows_of(records), parts = []
     cdef int64_t first = int64_of(base_offset, "base_offset")
     cdef int stream = within(codec, "codec", 0, 7), attributes = stream
@@ -168,13 +168,13 @@ def encode_batch(records, base_offset=0, *, codec=0, producer_id=-1, producer_ep
 
 def encode_sized(records, count, base_offset, timestamp_ms, *, producer_id=-1, producer_epoch=-1,
                  transactional=False, leader_epoch=-1):
-    """Return one uncompressed batch of ``count`` records without headers, all at one time."""
+    """Encode records with one timestamp and without headers as one uncompressed batch."""
     cdef bytes data = bytes_of(records, "records")
     cdef Plain head
     cdef bytes out
     head.count = <int32_t>within(count, "count", 1, 0x7FFFFFFF)
-    head.base_offset = within(base_offset, "base_offset", 0, LATEST)
-    head.timestamp_ms = within(timestamp_ms, "timestamp_ms", 0, LATEST)
+    head.base_offset = within(base_offset, "base_offset", 0, MAX_BASE)
+    head.timestamp_ms = within(timestamp_ms, "timestamp_ms", 0, MAX_BASE)
     head.producer_id = int64_of(producer_id, "producer_id")
     head.producer_epoch = <int16_t>within(producer_epoch, "producer_epoch", -0x8000, 0x7FFF)
     head.attributes = TRANSACTIONAL if flag_of(transactional, "transactional") else 0
@@ -182,8 +182,8 @@ def encode_sized(records, count, base_offset, timestamp_ms, *, producer_id=-1, p
     cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(data)
     cdef int64_t size = size_of_sized(start, PyBytes_GET_SIZE(data), head.count)
     if size < 0:
-        raise ArgumentError(f"records: {count} of them, each with its sizes in front, are not "
-                            f"{PyBytes_GET_SIZE(data)} bytes")
+        raise ArgumentError(f"records: {PyBytes_GET_SIZE(data)} bytes are not {count} records, "
+                            f"each preceded by the sizes of its key and value")
     size += HEADER_SIZE
     if size > 0x7FFFFFFF:
         raise CoterieError("records: too many bytes for one batch")
@@ -203,13 +203,13 @@ cdef inline int varint_size(int64_t value) noexcept nogil:
 
 
 cdef inline int64_t record_size(int64_t delta, int32_t key, int32_t value) noexcept nogil:
-    """Of a record of the batch's own time without headers: what stands behind its length."""
+    """Return the size of a record, without its length, that has no time and no headers."""
     return (3 + varint_size(delta) + varint_size(key) + max(key, 0) + varint_size(value)
             + max(value, 0))
 
 
 cdef int64_t size_of_sized(const uint8_t* at, Py_ssize_t left, int32_t count) noexcept nogil:
-    """The bytes of the records in a batch; -1: they are not so many, or do not fill their bytes."""
+    """Return the size of the records in a batch; -1: `left` bytes are not `count` records."""
     cdef int64_t total = 0, body
     cdef int32_t key, value
     cdef int64_t size
@@ -229,7 +229,7 @@ cdef int64_t size_of_sized(const uint8_t* at, Py_ssize_t left, int32_t count) no
 
 
 cdef void put_sized(uint8_t* out, const uint8_t* at, int32_t count) noexcept nogil:
-    """The records, for which `size_of_sized` has found room."""
+    """Write the records, whose size is that of `size_of_sized`."""
     cdef int32_t key, value, n
     for n in range(count):
         key, value = load_i32(at), load_i32(at + 4)
@@ -253,7 +253,7 @@ cdef void put_sized(uint8_t* out, const uint8_t* at, int32_t count) noexcept nog
 
 
 cdef void put_header(uint8_t* at, Py_ssize_t size, const Plain* head) noexcept nogil:
-    """The header of an uncompressed batch, at the head of its bytes."""
+    """Write the header of an uncompressed batch, whose records are in place."""
     store(at, head.base_offset, 8)
     store(at + 8, size - 12, 4)
     store(at + 12, head.leader_epoch, 4)
@@ -278,7 +278,7 @@ cdef bytes seal(bytes header, bytes body):
 
 def encode_marker(commit, producer_id, producer_epoch, *, timestamp_ms,
                   coordinator_epoch=0, base_offset=0, leader_epoch=-1):
-    """Return the control batch that ends a transaction: COMMIT, or ABORT."""
+    """Encode the control batch that ends a transaction: COMMIT or ABORT."""
     key = struct.pack(">hh", 0, 1 if flag_of(commit, "commit") else 0)
     value = struct.pack(">hi", 0, int32_of(coordinator_epoch, "coordinator_epoch"))
     return encode_batch([(base_offset, timestamp_ms, key, value)], base_offset,
@@ -288,7 +288,7 @@ def encode_marker(commit, producer_id, producer_epoch, *, timestamp_ms,
 
 cdef bytes message(int magic, int attributes, object offset, object timestamp, bytes key,
                    bytes value):
-    """One entry of a message set: a record, or the wrapper of some."""
+    """Encode one entry of a message set: a record, or a wrapper of records."""
     cdef list parts = [bytes((magic, attributes))]
     if magic:
         parts.append(timestamp.to_bytes(8, "big", signed=True))
@@ -303,7 +303,7 @@ cdef bytes message(int magic, int attributes, object offset, object timestamp, b
 
 
 def encode_message_set(records, magic, *, codec=0, append_time_ms=None):
-    """Return a message set of magic 0 or 1."""
+    """Encode records as a message set of magic 0 or 1."""
     cdef list items = rows_of(records), parts = []
     cdef int layout = int32_of(magic, "magic"), attributes = 0
     cdef int stream = within(codec, "codec", 0, 7)
@@ -315,13 +315,13 @@ def encode_message_set(records, magic, *, codec=0, append_time_ms=None):
         attributes = APPEND_TIME
     if not items:
         if stream:
-            raise CoterieError("a compressed message set holds one record at least")
+            raise CoterieError("a compressed message set needs at least one record")
         return b""
     if stream and layout == 1:
         first = items[0][0]            # inside a wrapper of magic 1 offsets are relative
     try:
         for record in items:
-            if record[NO_HEADERS]:
+            if record[HEADERS]:
                 raise CoterieError("records of magic 0 and 1 have no headers")
             stamp = record[1] if append_time_ms is None else append_time_ms
             parts.append(message(layout, attributes, record[0] - first, stamp, record[2],

@@ -1,7 +1,7 @@
-"""A batch of another group than those asked for, read once and for its own row alone.
+"""Recognise a batch of a group that is not requested, and fill in its row. Header only: inlined.
 
-Nearly all batches are such where one group of many is asked for. Header only: inlined into the
-scan.
+If one group of many is requested, nearly all batches are of others. Such a batch is read once, and
+none of its records gets a row.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -9,16 +9,16 @@ from coterie._core.codec.batch cimport AHEAD, V2_HEADER, Batch, Record, in_time
 from coterie._core.codec.cursor cimport OK, Cursor, load_i16, load_i32
 from coterie._core.codec.record cimport record_v2
 from coterie._core.fold.commit cimport KEY_OFFSET_MAX, Commit, read_commit_key, read_commit_value
-from coterie._core.fold.keyindex cimport KEY_UNWANTED, KeyIndex, key_number
+from coterie._core.fold.keyindex cimport KEY_NOT_REQUESTED, KeyIndex, key_number
 from coterie._core.fold.keytable cimport coterie_equal, coterie_keyhash, coterie_prefetch
 from coterie._core.fold.record_rows cimport BatchRow
 
 
 cdef inline bint is_of_another_group(KeyIndex* index, const Batch* batch, int64_t until_ms,
                                      BatchRow* row) noexcept nogil:
-    """Whether a plain batch is one request of a group that is not asked for: commits of one topic,
-    their partitions rising, all in time and without a fault. Then its row is filled in; else it is
-    left as it was, and each record needs a look."""
+    """Whether a plain batch is one request of a group that is not requested: commits of one topic
+    in ascending order of partitions, all in time and without a fault. If so, its row is filled in;
+    if not, the row is unchanged and each record must be read."""
     cdef Cursor cur
     cdef Record record
     cdef Commit commit
@@ -27,7 +27,7 @@ cdef inline bint is_of_another_group(KeyIndex* index, const Batch* batch, int64_
     cdef int64_t first_offset = 0, first_ms = 0
     cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
     for i in range(batch.record_count):
-        # What comes some batches on: see columns.pyx. Never a read.
+        # Prefetches bytes of later batches: see columns.pyx. Never reads them.
         coterie_prefetch(cur.at + AHEAD)
         coterie_prefetch(cur.at + AHEAD + 64)
         if record_v2(&cur, batch, &record) != OK or not in_time(&record, until_ms):
@@ -37,8 +37,8 @@ cdef inline bint is_of_another_group(KeyIndex* index, const Batch* batch, int64_
             first_offset, first_ms = record.offset, record.timestamp
             if key_size < 2 or not 0 <= load_i16(key) <= KEY_OFFSET_MAX or (
                     read_commit_key(key, key_size, &commit) != OK
-                    or commit.key_size != key_size - 2       # bytes are left over behind it
-                    or key_number(index, key, key_size, &group) != KEY_UNWANTED):
+                    or commit.key_size != key_size - 2       # bytes follow the key
+                    or key_number(index, key, key_size, &group) != KEY_NOT_REQUESTED):
                 return False
         elif (record.key_size != key_size or not coterie_equal(key, record.key, key_size - 4)
                 or load_i32(record.key + key_size - 4) <= partition):

@@ -1,11 +1,13 @@
-"""Decoded records as columns, one pass, no Python object a record. See ``columns.pyi``.
+"""The records of a segment decoded into columns, without a Python object for each record.
 
-Names are interned: a commit's key mostly differs from the last one's in its partition alone, and
-then costs one comparison. A batch that does not add up takes its rows back.
+Names become numbers: a commit's key mostly differs from the one before in its partition alone, and
+then its names cost one comparison (`names.pxd`). A batch whose records do not fill it exactly loses
+its rows again, and is a fault. Knows no outcomes and no earlier records; see `record_scan` for
+those. Cost: one pass over the bytes for the checksum, one for the records.
 """
 cimport cython
 cimport numpy as cnp
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
@@ -18,18 +20,19 @@ from coterie._core.fold.commit cimport (
     KEY_ENDS, KEY_GROUP, KEY_OFFSET_MAX, VALUE_V3_SIZE, Commit, check_group_value, is_newer_key,
     read_commit_value)
 from coterie._core.codec.cursor cimport OK, Cursor, Status, load_i16, load_i32, load_i64
-from coterie._core.fold.keytable cimport Table, coterie_equal, coterie_prefetch
+from coterie._core.fold.column_block cimport grown_columns
+from coterie._core.fold.keytable cimport coterie_equal, coterie_prefetch
+from coterie._core.fold.name_columns cimport names_from
 from coterie._core.fold.names cimport (
     NAMES_MIN, Names, Recent, name_number, names_forget, names_free, names_init, names_of,
     recent_of)
 from coterie._core.codec.record cimport record_v2
 from coterie._core.fold.record_rows cimport (
-    FAULTY, GROUP, GROUP_TOMBSTONE, MARKER, NEWER, OFFSET, OFFSET_TOMBSTONE, ROW_GUESS, UNKNOWN)
+    BYTES_A_ROW, FAULTY, GROUP, GROUP_TOMBSTONE, MARKER, NEWER, OFFSET, OFFSET_TOMBSTONE, UNKNOWN)
 
 import numpy as np
 
 from coterie._core.codec.batch import KINDS
-from coterie._core.codec.text import decode_utf8
 
 cnp.import_array()
 
@@ -37,8 +40,8 @@ KIND_NAMES = ("offset", "offset_tombstone", "group", "group_tombstone", "newer",
               "marker", "fault")
 
 cdef enum:
-    SOME_BYTES = 16              # of metadata, copied as one
-    MOST_ROWS = 0x7FFFFFFF       # asked for at once: a count fits 32 bits on disk
+    SHORT_METADATA = 16          # bytes, copied in one instruction
+    MAX_ROWS = 0x7FFFFFFF        # requested at once: a batch's count has 32 bits
 
 ROW_DTYPES = {
     "log_offset": np.int64, "timestamp": np.int64, "batch": np.int32, "kind": np.int8,
@@ -63,19 +66,9 @@ cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 56 b
     int16_t unused
 
 
-cdef list strings(const Table* table, uint32_t first):
-    cdef uint32_t i
-    cdef const uint8_t* start
-    cdef list found = []
-    for i in range(first, table.count):
-        start = table.arena + table.entries[i].key_at
-        found.append(decode_utf8(start[:table.entries[i].key_size]))
-    return found
-
-
 @cython.final
 cdef class Columns:
-    """The rows so far. `n` rows count; the arrays are longer."""
+    """The rows decoded so far: the first `n` of each array."""
     cdef readonly dict arrays
     cdef readonly list faults
     cdef Py_ssize_t n, capacity
@@ -88,48 +81,36 @@ cdef class Columns:
     cdef int32_t[::1] batch, group, topic, partition, leader_epoch, key_size, value_size
     cdef int16_t[::1] key_version
     cdef int8_t[::1] kind
-    cdef uint8_t[::1] heap               # metadata end to end; with raw, keys and values between
-    cdef int64_t heap_size
-    cdef uint8_t[::1] bytes_heap
-    cdef int64_t bytes_size
+    cdef uint8_t[::1] metadata           # of all rows, end to end
+    cdef int64_t metadata_size
+    cdef uint8_t[::1] raw_bytes          # keys and values end to end, if `raw`
+    cdef int64_t raw_size
 
     def __cinit__(self, capacity, *, bint raw):
         self.raw = raw
         names_init(&self.names)
         self.faults = []
         self.arrays = {}
-        self.heap = np.empty(4096, dtype=np.uint8)
-        self.bytes_heap = np.empty(4096 if raw else 1, dtype=np.uint8)
-        self.grow(within(capacity, "capacity", 0, MOST_ROWS))
+        self.metadata = np.empty(4096, dtype=np.uint8)
+        self.raw_bytes = np.empty(4096 if raw else 1, dtype=np.uint8)
+        self.grow(within(capacity, "capacity", 0, MAX_ROWS))
 
     def __dealloc__(self):
         free(self.batch_rows)
         names_free(&self.names)
 
-    cdef inline int reserve(self, Py_ssize_t rows, int64_t heap) except -1:
-        """Room for `rows` rows in all, written before they are counted, and as many bytes more."""
+    cdef inline int reserve(self, Py_ssize_t rows, int64_t size) except -1:
+        """Make room for `rows` rows in all, and for `size` more bytes of metadata and raw bytes."""
         if rows > self.capacity:
             self.grow(rows)
-        if self.heap_size + heap > self.heap.shape[0] or (
-                self.raw and self.bytes_size + heap > self.bytes_heap.shape[0]):
-            self.grow_heap(heap)
+        if self.metadata_size + size > self.metadata.shape[0] or (
+                self.raw and self.raw_size + size > self.raw_bytes.shape[0]):
+            self.grow_bytes(size)
         return 0
 
     cdef int grow(self, Py_ssize_t rows) except -1:
-        rows = (max(rows, 2 * self.capacity, 16) + 7) & ~7        # every column begins aligned
         dtypes = ROW_DTYPES | RAW_DTYPES if self.raw else ROW_DTYPES
-        # One block for all columns: numpy asks for huge pages from 4 MiB on, and page faults
-        # would otherwise take half of the time.
-        block = np.empty(rows * sum(np.dtype(t).itemsize for t in dtypes.values()), np.uint8)
-        at = 0
-        for name, dtype in dtypes.items():
-            size = rows * np.dtype(dtype).itemsize
-            grown = block[at:at + size].view(dtype)
-            at += size
-            if self.n:
-                grown[:self.n] = self.arrays[name][:self.n]
-            self.arrays[name] = grown
-        self.capacity = rows
+        self.capacity = grown_columns(dtypes, self.arrays, self.n, self.capacity, rows)
         a = self.arrays
         self.log_offset, self.timestamp, self.offset = a["log_offset"], a["timestamp"], a["offset"]
         self.commit_timestamp = a["commit_timestamp"]
@@ -142,51 +123,54 @@ cdef class Columns:
             self.value_at, self.value_size = a["value_at"], a["value_size"]
         return 0
 
-    cdef int grow_heap(self, int64_t size) except -1:
-        if self.heap_size + size > self.heap.shape[0]:
-            grown = np.empty(2 * (self.heap_size + size), dtype=np.uint8)
-            grown[:self.heap_size] = self.heap[:self.heap_size]
-            self.heap = grown
-        if self.raw and self.bytes_size + size > self.bytes_heap.shape[0]:
-            grown = np.empty(2 * (self.bytes_size + size), dtype=np.uint8)
-            grown[:self.bytes_size] = self.bytes_heap[:self.bytes_size]
-            self.bytes_heap = grown
+    cdef int grow_bytes(self, int64_t size) except -1:
+        if self.metadata_size + size > self.metadata.shape[0]:
+            grown = np.empty(2 * (self.metadata_size + size), dtype=np.uint8)
+            grown[:self.metadata_size] = self.metadata[:self.metadata_size]
+            self.metadata = grown
+        if self.raw and self.raw_size + size > self.raw_bytes.shape[0]:
+            grown = np.empty(2 * (self.raw_size + size), dtype=np.uint8)
+            grown[:self.raw_size] = self.raw_bytes[:self.raw_size]
+            self.raw_bytes = grown
         return 0
 
-    cdef int note(self, const Batch* batch, int fault, object offset, str detail) except -1:
+    cdef int add_fault(self, const Batch* batch, int fault, object offset, str detail) except -1:
         base = batch.base_offset if plausible_base(fault, batch.base_offset, -1) else None
         self.faults.append((batch.position, base, KINDS[fault], offset, detail))
         return 0
 
     cdef int add_batch(self, const Batch* batch, Records scratch) except -1:
-        """One framed batch, whose checksum holds."""
+        """Add the records of a framed batch whose checksum holds."""
         cdef Py_ssize_t i, first = self.n
         cdef int fault = NO_FAULT
         cdef int marker = -1
-        cdef int64_t size = batch.size, heap_size = self.heap_size, bytes_size = self.bytes_size
+        cdef int64_t size = batch.size, raw_size = self.raw_size
+        cdef int64_t metadata_size = self.metadata_size
         if batch.magic == 2 and batch.codec == 0 and 0 <= batch.record_count <= (
                 size // MIN_RECORD_V2):
             self.reserve(self.n + batch.record_count, size)
             fault = self.add_plain(batch)
         if fault != NO_FAULT or self.n == first:
-            # Not so plain: compressed, legacy, empty or broken; `Records` says what.
-            self.n, self.heap_size, self.bytes_size = first, heap_size, bytes_size
+            # Compressed, legacy, empty or broken: `Records` reads it, or has the reason.
+            self.n, self.metadata_size, self.raw_size = first, metadata_size, raw_size
             fault = scratch.read(batch)
             if fault != NO_FAULT:
-                return self.note(batch, fault, None, scratch.detail)
-            size = batch.size if scratch.held is None else len(scratch.held)
+                return self.add_fault(batch, fault, None, scratch.detail)
+            size = batch.size
+            if scratch.decompressed_data is not None:
+                size = len(scratch.decompressed_data)
             self.reserve(self.n + scratch.count, size)
             for i in range(scratch.count):
                 self.add_record(batch, &scratch.items[i])
-            if scratch.inflated:           # the bytes of the names go with the next batch
+            if scratch.decompressed:       # the next batch overwrites the bytes of the names
                 names_forget(&self.names)
         if self.names.failed:
             raise MemoryError
         if batch.control:
-            marker = self.mark(batch, first, scratch)
+            marker = self.mark_control(batch, first, scratch)
         self.add_batch_row(batch, marker, first)
         if self.faulty:
-            self.note_faulty(batch, first)
+            self.report_faulty(batch, first)
         return 0
 
     cdef int add_batch_row(self, const Batch* batch, int marker, Py_ssize_t first) except -1:
@@ -210,15 +194,15 @@ cdef class Columns:
         self.batch_count += 1
         return 0
 
-    cdef int mark(self, const Batch* batch, Py_ssize_t first, Records scratch) except -2:
-        """Rows of a control batch are markers, whatever their keys look like."""
+    cdef int mark_control(self, const Batch* batch, Py_ssize_t first, Records scratch) except -2:
+        """Make markers of a control batch's rows, whatever their keys are; return its type."""
         cdef Py_ssize_t i
-        self.heap_size = self.metadata_end[first - 1] if first else 0
+        self.metadata_size = self.metadata_end[first - 1] if first else 0
         for i in range(first, self.n):
             self.kind[i] = MARKER
             self.group[i] = self.topic[i] = self.partition[i] = self.leader_epoch[i] = -1
             self.offset[i] = self.commit_timestamp[i] = self.expire_timestamp[i] = -1
-            self.metadata_end[i] = self.heap_size
+            self.metadata_end[i] = self.metadata_size
         cdef Cursor cur
         cdef Record record
         cdef int marker = -1
@@ -229,25 +213,25 @@ cdef class Columns:
             read_marker(&record, &marker)
         return marker if marker >= 0 else -1
 
-    cdef int note_faulty(self, const Batch* batch, Py_ssize_t first) except -1:
+    cdef int report_faulty(self, const Batch* batch, Py_ssize_t first) except -1:
         cdef Py_ssize_t i
         self.faulty = False
         for i in range(first, self.n):
             if self.kind[i] == FAULTY:
-                self.note(batch, self.partition[i], self.log_offset[i], "see coterie verify")
+                self.add_fault(batch, self.partition[i], self.log_offset[i], "see coterie verify")
                 self.partition[i] = -1
         return 0
 
-    @cython.boundscheck(False)    # reserve made room for the whole batch
+    @cython.boundscheck(False)    # `reserve` made room for the whole batch
     cdef int add_plain(self, const Batch* batch) noexcept nogil:
-        """The records of an uncompressed v2 batch; 1: they do not add up."""
+        """Add the records of an uncompressed v2 batch; 1: they do not fill it exactly."""
         cdef Cursor cur
         cdef Record record, other
         cdef int32_t _i
         cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
         for _i in range(batch.record_count):
-            # While these records are taken apart, those some batches on come from memory: else
-            # their checksum would wait for each line. A quarter of the time; never a read.
+            # Prefetches bytes of later batches while these are parsed: else their checksum would
+            # wait for every cache line, a quarter of the time. Never reads them.
             coterie_prefetch(cur.at + AHEAD)
             coterie_prefetch(cur.at + AHEAD + 64)
             if record_v2(&cur, batch, &record) != OK:
@@ -259,9 +243,9 @@ cdef class Columns:
 
     @cython.boundscheck(False)    # as add_plain
     cdef inline bint add_short(self, const Record* record, const uint8_t* end) noexcept nogil:
-        """`add_record` of a commit as brokers since 2.1 write it, of names seen shortly before.
+        """`add_record` for a commit in the form that brokers write since 2.1, of recent names.
 
-        False, and nothing added: another record.
+        False: another record, and nothing was added.
         """
         cdef Py_ssize_t n = self.n
         cdef const uint8_t* key = record.key
@@ -278,7 +262,7 @@ cdef class Columns:
         if recent.size != prefix or not coterie_equal(recent.at, key + 2, prefix) or (
                 load_i16(key) & ~1):
             return False
-        recent.at = key + 2        # the bytes read last are those that a cache still holds
+        recent.at = key + 2        # the bytes that were read last are still in the cache
         self.log_offset[n] = record.offset
         self.timestamp[n] = record.timestamp
         self.batch[n] = <int32_t>self.batch_count
@@ -290,14 +274,14 @@ cdef class Columns:
         self.leader_epoch[n] = load_i32(value + 10)
         self.commit_timestamp[n] = load_i64(value + 16 + metadata_size)
         self.expire_timestamp[n] = -1
-        # Mostly some bytes or none: to copy sixteen costs less than to ask. The batch's own header
-        # is room enough behind its last metadata, as `reserve` counts it in.
-        if metadata_size <= SOME_BYTES and end - value >= 16 + SOME_BYTES:
-            memcpy(&self.heap[0] + self.heap_size, value + 16, SOME_BYTES)
+        # Metadata is mostly a few bytes or none, and copying sixteen costs less than a branch. The
+        # excess fits: `reserve` made room for the batch's header, too.
+        if metadata_size <= SHORT_METADATA and end - value >= 16 + SHORT_METADATA:
+            memcpy(&self.metadata[0] + self.metadata_size, value + 16, SHORT_METADATA)
         else:
-            memcpy(&self.heap[0] + self.heap_size, value + 16, metadata_size)
-        self.heap_size += metadata_size
-        self.metadata_end[n] = self.heap_size
+            memcpy(&self.metadata[0] + self.metadata_size, value + 16, metadata_size)
+        self.metadata_size += metadata_size
+        self.metadata_end[n] = self.metadata_size
         self.n = n + 1
         return True
 
@@ -317,7 +301,7 @@ cdef class Columns:
             self.offset[n] = self.commit_timestamp[n] = self.expire_timestamp[n] = -1
             self.leader_epoch[n] = -1
             self.add_other(record, version)
-        self.metadata_end[n] = self.heap_size
+        self.metadata_end[n] = self.metadata_size
         if self.raw:
             self.add_raw(record)
         self.n = n + 1
@@ -341,9 +325,10 @@ cdef class Columns:
         else:
             self.kind[n] = OFFSET if record.value_size >= 0 else OFFSET_TOMBSTONE
             self.partition[n] = commit.partition
-            if commit.metadata_size > 0:   # a tombstone has none, and no address either
-                memcpy(&self.heap[0] + self.heap_size, commit.metadata, commit.metadata_size)
-                self.heap_size += commit.metadata_size
+            if commit.metadata_size > 0:   # of a tombstone `metadata` is undefined
+                memcpy(&self.metadata[0] + self.metadata_size, commit.metadata,
+                       commit.metadata_size)
+                self.metadata_size += commit.metadata_size
         self.offset[n] = commit.offset
         self.leader_epoch[n] = commit.leader_epoch
         self.commit_timestamp[n] = commit.commit_timestamp
@@ -394,28 +379,28 @@ cdef class Columns:
     @cython.boundscheck(False)    # as add_plain
     cdef void add_raw(self, Record* record) noexcept nogil:
         cdef Py_ssize_t n = self.n
-        self.key_at[n] = self.bytes_size
+        self.key_at[n] = self.raw_size
         self.key_size[n] = record.key_size
         if record.key_size > 0:
-            memcpy(&self.bytes_heap[0] + self.bytes_size, record.key, record.key_size)
-            self.bytes_size += record.key_size
-        self.value_at[n] = self.bytes_size
+            memcpy(&self.raw_bytes[0] + self.raw_size, record.key, record.key_size)
+            self.raw_size += record.key_size
+        self.value_at[n] = self.raw_size
         self.value_size[n] = record.value_size
         if record.value_size > 0:
-            memcpy(&self.bytes_heap[0] + self.bytes_size, record.value, record.value_size)
-            self.bytes_size += record.value_size
+            memcpy(&self.raw_bytes[0] + self.raw_size, record.value, record.value_size)
+            self.raw_size += record.value_size
 
     cdef dict finish(self):
         out = {name: array[:self.n] for name, array in self.arrays.items()}
-        out["metadata"] = np.asarray(self.heap)[:self.heap_size]
+        out["metadata"] = np.asarray(self.metadata)[:self.metadata_size]
         if self.raw:
-            out["bytes"] = np.asarray(self.bytes_heap)[:self.bytes_size]
-        out["groups"] = strings(&self.names.groups, 0)
-        out["topics"] = strings(&self.names.topics, 0)
+            out["bytes"] = np.asarray(self.raw_bytes)[:self.raw_size]
+        out["groups"] = names_from(&self.names.groups, 0)
+        out["topics"] = names_from(&self.names.topics, 0)
         out["faults"] = self.faults
         out["batches"] = np.empty(self.batch_count, dtype=BATCH_DTYPE)
         if out["batches"].nbytes != self.batch_count * <Py_ssize_t>sizeof(BatchRow):
-            raise ValueError("BATCH_DTYPE is not that of a BatchRow")
+            raise ValueError("BATCH_DTYPE does not match the struct BatchRow")
         if self.batch_count:
             memcpy(cnp.PyArray_DATA(out["batches"]), self.batch_rows,
                    self.batch_count * sizeof(BatchRow))
@@ -430,14 +415,14 @@ def decode_columns(data, *, bint raw=False, bint check_crc=True):
     cdef int64_t at = 0, size = view.shape[0]
     cdef Columns columns
     cdef Records scratch = Records.__new__(Records)
-    columns = Columns(size // ROW_GUESS, raw=raw)
+    columns = Columns(size // BYTES_A_ROW, raw=raw)
     while at < size:
         frame = frame_batch(&view[0], size, at, &batch)
         at += batch.size
         if frame != FRAME_BATCH:
-            columns.note(&batch, frame_to_fault(frame), None, "")
+            columns.add_fault(&batch, frame_to_fault(frame), None, "")
         elif check_crc and not crc_holds(&batch):
-            columns.note(&batch, FAULT_CRC, None, "the stored checksum does not hold")
+            columns.add_fault(&batch, FAULT_CRC, None, "the stored checksum does not hold")
         else:
             columns.add_batch(&batch, scratch)
     return columns.finish()

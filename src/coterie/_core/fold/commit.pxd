@@ -1,7 +1,7 @@
-"""Offset commits and group metadata as the fold reads them: C structs, nothing copied.
+"""Offset commits parsed into C structs that borrow the record's bytes. Partly inlined.
 
-The layouts are those of the table of messages. Two shapes are read without it, each held against
-it by tests: the key, and the value of version 3, in one comparison of the size.
+The layouts are those of the table of messages. Two are hard-coded for speed, and tests compare them
+with the table: the key, and the value of version 3, which takes one comparison of the size.
 Sources: OffsetCommitKey.json, OffsetCommitValue.json, GroupMetadataManager.readMessageKey.
 """
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -19,7 +19,7 @@ cdef enum:
     VALUE_V3_SIZE = 24           # of an offset's value without its metadata
 
 cdef struct Commit:
-    const uint8_t* key           # group, topic, partition as they stand after the version
+    const uint8_t* key           # from the group on: without the version
     int32_t key_size
     const uint8_t* group
     const uint8_t* topic
@@ -41,7 +41,7 @@ cdef inline bint is_newer_key(int16_t version) noexcept nogil:
 
 
 cdef inline Status read_commit_key(const uint8_t* key, int32_t size, Commit* out) noexcept nogil:
-    """`key` begins with its version, which the caller has read. Bytes left over are ignored."""
+    """Parse a key, whose version the caller has read. Bytes after the partition are ignored."""
     cdef Cursor cur
     cdef Status status
     cur.at = key + 2
@@ -62,7 +62,7 @@ cdef inline Status read_commit_key(const uint8_t* key, int32_t size, Commit* out
 
 cdef inline bint key_fits(const uint8_t* keys, int64_t start, int64_t end,
                           int64_t size) noexcept nogil:
-    """Whether an offset's key stands there whole: group and topic behind their sizes, partition."""
+    """Whether the bytes from `start` to `end` are one key without its version."""
     cdef int64_t at = start
     if start < 0 or end > size or end - start < 8:
         return False
@@ -74,9 +74,9 @@ cdef inline bint key_fits(const uint8_t* keys, int64_t start, int64_t end,
 
 cdef inline Status read_commit_value(const uint8_t* value, int32_t size,
                                      Commit* out) noexcept nogil:
-    """A value that is not null. An unknown version answers NEGATIVE."""
+    """Parse a value that is not null. An unknown version gives NEGATIVE."""
     if size >= VALUE_V3_SIZE and load_i16(value) == 3:
-        # What brokers have written since 2.1: one comparison with the end, not five.
+        # The version that brokers write since 2.1: one comparison with the end instead of five.
         out.metadata_size = load_i16(value + 14)
         if 0 <= out.metadata_size <= size - VALUE_V3_SIZE:
             out.offset = load_i64(value + 2)
@@ -93,14 +93,17 @@ cdef Status read_any_value(const uint8_t* value, int32_t size, Commit* out) noex
 # OK if Kafka's reader would take a group metadata value that is not null.
 cdef Status check_group_value(const uint8_t* value, int32_t size) noexcept nogil
 
+# The name as Java reads it, as UTF-8 again: two names that are not UTF-8 may be one to Kafka.
 cdef bytes canonical(bytes name)
 
-# The name in a key of a group's record that is no commit; None: the key is cut short.
-cdef bytes group_of(const Record* record)
+# The group id in the key of a record that is no commit; None: the key is cut short.
+cdef bytes group_id_of(const Record* record)
 
 # (log offset, ms, version of the key, key, value or None) of a record with a key.
 cdef tuple record_of(const Record* record)
 
+# The bytes of an offset key without its version.
 cdef bytes commit_key(bytes group, bytes topic, int32_t partition)
 
+# In words, why a record of the classic coordinator cannot be read.
 cdef str detail_of(const Record* record)

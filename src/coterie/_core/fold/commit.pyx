@@ -1,12 +1,15 @@
-"""Values of offset commits and groups by the table of messages; names and keys as Java has them.
+"""What parsing a commit rarely needs: values of old versions, names that are not ASCII, faults.
 
-See commit.pxd.
+The usual case is inlined from commit.pxd. This is the rest: values read by the table of messages,
+names as Java would read them, and a fault in words.
+Knows single records; knows no batches and no state. Cost: a walk over the fields of a value, and
+Python objects for names and faults.
 """
 from libc.stdint cimport int32_t, uint8_t
 
 from coterie._core.codec.batch cimport Record
 from coterie._core.codec.cursor cimport OK, Status, load_i16
-from coterie._core.codec.layout cimport MOST_FIELDS, Layout
+from coterie._core.codec.layout cimport MAX_FIELDS, Layout
 from coterie._core.codec.schema cimport slot_of, value_layout, versions_of
 from coterie._core.codec.walk cimport Span, Versions, number_at, walk_value
 
@@ -25,7 +28,7 @@ cdef int EXPIRE_TIMESTAMP = slot_of(OFFSET_COMMIT, "expireTimestamp")
 
 
 cdef Status read_any_value(const uint8_t* value, int32_t size, Commit* out) noexcept nogil:
-    cdef Span spans[MOST_FIELDS]
+    cdef Span spans[MAX_FIELDS]
     cdef Status status = walk_value(value, size, COMMITS, spans, NULL)
     if status != OK:
         return status
@@ -38,17 +41,16 @@ cdef Status read_any_value(const uint8_t* value, int32_t size, Commit* out) noex
 
 
 cdef Status check_group_value(const uint8_t* value, int32_t size) noexcept nogil:
-    cdef Span spans[MOST_FIELDS]
+    cdef Span spans[MAX_FIELDS]
     return walk_value(value, size, GROUPS, spans, NULL)
 
 
 cdef bytes canonical(bytes name):
-    """The name as Java reads it, as UTF-8 again: two broken names may be one to Kafka."""
     cdef bytes text = decode_utf8(name).encode("utf-8")
-    return text if len(text) <= 0xFFFF else name        # or it would not fit a key any more
+    return text if len(text) <= 0xFFFF else name        # a longer one would not fit a key
 
 
-cdef bytes group_of(const Record* record):
+cdef bytes group_id_of(const Record* record):
     cdef int32_t size = load_i16(record.key + 2) if record.key_size >= 4 else -1
     if size < 0 or size > record.key_size - 4:
         return None
@@ -61,13 +63,12 @@ cdef tuple record_of(const Record* record):
 
 
 cdef bytes commit_key(bytes group, bytes topic, int32_t partition):
-    """An offset key's bytes after the version; the lengths may use all of their 16 bits."""
+    # A canonical name may be longer than 32,767 bytes, so the lengths are unsigned.
     return (len(group).to_bytes(2, "big") + group + len(topic).to_bytes(2, "big") + topic
             + partition.to_bytes(4, "big", signed=True))
 
 
 cdef str detail_of(const Record* record):
-    """In words, why a record of the classic coordinator cannot be read."""
     cdef bytes key = None if record.key_size < 0 else record.key[:record.key_size]
     cdef bytes value = None if record.value_size < 0 else record.value[:record.value_size]
     if key is None:

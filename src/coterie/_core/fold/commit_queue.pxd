@@ -1,9 +1,10 @@
-"""Plain commits on their way into the table, many at a time. Header only: inlined into the fold.
+"""A queue of plain commits on their way into the table. Header only: inlined into the fold.
 
-A key's slot, its entry and its bytes lie in three places that no cache holds for a big log. So
-commits wait here, over several batches (most are short), while each of the three is fetched in a
-pass of its own. Then they are put in the order in which they came. Mostly the place cache knows the
-entry, and it alone is fetched. What waits borrows from the piece's bytes.
+A key's slot, its entry and its bytes lie in three places, and for a large log none is in a CPU
+cache. So commits are queued over several batches, most of which are short, and each of the three is
+prefetched in a pass of its own. Then the commits are applied in the order in which they came.
+Mostly the place cache knows the entry, and only that is prefetched. The queue borrows the piece's
+bytes.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -16,18 +17,18 @@ from coterie._core.fold.keytable cimport (
     Entry, Table, Value, coterie_is_ascii, coterie_keyhash, coterie_prefetch, prefetch_entry,
     prefetch_key, prefetch_slot, prefetch_value, remove_plain, set_plain, table_intern)
 from coterie._core.fold.place_cache cimport (
-    PlaceCache, cache_learn, cache_meet, cache_names, cache_place)
+    PlaceCache, cache_add_names, cache_add_place, cache_find_names, cache_find_place)
 from coterie._core.codec.record cimport record_v2
 from coterie._core.fold.history_buffer cimport (
-    HistoryBuffer, buffer_back, buffer_commit, buffer_plain)
+    HistoryBuffer, buffer_commit, buffer_plain, buffer_truncate)
 from coterie._core.fold.tracks cimport Stamp, Tracks, track_key
 
 cdef enum:
-    FULL = 96                    # enough to hide the memory, few enough to stay in the L1 cache
+    FULL = 96                    # enough to hide the latency of memory, and fits the L1 cache
 
 cdef struct QueuedCommit:
-    int64_t index                # its place, or -1: by its key
-    int64_t names                # their number in the place cache, or -1
+    int64_t index                # of its entry; -1: look its key up
+    int64_t names                # number in the place cache, or -1
     const uint8_t* key           # after its version
     uint64_t hash
     int64_t seq                  # of its batch
@@ -37,15 +38,15 @@ cdef struct QueuedCommit:
 
 cdef struct Queue:
     QueuedCommit* items
-    Stamp* stamps                # of each, where keys are tracked
+    Stamp* stamps                # of each, if keys are tracked
     Py_ssize_t count
     Py_ssize_t capacity
-    int32_t* unplaced            # those of them that the place cache does not know
+    int32_t* unplaced            # the items whose entry the place cache does not know
     Py_ssize_t unplaced_count
 
 
 cdef inline int queue_reserve(Queue* queue, Py_ssize_t more) noexcept nogil:
-    """Room for `more`. -1: no memory."""
+    """Make room for `more` commits. -1: no memory."""
     cdef Py_ssize_t want = queue.count + more
     cdef void* grown
     if want > queue.capacity:
@@ -75,27 +76,28 @@ cdef inline void queue_free(Queue* queue) noexcept:
     queue.items, queue.stamps, queue.unplaced = NULL, NULL, NULL
 
 
-cdef inline bint wait(Queue* queue, const Table* table, PlaceCache* cache, const Record* record,
-                      int64_t batch_offset, int64_t seq) noexcept nogil:
-    """Let one record wait; False: it is none that may, and nothing happened."""
+cdef inline bint queue_record(Queue* queue, const Table* table, PlaceCache* cache,
+                              const Record* record, int64_t batch_offset,
+                              int64_t seq) noexcept nogil:
+    """Queue one record. False: it is no plain commit, and no state changed."""
     cdef QueuedCommit* item = &queue.items[queue.count]
     cdef Commit commit
     cdef const uint8_t* key = record.key + 2
     cdef int32_t names_size = record.key_size - KEY_ENDS
     if record.key_size < 2 or not 0 <= load_i16(record.key) <= KEY_OFFSET_MAX:
         return False
-    item.names = cache_names(cache, key, names_size)
+    item.names = cache_find_names(cache, key, names_size)
     if item.names < 0:
-        # Both names in one look: the topic's length, between them, is below 128 as they are. A
-        # longer topic takes the road through `Records`, which looks at each name.
+        # Checks both names at once, and with them the topic's length between them, whose bytes are
+        # below 128 as well. A topic for which they are not goes through `Records`.
         if read_commit_key(record.key, record.key_size, &commit) != OK or not coterie_is_ascii(
                 key, commit.key_size - 4):
             return False
-        names_size = commit.key_size - 4       # bytes left over belong to no key
-        item.names = cache_meet(cache, key, names_size)
+        names_size = commit.key_size - 4       # without bytes after the key
+        item.names = cache_add_names(cache, key, names_size)
     item.index = -1
     if item.names >= 0:
-        item.index = cache_place(cache, item.names, load_i32(key + names_size))
+        item.index = cache_find_place(cache, item.names, load_i32(key + names_size))
     if item.index >= 0:
         prefetch_value(&table.entries[item.index])
     else:
@@ -118,11 +120,11 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, PlaceCache* cache
                              HistoryBuffer* buffer,
                              const Tracks* tracks, const Batch* batch, int64_t until_ms,
                              int64_t seq) noexcept nogil:
-    """Let a batch of plain commits wait, whole; False: it is no such batch, and none of it waits.
+    """Queue a batch of plain commits. False: it is no such batch, and nothing was queued.
 
-    The caller made room. Records later than `until_ms`, which is -1 or more, are left out; those
-    of the time -1 have none, and count. `buffer`, if there is one, gets each; with `tracks` each
-    has its stamp.
+    The caller has made room. Records later than `until_ms`, which is -1 or more, are left out;
+    a timestamp of -1 means none, so those records count. Unless they are NULL, `buffer` gets a row
+    for each commit and `tracks` a stamp.
     """
     cdef Py_ssize_t before = queue.count, unplaced_before = queue.unplaced_count
     cdef Py_ssize_t rows_before = 0 if buffer == NULL else buffer.count
@@ -133,7 +135,7 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, PlaceCache* cache
     cdef const QueuedCommit* item
     cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
     for i in range(batch.record_count):
-        # What comes some batches on, for the checksum: see columns.pyx. Never a read.
+        # Prefetches bytes of later batches: see columns.pyx. Never reads them.
         coterie_prefetch(cur.at + AHEAD)
         coterie_prefetch(cur.at + AHEAD + 64)
         if record_v2(&cur, batch, &record) != OK:
@@ -142,7 +144,7 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, PlaceCache* cache
             batch_offset = record.offset
         if record.timestamp > until_ms:
             continue
-        if not wait(queue, table, cache, &record, batch_offset, seq):
+        if not queue_record(queue, table, cache, &record, batch_offset, seq):
             break
         if tracks != NULL:
             queue_stamp(queue, tracks, &record)
@@ -155,7 +157,7 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, PlaceCache* cache
             return True
     queue.count, queue.unplaced_count = before, unplaced_before
     if buffer != NULL:
-        buffer_back(buffer, rows_before)
+        buffer_truncate(buffer, rows_before)
     return False
 
 
@@ -171,7 +173,7 @@ cdef inline void queue_stamp(Queue* queue, const Tracks* tracks,
 
 cdef inline int queue_apply(Queue* queue, Table* table, PlaceCache* cache,
                             Tracks* tracks) noexcept nogil:
-    """Put all that waits, in order. -1: no memory."""
+    """Apply all queued commits, in order. -1: no memory."""
     cdef Py_ssize_t i
     cdef QueuedCommit* item
     cdef Entry* entry
@@ -188,8 +190,8 @@ cdef inline int queue_apply(Queue* queue, Table* table, PlaceCache* cache,
             if index < 0:
                 return -1
             if item.names >= 0:
-                cache_learn(cache, item.names, load_i32(item.key + item.key_size - 4), index,
-                            table.count)
+                cache_add_place(cache, item.names, load_i32(item.key + item.key_size - 4), index,
+                                table.count)
         entry = &table.entries[index]
         if item.tombstone:
             remove_plain(table, entry, item.seq)
@@ -203,7 +205,7 @@ cdef inline int queue_apply(Queue* queue, Table* table, PlaceCache* cache,
 
 
 cdef inline void to_value(const Commit* commit, int64_t batch_offset, Value* out) noexcept nogil:
-    """What the table keeps of a commit; the metadata is borrowed."""
+    """Make the table's value of a commit; the metadata is borrowed."""
     out.batch_offset = batch_offset
     out.offset = commit.offset
     out.commit_timestamp = commit.commit_timestamp
@@ -215,7 +217,7 @@ cdef inline void to_value(const Commit* commit, int64_t batch_offset, Value* out
 
 cdef inline bint buffer_parsed(HistoryBuffer* buffer, const Record* record,
                                const Commit* commit) noexcept nogil:
-    """A plain commit with a key of its own, for the history. False: no memory."""
+    """Add a commit of no transaction to the history. False: no memory."""
     cdef Value value
     if not commit.tombstone:
         to_value(commit, 0, &value)

@@ -1,7 +1,8 @@
-"""Batches of group metadata alone, put off while plain commits are folded. Header only.
+"""Batches of group metadata alone, deferred while plain commits are folded. Header only: inlined.
 
-Their records become Python objects, which takes the GIL; commits touch nothing of theirs. So many
-of them are taken in one go. Only such as hold no fault: a fault has its place in the order.
+Their records become Python objects, which takes the GIL, and commits touch none of their state. So
+the fold collects many such batches and applies them at once. A batch with a fault is not deferred:
+faults are reported in log order.
 """
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
@@ -12,10 +13,10 @@ from coterie._core.codec.record cimport any_record
 from coterie._core.fold.commit cimport KEY_GROUP, check_group_value
 
 cdef enum:
-    MOST_LATER = 1024            # batches, before they are taken
+    MAX_DEFERRED = 1024          # batches, before they are applied
 
 cdef struct DeferredGroups:
-    Batch* items                 # of the piece at hand: they borrow from its bytes
+    Batch* items                 # they borrow the bytes of the piece at hand
     int32_t count
     int32_t capacity
 
@@ -38,7 +39,7 @@ cdef inline int deferred_put(DeferredGroups* deferred, const Batch* batch) noexc
     return 0
 
 
-cdef inline bint groups_alone(const Batch* batch, int64_t until_ms) noexcept nogil:
+cdef inline bint only_group_metadata(const Batch* batch, int64_t until_ms) noexcept nogil:
     """Whether a batch of magic 2, not compressed, is nothing but group metadata that can be read
     and counts as of `until_ms`."""
     cdef Cursor cur
@@ -46,8 +47,8 @@ cdef inline bint groups_alone(const Batch* batch, int64_t until_ms) noexcept nog
     cdef int32_t _i
     cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
     for _i in range(batch.record_count):
-        # Not `record_v2`: of two users of it the compiler inlines it into neither, and the fold's
-        # loop over commits takes 17 instructions a record more.
+        # Not `record_v2`: with a second caller the compiler would not inline it, and the fold's
+        # loop over commits would take 17 more instructions a record.
         if any_record(&cur, batch, &record) != OK or not in_time(&record, until_ms):
             return False
         if record.key_size < 4 or load_i16(record.key) != KEY_GROUP:

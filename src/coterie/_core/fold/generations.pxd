@@ -1,4 +1,4 @@
-"""The C face of a group's history, for the fold. See generations.pyx."""
+"""Group metadata as the fold adds it to a group's log. See generations.pyx."""
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.codec.walk cimport Rows, Span
@@ -13,4 +13,5 @@ cdef class GroupView:
     cdef inline const Span* member(self, int32_t number) noexcept
     cdef dict by_id(self)
 
-cdef int note(object log, object log_offset, object timestamp, GroupView view) except -1
+cdef int add_generation(object log, object log_offset, object timestamp,
+                        GroupView view) except -1

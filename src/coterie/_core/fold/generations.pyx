@@ -1,9 +1,10 @@
-"""What happened to one group, record by record of its metadata. See ``generations.pyi``.
+"""The generations of a group: what each record of its metadata changed.
 
-Knows values, not their places in the topic. A group keeps its first and last record whole, for
-the pieces before and after, and of those between only what changed. Two values are compared by
-their bytes; only what differs becomes Python objects, so that a rebalance of a large group in
-which nobody came or went costs a walk and no more.
+A log of one group has its first and last record whole, because pieces of a log are joined there,
+and of each record the difference to the one before. Two values are compared by their bytes, and
+only members that differ become Python objects.
+Knows values; knows no batches and no commits. Cost: a record in which no member changed costs one
+walk over its members; pickled, 57 bytes.
 """
 from collections import namedtuple
 
@@ -14,7 +15,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp
 
 from coterie._core.codec.cursor cimport OK, Status
-from coterie._core.codec.layout cimport MOST_FIELDS, Layout
+from coterie._core.codec.layout cimport MAX_FIELDS, Layout
 from coterie._core.codec.schema cimport slot_of, value_layout, versions_of
 from coterie._core.codec.walk cimport Span, Versions, number_at, walk_value
 from coterie._core.fold.commit cimport KEY_GROUP
@@ -23,14 +24,14 @@ from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData, CoterieError, shown
 
 MetadataRecord = namedtuple("MetadataRecord", "log_offset timestamp value", module=__name__)
-MetadataRecord.__doc__ = """Group metadata: ``timestamp`` in ms or -1, ``value`` None = tombstone."""
+MetadataRecord.__doc__ = """A record of group metadata as it stands in the log."""
 Generation = namedtuple(
     "Generation",
     "log_offset timestamp tombstone protocol_type generation protocol leader "
     "current_state_timestamp member_count joined left replaced subscription_changed "
     "leader_changed protocol_changed previous_generation since_previous_ms", module=__name__)
-Generation.__doc__ = """What a record says of its group, and what changed since the one before."""
-cdef object make = tuple.__new__     # what a named tuple's own maker calls: a third of its time
+Generation.__doc__ = """A group at a metadata record, and what changed since the record before."""
+cdef object new_tuple = tuple.__new__    # takes a third of the time of a named tuple's own
 
 cdef enum:                           # flags of a packed row
     TOMBSTONE = 1
@@ -56,10 +57,10 @@ cdef int INSTANCE_ID = slot_of(MEMBER, "groupInstanceId")
 cdef int SUBSCRIPTION = slot_of(MEMBER, "subscription")
 
 
-cdef inline bint same(const Span* one, const Span* other) noexcept nogil:
-    if one.at == NULL or other.at == NULL:
-        return one.at == other.at
-    return one.size == other.size and memcmp(one.at, other.at, one.size) == 0
+cdef inline bint same(const Span* a, const Span* b) noexcept nogil:
+    if a.at == NULL or b.at == NULL:
+        return a.at == b.at
+    return a.size == b.size and memcmp(a.at, b.at, a.size) == 0
 
 
 cdef inline object text_of(const Span* span):
@@ -68,10 +69,10 @@ cdef inline object text_of(const Span* span):
 
 @cython.final
 cdef class GroupView:
-    """The spans of one group metadata value, which it keeps alive; of a tombstone, none."""
+    """The fields of a group metadata value as spans of its bytes; a tombstone has nrow."""
 
     def __cinit__(self, bytes value):
-        cdef Span fields[MOST_FIELDS]
+        cdef Span fields[MAX_FIELDS]
         cdef Status status
         self.value = value
         self.state_timestamp = -1
@@ -98,13 +99,13 @@ cdef class GroupView:
     cdef dict by_id(self):
         cdef int32_t i
         cdef const Span* member
-        cdef dict found = {}
+        cdef dict members = {}
         for i in range(self.members.count):
             member = self.member(i)
-            found[text_of(&member[MEMBER_ID])] = (
+            members[text_of(&member[MEMBER_ID])] = (
                 text_of(&member[INSTANCE_ID]) or None,
                 member[SUBSCRIPTION].at[:member[SUBSCRIPTION].size])
-        return found
+        return members
 
 
 class GroupLog:
@@ -125,20 +126,20 @@ class GroupLog:
         self._view = None
 
     def add(self, log_offset, timestamp, bytes value):
-        """Take the next record."""
-        note(self, log_offset, timestamp, GroupView(value))
+        """Add the next record."""
+        add_generation(self, log_offset, timestamp, GroupView(value))
 
     def _last_view(self):
         return GroupView(self.last.value) if self._view is None else self._view
 
     def copy(self):
-        """Return a twin that goes its own way."""
-        twin = GroupLog()
-        twin.first, twin.last, twin.changes = self.first, self.last, list(self.changes)
-        return twin
+        """Return an independent copy."""
+        copied = GroupLog()
+        copied.first, copied.last, copied.changes = self.first, self.last, list(self.changes)
+        return copied
 
     def absorb(self, later):
-        """Go on with the records of a later piece of the log."""
+        """Append the records of a later piece of the log."""
         if not isinstance(later, GroupLog):
             raise TypeError(f"later must be a GroupLog, not {shown(later)}")
         first = later.first
@@ -148,24 +149,24 @@ class GroupLog:
         self.last, self._view = later.last, None
 
     def generations(self):
-        """One row a record."""
+        """Return a row for each record."""
         first = self.first
         return [change(-1, None, first.log_offset, first.timestamp, GroupView(first.value)),
                 *self.changes]
 
 
-cdef packed struct Packed:       # of a generation all but the lists of members; see `pack_row`
+cdef packed struct Packed:       # a generation without its lists of members; see `pack_row`
     int64_t log_offset, timestamp, state_timestamp, since_previous_ms
     int32_t generation, previous_generation, member_count
-    int32_t protocol_type, protocol, leader                  # places in a list of texts
+    int32_t protocol_type, protocol, leader                  # indexes in a list of texts
     uint8_t flags
 
 
 cdef tuple pack(list rows):
-    """Generations as a pickle gets them: it spends a microsecond on each tuple, list and text.
+    """Turn generations into few objects, as a pickle takes a microsecond for each tuple and text.
 
-    Most texts are repeated, so a text is its place in a list; and in most records nobody came or
-    went, so only the other rows' lists are kept, by the row's number.
+    Most texts are repeated, so a text is its index in a list. In most records no member changed, so
+    only the lists of the other rows are there, by the row's number.
     """
     cdef dict places = {}
     cdef dict changed = {}
@@ -180,7 +181,7 @@ cdef tuple pack(list rows):
 
 
 cdef tuple pack_row(object row, Packed* to, dict places):
-    """Fill `to`; return the lists of members, if one of them has any."""
+    """Fill `to`; return the lists of members, or None if all are empty."""
     if not isinstance(row, tuple):
         raise TypeError(f"a generation must be a Generation, not {shown(row)}")
     (log_offset, timestamp, tombstone, protocol_type, generation, protocol, leader,
@@ -209,12 +210,12 @@ cdef tuple pack_row(object row, Packed* to, dict places):
 
 
 cdef list unpack(tuple packed):
-    """The generations that `pack` was given. The bytes may have been changed on their way."""
+    """Turn the values of `pack` into generations; they may have been changed on their way."""
     cdef bytes numbers
     cdef list texts
     cdef dict changed
     numbers, texts, changed = packed
-    cdef Py_ssize_t i, count = len(numbers) // <Py_ssize_t>sizeof(Packed)    # None has no len
+    cdef Py_ssize_t i, count = len(numbers) // <Py_ssize_t>sizeof(Packed)    # `len` raises for None
     cdef const Packed* at = <const Packed*>PyBytes_AS_STRING(numbers)
     cdef list rows = []
     if count * <Py_ssize_t>sizeof(Packed) != len(numbers):
@@ -224,20 +225,20 @@ cdef list unpack(tuple packed):
     return rows
 
 
-cdef object unpack_row(const Packed* one, list texts, tuple lists):
-    cdef int flags = one.flags
+cdef object unpack_row(const Packed* row, list texts, tuple lists):
+    cdef int flags = row.flags
     if lists is None:
         lists = ([], [], [], [])
     elif len(lists) != 4:
-        raise CoterieError("a generation of a partial state has not four lists of members")
-    return make(Generation, (
-        one.log_offset, None if flags & NO_TIMESTAMP else one.timestamp,
-        (flags & TOMBSTONE) != 0, text_at(texts, one.protocol_type),
-        None if flags & NO_GENERATION else one.generation, text_at(texts, one.protocol),
-        text_at(texts, one.leader), None if flags & NO_STATE_TIMESTAMP else one.state_timestamp,
-        one.member_count, *lists, (flags & LEADER_CHANGED) != 0, (flags & PROTOCOL_CHANGED) != 0,
-        None if flags & NO_PREVIOUS else one.previous_generation,
-        None if flags & NO_SINCE else one.since_previous_ms))
+        raise CoterieError("a generation of a partial state does not have four lists of members")
+    return new_tuple(Generation, (
+        row.log_offset, None if flags & NO_TIMESTAMP else row.timestamp,
+        (flags & TOMBSTONE) != 0, text_at(texts, row.protocol_type),
+        None if flags & NO_GENERATION else row.generation, text_at(texts, row.protocol),
+        text_at(texts, row.leader), None if flags & NO_STATE_TIMESTAMP else row.state_timestamp,
+        row.member_count, *lists, (flags & LEADER_CHANGED) != 0, (flags & PROTOCOL_CHANGED) != 0,
+        None if flags & NO_PREVIOUS else row.previous_generation,
+        None if flags & NO_SINCE else row.since_previous_ms))
 
 
 cdef object text_at(list texts, int32_t place):
@@ -246,9 +247,10 @@ cdef object text_at(list texts, int32_t place):
     return texts[place]
 
 
-cdef int note(object log, object log_offset, object timestamp, GroupView view) except -1:
-    """Take the next record of a GroupLog."""
-    cdef object record = make(MetadataRecord, (log_offset, timestamp, view.value))
+cdef int add_generation(object log, object log_offset, object timestamp,
+                        GroupView view) except -1:
+    """Add the next record to a GroupLog."""
+    cdef object record = new_tuple(MetadataRecord, (log_offset, timestamp, view.value))
     if log.first is None:
         log.first = record
     else:
@@ -259,7 +261,7 @@ cdef int note(object log, object log_offset, object timestamp, GroupView view) e
 
 
 cdef bint same_members(GroupView before, GroupView after) noexcept:
-    """The same ids, instance ids and subscriptions in the same order."""
+    """Whether ids, instance ids and subscriptions are the same, in the same order."""
     cdef const Span* old
     cdef const Span* new
     cdef int32_t i
@@ -275,7 +277,7 @@ cdef bint same_members(GroupView before, GroupView after) noexcept:
 
 
 cdef tuple compare_members(dict old, dict new):
-    """(joined, left, replaced, subscription_changed), each in the order of its record."""
+    """Return (joined, left, replaced, subscription_changed), each in the order of its record."""
     was_static = {instance: member_id for member_id, (instance, _) in old.items() if instance}
     replaced, joined = [], []
     for member_id, (instance, _) in new.items():
@@ -296,7 +298,7 @@ cdef tuple compare_members(dict old, dict new):
 
 cdef object change(object before_ms, GroupView before, object log_offset, object after_ms,
                    GroupView after):
-    """What a record changed since the one before: a Generation."""
+    """Make the Generation of a record: what it changed since the one before."""
     cdef bint first = before is None or before.value is None
     cdef bint gone = after.value is None
     cdef tuple members
@@ -307,7 +309,7 @@ cdef object change(object before_ms, GroupView before, object log_offset, object
     since = None
     if before is not None and before_ms >= 0 and after_ms >= 0:
         since = after_ms - before_ms
-    return make(Generation, (
+    return new_tuple(Generation, (
         log_offset, None if after_ms < 0 else after_ms, gone,
         text_of(&after.protocol_type), None if gone else after.generation,
         text_of(&after.protocol), text_of(&after.leader),

@@ -1,8 +1,10 @@
-"""Which batches and records are of the groups that a fold keeps; nothing is built for others.
+"""Which batches and records belong to the requested groups, so that nothing is built for others.
 
-Names are compared as bytes. One that is not ASCII may stand for another (see `commit.canonical`),
-which this does not know: where such a name is asked for, it counts as kept, and the fold looks.
-A record of another group is read as far as to tell whether it has a fault.
+Names are compared as bytes. Two names that are not ASCII may be one group to Kafka (see
+`commit.canonical`), which this code does not know: if such a name is requested, every name that is
+not ASCII matches here, and the fold decides.
+A record of another group is parsed just far enough to see whether it has a fault.
+Cost: one parse of each record; one look-up for each run of equal groups and topics.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -13,28 +15,31 @@ from coterie._core.fold.commit cimport (
     KEY_GROUP, Commit, check_group_value, read_commit_key, read_commit_value)
 from coterie._core.fold.keytable cimport (
     coterie_equal, coterie_is_ascii, coterie_keyhash, coterie_prefetch, table_find, table_intern)
-from coterie._core.fold.record_kind cimport GROUP, ODD_COMMIT, PLAIN_COMMIT, Parsed
+from coterie._core.fold.record_kind cimport (
+    GROUP, NON_ASCII_COMMIT, PLAIN_COMMIT, ParsedRecord)
 
 
-cdef int only_keep(Only* only, object names) except -1:
+cdef int filter_add(GroupFilter* group_filter, object names) except -1:
     cdef bytes name
     cdef const uint8_t* at
     for name in names:
         at = name
-        only.odd = only.odd or not coterie_is_ascii(at, len(name))
-        if table_intern(&only.names, coterie_keyhash(at, len(name)), at, <int32_t>len(name)) < 0:
+        group_filter.non_ascii = group_filter.non_ascii or not coterie_is_ascii(at, len(name))
+        if table_intern(&group_filter.names, coterie_keyhash(at, len(name)), at,
+                        <int32_t>len(name)) < 0:
             raise MemoryError
     return 0
 
 
-cdef bint keeps(const Only* only, const uint8_t* name, int32_t size) noexcept nogil:
-    if only.odd and not coterie_is_ascii(name, size):
+cdef bint has_name(const GroupFilter* group_filter, const uint8_t* name,
+                   int32_t size) noexcept nogil:
+    if group_filter.non_ascii and not coterie_is_ascii(name, size):
         return True
-    return table_find(&only.names, coterie_keyhash(name, size), name, size) >= 0
+    return table_find(&group_filter.names, coterie_keyhash(name, size), name, size) >= 0
 
 
-cdef bint key_fits(const Record* record) noexcept nogil:
-    """Whether it can be read, and names a group."""
+cdef bint has_group(const Record* record) noexcept nogil:
+    """Whether the key can be read and names a group."""
     cdef Commit commit
     if record.key_size < 4 or not 0 <= load_i16(record.key) <= KEY_GROUP:
         return False
@@ -43,8 +48,8 @@ cdef bint key_fits(const Record* record) noexcept nogil:
     return 0 <= load_i16(record.key + 2) <= record.key_size - 4
 
 
-cdef inline bint value_fits(const Record* record) noexcept nogil:
-    """Of a record whose key fits."""
+cdef inline bint has_readable_value(const Record* record) noexcept nogil:
+    """Whether the value can be read, of a record that `has_group`."""
     cdef Commit commit
     if record.value_size < 0:
         return True
@@ -53,49 +58,50 @@ cdef inline bint value_fits(const Record* record) noexcept nogil:
     return check_group_value(record.value, record.value_size) == OK
 
 
-cdef bint keeps_group_of(const Only* only, const Record* record) noexcept nogil:
-    """Of a record whose key fits."""
-    return keeps(only, record.key + 4, load_i16(record.key + 2))
+cdef bint matches(const GroupFilter* group_filter, const Record* record) noexcept nogil:
+    """Whether a record that `has_group` is of a requested group."""
+    return has_name(group_filter, record.key + 4, load_i16(record.key + 2))
 
 
-cdef Sifted sift(const Only* only, const Batch* batch, int64_t until_ms) noexcept nogil:
-    """Of a batch of magic 2 that is not compressed."""
+cdef BatchMatch match_batch(const GroupFilter* group_filter, const Batch* batch,
+                            int64_t until_ms) noexcept nogil:
+    """Match an uncompressed batch of magic 2."""
     cdef Cursor cur
     cdef Record record
     cdef const uint8_t* key = NULL             # of the record before
-    cdef int32_t key_size = -2, alike = 0, _i  # -1 is a null key
-    cdef bint kept = False, some = False, others = False
+    cdef int32_t key_size = -2, prefix = 0, _i  # -1 is a null key
+    cdef bint match = False, some = False, others = False
     cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
     for _i in range(batch.record_count):
-        # What comes some batches on, for the checksum: see columns.pyx. Never a read.
+        # Prefetches bytes of later batches: see columns.pyx. Never reads them.
         coterie_prefetch(cur.at + AHEAD)
         coterie_prefetch(cur.at + AHEAD + 64)
         if record_v2(&cur, batch, &record) != OK:
-            return MIXED
+            return SOME_MATCH
         if record.timestamp > until_ms:
             continue
-        # The keys of a request mostly differ in the partition alone, which ends them.
-        if record.key_size != key_size or not coterie_equal(key, record.key, alike):
-            if not key_fits(&record):
-                return MIXED
-            kept = keeps_group_of(only, &record)
+        # The keys of a request mostly differ in their last four bytes alone, the partition.
+        if record.key_size != key_size or not coterie_equal(key, record.key, prefix):
+            if not has_group(&record):
+                return SOME_MATCH
+            match = matches(group_filter, &record)
             key, key_size = record.key, record.key_size
-            alike = key_size if load_i16(key) == KEY_GROUP else key_size - 4
-        if kept:
+            prefix = key_size if load_i16(key) == KEY_GROUP else key_size - 4
+        if match:
             some = True
-        elif value_fits(&record):
+        elif has_readable_value(&record):
             others = True
         else:
-            return MIXED
+            return SOME_MATCH
     if cur.at != cur.end or (some and others):
-        return MIXED
-    return ALL_KEPT if some else NONE_KEPT
+        return SOME_MATCH
+    return ALL_MATCH if some else NONE_MATCH
 
 
-cdef bint passes_over(const Only* only, const Record* record,
-                      const Parsed* parsed) noexcept nogil:
-    """Whether a record is of a group that is not kept, and has no fault."""
-    if parsed.kind == PLAIN_COMMIT or parsed.kind == ODD_COMMIT:
-        return not keeps_group_of(only, record)
-    return (parsed.kind == GROUP and key_fits(record) and not keeps_group_of(only, record)
-            and value_fits(record))
+cdef bint excludes(const GroupFilter* group_filter, const Record* record,
+                   const ParsedRecord* parsed) noexcept nogil:
+    """Whether a record is of a group that is not requested, and has no fault."""
+    if parsed.kind == PLAIN_COMMIT or parsed.kind == NON_ASCII_COMMIT:
+        return not matches(group_filter, record)
+    return (parsed.kind == GROUP and has_group(record) and not matches(group_filter, record)
+            and has_readable_value(record))

@@ -1,4 +1,4 @@
-"""The history of a piece of log: its C face, for the fold that decides it.
+"""The history of a piece of log, for the fold that fills it. See history.pyx.
 
 A history that is passed to these functions may be None: then they do nothing.
 """
@@ -8,14 +8,21 @@ from coterie._core.codec.batch cimport Record
 from coterie._core.fold.keytable cimport Value
 from coterie._core.fold.history_buffer cimport HistoryBuffer
 
+cdef struct PendingCommit:       # packed in bytes; its key and its metadata follow
+    int64_t log_offset
+    int64_t timestamp
+    int32_t key_size
+    bint tombstone
+    Value value                  # its metadata is NULL; all zeros in a tombstone
+
 cdef class History:
-    cdef HistoryBuffer buffer                     # the rows that are decided
+    cdef HistoryBuffer buffer            # the decided rows
     cdef dict open_transactions          # producer id -> its pending commits: see `PendingCommit`
-    cdef int64_t cleared                 # rows that were decided, and cleared since
+    cdef int64_t cleared                 # decided rows that `clear` removed
     cdef int users                       # see `begin_change`
 
-cdef int begin_noting(int* users, History history) except -1
-cdef void end_noting(int* users, History history) noexcept
+cdef int begin_fold_change(int* users, History history) except -1
+cdef void end_fold_change(int* users, History history) noexcept
 
 # A commit of a transaction, by its key without a version; `value` NULL: a tombstone.
 cdef int add_pending(History history, int64_t producer_id, const Record* record,
@@ -24,13 +31,10 @@ cdef int add_pending(History history, int64_t producer_id, const Record* record,
 # A marker: the producer's pending commits become rows.
 cdef int decide(History history, int64_t producer_id, bint committed) except -1
 
-# How many rows were decided so far, cleared ones among them.
+# How many rows were decided so far, including cleared ones.
 cdef int64_t row_number(History history) noexcept
 
-# Let the rows of the next piece follow. `markers`: of each producer that has a marker there
-# (first_seq, producer id, its Producer there, its Producer here if it had no marker before, or
-# None).
-cdef int follow_on(History history, History later, list markers) except -1
-
-cdef tuple dump_history(History history)
-cdef History restore_history(tuple state)
+# Append the rows of the next piece. `markers` has, for each producer with a marker in that piece,
+# (first_seq, producer id, its Producer there, its Producer here or None), None if it had a marker
+# here.
+cdef int absorb_history(History history, History later, list markers) except -1

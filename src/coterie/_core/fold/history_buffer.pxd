@@ -1,6 +1,8 @@
-"""The decided commits of a piece of log as rows of C. Header only: inlined.
+"""The decided commits of a piece of log as an array of C rows. Header only: inlined into the fold.
 
-Rows own what they point to, but for `names.recent`: see names.pxd.
+Names are numbers into two tables, and metadata stands end to end in one block. So a buffer owns
+all its memory, except the recently seen names, which point into the log's bytes (`names.pxd`).
+Cost: 80 bytes a row.
 """
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
@@ -26,7 +28,7 @@ cdef struct HistoryRow:
     int64_t offset               # this and what follows up to the metadata: -1 in a tombstone
     int64_t commit_timestamp
     int64_t expire_timestamp
-    int64_t metadata_end         # in the heap; it begins where that of the row before ends
+    int64_t metadata_end         # in `metadata`; it begins where that of the row before ends
     int32_t leader_epoch
     int32_t group
     int32_t topic
@@ -39,8 +41,8 @@ cdef struct HistoryRow:
 cdef struct HistoryBuffer:
     HistoryRow* rows
     Py_ssize_t count, capacity
-    uint8_t* heap                # metadata end to end
-    int64_t heap_size, heap_capacity
+    uint8_t* metadata            # of all rows, end to end
+    int64_t metadata_size, metadata_capacity
     Names names
 
 
@@ -51,13 +53,13 @@ cdef inline int buffer_init(HistoryBuffer* buffer) except -1:
 
 cdef inline void buffer_free(HistoryBuffer* buffer) noexcept:
     free(buffer.rows)
-    free(buffer.heap)
+    free(buffer.metadata)
     names_free(&buffer.names)
 
 
 cdef inline bint buffer_reserve(HistoryBuffer* buffer, Py_ssize_t rows,
-                                int64_t heap) noexcept nogil:
-    """Room for so many rows and bytes more. False: no memory."""
+                                int64_t metadata_bytes) noexcept nogil:
+    """Make room for more rows and more bytes of metadata. False: no memory."""
     cdef void* grown
     if buffer.count + rows > buffer.capacity:
         grown = realloc(buffer.rows, (2 * buffer.capacity + rows + 64) * sizeof(HistoryRow))
@@ -65,12 +67,12 @@ cdef inline bint buffer_reserve(HistoryBuffer* buffer, Py_ssize_t rows,
             return False
         buffer.rows = <HistoryRow*>grown
         buffer.capacity = 2 * buffer.capacity + rows + 64
-    if buffer.heap_size + heap > buffer.heap_capacity:
-        grown = realloc(buffer.heap, 2 * buffer.heap_capacity + heap + 64)
+    if buffer.metadata_size + metadata_bytes > buffer.metadata_capacity:
+        grown = realloc(buffer.metadata, 2 * buffer.metadata_capacity + metadata_bytes + 64)
         if grown == NULL:
             return False
-        buffer.heap = <uint8_t*>grown
-        buffer.heap_capacity = 2 * buffer.heap_capacity + heap + 64
+        buffer.metadata = <uint8_t*>grown
+        buffer.metadata_capacity = 2 * buffer.metadata_capacity + metadata_bytes + 64
     return True
 
 
@@ -79,8 +81,10 @@ cdef inline int64_t metadata_start(const HistoryBuffer* buffer, Py_ssize_t row) 
 
 
 cdef inline HistoryRow* buffer_add(HistoryBuffer* buffer, const Value* value) noexcept nogil:
-    """One more row, of a plain commit without names, place and time yet. NULL `value`: a tombstone.
-    NULL: no memory."""
+    """Add the row of a plain commit; its names, log offset and time are the caller's to fill in.
+
+    A tombstone has a NULL `value`. NULL: no memory.
+    """
     cdef int32_t size = 0 if value == NULL else value.metadata_size
     cdef HistoryRow* row
     if not buffer_reserve(buffer, 1, size):
@@ -93,9 +97,9 @@ cdef inline HistoryRow* buffer_add(HistoryBuffer* buffer, const Value* value) no
         row.commit_timestamp = value.commit_timestamp
         row.expire_timestamp = value.expire_timestamp
         if size:
-            memcpy(buffer.heap + buffer.heap_size, value.metadata, size)
-            buffer.heap_size += size
-    row.metadata_end = buffer.heap_size
+            memcpy(buffer.metadata + buffer.metadata_size, value.metadata, size)
+            buffer.metadata_size += size
+    row.metadata_end = buffer.metadata_size
     row.kind = TOMBSTONE if value == NULL else COMMIT
     row.producer_id = -1
     row.transactional, row.outcome = 0, COMMITTED
@@ -106,7 +110,10 @@ cdef inline HistoryRow* buffer_add(HistoryBuffer* buffer, const Value* value) no
 
 cdef inline bint buffer_plain(HistoryBuffer* buffer, const Record* record,
                               const Value* value) noexcept nogil:
-    """A plain commit whose key can be read, and stays until `names_forget`. False: no memory."""
+    """Add a plain commit whose key can be read and stays there until `names_forget`.
+
+    False: no memory.
+    """
     cdef Recent names
     cdef HistoryRow* row
     names_of(&buffer.names, record.key, record.key_size, &names)
@@ -121,8 +128,10 @@ cdef inline bint buffer_plain(HistoryBuffer* buffer, const Record* record,
 
 cdef inline HistoryRow* buffer_commit(HistoryBuffer* buffer, int64_t log_offset, int64_t timestamp,
                                       const uint8_t* key, const Value* value) noexcept nogil:
-    """A commit by its key as the fold has it, without a version; its names may take all of their
-    16 bits. NULL: no memory."""
+    """Add a commit by its key without a version; a name's length may take all of its 16 bits.
+
+    NULL: no memory.
+    """
     cdef int32_t group_size = key[0] << 8 | key[1]
     cdef const uint8_t* topic = key + 2 + group_size
     cdef int32_t topic_size = topic[0] << 8 | topic[1]
@@ -136,16 +145,16 @@ cdef inline HistoryRow* buffer_commit(HistoryBuffer* buffer, int64_t log_offset,
     return NULL if buffer.names.failed else row
 
 
-cdef inline void buffer_back(HistoryBuffer* buffer, Py_ssize_t count) noexcept nogil:
-    """Take back the rows from `count` on, which are plain commits."""
-    buffer.heap_size = metadata_start(buffer, count)
+cdef inline void buffer_truncate(HistoryBuffer* buffer, Py_ssize_t count) noexcept nogil:
+    """Remove the rows from `count` on, which are plain commits."""
+    buffer.metadata_size = metadata_start(buffer, count)
     buffer.count = count
 
 
 cdef inline void buffer_clear(HistoryBuffer* buffer) noexcept:
-    """No rows and no names; their room stays."""
+    """Remove all rows and names; the memory stays allocated."""
     buffer.count = 0
-    buffer.heap_size = 0
+    buffer.metadata_size = 0
     buffer.names.failed = False
     names_forget(&buffer.names)
     table_clear(&buffer.names.groups)
@@ -153,40 +162,44 @@ cdef inline void buffer_clear(HistoryBuffer* buffer) noexcept:
 
 
 cdef inline void table_clear(Table* table) noexcept:
-    """No names; none of them had a value."""
+    """Remove all names; none of them had a value."""
     memset(table.slots, 0, (table.mask + 1) * sizeof(table.slots[0]))
     table.count = 0
     table.arena_size = 0
 
 
-cdef inline bint names_into(Names* to, Table* to_table, const Table* of, int32_t* number) noexcept:
-    """What numbers the names of one table have in another. False: no memory."""
+cdef inline bint names_into(Names* to, Table* to_table, const Table* source,
+                            int32_t* number) noexcept:
+    """Fill `number` with the numbers that the names of one table have in another.
+
+    False: no memory.
+    """
     cdef uint32_t i
-    for i in range(of.count):
-        number[i] = name_number(to, to_table, of.arena + of.entries[i].key_at,
-                                <int32_t>of.entries[i].key_size)
+    for i in range(source.count):
+        number[i] = name_number(to, to_table, source.arena + source.entries[i].key_at,
+                                <int32_t>source.entries[i].key_size)
     return not to.failed
 
 
-cdef inline bint buffer_follow(HistoryBuffer* to, const HistoryBuffer* later,
+cdef inline bint buffer_append(HistoryBuffer* to, const HistoryBuffer* later,
                                Py_ssize_t start, Py_ssize_t end,
                                const int32_t* groups, const int32_t* topics) noexcept:
-    """The rows of another from `start` to `end`, at the end; `groups` and `topics`: the numbers
-    that its names have here. False: no memory, and no row was added."""
+    """Append rows `start` to `end` of another buffer. `groups` and `topics` are the numbers that
+    its names have here. False: no memory, and no row was added."""
     cdef Py_ssize_t i, count = end - start
-    cdef int64_t heap_start = metadata_start(later, start)
-    cdef int64_t size = metadata_start(later, end) - heap_start
+    cdef int64_t metadata_from = metadata_start(later, start)
+    cdef int64_t size = metadata_start(later, end) - metadata_from
     cdef HistoryRow* row
     if not buffer_reserve(to, count, size):
         return False
     if count:
         memcpy(to.rows + to.count, later.rows + start, count * sizeof(HistoryRow))
     if size:
-        memcpy(to.heap + to.heap_size, later.heap + heap_start, size)
+        memcpy(to.metadata + to.metadata_size, later.metadata + metadata_from, size)
     for i in range(count):
         row = &to.rows[to.count + i]
-        row.metadata_end += to.heap_size - heap_start
+        row.metadata_end += to.metadata_size - metadata_from
         row.group, row.topic = groups[row.group], topics[row.topic]
     to.count += count
-    to.heap_size += size
+    to.metadata_size += size
     return True

@@ -1,8 +1,8 @@
-"""Keys of commits as numbers, with their names. Header only: inlined into the scan of records.
+"""The keys of commits as numbers, with their last record. Header only: inlined into `record_scan`.
 
-A key is known by its bytes as Java reads them: two broken names may be one to Kafka. Names that
-were met of late cost one comparison, a partition of theirs one array access
-(``place_cache.pxd``).
+Two keys are the same if Java reads the same names from their bytes: two names that are not UTF-8
+may be one to Kafka. Recent names cost one comparison, and a partition of theirs one array access
+(``place_cache.pxd``). Cost: 48 bytes a key beside its entry in the table.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
@@ -15,23 +15,24 @@ from coterie._core.codec.cursor cimport OK
 from coterie._core.fold.keytable cimport (
     Table, coterie_is_ascii, coterie_keyhash, table_free, table_init, table_intern)
 from coterie._core.fold.place_cache cimport (
-    PlaceCache, cache_free, cache_init, cache_learn, cache_meet, cache_names, cache_place)
+    PlaceCache, cache_free, cache_init, cache_add_names, cache_add_place, cache_find_names,
+    cache_find_place)
 
 cdef enum:
     KEY_FAULTY = -1
-    KEY_UNWANTED = -2
+    KEY_NOT_REQUESTED = -2       # of a group that is not requested
     NO_MEMORY = -3
 
-cdef enum Before:                # what the record before left of a key
-    NOTHING = 0                  # there is none
-    GONE = 1                     # a tombstone
-    THERE = 2                    # a commit
+cdef enum Before:                # a key's last record that counts
+    NO_RECORD = 0
+    TOMBSTONE = 1
+    COMMIT = 2
 
 cdef struct Key:                 # of a commit, and its last record that counts
     int32_t group
-    int32_t topic                # -1: not entered yet
+    int32_t topic                # -1: the key is not filled in yet
     int32_t partition
-    int32_t before               # of `Before`; the rest says nothing if it is NOTHING
+    int32_t before               # of `Before`; NO_RECORD: what follows is undefined
     int64_t row                  # counts the rows of all pieces
     int64_t offset
     int64_t log_offset
@@ -46,12 +47,12 @@ cdef struct KeyIndex:
     uint32_t group_count
     Key* items
     uint32_t capacity
-    int32_t wanted               # only groups of a lower number; -1: all
+    int32_t requested_groups     # groups of a lower number are requested; -1: all are
 
 
 cdef inline int key_index_init(KeyIndex* index) except -1:
     memset(index, 0, sizeof(KeyIndex))
-    index.wanted = -1
+    index.requested_groups = -1
     table_init(&index.keys)
     table_init(&index.groups)
     table_init(&index.topics)
@@ -68,16 +69,16 @@ cdef inline void key_index_free(KeyIndex* index) noexcept:
 
 
 cdef inline int32_t name_number(Table* names, const uint8_t* name, int32_t size) noexcept nogil:
-    """The number of a name, a new one at its first sight; NO_MEMORY."""
+    """Return the number of a name, new or known, or NO_MEMORY."""
     cdef int64_t number
     if not coterie_is_ascii(name, size):
-        return odd_name_number(names, name, size)
+        return non_ascii_name_number(names, name, size)
     number = table_intern(names, coterie_keyhash(name, size), name, size)
     return NO_MEMORY if number < 0 else <int32_t>number
 
 
-cdef inline int32_t odd_name_number(Table* names, const uint8_t* name,
-                                    int32_t size) noexcept with gil:
+cdef inline int32_t non_ascii_name_number(Table* names, const uint8_t* name,
+                                          int32_t size) noexcept with gil:
     cdef bytes text
     cdef const uint8_t* start
     cdef int64_t number
@@ -95,10 +96,10 @@ cdef inline int64_t intern_key(KeyIndex* index, const Commit* commit) noexcept n
             and coterie_is_ascii(commit.topic, commit.topic_size)):
         return table_intern(&index.keys, coterie_keyhash(commit.key, commit.key_size), commit.key,
                             commit.key_size)
-    return intern_odd_key(index, commit)
+    return intern_non_ascii_key(index, commit)
 
 
-cdef inline int64_t intern_odd_key(KeyIndex* index, const Commit* commit) noexcept with gil:
+cdef inline int64_t intern_non_ascii_key(KeyIndex* index, const Commit* commit) noexcept with gil:
     cdef bytes key
     cdef const uint8_t* start
     try:
@@ -125,7 +126,7 @@ cdef inline bint room_for_group(KeyIndex* index, int64_t names) noexcept nogil:
 
 
 cdef inline int32_t add_key(KeyIndex* index, const Commit* commit, int32_t group) noexcept nogil:
-    """The number of a key that the place cache does not know."""
+    """Return the number of a key that is not in the place cache."""
     cdef int64_t number = intern_key(index, commit)
     cdef int32_t topic
     cdef void* grown
@@ -145,15 +146,16 @@ cdef inline int32_t add_key(KeyIndex* index, const Commit* commit, int32_t group
             return NO_MEMORY
         index.items[number].group, index.items[number].topic = group, topic
         index.items[number].partition = commit.partition
-        index.items[number].before = NOTHING
+        index.items[number].before = NO_RECORD
     return <int32_t>number
 
 
 cdef inline int32_t key_number(KeyIndex* index, const uint8_t* key, int32_t size,
                                int32_t* group) noexcept nogil:
-    """The number of a commit's key, and its group's; else KEY_FAULTY, KEY_UNWANTED, NO_MEMORY."""
+    """Return the number of a key and fill in its group's. Below 0: KEY_FAULTY,
+    KEY_NOT_REQUESTED or NO_MEMORY."""
     cdef int32_t names_size = size - KEY_ENDS
-    cdef int64_t names = cache_names(&index.place_cache, key + 2, names_size), place = -1
+    cdef int64_t names = cache_find_names(&index.place_cache, key + 2, names_size), place = -1
     cdef Commit commit
     cdef int32_t number
     commit.key = NULL
@@ -162,8 +164,8 @@ cdef inline int32_t key_number(KeyIndex* index, const uint8_t* key, int32_t size
     else:
         if read_commit_key(key, size, &commit) != OK:
             return KEY_FAULTY
-        names_size = commit.key_size - 4          # bytes left over belong to no key
-        names = cache_meet(&index.place_cache, key + 2, names_size)
+        names_size = commit.key_size - 4          # without bytes after the key
+        names = cache_add_names(&index.place_cache, key + 2, names_size)
         group[0] = -1
         if names >= 0:
             if not room_for_group(index, names):
@@ -175,15 +177,15 @@ cdef inline int32_t key_number(KeyIndex* index, const uint8_t* key, int32_t size
                 return NO_MEMORY
             if names >= 0:
                 index.group_of[names] = group[0]
-    if 0 <= index.wanted <= group[0]:
-        return KEY_UNWANTED
+    if 0 <= index.requested_groups <= group[0]:
+        return KEY_NOT_REQUESTED
     if names >= 0:
-        place = cache_place(&index.place_cache, names, load_i32(key + 2 + names_size))
+        place = cache_find_place(&index.place_cache, names, load_i32(key + 2 + names_size))
         if place >= 0:
             return <int32_t>place
     if commit.key == NULL and read_commit_key(key, size, &commit) != OK:
         return KEY_FAULTY
     number = add_key(index, &commit, group[0])
     if names >= 0 and number >= 0:
-        cache_learn(&index.place_cache, names, commit.partition, number, index.keys.count)
+        cache_add_place(&index.place_cache, names, commit.partition, number, index.keys.count)
     return number

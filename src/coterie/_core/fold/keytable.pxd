@@ -1,14 +1,15 @@
-"""The fold's table: what is known of each offset key (group, topic, partition).
+"""A hash table from the bytes of a key to its entry. Header only: inlined into the fold.
 
-Open addressing over the keys' bytes; entries stand in order of first sight, so that a group's
-partitions, committed together, lie together. Header only: inlined into the fold.
+Open addressing. Entries stand in the order in which their keys were first seen, so the partitions
+that a group commits together are neighbours in memory. The fold's table has a value for each
+offset key; other tables use the index alone, to number names.
 
-An entry is a function of what came before the scanned piece. `base_seq` is the last thing that
-set or removed the value whatever it was; after it, only markers of transactions may have won.
-Hence two pieces compose (see `fold.pyx`), and one pass equals any cut of it.
+An entry is a function of what came before the scanned piece. `base_seq` is the last record that
+set or removed the value unconditionally; after it, only markers of transactions can have set it.
+So two pieces compose (`merge.pyx`), and the result does not depend on where a log is cut.
 
-The fold of the wide log takes 46 to 52 ms, 11 of them to read and check the records. The rest goes
-to keys and values: 137,385 entries of 88 bytes do not fit the caches. Huge pages for the table
+The fold of the log `wide` takes 46 to 52 ms, 11 of them to read and check the records. The rest
+goes to keys and values: 137,385 entries of 88 bytes do not fit the caches. Huge pages for the table
 brought no gain.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -30,7 +31,7 @@ cdef extern from *:
 
 cdef enum:
     NO_INDEX = -1
-    FAR = 16                     # entries ahead, whose metadata is fetched before it is copied
+    FAR = 16                     # entries ahead, whose metadata is prefetched before it is copied
 
 cdef struct Value:
     int64_t batch_offset         # offset of the first record of the batch that holds it
@@ -45,10 +46,10 @@ cdef struct Entry:
     uint64_t key_at              # in the arena
     uint32_t key_size
     bint present                 # whether `value` is one
-    bint owned                   # `value.metadata` lies in the table's heap
-    bint borrows                 # it is among those that may borrow it
+    bint owned                   # `value.metadata` points into the table's own memory
+    bint borrows                 # the entry is in `borrowers`
     int64_t base_seq             # ordinal of the last plain value or tombstone; -1: none
-    int64_t won_seq              # ordinal at which `value` was put; means nothing if not present
+    int64_t won_seq              # ordinal at which `value` was set; undefined if not `present`
     Value value
 
 cdef struct Table:
@@ -60,7 +61,7 @@ cdef struct Table:
     uint8_t* arena
     uint64_t arena_size
     uint64_t arena_capacity
-    uint32_t* borrowers          # entries whose metadata `own_all` has to look at
+    uint32_t* borrowers          # entries whose metadata may be borrowed; see `own_all`
     uint32_t borrower_count
     MetadataArena metadata
 
@@ -84,7 +85,7 @@ cdef inline void table_free(Table* table) noexcept:
 
 
 cdef inline int table_widen(Table* table) noexcept nogil:
-    """Twice the slots. -1: no memory, and nothing changed."""
+    """Double the slots. -1: no memory, and nothing changed."""
     cdef uint64_t mask = table.mask * 2 + 1, i, at, word
     cdef uint64_t* slots = <uint64_t*>calloc(mask + 1, sizeof(uint64_t))
     if slots == NULL:
@@ -103,8 +104,10 @@ cdef inline int table_widen(Table* table) noexcept nogil:
 
 
 cdef inline int table_reserve(Table* table, uint32_t key_size) noexcept nogil:
-    """Room for one more entry and its key. -1: no memory. A small table grows by much: pages that
-    nothing was written to cost nothing, and each copy touches as many again."""
+    """Make room for one more entry and its key. -1: no memory.
+
+    A small table grows fourfold: untouched pages cost nothing, and each copy touches all of them.
+    """
     cdef uint64_t want
     cdef void* grown
     if table.count == table.capacity:
@@ -135,7 +138,7 @@ cdef inline int table_reserve(Table* table, uint32_t key_size) noexcept nogil:
 
 cdef inline int64_t table_find(const Table* table, uint64_t hash, const uint8_t* key,
                                uint32_t size) noexcept nogil:
-    """The key's index; NO_INDEX: it is not there."""
+    """Return the index of a key; NO_INDEX: the table lacks it."""
     cdef uint64_t tag = hash >> 32, at = tag & table.mask, word
     cdef const Entry* entry
     while True:
@@ -151,7 +154,7 @@ cdef inline int64_t table_find(const Table* table, uint64_t hash, const uint8_t*
 
 cdef inline int64_t table_intern(Table* table, uint64_t hash, const uint8_t* key,
                                  uint32_t size) noexcept nogil:
-    """The key's index, added where it is new; NO_INDEX: no memory."""
+    """Return the index of a key, new or known; NO_INDEX: no memory."""
     cdef uint64_t tag = hash >> 32, at
     cdef Entry* entry
     cdef int64_t index = table_find(table, hash, key, size)
@@ -168,7 +171,7 @@ cdef inline int64_t table_intern(Table* table, uint64_t hash, const uint8_t* key
     entry.key_at = table.arena_size
     entry.key_size = size
     entry.base_seq = -1
-    if size > 0:                  # an empty name that comes first finds no arena yet
+    if size > 0:                  # before the first name with bytes there is no arena
         memcpy(table.arena + table.arena_size, key, size)
     table.arena_size += size
     table.count += 1
@@ -191,7 +194,7 @@ cdef inline void prefetch_value(const Entry* entry) noexcept nogil:
 
 
 cdef inline void prefetch_key(const Table* table, uint64_t hash) noexcept nogil:
-    """The bytes to compare with, once `prefetch_entry` has brought the entry."""
+    """Prefetch the bytes of a key whose entry `prefetch_entry` has brought."""
     cdef uint64_t word = table.slots[(hash >> 32) & table.mask]
     cdef const uint8_t* key
     if word:
@@ -202,12 +205,13 @@ cdef inline void prefetch_key(const Table* table, uint64_t hash) noexcept nogil:
 
 cdef inline void drop_metadata(Table* table, Entry* entry) noexcept nogil:
     if entry.owned:
-        table.metadata.alive -= entry.value.metadata_size
+        table.metadata.used -= entry.value.metadata_size
         entry.owned = False
 
 
-cdef inline void put(Table* table, Entry* entry, const Value* value, int64_t seq) noexcept nogil:
-    """`value.metadata` is borrowed: see `own_metadata`."""
+cdef inline void set_value(Table* table, Entry* entry, const Value* value,
+                           int64_t seq) noexcept nogil:
+    """Set the value of an entry, which borrows `value.metadata` until `own_metadata`."""
     drop_metadata(table, entry)
     entry.value = value[0]
     entry.present = True
@@ -219,16 +223,17 @@ cdef inline void put(Table* table, Entry* entry, const Value* value, int64_t seq
 
 
 cdef inline int table_room(Table* table, uint64_t size) noexcept nogil:
-    """Room for so many bytes of metadata: one more block, or one for all where half is dead. To
-    visit each key for that is amortised: at least 16 bytes a key were put before. -1: no memory."""
+    """Make room for `size` bytes of metadata: one more block, or one for all if half is unused.
+    Visiting every key is amortised: at least 16 bytes were written for each since the last visit.
+    -1: no memory."""
     cdef MetadataArena* arena = &table.metadata
     cdef MetadataArena fresh
     cdef Entry* entry
     cdef uint32_t i
-    if arena.alive * 2 > arena.held:
-        return arena_widen(arena, arena.held if arena.held > size else size)
+    if arena.used * 2 > arena.allocated:
+        return arena_widen(arena, arena.allocated if arena.allocated > size else size)
     memset(&fresh, 0, sizeof(MetadataArena))
-    if arena_widen(&fresh, 2 * (arena.alive + size) + 16 * <uint64_t>table.count) != 0:
+    if arena_widen(&fresh, 2 * (arena.used + size) + 16 * <uint64_t>table.count) != 0:
         return -1
     for i in range(table.count):
         entry = &table.entries[i]
@@ -241,7 +246,7 @@ cdef inline int table_room(Table* table, uint64_t size) noexcept nogil:
 
 
 cdef inline int own_metadata(Table* table, Entry* entry) noexcept nogil:
-    """Copy the borrowed metadata, before the bytes it lies in go. -1: no memory."""
+    """Copy borrowed metadata, before the bytes that it points into are freed. -1: no memory."""
     cdef uint64_t size = entry.value.metadata_size
     if entry.owned or not entry.present or size == 0:
         return 0
@@ -254,8 +259,8 @@ cdef inline int own_metadata(Table* table, Entry* entry) noexcept nogil:
 
 
 cdef inline int own_all(Table* table) noexcept nogil:
-    """`own_metadata` of every key that may borrow it. It lies wherever the key was met last: far
-    apart."""
+    """Call `own_metadata` for every entry that may borrow. Prefetches, as the metadata is scattered
+    over the log's bytes."""
     cdef Entry* entry
     cdef uint32_t i
     cdef int missing = 0
@@ -271,13 +276,13 @@ cdef inline int own_all(Table* table) noexcept nogil:
 
 cdef inline void set_plain(Table* table, Entry* entry, const Value* value,
                            int64_t seq) noexcept nogil:
-    """A plain commit: unconditional (GroupMetadataManager.doLoadGroupsAndOffsets)."""
-    put(table, entry, value, seq)
+    """Apply a plain commit, unconditionally (GroupMetadataManager.doLoadGroupsAndOffsets)."""
+    set_value(table, entry, value, seq)
     entry.base_seq = seq
 
 
 cdef inline void remove_plain(Table* table, Entry* entry, int64_t seq) noexcept nogil:
-    """A plain tombstone: unconditional too, and it leaves no position."""
+    """Apply a plain tombstone, unconditionally as well."""
     drop_metadata(table, entry)
     entry.present = False
     entry.base_seq = seq
@@ -285,15 +290,15 @@ cdef inline void remove_plain(Table* table, Entry* entry, int64_t seq) noexcept 
 
 cdef inline bint set_if_newer(Table* table, Entry* entry, const Value* value,
                               int64_t seq) noexcept nogil:
-    """What a COMMIT marker at `seq` does with a pending value; tells whether it won.
+    """Apply a pending value at its COMMIT marker, whose ordinal is `seq`. True: it was set.
 
-    Also right for a marker that is put in afterwards, before what the entry already saw: then the
-    value wins unless something unconditional came later, and of equal offsets the first stays.
+    Markers may be applied late, after records that follow them in the log. A value is set unless
+    something unconditional came after the marker; of two equal offsets the first one stays.
     """
     if entry.base_seq > seq:
         return False
     if entry.present and (entry.value.batch_offset > value.batch_offset or (
             entry.value.batch_offset == value.batch_offset and entry.won_seq <= seq)):
         return False
-    put(table, entry, value, seq)
+    set_value(table, entry, value, seq)
     return True

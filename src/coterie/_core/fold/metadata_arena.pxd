@@ -1,9 +1,9 @@
-"""The metadata of a table's keys, end to end in blocks of memory. Header only: inlined.
+"""The memory of commit metadata: bytes end to end in blocks. Header only: inlined into the table.
 
-A block never moves, so what points into one stays good. What a key needs no longer lies there
-dead; before more is taken, a table whose blocks are half dead copies what lives into one new block
-(`keytable.table_room`). So the blocks hold a small multiple of what lived at once, however often
-metadata changes.
+A block never moves, so pointers into it stay valid. Metadata that was replaced stays in its block,
+unused. When half of all bytes are unused, the table copies the rest into one new block before it
+allocates more (`keytable.table_room`). So the blocks take a small multiple of the bytes in use,
+however often metadata changes.
 """
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -19,12 +19,12 @@ cdef struct MetadataArena:       # all zeros: empty
     Block* last
     uint8_t* at                  # the first free byte of the last block
     uint64_t room                # bytes that are free there
-    uint64_t alive               # bytes that keys point to
-    uint64_t held                # bytes of all blocks
+    uint64_t used                # bytes that keys point to
+    uint64_t allocated           # bytes of all blocks
 
 
 cdef inline int arena_widen(MetadataArena* arena, uint64_t size) noexcept nogil:
-    """One more block, of so many bytes. -1: no memory, and nothing changed."""
+    """Add a block of `size` bytes. -1: no memory, and nothing changed."""
     cdef Block* block
     size = size if size > BLOCK_MIN else BLOCK_MIN
     block = <Block*>malloc(sizeof(Block) + size)
@@ -32,18 +32,18 @@ cdef inline int arena_widen(MetadataArena* arena, uint64_t size) noexcept nogil:
         return -1
     block.before = arena.last
     arena.last, arena.at, arena.room = block, <uint8_t*>(block + 1), size
-    arena.held += size
+    arena.allocated += size
     return 0
 
 
 cdef inline const uint8_t* arena_put(MetadataArena* arena, const uint8_t* at,
                                      uint64_t size) noexcept nogil:
-    """Where the copy of bytes lies; the caller has seen to the room."""
+    """Copy bytes into the last block, in which the caller has made room; return the copy."""
     cdef uint8_t* copy = arena.at
     memcpy(copy, at, size)
     arena.at += size
     arena.room -= size
-    arena.alive += size
+    arena.used += size
     return copy
 
 

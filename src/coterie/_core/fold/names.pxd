@@ -1,8 +1,8 @@
-"""Groups and topics of commits as numbers, in order of first sight. Header only: inlined.
+"""Groups and topics of commits as numbers, in the order they were first seen. Header only: inlined.
 
-A commit's key mostly differs from one met shortly before in its partition alone: then its names
-cost one comparison. What was met last is remembered by where it lies: `names_forget` before those
-bytes go. Remembering more names lowered the misses from 7 to 2 %, and brought no gain.
+A commit's key mostly differs from a recent one in its partition alone: then both names cost one
+comparison. Recent keys are pointers into the log's bytes: call `names_forget` before those are
+freed. More slots for recent keys lowered the misses from 7 to 2 %, and brought no gain.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -15,11 +15,11 @@ from coterie._core.fold.keytable cimport (
 cdef enum:
     RECENT = 64
     RECENT_SHIFT = 58            # of a 64-bit product: its upper bits choose the slot
-    NAMES_MIN = 8                # bytes of the shortest names that are remembered, with lengths
+    NAMES_MIN = 8                # bytes of the shortest names that get a slot, with lengths
 
 cdef struct Recent:              # the group and topic of a commit's key, both at once
     const uint8_t* at            # of the key, after its version
-    int32_t size                 # without the partition; 0: nothing yet
+    int32_t size                 # without the partition; 0: the slot is free
     int32_t partition_at
     int32_t group
     int32_t topic
@@ -27,7 +27,7 @@ cdef struct Recent:              # the group and topic of a commit's key, both a
 cdef struct Names:
     Table groups
     Table topics
-    bint failed                  # there was no memory for a name: the caller looks, once a batch
+    bint failed                  # no memory for a name; the caller checks this once a batch
     Recent recent[RECENT]
 
 
@@ -54,8 +54,8 @@ cdef inline int32_t name_number(Names* names, Table* table, const uint8_t* name,
 
 
 cdef inline Recent* recent_of(Names* names, const uint8_t* key, int32_t prefix) noexcept nogil:
-    """Where a key would be that was seen before; `prefix`, its size without version and
-    partition, is at least `NAMES_MIN`."""
+    """The slot of a key. `prefix`, its size without version and partition, is at least
+    `NAMES_MIN`."""
     cdef uint64_t last
     memcpy(&last, key + prefix - 6, 8)
     last = (last ^ <uint64_t>prefix) * <uint64_t>0x9E3779B97F4A7C15
@@ -64,8 +64,8 @@ cdef inline Recent* recent_of(Names* names, const uint8_t* key, int32_t prefix) 
 
 cdef inline Status names_of(Names* names, const uint8_t* key, int32_t size,
                             Recent* out) noexcept nogil:
-    """The names of a whole key. The topics of a group's commit take turns, so the last few pairs
-    are found by the key's bytes up to its partition, lengths included."""
+    """Fill in the numbers of a key's names. A group's commits alternate between topics, so recent
+    pairs are found by the key's bytes up to its partition, lengths included."""
     cdef Recent* recent = out
     cdef Commit commit
     cdef Status status

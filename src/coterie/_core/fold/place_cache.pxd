@@ -1,9 +1,9 @@
-"""Places of keys whose group and topic were seen before, found without hashing the key.
+"""A cache from (group, topic, partition) to the key's index in the table. Header only: inlined.
 
-The partitions of a topic that a group reads are committed over and over. Group and topic, as they
-stand in a key, get a number (few exist), and under it an array has the place of each partition.
-Only a shortcut to the table's own answer, and exact: names are compared byte for byte, and a key
-never leaves its place. Header only: inlined into the fold.
+A group commits the same partitions over and over. Group and topic, as they stand in a key, get a
+number, and an array under that number has the index of each partition's key: no hash of the key,
+no comparison of its slot. The cache is exact: names are compared byte for byte, and the index of a
+key never changes. A partition that is not in the cache is looked up in the table.
 
 Guessing that a key's entry follows the last one's was right for 84 % of the records, and brought
 no gain.
@@ -17,26 +17,26 @@ from coterie._core.fold.keytable cimport (
     Table, coterie_equal, coterie_keyhash, table_free, table_init, table_intern)
 
 cdef enum:
-    RECENT = 256                 # of names that were met last
+    RECENT = 256                 # slots for names seen last
     RECENT_SHIFT = 56            # of a 64-bit product: its upper bits choose the slot
-    NAMES_MIN = 8                # bytes of the shortest names that take part, lengths included
+    NAMES_MIN = 8                # bytes of the shortest names in the cache, lengths included
     PLACES_A_KEY = 8             # on average and at most: 32 bytes
-    PARTITIONS_MAX = 4096        # a partition from here on is looked for in the table
+    PARTITIONS_MAX = 4096        # partitions from here on are not in the cache
 
-cdef struct Pair:                # a group and a topic, met last at this hash
+cdef struct Pair:                # the group and topic seen last with this hash
     uint64_t at                  # in the arena of `names`
     int32_t size                 # 0: nothing yet
     uint32_t number
 
-cdef struct Range:               # where the partitions of a group and topic begin, and how many
+cdef struct Range:               # the partitions of a group and topic in `places`
     uint32_t first
     uint32_t count
 
 cdef struct PlaceCache:
     Table names
-    Range* ranges                  # by number
+    Range* ranges                # by number
     uint32_t range_capacity
-    uint32_t* places             # index in the table + 1; 0: not known
+    uint32_t* places             # index in the table + 1; 0: unknown
     uint64_t place_count, place_capacity
     Pair recent[RECENT]
 
@@ -52,7 +52,7 @@ cdef inline void cache_free(PlaceCache* cache) noexcept:
     free(cache.places)
 
 
-cdef inline Pair* met_last(PlaceCache* cache, const uint8_t* key, int32_t size) noexcept nogil:
+cdef inline Pair* recent_slot(PlaceCache* cache, const uint8_t* key, int32_t size) noexcept nogil:
     cdef uint64_t middle, last
     memcpy(&middle, key + ((size - 8) >> 1), 8)
     memcpy(&last, key + size - 8, 8)
@@ -60,20 +60,24 @@ cdef inline Pair* met_last(PlaceCache* cache, const uint8_t* key, int32_t size) 
     return &cache.recent[last * <uint64_t>0xD1B54A32D192ED03 >> RECENT_SHIFT]
 
 
-cdef inline int64_t cache_names(PlaceCache* cache, const uint8_t* key, int32_t size) noexcept nogil:
-    """The number of the names that a key begins with (after its version), if they were met of
-    late; -1: `cache_meet` them."""
+cdef inline int64_t cache_find_names(PlaceCache* cache, const uint8_t* key,
+                                     int32_t size) noexcept nogil:
+    """Return the number of recently seen names, which begin a key after its version.
+
+    -1: they were not seen recently; see `cache_add_names`.
+    """
     cdef const Pair* names
     if size < NAMES_MIN:
         return -1
-    names = met_last(cache, key, size)
+    names = recent_slot(cache, key, size)
     if names.size != size or not coterie_equal(cache.names.arena + names.at, key, size):
         return -1
     return names.number
 
 
-cdef inline int64_t cache_meet(PlaceCache* cache, const uint8_t* key, int32_t size) noexcept nogil:
-    """The number of names that may take part; -1: too short, or no memory, and they do not."""
+cdef inline int64_t cache_add_names(PlaceCache* cache, const uint8_t* key,
+                                    int32_t size) noexcept nogil:
+    """Return the number of names, new or known. -1: too short, or no memory: not in the cache."""
     cdef int64_t number
     cdef Pair* names
     cdef void* grown
@@ -90,15 +94,15 @@ cdef inline int64_t cache_meet(PlaceCache* cache, const uint8_t* key, int32_t si
         memset(cache.ranges + cache.range_capacity, 0,
                (cache.names.capacity - cache.range_capacity) * sizeof(Range))
         cache.range_capacity = cache.names.capacity
-    names = met_last(cache, key, size)
+    names = recent_slot(cache, key, size)
     names.at = cache.names.entries[number].key_at
     names.size, names.number = size, <uint32_t>number
     return number
 
 
-cdef inline int64_t cache_place(const PlaceCache* cache, int64_t number,
-                                int32_t partition) noexcept nogil:
-    """Where the table has the key, or -1: not known."""
+cdef inline int64_t cache_find_place(const PlaceCache* cache, int64_t number,
+                                     int32_t partition) noexcept nogil:
+    """Return the index of the key in the table; -1: unknown."""
     cdef const Range* range_ = &cache.ranges[number]
     if <uint32_t>partition >= range_.count:
         return -1
@@ -106,7 +110,7 @@ cdef inline int64_t cache_place(const PlaceCache* cache, int64_t number,
 
 
 cdef inline bint cache_widen(PlaceCache* cache, uint32_t number, uint32_t count) noexcept nogil:
-    """Room for `count` partitions of these names; what they had before is left lying."""
+    """Make room for `count` partitions of these names; their old places stay unused."""
     cdef Range* range_ = &cache.ranges[number]
     cdef uint64_t want = cache.place_count + count
     cdef void* grown
@@ -128,10 +132,10 @@ cdef inline bint cache_widen(PlaceCache* cache, uint32_t number, uint32_t count)
     return True
 
 
-cdef inline void cache_learn(PlaceCache* cache, int64_t number, int32_t partition, int64_t index,
-                             uint32_t keys) noexcept nogil:
-    """Remember the place that the table, of so many keys, gave one. Without memory, or where lone
-    partitions of high numbers would take too much of it, it is forgotten, no more."""
+cdef inline void cache_add_place(PlaceCache* cache, int64_t number, int32_t partition,
+                                 int64_t index, uint32_t keys) noexcept nogil:
+    """Store the index of a key in a table of `keys` keys. Does nothing without memory, or if a few
+    high partitions would take too much of it."""
     cdef uint32_t count = 4
     if <uint32_t>partition >= PARTITIONS_MAX:
         return

@@ -1,4 +1,4 @@
-"""The open transactions of a piece of log, and what ends them. See producers.pyx."""
+"""The open transactions of a piece of log, and their markers. See producers.pyx."""
 from libc.stdint cimport int64_t
 
 from coterie._core.codec.batch cimport Record
@@ -8,14 +8,15 @@ from coterie._core.fold.tracks cimport Tracks
 
 cdef object producer_of(dict producers, int64_t producer_id)
 
-# A record of a transaction; `value` NULL: a tombstone. `tracks` may be NULL here and below.
-cdef int pend(object producer, int64_t index, const Value* value, const Record* record,
-              Tracks* tracks) except -1
+# Add a commit of a transaction; `value` NULL: a tombstone. `tracks` may be NULL here and below.
+cdef int add_pending_commit(object producer, int64_t index, const Value* value,
+                            const Record* record, Tracks* tracks) except -1
 
-# A marker: a COMMIT puts what was pending, any type forgets it and decides its rows in `history`,
-# which may be None.
+# Apply a marker: a COMMIT applies the pending commits; either type drops them and decides their
+# rows in `history`, which may be None.
 cdef int end_transaction(dict producers, int64_t producer_id, bint committed, Table* table,
                          Tracks* tracks, History history, int64_t seq) except -1
 
-cdef int put_committed(object producer, object but, Table* table, Tracks* tracks,
-                       int64_t seq) except -1
+# Apply the pending commits, except those of the keys `excluded`.
+cdef int apply_committed(object producer, object excluded, Table* table, Tracks* tracks,
+                         int64_t seq) except -1

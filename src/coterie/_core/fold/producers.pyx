@@ -1,7 +1,9 @@
-"""What the producers of a piece of log left open, and what their first marker says of before.
+"""The transactions of each producer in a piece of log: what is pending, and the first marker.
 
-Few among millions of records: Python objects. Source: GroupMetadataManager, whose loader holds a
-producer's offsets back until its marker.
+Kafka's loader holds a transaction's offsets back until the producer's marker. A piece may begin or
+end inside a transaction, so a producer also has its first marker and the keys that it wrote before
+that: the marker decides what an earlier piece left open.
+Python objects, as transactions are few among millions of records. Source: GroupMetadataManager.
 """
 from collections import namedtuple
 
@@ -11,7 +13,7 @@ from coterie._core.checks cimport within
 from coterie._core.codec.batch cimport Record
 from coterie._core.fold.history cimport History, decide, row_number
 from coterie._core.fold.keytable cimport Entry, Table, Value, own_metadata, set_if_newer
-from coterie._core.fold.tracks cimport Tracks, put_tracked, track_pending
+from coterie._core.fold.tracks cimport Tracks, apply_tracked, track_pending
 
 
 class Producer:
@@ -31,7 +33,7 @@ Committed = namedtuple(
     "Committed",
     "batch_offset offset commit_timestamp expire_timestamp leader_epoch metadata", module=__name__)
 Committed.__doc__ = """A committed offset; times in ms, -1: none."""
-cdef object make = tuple.__new__     # what a named tuple's own maker calls: a third of its time
+cdef object new_tuple = tuple.__new__    # takes a third of the time of a named tuple's own
 
 
 cdef object producer_of(dict producers, int64_t producer_id):
@@ -41,9 +43,9 @@ cdef object producer_of(dict producers, int64_t producer_id):
     return producer
 
 
-cdef int pend(object producer, int64_t index, const Value* value, const Record* record,
-              Tracks* tracks) except -1:
-    producer.pending[index] = None if value == NULL else make(Committed, (
+cdef int add_pending_commit(object producer, int64_t index, const Value* value,
+                            const Record* record, Tracks* tracks) except -1:
+    producer.pending[index] = None if value == NULL else new_tuple(Committed, (
         value.batch_offset, value.offset, value.commit_timestamp, value.expire_timestamp,
         value.leader_epoch, value.metadata[:value.metadata_size]))
     if tracks != NULL:
@@ -55,7 +57,7 @@ cdef int end_transaction(dict producers, int64_t producer_id, bint committed, Ta
                          Tracks* tracks, History history, int64_t seq) except -1:
     producer = producer_of(producers, producer_id)
     if committed:
-        put_committed(producer, (), table, tracks, seq)
+        apply_committed(producer, (), table, tracks, seq)
     if producer.first_seq < 0:
         producer.first_seq = seq
         producer.first_committed = committed
@@ -65,25 +67,25 @@ cdef int end_transaction(dict producers, int64_t producer_id, bint committed, Ta
     return decide(history, producer_id, committed)
 
 
-cdef int put_committed(object producer, object but, Table* table, Tracks* tracks,
-                       int64_t seq) except -1:
-    """What was pending, but for the keys `but`, counts where no later value stands."""
+cdef int apply_committed(object producer, object excluded, Table* table, Tracks* tracks,
+                         int64_t seq) except -1:
+    """Set the pending value of each key that has no later value, except of the keys `excluded`."""
     cdef Value value
     cdef Entry* entry
     cdef bytes _metadata      # keeps alive what `value` points into
     for index, committed in producer.pending.items():
-        if committed is None or index in but:
+        if committed is None or index in excluded:
             continue
         _metadata = unpack_value(committed, &value)
-        # Whoever has the fold may have written other numbers.
+        # A caller may have written any number there.
         entry = &table.entries[within(index, "the index of a key", 0, <int64_t>table.count - 1)]
         if set_if_newer(table, entry, &value, seq) and own_metadata(table, entry) != 0:
             raise MemoryError
-    return 0 if tracks == NULL else put_tracked(tracks, table, producer.tracked)
+    return 0 if tracks == NULL else apply_tracked(tracks, table, producer.tracked)
 
 
 cdef bytes unpack_value(object pending, Value* out):
-    """The metadata is borrowed from the bytes that are returned: hold them until it is copied."""
+    """Fill `out`, which borrows the returned bytes: keep those until its metadata is copied."""
     cdef bytes metadata
     (out.batch_offset, out.offset, out.commit_timestamp, out.expire_timestamp, out.leader_epoch,
      metadata) = pending

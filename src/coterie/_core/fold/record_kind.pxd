@@ -1,4 +1,7 @@
-"""One record of a batch by what the fold does with it. Header only: inlined into the fold."""
+"""The kind of a record: what the fold does with it. Header only: inlined into the fold.
+
+Parses a commit on the way, so its fields are read once. Builds no Python object.
+"""
 from libc.stdint cimport int16_t, int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 
@@ -9,48 +12,48 @@ from coterie._core.fold.commit cimport (
 from coterie._core.fold.keytable cimport coterie_is_ascii, coterie_keyhash
 
 cdef enum:
-    PLAIN_COMMIT = 0             # an offset key and value as they stand
-    ODD_COMMIT = 1               # the same, with a name that is not ASCII: made canonical first
+    PLAIN_COMMIT = 0             # an offset key and value whose names are ASCII
+    NON_ASCII_COMMIT = 1         # the same with another name, which must be made canonical first
     GROUP = 2
     NEWER = 3                    # see `is_newer_key`
     UNKNOWN = 4
     FAULTY = 5
-    LEFT_OUT = 6                 # later than the time asked for
-    ANOTHER_GROUP = 7            # without a fault, of a group that is filtered out
+    TOO_LATE = 6                 # after the requested time
+    ANOTHER_GROUP = 7            # without a fault, of a group that is not requested
 
-cdef struct Parsed:
+cdef struct ParsedRecord:
     Commit commit
     uint64_t hash
     int16_t version              # of the key
     int kind                     # PLAIN_COMMIT ... ANOTHER_GROUP
     int fault
 
-cdef struct AllParsed:           # the records of a batch
-    Parsed* items
+cdef struct ParsedRecords:       # of one batch
+    ParsedRecord* items
     Py_ssize_t capacity
 
 
-cdef inline void parsed_free(AllParsed* parsed) noexcept:
+cdef inline void parsed_free(ParsedRecords* parsed) noexcept:
     free(parsed.items)
     parsed.items = NULL
 
 
-cdef inline int parsed_reserve(AllParsed* parsed, Py_ssize_t count) noexcept nogil:
-    """Room for `count`. -1: no memory."""
+cdef inline int parsed_reserve(ParsedRecords* parsed, Py_ssize_t count) noexcept nogil:
+    """Make room for `count` records. -1: no memory."""
     cdef void* grown
     if count > parsed.capacity:
-        grown = realloc(parsed.items, 2 * count * sizeof(Parsed))
+        grown = realloc(parsed.items, 2 * count * sizeof(ParsedRecord))
         if grown == NULL:
             return -1
-        parsed.items, parsed.capacity = <Parsed*>grown, 2 * count
+        parsed.items, parsed.capacity = <ParsedRecord*>grown, 2 * count
     return 0
 
 
-cdef inline void classify(const Record* record, int64_t until_ms, Parsed* out) noexcept nogil:
+cdef inline void classify(const Record* record, int64_t until_ms, ParsedRecord* out) noexcept nogil:
     cdef Commit* commit = &out.commit
     out.fault = NO_FAULT
     if not in_time(record, until_ms):
-        out.kind = LEFT_OUT
+        out.kind = TOO_LATE
         return
     out.kind = FAULTY
     out.fault = FAULT_KEY
@@ -75,4 +78,4 @@ cdef inline void classify(const Record* record, int64_t until_ms, Parsed* out) n
         out.kind = PLAIN_COMMIT
         out.hash = coterie_keyhash(commit.key, commit.key_size)
     else:
-        out.kind = ODD_COMMIT
+        out.kind = NON_ASCII_COMMIT

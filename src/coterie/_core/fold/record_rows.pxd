@@ -1,15 +1,17 @@
-"""The rows of a piece of records, decided, and which record each replaced. Header only: inlined.
+"""The rows of a scanned piece: their columns, and what each row replaced.
 
-A row's columns lie in arrays of numpy's, which the scan owns (``record_scan.pyx``).
+The columns lie in numpy arrays, which the scan owns (``record_scan.pyx``); Rows has a pointer to
+the first element of each. The functions for every row are inlined into the scan; allocation and
+outcomes are in record_rows.pyx.
 """
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
 from libc.string cimport memset
 
-from coterie._core.fold.keyindex cimport GONE, NOTHING, THERE, Key, KeyIndex
+from coterie._core.fold.keyindex cimport COMMIT, NO_RECORD, TOMBSTONE, Key, KeyIndex
 from coterie._core.fold.keytable cimport coterie_prefetch
 from coterie._core.fold.history_buffer cimport COMMITTED
 
-cdef enum:                       # of KIND_NAMES
+cdef enum:                       # kinds of rows; KIND_NAMES names them
     OFFSET = 0
     OFFSET_TOMBSTONE = 1
     GROUP = 2
@@ -20,8 +22,8 @@ cdef enum:                       # of KIND_NAMES
     FAULTY = 7
 
 cdef enum:
-    FAR = 16                     # rows ahead, whose keys are fetched
-    ROW_GUESS = 64               # bytes a record, about, with its share of a batch's header
+    FAR = 16                     # rows ahead, whose keys are prefetched
+    BYTES_A_ROW = 64             # in a log, about, with a share of the batch's header
 
 cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 96 bytes
     int64_t position, producer_id, first_row, first_number, first_offset, first_ms
@@ -30,7 +32,7 @@ cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 96 b
     int16_t marker
     int8_t transactional, mixed
 
-cdef struct Rows:                # the columns of a piece; `count` rows are there
+cdef struct Rows:                # the columns of a piece; NULL: a column that is not requested
     int64_t* log_offset
     int64_t* timestamp
     int64_t* number
@@ -53,7 +55,7 @@ cdef struct Rows:                # the columns of a piece; `count` rows are ther
     int8_t* outcome
     int8_t* previous
     Py_ssize_t count, capacity
-    int64_t before               # rows of the pieces before
+    int64_t before               # number of rows of the pieces before
 
 
 cdef extern from *:
@@ -71,26 +73,26 @@ cdef inline int64_t weight_of(int32_t key_size, int32_t value_size) noexcept nog
 
 cdef inline void share_out(Rows* rows, Py_ssize_t first, int64_t size,
                            int64_t weight) noexcept nogil:
-    """Share a batch's bytes out to its rows, from `first` on, by the weight of each among all."""
+    """Divide a batch's bytes among its rows, from `first` on, in proportion to their weights."""
     cdef Py_ssize_t i
-    cdef int64_t upto = 0, share = 0, before, now
+    cdef int64_t weight_before = 0, share = 0, before, now
     for i in range(first, rows.count):
         before = rows.disk_bytes[i] - weight_of(rows.key_size[i], rows.value_size[i])
-        if before != upto:                       # records of other groups lie between
+        if before != weight_before:              # records of other groups lie between
             share = coterie_share(before, weight, size)
-        upto = rows.disk_bytes[i]
-        now = coterie_share(upto, weight, size)
+        weight_before = rows.disk_bytes[i]
+        now = coterie_share(weight_before, weight, size)
         rows.disk_bytes[i], share = now - share, now
 
 
-cdef inline void chain(KeyIndex* index, Rows* rows) noexcept nogil:
-    """Say of each row that counts what its key's record before was, which it replaced."""
+cdef inline void link_previous(KeyIndex* index, Rows* rows) noexcept nogil:
+    """Fill in, for each row that counts, the record of the same key that it replaced."""
     cdef Py_ssize_t i
     cdef int64_t row
-    cdef Key none                # of rows that do not count, and what a key begins as
+    cdef Key none                # for rows that do not count; the state of a new key, too
     cdef Key* key
     memset(&none, 0xFF, sizeof(Key))
-    none.before = NOTHING
+    none.before = NO_RECORD
     for i in range(rows.count):
         if i + FAR < rows.count and rows.key[i + FAR] >= 0:
             coterie_prefetch(&index.items[rows.key[i + FAR]])
@@ -109,7 +111,16 @@ cdef inline void chain(KeyIndex* index, Rows* rows) noexcept nogil:
             rows.previous_row[i] = <int32_t>row if row >= 0 else -1
         if key == &none:
             continue
-        key.before = THERE if rows.kind[i] == OFFSET else GONE
+        key.before = COMMIT if rows.kind[i] == OFFSET else TOMBSTONE
         key.row, key.offset, key.log_offset = rows.before + i, rows.offset[i], rows.log_offset[i]
         key.timestamp = rows.timestamp[i]
     rows.before += rows.count
+
+
+# Make room for `rows` rows in the columns of `arrays` (name -> array), and point `at` to them.
+cdef int grow(Rows* at, dict dtypes, dict arrays, Py_ssize_t rows) except -1
+
+# Give each row its outcome; `batches` are all of the piece, or none if no batch is transactional.
+# `markers`: producer id -> (type, number, ms) of its next marker after the piece.
+cdef int decide(Rows* rows, const BatchRow* batches, Py_ssize_t batch_count, int64_t until_ms,
+                dict markers) except -1

@@ -1,34 +1,36 @@
-"""The records of a partition as columns, each decided. See ``record_scan.pyi``.
+"""The records of a partition read into columns, a piece of the log at a time.
 
-Plain batches, nearly all there is, are read without the GIL. What is compressed, old or broken goes
-through `Records`, as in the fold.
+Each record's key gets a number (`keyindex.pxd`); each row gets its outcome and the record that it
+replaced (`record_rows`). A second reading of a log uses this, once the fold has surveyed it.
+Plain batches, nearly all there is, are read without the GIL. Compressed, old and broken batches go
+through `Records`, as in the fold. Cost: one pass over the bytes; memory for the rows of one piece
+and for all keys.
 """
 cimport cython
 cimport numpy as cnp
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from coterie._core.checks cimport (
     begin_change, buffer_of, end_use, int64_of, int64_or_none, texts_of, within)
 from coterie._core.codec.batch cimport (
-    AHEAD, FRAME_BATCH, MARKER_ABORT, MARKER_COMMIT, MIN_RECORD_V2, NO_FAULT, V2_HEADER, Batch,
+    AHEAD, FRAME_BATCH, MIN_RECORD_V2, NO_FAULT, V2_HEADER, Batch,
     Frame, Record, Records, crc_holds, frame_batch, in_time, read_marker)
 from coterie._core.codec.cursor cimport OK, Cursor, load_i16
 from coterie._core.codec.record cimport any_record, record_v2
 from coterie._core.fold.commit cimport (
     KEY_GROUP, KEY_OFFSET_MAX, Commit, check_group_value, is_newer_key, read_commit_value)
 from coterie._core.fold.another_group cimport is_of_another_group
-from coterie._core.fold.columns cimport strings
 from coterie._core.fold.keyindex cimport (
     KEY_FAULTY, NO_MEMORY, Key, KeyIndex, key_index_free, key_index_init, key_number, name_number)
 from coterie._core.fold.keytable cimport coterie_keyhash, coterie_prefetch
-from coterie._core.fold.history_buffer cimport ABORTED, COMMITTED, PENDING
+from coterie._core.fold.name_columns cimport names_from
 from coterie._core.fold.record_rows cimport (
-    FAULTY, GROUP, GROUP_TOMBSTONE, MARKER, NEWER, OFFSET, OFFSET_TOMBSTONE, ROW_GUESS, UNKNOWN,
-    BatchRow, Rows, chain, share_out, weight_of)
+    BYTES_A_ROW, FAULTY, GROUP, GROUP_TOMBSTONE, MARKER, NEWER, OFFSET, OFFSET_TOMBSTONE, UNKNOWN,
+    BatchRow, Rows, decide, grow, link_previous, share_out, weight_of)
 from coterie._core.fold.one_request cimport (
-    Request, commit_comes_again, request_begin, request_free, request_note, request_room)
+    Request, repeats_partition, request_add, request_begin, request_free, request_room)
 
 import numpy as np
 
@@ -66,17 +68,17 @@ cdef class RecordScan:
     cdef Request request
     cdef Rows rows
     cdef Records scratch
-    cdef dict dtypes, arrays             # of the columns that are asked for
+    cdef dict dtypes, arrays             # of the requested columns
     cdef BatchRow* batches
     cdef Py_ssize_t batch_count, batch_capacity
-    cdef list newer                      # the keys of the newer protocols' records of a piece
-    cdef Py_ssize_t newer_count          # those of batches that add up; see `add_plain`
+    cdef list newer                      # keys of the piece's records of kind NEWER
+    cdef Py_ssize_t newer_count          # of them, without those of a batch that was taken back
     cdef readonly list groups
     cdef readonly list topics
     cdef readonly int64_t number         # of the next record
-    cdef int64_t weight                  # of the batch's records so far, of all groups
+    cdef int64_t weight                  # of the batch's records so far, of every group
     cdef int64_t until_ms
-    cdef bint check_crc, wants_requests, failed, piece_transactional
+    cdef bint check_crc, checks_requests, failed, piece_transactional
     cdef int users
 
     def __cinit__(self, *, groups=None, at_ms=None, number=0, columns=None,
@@ -89,23 +91,23 @@ cdef class RecordScan:
             self.until_ms = at_ms
         self.number = int64_of(number, "number")
         self.check_crc = check_crc
-        asked = set(ROW_DTYPES | {"mixed": None}) if columns is None else ALWAYS | set(columns)
-        if "disk_bytes" in asked:
-            asked |= {"key_size", "value_size"}
-        self.dtypes = {name: dtype for name, dtype in ROW_DTYPES.items() if name in asked}
-        self.wants_requests = "mixed" in asked
+        requested = set(ROW_DTYPES | {"mixed": None}) if columns is None else ALWAYS | set(columns)
+        if "disk_bytes" in requested:
+            requested |= {"key_size", "value_size"}
+        self.dtypes = {name: dtype for name, dtype in ROW_DTYPES.items() if name in requested}
+        self.checks_requests = "mixed" in requested
         self.groups, self.topics = [], []
         if groups is not None:
             for name in sorted(texts_of(groups, "groups")):
-                self.enter(name)
-            self.index.wanted = self.index.groups.count
+                self.add_group(name)
+            self.index.requested_groups = self.index.groups.count
 
     def __dealloc__(self):
         key_index_free(&self.index)
         request_free(&self.request)
         free(self.batches)
 
-    cdef int enter(self, str name) except -1:
+    cdef int add_group(self, str name) except -1:
         cdef bytes raw = name.encode("utf-8", "surrogatepass")
         cdef const uint8_t* start = raw
         if name_number(&self.index.groups, start, <int32_t>min(len(raw), 0xFFFF)) < 0:
@@ -113,20 +115,21 @@ cdef class RecordScan:
         return 0
 
     def scan(self, data, *, position=0, max_bytes=None, tail=()):
-        """Read batches of a segment from a position on."""
+        """Read the records of a segment's batches, from a position on."""
         cdef const uint8_t[::1] view = buffer_of(data, "data")
         cdef int64_t start = within(position, "position", 0, view.shape[0])
         cdef int64_t size = view.shape[0], limit = size
         if max_bytes is not None:
             limit = start + min(within(max_bytes, "max_bytes", 1, MAX_MS), size - start)
-        cdef dict ends = dict(tail)
+        cdef dict markers = dict(tail)
         begin_change(&self.users, IN_USE)
         try:
             self.begin(limit - start)
             if size:
                 start = self.run(&view[0], size, limit, start)
-            self.decide(ends)
-            chain(&self.index, &self.rows)
+            decide(&self.rows, self.batches, self.batch_count if self.piece_transactional else 0,
+                   self.until_ms, markers)
+            link_previous(&self.index, &self.rows)
             return self.finish(), start
         finally:
             end_use(&self.users)
@@ -137,72 +140,29 @@ cdef class RecordScan:
         return self.index.keys.count
 
     def keys(self, start=0):
-        """Give each key from a number on, and its last record that counts: ``KEY_DTYPE``."""
+        """Return each key from a number on, and its last record that counts: ``KEY_DTYPE``."""
         cdef Py_ssize_t count = self.index.keys.count
         cdef Py_ssize_t first = within(start, "start", 0, count)
         begin_change(&self.users, IN_USE)
         try:
-            found = np.empty(count - first, dtype=KEY_DTYPE)
-            if found.nbytes != (count - first) * <Py_ssize_t>sizeof(Key):
-                raise ValueError("KEY_DTYPE is not that of a Key")
+            out = np.empty(count - first, dtype=KEY_DTYPE)
+            if out.nbytes != (count - first) * <Py_ssize_t>sizeof(Key):
+                raise ValueError("KEY_DTYPE does not match the struct Key")
             if count > first:
-                memcpy(cnp.PyArray_DATA(found), self.index.items + first,
+                memcpy(cnp.PyArray_DATA(out), self.index.items + first,
                        (count - first) * sizeof(Key))
-            return found
+            return out
         finally:
             end_use(&self.users)
 
-    # ---- the rows of a piece -----------------------------------------------------------------
     cdef int begin(self, int64_t size) except -1:
         self.arrays = {}
         self.newer, self.newer_count = [], 0
         self.rows.count = self.rows.capacity = 0
         self.batch_count = 0
         self.piece_transactional = False
-        self.grow(size // ROW_GUESS)
+        grow(&self.rows, self.dtypes, self.arrays, size // BYTES_A_ROW)
         return 0
-
-    cdef int grow(self, Py_ssize_t rows) except -1:
-        cdef Rows* at = &self.rows
-        rows = (max(rows, 2 * at.capacity, 16) + 7) & ~7       # every column begins aligned
-        # One block for all columns: see columns.pyx.
-        block = np.empty(rows * sum(np.dtype(t).itemsize for t in self.dtypes.values()), np.uint8)
-        start = 0
-        for name, dtype in self.dtypes.items():
-            size = rows * np.dtype(dtype).itemsize
-            grown = block[start:start + size].view(dtype)
-            start += size
-            if at.count:
-                grown[:at.count] = self.arrays[name][:at.count]
-            self.arrays[name] = grown
-        at.log_offset = <int64_t*>self.start_of("log_offset")
-        at.timestamp = <int64_t*>self.start_of("timestamp")
-        at.number = <int64_t*>self.start_of("number")
-        at.offset = <int64_t*>self.start_of("offset")
-        at.commit_timestamp = <int64_t*>self.start_of("commit_timestamp")
-        at.decided_by = <int64_t*>self.start_of("decided_by")
-        at.decided_ms = <int64_t*>self.start_of("decided_ms")
-        at.previous_offset = <int64_t*>self.start_of("previous_offset")
-        at.previous_log_offset = <int64_t*>self.start_of("previous_log_offset")
-        at.previous_timestamp = <int64_t*>self.start_of("previous_timestamp")
-        at.previous_row = <int32_t*>self.start_of("previous_row")
-        at.batch = <int32_t*>self.start_of("batch")
-        at.key = <int32_t*>self.start_of("key")
-        at.group = <int32_t*>self.start_of("group")
-        at.metadata_size = <int32_t*>self.start_of("metadata_size")
-        at.key_size = <int32_t*>self.start_of("key_size")
-        at.value_size = <int32_t*>self.start_of("value_size")
-        at.disk_bytes = <int64_t*>self.start_of("disk_bytes")
-        at.kind = <int8_t*>self.start_of("kind")
-        at.outcome = <int8_t*>self.start_of("outcome")
-        at.previous = <int8_t*>self.start_of("previous")
-        at.capacity = rows
-        return 0
-
-    cdef void* start_of(self, str name) except? NULL:
-        """Where a column begins; NULL: it is not asked for."""
-        array = self.arrays.get(name)
-        return NULL if array is None else cnp.PyArray_DATA(array)
 
     cdef int64_t run(self, const uint8_t* data, int64_t size, int64_t limit, int64_t at) except -1:
         """Read batches up to `limit`, the last one whole; return where the next one begins."""
@@ -219,7 +179,8 @@ cdef class RecordScan:
 
     cdef bint run_plain(self, const uint8_t* data, int64_t size, int64_t limit, int64_t* at,
                         Batch* batch) noexcept nogil:
-        """Read plain batches; say whether one came that is framed, whole, and not read yet."""
+        """Read plain batches. False: the end. True: `batch` is whole and not read yet, as it is not
+        plain or its rows have no room."""
         cdef Frame frame
         cdef int32_t count
         while at[0] < limit:
@@ -237,7 +198,7 @@ cdef class RecordScan:
         return False
 
     cdef int add_batch(self, const Batch* batch) except -1:
-        """A batch that is not plain, or for which there was no room."""
+        """Read a batch that is not plain, or for which there was no room."""
         cdef Py_ssize_t i
         cdef int32_t count = batch.record_count
         if batch.magic == 2 and batch.codec == 0 and not batch.control and (
@@ -258,26 +219,28 @@ cdef class RecordScan:
 
     cdef int reserve(self, Py_ssize_t rows) except -1:
         if self.rows.count + rows > self.rows.capacity:
-            self.grow(self.rows.count + rows)
+            grow(&self.rows, self.dtypes, self.arrays, self.rows.count + rows)
         return 0
 
     cdef bint add_plain(self, const Batch* batch) noexcept nogil:
-        """An uncompressed v2 batch, for which there is room; False: it does not add up, and none
-        of it is taken."""
+        """Read an uncompressed v2 batch, for which there is room.
+
+        False: its records do not fill it exactly, and none of them was added.
+        """
         cdef Cursor cur
         cdef Record record
         cdef Py_ssize_t rows = self.rows.count, newer = self.newer_count
         cdef int64_t number = self.number
         cdef int32_t _i
         self.begin_batch(batch)
-        if self.index.wanted >= 0 and is_of_another_group(
+        if self.index.requested_groups >= 0 and is_of_another_group(
                 &self.index, batch, self.until_ms, &self.batches[self.batch_count]):
             self.number += batch.record_count
             self.end_batch(batch)
             return True
         cur.at, cur.end = batch.start + V2_HEADER, batch.start + batch.size
         for _i in range(batch.record_count):
-            # What comes some batches on: see columns.pyx. Never a read.
+            # Prefetches bytes of later batches: see columns.pyx. Never reads them.
             coterie_prefetch(cur.at + AHEAD)
             coterie_prefetch(cur.at + AHEAD + 64)
             if record_v2(&cur, batch, &record) != OK:
@@ -310,7 +273,7 @@ cdef class RecordScan:
         row.size, row.leader_epoch = <int32_t>batch.size, batch.leader_epoch
         row.transactional = batch.transactional
         self.weight = 0
-        if self.wants_requests:
+        if self.checks_requests:
             request_begin(&self.request)
 
     cdef inline void end_batch(self, const Batch* batch) noexcept nogil:
@@ -319,13 +282,13 @@ cdef class RecordScan:
             self.piece_transactional = True
         if self.rows.disk_bytes != NULL:
             share_out(&self.rows, row.first_row, batch.size, self.weight)
-        if self.wants_requests and not batch.control:
+        if self.checks_requests and not batch.control:
             row.mixed = self.request.mixed or (
-                not self.request.rising and self.commits_again(batch))
+                not self.request.ascending and self.repeats_a_partition(batch))
         self.batch_count += 1
 
-    cdef bint commits_again(self, const Batch* batch) noexcept nogil:
-        """Whether two commits of a batch are of one partition."""
+    cdef bint repeats_a_partition(self, const Batch* batch) noexcept nogil:
+        """Whether a batch commits one partition twice."""
         cdef Cursor cur
         cdef Record record
         cdef Py_ssize_t i, count = batch.record_count
@@ -339,14 +302,14 @@ cdef class RecordScan:
         for i in range(count):
             if not plain:
                 record = self.scratch.items[i]
-            elif any_record(&cur, batch, &record) != OK:    # see `groups_alone`
+            elif any_record(&cur, batch, &record) != OK:    # see `only_group_metadata`
                 return False
-            if commit_comes_again(&self.request, &record, self.until_ms):
+            if repeats_partition(&self.request, &record, self.until_ms):
                 return True
         return False
 
     cdef inline void add_record(self, const Batch* batch, const Record* record) noexcept nogil:
-        """Take a record, if it is asked for. There is room for its row."""
+        """Add a record's row, for which there is room, if its group is requested."""
         cdef Rows* rows = &self.rows
         cdef Py_ssize_t n = rows.count
         cdef BatchRow* row = &self.batches[self.batch_count]
@@ -386,11 +349,11 @@ cdef class RecordScan:
         if key == NO_MEMORY:
             self.failed = True
             return
-        self.note_batch(row, record, kind, name, name_size)
-        if self.index.wanted >= 0 and not 0 <= group < self.index.wanted:
+        self.add_to_batch(row, record, kind, name, name_size)
+        if self.index.requested_groups >= 0 and not 0 <= group < self.index.requested_groups:
             return
         if kind == NEWER:
-            self.note_newer(record)
+            self.add_newer(record)
         rows.log_offset[n], rows.timestamp[n] = record.offset, record.timestamp
         rows.offset[n], rows.batch[n] = commit.offset, <int32_t>self.batch_count
         rows.key[n], rows.group[n], rows.kind[n] = key, group, kind
@@ -406,9 +369,9 @@ cdef class RecordScan:
             rows.disk_bytes[n] = self.weight
         rows.count = n + 1
 
-    cdef inline void note_batch(self, BatchRow* row, const Record* record, int kind,
-                                const uint8_t* name, int32_t name_size) noexcept nogil:
-        """What a batch tells, whatever groups are asked for."""
+    cdef inline void add_to_batch(self, BatchRow* row, const Record* record, int kind,
+                                  const uint8_t* name, int32_t name_size) noexcept nogil:
+        """Add a record to its batch's row, whichever groups are requested."""
         if row.records == 0:
             row.log_offset, row.from_ms = record.offset, record.timestamp
             if name != NULL:
@@ -417,10 +380,10 @@ cdef class RecordScan:
         row.records += 1
         if self.rows.disk_bytes != NULL:
             self.weight += weight_of(record.key_size, record.value_size)
-        if self.wants_requests:
+        if self.checks_requests:
             if kind == NEWER:
                 row.mixed = self.request.mixed = True
-            request_note(&self.request, record, kind == OFFSET, name, name_size)
+            request_add(&self.request, record, kind == OFFSET, name, name_size)
 
     cdef int marker_of(self, const Record* record) noexcept nogil:
         cdef int marker = -1
@@ -429,7 +392,7 @@ cdef class RecordScan:
 
     cdef int kind_of(self, const Record* record, int16_t version, const uint8_t** name,
                      int32_t* size) noexcept nogil:
-        """What a record is that is no commit, and its group's name."""
+        """Return the kind of a record that is no commit; fill in its group's name, if any."""
         if version != KEY_GROUP and not is_newer_key(version):
             return UNKNOWN
         size[0] = load_i16(record.key + 2) if record.key_size >= 4 else -1
@@ -442,56 +405,24 @@ cdef class RecordScan:
             return GROUP_TOMBSTONE
         return GROUP if check_group_value(record.value, record.value_size) == OK else FAULTY
 
-    cdef void note_newer(self, const Record* record) noexcept with gil:
+    cdef void add_newer(self, const Record* record) noexcept with gil:
         self.newer[self.newer_count:] = [record.key[:record.key_size]]
         self.newer_count += 1
 
-    # ---- what became of them -----------------------------------------------------------------
-    cdef int decide(self, dict ends) except -1:
-        """Decide each row: a producer's next marker does, in the piece or behind it (`ends`)."""
-        cdef Rows* rows = &self.rows
-        cdef Py_ssize_t b, i, stop = rows.count
-        cdef BatchRow* batch
-        cdef int64_t decided_by, decided_ms
-        cdef int outcome
-        if rows.count:
-            memset(rows.outcome, COMMITTED, rows.count)
-        if not self.piece_transactional:         # each decides itself: see `finish`
-            return 0
-        if rows.count and rows.decided_by != NULL:
-            memcpy(rows.decided_by, rows.number, rows.count * sizeof(int64_t))
-            memcpy(rows.decided_ms, rows.timestamp, rows.count * sizeof(int64_t))
-        for b in range(self.batch_count - 1, -1, -1):
-            batch = &self.batches[b]
-            if (batch.marker == MARKER_ABORT or batch.marker == MARKER_COMMIT) and (
-                    batch.first_ms <= self.until_ms or batch.first_ms == -1):
-                ends[batch.producer_id] = batch.marker, batch.first_number, batch.first_ms
-            if batch.transactional:
-                end = ends.get(batch.producer_id)
-                outcome, decided_by, decided_ms = PENDING, 0, 0
-                if end is not None:
-                    marker, decided_by, decided_ms = end
-                    outcome = COMMITTED if marker == MARKER_COMMIT else ABORTED
-                for i in range(batch.first_row, stop):
-                    rows.outcome[i] = outcome
-                    if outcome != PENDING and rows.decided_by != NULL:
-                        rows.decided_by[i], rows.decided_ms[i] = decided_by, decided_ms
-            stop = batch.first_row
-        return 0
-
     cdef dict finish(self):
+        """Return the piece's columns, and forget them."""
         cdef Py_ssize_t n = self.rows.count
         out = {name: array[:n] for name, array in self.arrays.items()}
         if not self.piece_transactional and "decided_by" in out:
             out["decided_by"], out["decided_ms"] = out["number"], out["timestamp"]
         self.arrays = {}
         self.rows.capacity = 0
-        self.groups += strings(&self.index.groups, <uint32_t>len(self.groups))
-        self.topics += strings(&self.index.topics, <uint32_t>len(self.topics))
+        self.groups += names_from(&self.index.groups, <uint32_t>len(self.groups))
+        self.topics += names_from(&self.index.topics, <uint32_t>len(self.topics))
         out["newer_keys"] = self.newer[:self.newer_count]
         out["batches"] = np.empty(self.batch_count, dtype=BATCH_DTYPE)
         if out["batches"].nbytes != self.batch_count * <Py_ssize_t>sizeof(BatchRow):
-            raise ValueError("BATCH_DTYPE is not that of a BatchRow")
+            raise ValueError("BATCH_DTYPE does not match the struct BatchRow")
         if self.batch_count:
             memcpy(cnp.PyArray_DATA(out["batches"]), self.batches,
                    self.batch_count * sizeof(BatchRow))

@@ -1,14 +1,16 @@
-"""What a second reading of a log must know beforehand, told by the fold. See ``survey.pyi``.
+"""The facts that a second reading of a log needs, collected by the fold during the first.
 
-Few among millions of records: Python objects.
+How each transaction that is open at the end of a piece ends is known only after the piece.
+Knows producers and the numbers of records; knows no keys. Python objects, as transactions are few
+among millions of records.
 """
 from libc.stdint cimport int64_t
 
-from coterie._core.fold.record_kind cimport FAULTY, LEFT_OUT, Parsed
+from coterie._core.fold.record_kind cimport FAULTY, TOO_LATE, ParsedRecord
 
 
 cdef class Survey:
-    """What a fold tells of its records for a second reading, besides the state itself."""
+    """The transactions of the piece scanned last: which are open, and the first markers."""
 
     def __cinit__(self):
         self.begin_piece()
@@ -17,17 +19,17 @@ cdef class Survey:
         self.open, self.ended = {}, {}
         return 0
 
-    cdef int note_open(self, int64_t producer_id, const Parsed* parsed, Py_ssize_t count,
-                       int64_t number) except -1:
-        """A transaction is known by its first record that counts, of any group."""
+    cdef int add_open(self, int64_t producer_id, const ParsedRecord* parsed, Py_ssize_t count,
+                      int64_t number) except -1:
+        """Open a transaction at its first record that counts, whatever its group."""
         cdef Py_ssize_t i
         for i in range(count):
-            if parsed[i].kind != FAULTY and parsed[i].kind != LEFT_OUT:
+            if parsed[i].kind != FAULTY and parsed[i].kind != TOO_LATE:
                 self.open.setdefault(producer_id, number + i)
                 break
         return 0
 
-    cdef int note_end(self, object producer_id, int marker, object number, object ms) except -1:
+    cdef int add_end(self, object producer_id, int marker, object number, object ms) except -1:
         self.open.pop(producer_id, None)
         self.ended.setdefault(producer_id, (marker, number, ms))
         return 0

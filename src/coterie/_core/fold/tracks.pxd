@@ -1,9 +1,10 @@
-"""How many commits of each key count, and which came last. Header only: inlined into the fold.
+"""The track of each key: its number of commits, and its last two records in log order.
 
-Kept where it is asked for, beside the table: a key's track has the key's index. "Last" is in log
+Filled only if a fold is asked to; a key's track has the key's index in the table. "Last" is in log
 order, not in the order of decisions: a transaction's records count from its marker on, but keep
-their place. So each record has an ordinal, and of a key the two of the highest are kept. Tracks of
-two pieces of a log merge, and so do those of a transaction and of the key.
+their place in the log. So each record has an ordinal, and a track holds the records of the two
+highest. The tracks of two pieces of a log merge, and so do those of a transaction and of the key.
+Functions for every record are inlined into the fold. Cost: 104 bytes a key.
 """
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, realloc
@@ -28,15 +29,15 @@ cdef struct Track:               # all zeros: nothing came; ordinals begin with 
     int64_t commit_timestamp
     int64_t expire_timestamp
 
-cdef struct Tracks:              # the keys' from `size` on have none yet
+cdef struct Tracks:              # keys from `size` on have no track yet
     Track* items
     uint32_t size
     uint32_t capacity
     int64_t ordinal              # of the last record
     int64_t since_ms
-    int64_t until_ms             # records later than this have no part
+    int64_t until_ms             # records later than this are not tracked
 
-cdef struct Stamp:               # of a record that waits
+cdef struct Stamp:               # of a queued record
     int64_t log_offset
     int64_t timestamp
 
@@ -47,7 +48,7 @@ cdef inline void tracks_free(Tracks* tracks) noexcept:
 
 
 cdef inline int tracks_fit(Tracks* tracks, const Table* table) noexcept nogil:
-    """A track for each key of the table. -1: no memory."""
+    """Make a track for each key of the table. -1: no memory."""
     cdef Track* grown
     if tracks.capacity < table.count:
         grown = <Track*>realloc(tracks.items, table.capacity * sizeof(Track))
@@ -60,41 +61,41 @@ cdef inline int tracks_fit(Tracks* tracks, const Table* table) noexcept nogil:
     return 0
 
 
-cdef inline bint has_part(const Tracks* tracks, int64_t timestamp) noexcept nogil:
-    """Whether a record has a part: one without a time always does."""
+cdef inline bint is_tracked(const Tracks* tracks, int64_t timestamp) noexcept nogil:
+    """Whether a record's time is in range; a record without a time always is."""
     return timestamp <= tracks.until_ms or timestamp == -1
 
 
-cdef inline void track(Track* of, int64_t ordinal, int64_t since_ms, const Stamp* stamp,
-                       const Value* value) noexcept nogil:
-    """Take a record that comes behind all others; `value` NULL: a tombstone."""
-    of.before, of.before_offset, of.before_gone = of.last, of.last_offset, of.last_gone
-    of.last = ordinal
-    of.last_log_offset, of.last_timestamp = stamp.log_offset, stamp.timestamp
-    of.last_gone = value == NULL
+cdef inline void track_record(Track* to, int64_t ordinal, int64_t since_ms, const Stamp* stamp,
+                              const Value* value) noexcept nogil:
+    """Add a record that comes after all others; `value` NULL: a tombstone."""
+    to.before, to.before_offset, to.before_gone = to.last, to.last_offset, to.last_gone
+    to.last = ordinal
+    to.last_log_offset, to.last_timestamp = stamp.log_offset, stamp.timestamp
+    to.last_gone = value == NULL
     if value == NULL:
-        of.last_offset = -1
+        to.last_offset = -1
         return
-    of.count += not 0 <= stamp.timestamp < since_ms
-    of.commit = ordinal
-    of.last_offset = of.commit_offset = value.offset
-    of.commit_timestamp, of.expire_timestamp = value.commit_timestamp, value.expire_timestamp
+    to.count += not 0 <= stamp.timestamp < since_ms
+    to.commit = ordinal
+    to.last_offset = to.commit_offset = value.offset
+    to.commit_timestamp, to.expire_timestamp = value.commit_timestamp, value.expire_timestamp
 
 
 cdef inline int track_key(Tracks* tracks, const Table* table, int64_t index, const Stamp* stamp,
                           const Value* value) noexcept nogil:
-    """Take the next record of a key. -1: no memory."""
+    """Add the next record of a key. -1: no memory."""
     tracks.ordinal += 1
-    if not has_part(tracks, stamp.timestamp):
+    if not is_tracked(tracks, stamp.timestamp):
         return 0
     if index >= tracks.size and tracks_fit(tracks, table) != 0:
         return -1
-    track(&tracks.items[index], tracks.ordinal, tracks.since_ms, stamp, value)
+    track_record(&tracks.items[index], tracks.ordinal, tracks.since_ms, stamp, value)
     return 0
 
 
 cdef inline void track_merge(Track* to, const Track* other) noexcept nogil:
-    """Take another's records, wherever they stood."""
+    """Add another track's records, in whatever order the two stand."""
     to.count = wrap_add(to.count, other.count)
     if other.commit > to.commit:
         to.commit, to.commit_offset = other.commit, other.commit_offset
@@ -114,24 +115,24 @@ cdef inline void track_merge(Track* to, const Track* other) noexcept nogil:
         to.before_gone = other.last_gone
 
 
-cdef inline Track track_shifted(const Track* of, int64_t shift) noexcept nogil:
-    """The same records, behind so many others."""
-    cdef Track shifted = of[0]
-    shifted.last = wrap_add(of.last, shift) if of.last else 0
-    shifted.before = wrap_add(of.before, shift) if of.before else 0
-    shifted.commit = wrap_add(of.commit, shift) if of.commit else 0
+cdef inline Track track_shifted(const Track* track, int64_t shift) noexcept nogil:
+    """The same records, after `shift` others."""
+    cdef Track shifted = track[0]
+    shifted.last = wrap_add(track.last, shift) if track.last else 0
+    shifted.before = wrap_add(track.before, shift) if track.before else 0
+    shifted.commit = wrap_add(track.commit, shift) if track.commit else 0
     return shifted
 
 
-# What a fold is asked for: None, or (since_ms, until_ms). NULL: nothing.
-cdef Tracks* tracks_asked(Tracks* tracks, object asked) except? NULL
+# Set `tracks` up for (since_ms, until_ms) and return it; NULL for None.
+cdef Tracks* tracks_requested(Tracks* tracks, object tracking) except? NULL
 
-# What the records of an open transaction say of a key joins `pending`: index of the key -> bytes.
+# Add a record of an open transaction to the tracks in `pending`: index of the key -> bytes.
 cdef int track_pending(Tracks* tracks, dict pending, int64_t index, const Record* record,
                        const Value* value) except -1
 
-# A transaction is committed: its records count.
-cdef int put_tracked(Tracks* tracks, const Table* table, dict pending) except -1
+# Add the tracks of a committed transaction.
+cdef int apply_tracked(Tracks* tracks, const Table* table, dict pending) except -1
 
 cdef int join_pending(dict to, int64_t index, object packed, int64_t shift) except -1
 

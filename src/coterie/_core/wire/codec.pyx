@@ -1,4 +1,10 @@
-"""See ``codec.pyi``."""
+"""Frames of Kafka's protocol: the header, and the body by the layout of its API and version.
+
+A frame excludes the four bytes of its length. Layouts are made at the first use of a version, by a
+function of the caller, so nothing here knows an API by name; the one exception is ApiVersions,
+whose response header never has tagged fields.
+Cost: a dict or tuple for each struct. A large body is read with Python's garbage collector off.
+"""
 cimport cython
 from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, uint8_t
@@ -15,16 +21,16 @@ from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
 
 from coterie.errors import ArgumentError, WireError
 
-cdef int API_VERSIONS = 18      # its answers never have tagged fields in their header
+cdef int API_VERSIONS = 18      # its response header never has tagged fields
 cdef enum:
-    NEAR = 128
+    LOW_KEYS = 128             # API keys that index a list; Kafka has no others
     LARGE = 1000               # bytes of a body of hundreds of objects
 
 
 @cython.final
 @cython.freelist(8)
 cdef class Request:
-    """A request that was read."""
+    """A decoded request."""
     cdef readonly int api_key
     cdef readonly int api_version
     cdef readonly int correlation_id
@@ -41,7 +47,7 @@ cdef class Request:
 @cython.final
 @cython.freelist(8)
 cdef class Response:
-    """A response that was read: see ``Request``."""
+    """A decoded response; see ``Request`` for the fields."""
     cdef readonly int correlation_id
     cdef readonly object body        # a dict, or a row
     cdef readonly Py_ssize_t left_over
@@ -53,13 +59,13 @@ cdef class Response:
 
 @cython.final
 cdef class Versions:
-    """The layouts of one API, made when they are first met."""
+    """The layouts of one API, each made at its first use."""
     cdef int first
     cdef int last
-    cdef int flexible          # from which version on
+    cdef int flexible          # first version with compact lengths and tagged fields
     cdef object make           # (version, "request" or "response") -> Layout
     cdef str name
-    cdef list requests         # layouts from the first version on; None until one is met
+    cdef list requests         # layouts from the first version on; None: not made yet
     cdef list responses
 
     def __init__(self, str name not None, int first, int last, int flexible, make):
@@ -70,22 +76,22 @@ cdef class Versions:
         self.responses = [None] * (last - first + 1)
 
     cdef Layout layout(self, int version, bint of_request):
-        """Of a version from the first to the last."""
-        cdef list made = self.requests if of_request else self.responses
-        cdef object found = made[version - self.first]
-        if found is None:
-            found = <Layout?>self.make(version, "request" if of_request else "response")
-            if (<Layout>found).fields is None:
-                raise TypeError("make must return what layout_of made, not a bare Layout")
-            made[version - self.first] = found
-        return <Layout>found
+        """Return the layout of a version from the first to the last."""
+        cdef list layouts = self.requests if of_request else self.responses
+        cdef object layout = layouts[version - self.first]
+        if layout is None:
+            layout = <Layout?>self.make(version, "request" if of_request else "response")
+            if (<Layout>layout).fields is None:
+                raise TypeError("make must return a Layout of layout_of, not a bare Layout")
+            layouts[version - self.first] = layout
+        return <Layout>layout
 
 
 @cython.final
 cdef class Codec:
-    """Reads and writes the messages of a table."""
+    """Decodes and encodes the messages of a table."""
     cdef dict apis
-    cdef list near             # those of low keys, which all of Kafka's are, by key
+    cdef list by_low_key       # the same by key, for keys below LOW_KEYS
 
     def __init__(self, apis, make):
         self.apis = {}
@@ -94,10 +100,10 @@ cdef class Codec:
             self.apis[key] = Versions(
                 name, first, last, flexible,
                 lambda version, direction, api=api: make(api, version, direction))
-        self.near = [self.apis.get(key) for key in range(NEAR)]
+        self.by_low_key = [self.apis.get(key) for key in range(LOW_KEYS)]
 
     cdef object api_of(self, int key):
-        return self.near[key] if 0 <= key < NEAR else self.apis.get(key)
+        return self.by_low_key[key] if 0 <= key < LOW_KEYS else self.apis.get(key)
 
     def layout(self, api_key, api_version, direction):
         """Return the layout of one message."""
@@ -106,17 +112,17 @@ cdef class Codec:
         return self.known(api_key, api_version).layout(api_version, direction == "request")
 
     cdef Versions known(self, api_key, api_version):
-        """The API of a message that we are to write or are told to read."""
-        cdef Versions found = self.api_of(<int>within(api_key, "api_key", -32768, 32767))
-        if found is None:
+        """Return the API of a key, whose version must be in the table."""
+        cdef Versions api = self.api_of(<int>within(api_key, "api_key", -32768, 32767))
+        if api is None:
             raise ArgumentError(f"api_key {api_key} is of no API in the table")
-        if not found.first <= within(api_version, "api_version", -32768, 32767) <= found.last:
-            raise ArgumentError(f"{found.name} has versions {found.first} to {found.last}, "
+        if not api.first <= within(api_version, "api_version", -32768, 32767) <= api.last:
+            raise ArgumentError(f"{api.name} has versions {api.first} to {api.last}, "
                                 f"not {api_version}")
-        return found
+        return api
 
     def decode_request(self, frame, *, fill=False, tags=False, rows=False):
-        """Read a request: header, then body."""
+        """Decode a request, header and body."""
         cdef Reading r
         cdef Request request = Request.__new__(Request)
         cdef bytes data = bytes_in(frame)
@@ -148,14 +154,14 @@ cdef class Codec:
         if status == OK:
             status = read_string16(&r.cur, &at, &size)
         if status != OK:
-            raise unread(r, status)
+            raise header_error(r, status)
         api = self.api_of(key)
         if api is None:
             raise WireError(f"api key {key} is of no API in the table", stage="header")
         if version >= api.flexible:
             status = skip_tags(&r.cur)
             if status != OK:
-                raise unread(r, status)
+                raise header_error(r, status)
         request.api_key, request.api_version = key, version
         request.correlation_id = correlation_id
         request.client_id = None if size < 0 else read_text(at, size)
@@ -163,7 +169,7 @@ cdef class Codec:
         return api
 
     def decode_response(self, api_key, api_version, frame, *, fill=False, tags=False, rows=False):
-        """Read the response to a request of that API and version; see ``decode_request``."""
+        """Decode the response to a request of that API and version; see ``decode_request``."""
         cdef Reading r
         cdef Response response = Response.__new__(Response)
         cdef Versions api = self.known(api_key, api_version)
@@ -175,7 +181,7 @@ cdef class Codec:
         if status == OK and api_version >= api.flexible and api_key != API_VERSIONS:
             status = skip_tags(&r.cur)
         if status != OK:
-            raise unread(&r, status)
+            raise header_error(&r, status)
         response.correlation_id = correlation_id
         try:
             response.body = read_body(&r, api.layout(api_version, False))
@@ -186,7 +192,7 @@ cdef class Codec:
         return response
 
     def encode_request(self, api_key, api_version, body, *, correlation_id=0, client_id=None):
-        """Write a request: the frame without the length before it."""
+        """Encode a request as a frame without its length."""
         cdef Writing w
         cdef Versions api = self.known(api_key, api_version)
         cdef Layout layout = api.layout(api_version, True)
@@ -205,7 +211,7 @@ cdef class Codec:
             end(&w)
 
     def encode_response(self, api_key, api_version, body, *, correlation_id=0):
-        """Write a response; see ``encode_request``."""
+        """Encode a response; see ``encode_request``."""
         cdef Writing w
         cdef Versions api = self.known(api_key, api_version)
         cdef Layout layout = api.layout(api_version, False)
@@ -236,20 +242,20 @@ cdef inline bint flag(object value, str name) except -1:
 
 
 cdef object read_body(Reading* r, Layout layout):
-    """Python's garbage collector rests while a large body is read: it would go through all that
-    was read so far at every 700th dict or list, and none of it can be garbage yet."""
-    cdef bint rests
+    """Read a body; a large one with Python's garbage collector off. The collector would traverse
+    everything read so far after every 700 dicts or lists, and none of it can be garbage yet."""
+    cdef bint was_enabled
     if remaining(&r.cur) < LARGE:
         return read_struct(r, layout)
-    rests = PyGC_Disable()
+    was_enabled = PyGC_Disable()
     try:
         return read_struct(r, layout)
     finally:
-        if rests:
+        if was_enabled:
             PyGC_Enable()
 
 
-cdef object unread(Reading* r, Status status):
+cdef object header_error(Reading* r, Status status):
     error = refused(r, "header", status)
     error.stage = "header"
     return error
