@@ -235,7 +235,7 @@ def told_parts(
             parts = newest.of(parts)
         if request.groups is not None:  # all of a group lies in one partition: few rows
             held = list(parts)
-            found = frozenset().union(*(part.found for part in held))
+            found = frozenset().union(*(part.present_groups for part in held))
             whole = [part.trusted_from_ms for part in held if part.trusted_from_ms is not None]
             missing = missing_groups(request.groups, found, request.at_ms, max(whole, default=None))
             if missing is not None:
@@ -244,7 +244,7 @@ def told_parts(
         for part in parts:
             faults += part.faults
             newest_ms = max(newest_ms, part.newest_ms)
-            if part.trusted_from_ms is not None and (request.groups is None or part.found):
+            if part.trusted_from_ms is not None and (request.groups is None or part.present_groups):
                 options.trusted_from_ms[part.number] = part.trusted_from_ms
             progress.clear()
             yield part

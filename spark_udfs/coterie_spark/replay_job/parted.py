@@ -93,7 +93,7 @@ class Plan(NamedTuple):
 
 def planned(spark: SparkSession, log: Partitions, request: QuestionRequest) -> Plan | None:
     """Return how a question is asked in parts; None: a task for each partition will do."""
-    if log_parts.maker_of(find_question(request.question)) is None:
+    if log_parts.aggregate_factory(find_question(request.question)) is None:
         return None
     size = sum(segment.size for _, theirs in log for segment in theirs)
     wanted = size // (plan.TASKS_PER_CORE * cores_of(spark))
@@ -116,7 +116,7 @@ def answered(spark: SparkSession, asked: Plan, answer: Answer, schema: Any) -> D
 
     count, partitions = len(asked.dealt), len(asked.log)
     found = each_partition(spark, asked.parts, partial(survey, asked), ROWS_DDL)
-    if log_parts.is_of_states(asked.question):
+    if log_parts.reads_states_only(asked.question):
         last = partial(finish, asked, answer, joined_facts)
         return dealt(found, partitions).mapInArrow(shipped(last), schema)
     begun = dealt(found, partitions).mapInArrow(shipped(partial(join, asked)), ROWS_DDL)
@@ -134,7 +134,9 @@ def survey(
     asked: Plan, read: scanning.Reader, batches: scanning.Batches
 ) -> Iterator[pa.RecordBatch]:
     """Read the parts whose number comes in column ``id`` for the first time."""
-    record_filters = log_parts.record_filters_of(asked.view(0), asked.question, asked.request.ask)
+    record_filters = log_parts.record_filters_of(
+        asked.view(0), asked.question, asked.request.parameters
+    )
     for batch in batches:
         for number in batch.column(0).to_pylist():
             place, part = asked.dealt[number]
@@ -154,7 +156,9 @@ def join(asked: Plan, batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
         try:
             each = (found_of(those) for _, those in groupby(rows, key=lambda row: row.number))
             joined = log_parts.join(view, each)
-            begun = log_parts.begins(view, asked.question, asked.request.ask, len(numbers))
+            begun = log_parts.second_readings(
+                view, asked.question, asked.request.parameters, len(numbers)
+            )
             for number, one in zip(numbers, begun, strict=False):  # there may be none
                 yield from body_rows(number, number, 0, pack(BEGUN, one))
             yield from found_rows(numbers[0], WHOLE, joined)
@@ -223,11 +227,11 @@ def facts_of(asked: Plan, place: int, rows: Iterable[Row]) -> PartitionView:
     assert number == WHOLE  # it comes first
     log_parts.join(view, [found_of(those)])
     kept = (unpack(TALLIED, joined_body(those)) for _, those in each)
-    log_parts.finish(view, asked.question, asked.request.ask, kept)
+    log_parts.finish(view, asked.question, asked.request.parameters, kept)
     return view
 
 
-def found_rows(task: int, number: int, found: log_parts.Found) -> Iterator[pa.RecordBatch]:
+def found_rows(task: int, number: int, found: log_parts.SurveyedLogs) -> Iterator[pa.RecordBatch]:
     """Yield what was found, and behind it the bytes of the records of groups of each view."""
     yield from body_rows(task, number, 0, pack(JOINED, found))
     for kind, log in enumerate(found.values(), 1):
@@ -235,9 +239,9 @@ def found_rows(task: int, number: int, found: log_parts.Found) -> Iterator[pa.Re
             yield batch_of(Row(task, number, kind, chunk, None, body))
 
 
-def found_of(rows: Iterable[Row]) -> log_parts.Found:
+def found_of(rows: Iterable[Row]) -> log_parts.SurveyedLogs:
     """Put what :func:`found_rows` gave together again."""
-    found: log_parts.Found = {}
+    found: log_parts.SurveyedLogs = {}
     for kind, those in groupby(rows, key=lambda row: row.kind):
         if kind == 0:
             found = unpack(JOINED, joined_body(those))

@@ -1,4 +1,4 @@
-"""The log that the broker of golden/request-log would have left, made from what it logged.
+"""The log of the broker of golden/request-log, rebuilt from its server and request logs.
 
 Its own segments were not kept. A record is what Kafka writes when a leader's assignment comes in:
 the members of the leader's JoinGroup response under the generation, at the time of the SyncGroup.
@@ -67,15 +67,15 @@ class Session:
                 self.said(at_ms, line)
 
     def request(self, at_ms, logged):
-        api, asked, answer = (logged["requestHeader"], logged["request"], logged["response"])
-        name, group = api["requestApiKeyName"], asked.get("groupId")
+        api, request_body, answer = (logged["requestHeader"], logged["request"], logged["response"])
+        name, group = api["requestApiKeyName"], request_body.get("groupId")
         if answer.get("errorCode") != 0:
             return
         if name == "JOIN_GROUP":
             who = {
                 "client": api["clientId"],
-                "instance": asked.get("groupInstanceId"),
-                "metadata": asked["protocols"][0]["metadata"],
+                "instance": request_body.get("groupInstanceId"),
+                "metadata": request_body["protocols"][0]["metadata"],
             }
             self.members.setdefault(group, {})[answer["memberId"]] = who
             self.replace(at_ms, group, who["instance"], answer)
@@ -83,14 +83,15 @@ class Session:
                 ids = [one["memberId"] for one in answer["members"]]
                 place = answer["generationId"], answer["protocolName"], answer["leader"], ids
                 self.head[group] = place
-        elif name == "SYNC_GROUP" and asked["assignments"]:
+        elif name == "SYNC_GROUP" and request_body["assignments"]:
             self.assigned[group] = {
-                one["memberId"]: base64.b64decode(one["assignment"]) for one in asked["assignments"]
+                one["memberId"]: base64.b64decode(one["assignment"])
+                for one in request_body["assignments"]
             }
             self.write(at_ms, group)
 
     def replace(self, at_ms, group, instance, answer):
-        """A static member that comes back under a new id is written in the same generation."""
+        """Write the replacement of a static member, in the same generation."""
         generation, *_, ids = self.head.get(group, (None, []))
         known, new = self.members[group], answer["memberId"]
         if instance is None or generation != answer["generationId"] or new in ids:

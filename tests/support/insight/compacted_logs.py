@@ -1,4 +1,4 @@
-"""Random logs, whole and as Kafka's cleaner leaves them, for tests of what compaction takes."""
+"""Random logs, whole and after Kafka's cleaner, for tests of compaction."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ FIRST_MS = 1_000_000
 
 
 def operations(groups=GROUPS, topics=TOPICS, at_least=1):
-    """What happens, one after another: (milliseconds since the one before, what, how)."""
+    """Operations in order: (milliseconds since the one before, what, how)."""
     place = st.tuples(st.sampled_from(groups), st.sampled_from(topics), st.integers(0, 1))
     step = st.sampled_from([0, 1, 7, 400, 30_000])
     return st.lists(
@@ -41,7 +41,7 @@ def operations(groups=GROUPS, topics=TOPICS, at_least=1):
 
 @dataclass
 class Written:
-    """A partition as it was written, and as it is left after cleanings."""
+    """A partition as written, and as it is after cleanings."""
 
     now_ms: int = FIRST_MS
     next_offset: int = 0
@@ -63,16 +63,16 @@ class Written:
             self.left.append((self.next_offset, b""))
 
     def one(self, key, value, producer_id=-1):
-        told = {"producer_id": producer_id, "transactional": producer_id >= 0}
-        self.append(batch(self.next_offset, [(self.now_ms, key, value)], **told))
+        header = {"producer_id": producer_id, "transactional": producer_id >= 0}
+        self.append(batch(self.next_offset, [(self.now_ms, key, value)], **header))
 
     def apply(self, what, how):
         if what == "commit":
             place, offset = how
             self.one(commit_key(1, *place), commit_value(offset, -1, b"", self.now_ms))
         elif what == "delete" and not any(how in places for places in self.undecided.values()):
-            # Of a key with an undecided commit the state after a load is the cleaner's doing: it
-            # may take the commit for superseded, which a marker then no longer brings back.
+            # If a key has an undecided commit, its state after a load depends on the cleaner: it
+            # may treat the commit as superseded, and a later marker cannot restore it.
             self.one(commit_key(1, *how), None)
         elif what == "write":
             producer_id, place, offset = how
@@ -81,7 +81,7 @@ class Written:
             self.one(commit_key(1, *place), value, producer_id)
         elif what == "end":
             producer_id, commit = how
-            if producer_id in self.undecided:  # Kafka writes a marker only where there is data
+            if producer_id in self.undecided:  # Kafka writes a marker only if there are data
                 del self.undecided[producer_id]
                 self.append(marker(self.next_offset, producer_id, self.now_ms, commit=commit))
         elif what == "join":
@@ -110,11 +110,11 @@ def written(steps):
 
 def folders(log, home):
     """Write both logs into folders, as copies of a broker's are."""
-    found = []
+    result = []
     for name, segments in (("whole", log.whole), ("left", log.left)):
         folder = Path(home) / name / "__consumer_offsets-0"
         folder.mkdir(parents=True)
         for base, data in segments:
             (folder / f"{base:020d}.log").write_bytes(data)
-        found.append(folder.parent)
-    return found
+        result.append(folder.parent)
+    return result

@@ -1,4 +1,4 @@
-"""Logs of a group whose life is written down: who was a member when, what was committed.
+"""Handmade logs of a group: its members over time, and its commits.
 
 Values are encoded by the message schemas, which are held to Kafka's own elsewhere.
 """
