@@ -396,4 +396,4 @@ def test_a_newer_group_goes_by_its_subscriptions_in_any_state():
         assert expire.expiry_of(head, a) == ("subscribed", -1, True)
         assert expire.expiry_of(head, b) == ("not_subscribed", 5, False)
         waits = expire.standing("g", head, b, {("g", "b", 0)})
-        assert (waits.rule, waits.kept) == ("pending_transaction", True)
+        assert (waits.rule, waits.retained) == ("pending_transaction", True)

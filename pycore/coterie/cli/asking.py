@@ -1,7 +1,7 @@
 """What every question's command has alike: its options, how it is put, how its rows come out.
 
-A command is ``@question_options()`` over a function that makes the question's ``Ask`` and calls
-:func:`put`; or, where it says more than rows, :func:`parts_of` and :func:`show`.
+A command is ``@question_options()`` over a function that makes the question's ``Parameters`` and
+calls :func:`put`; or, where it says more than rows, :func:`parts_of` and :func:`show`.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def put(
     name
         Of the question, a module of ``coterie.insight``.
     ask
-        Its ``Ask``.
+        Its ``Parameters``.
     options
         Those of :func:`question_options`.
     at_ms

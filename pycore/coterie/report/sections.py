@@ -55,7 +55,7 @@ class Section:
     question : str
         The module of ``coterie.insight``.
     ask : callable
-        Makes its ``Ask`` from the basis.
+        Makes its ``Parameters`` from the basis.
     fields : dict
         Field -> heading, in order.
     keep : callable
