@@ -20,7 +20,7 @@ from coterie.insight.asking import (
     QuestionRequest,
     fields_of,
     find_question,
-    part_of,
+    partition_answer,
     rows_of,
 )
 from coterie.insight.questions import time_range
@@ -59,10 +59,10 @@ def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAn
 
     with session_of_command(request.master, progress, request.conf) as spark:
         log = log_of(spark, request.log)
-        if getattr(request.ask, "now_ms", 0) is None:
+        if getattr(request.parameters, "now_ms", 0) is None:
             now_ms = newest_ms(spark, request.log)
-            ask = replace(request.ask, now_ms=-1 if now_ms is None else now_ms)
-            request = replace(request, ask=ask)
+            ask = replace(request.parameters, now_ms=-1 if now_ms is None else now_ms)
+            request = replace(request, parameters=ask)
         size = sum(segment.size for _, segments in log for segment in segments)
         progress.total(size)
         progress.stage("reading")
@@ -134,7 +134,7 @@ def row_batches(
     columns = fields_of(question)
     schema = spark_schema(arrow_schema(columns))
     rows: list[dict[str, Any]] = []
-    for row in rows_of(view(), question, request.ask):
+    for row in rows_of(view(), question, request.parameters):
         rows.append(row)
         if len(rows) == ROWS_AT_ONCE:
             yield from to_spark(arrow_table(columns, rows), schema).to_batches()
@@ -148,7 +148,7 @@ def part_batches(
     """Answer for a partition: its ``PartitionAnswer`` as bytes."""
     question = find_question(request.question)
     try:
-        part = part_of(view(), question, request.ask)
+        part = partition_answer(view(), question, request.parameters)
     except CoterieError as error:
         yield scanning.error_batch(None, task, error)
     else:
@@ -158,7 +158,7 @@ def part_batches(
 def newest_ms(spark: SparkSession, log: Log) -> int | None:
     """Return the time of a log's newest record; None if no record has a time."""
     frame = question_frame(
-        spark, QuestionRequest(time_range.NAME, time_range.Ask(), log, frozenset())
+        spark, QuestionRequest(time_range.NAME, time_range.Parameters(), log, frozenset())
     )
     newest: int | None = frame.selectExpr("max(unix_millis(newest_timestamp))").collect()[0][0]
     return newest
@@ -195,7 +195,7 @@ def question(name: str) -> Frame:
 
         paths = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         groups = [groups] if isinstance(groups, str) else groups
-        at_ms, until_ms, ask_type = time_ms(at), time_ms(until), find_question(name).Ask
+        at_ms, until_ms, ask_type = time_ms(at), time_ms(until), find_question(name).Parameters
         known = {field.name for field in fields(ask_type)}
         if "at_ms" in known and at_ms is not None:
             if "at_ms" in parameters:
@@ -213,7 +213,7 @@ def question(name: str) -> Frame:
                 raise CoterieError("the log has no record with a time; give now_ms")
         request = QuestionRequest(
             question=name,
-            ask=ask_type(**parameters),
+            parameters=ask_type(**parameters),
             log=log,
             groups=None if groups is None else frozenset(groups),
             at_ms=until_ms if at_ms is None else at_ms,
@@ -238,8 +238,8 @@ def question(name: str) -> Frame:
         As ``--at``, ``--since``, ``--until``: epoch ms, ISO 8601 with zone, or a datetime with
         zone.
     **parameters
-        Fields of ``coterie.insight.{name}.Ask``; ``now_ms`` and ``log_until_ms`` are by default
-        the time of the log's newest record, as for the command.
+        Fields of ``coterie.insight.{name}.Parameters``. The default of ``now_ms`` and
+        ``log_until_ms`` is the time of the log's newest record, as for the command.
 
     Returns
     -------

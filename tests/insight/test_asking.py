@@ -1,4 +1,4 @@
-"""What every question's command does with its rows."""
+"""The output of every question's command."""
 
 import csv
 import io
@@ -69,9 +69,9 @@ def test_a_title_is_no_markup_and_stays_on_its_line():
 @pytest.mark.parametrize(
     "args", [("explain",), ("explain", "--format=csv"), ("metrics",), ("metrics", "--format=json")]
 )
-def test_before_the_first_record_there_is_no_group_and_that_is_said(args):
-    told = coterie_ok(*args, log("transactions"), "--at", 1000)
-    assert told.stderr == "coterie: no group to show as of 1970-01-01T00:00:01.000Z\n"
+def test_before_the_first_record_there_is_no_group_and_that_is_reported(args):
+    result = coterie_ok(*args, log("transactions"), "--at", 1000)
+    assert result.stderr == "coterie: no group to show as of 1970-01-01T00:00:01.000Z\n"
 
 
 def test_no_rows_are_an_empty_array_and_a_heading():

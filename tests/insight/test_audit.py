@@ -10,7 +10,7 @@ from coterie.insight.offsets.divergence import Live, read_live
 from coterie.insight.questions import audit
 from support.commandline import coterie, coterie_ok, fails
 from support.golden_data import json_of, log, records, wide
-from support.insight.models import rows_told
+from support.insight.models import question_rows
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
 CASES = ["basic", "transactions", "compacted", "default50", "kip848", "compression-lz4"]
@@ -18,24 +18,24 @@ LIVE = ["basic", "transactions", "compacted", "default50", "connect", "kip848"]
 LIVE += [f"compression-{codec}" for codec in ("gzip", "snappy", "lz4", "zstd")]
 
 
-def answer(case, groups=None, **asked):
-    ask = audit.Ask(**asked)
-    return rows_told(log(case), audit, ask, groups=groups)
+def answer(case, groups=None, **parameter_values):
+    parameters = audit.Parameters(**parameter_values)
+    return question_rows(log(case), audit, parameters, groups=groups)
 
 
 def committed(case):
-    """Key -> its commits and tombstones in log order, without what was aborted or is open."""
-    found, waiting, outcome = list(records(case)), defaultdict(list), {}
-    for index, record in enumerate(found):
+    """Key -> its commits and tombstones in log order, except aborted and undecided ones."""
+    result, pending, outcome = list(records(case)), defaultdict(list), {}
+    for index, record in enumerate(result):
         producer = record["partition"], record["batch"]["producer_id"]
         if "control" in record:
-            for one in waiting.pop(producer, ()):
+            for one in pending.pop(producer, ()):
                 outcome[one] = record["control"]["type"]
         elif record["batch"]["is_transactional"]:
-            waiting[producer].append(index)
+            pending[producer].append(index)
             outcome[index] = "OPEN"
     keys = defaultdict(list)
-    for index, record in enumerate(found):
+    for index, record in enumerate(result):
         counts = outcome.get(index, "COMMIT") == "COMMIT" and "control" not in record
         if counts and record["key"]["type"] == "offset_commit":
             data = record["key"]["data"]
@@ -51,12 +51,12 @@ def offset_of(record):
 @pytest.mark.parametrize("case", CASES)
 def test_rewinds_are_the_commits_below_the_one_before(case, least):
     expected = set()
-    for key, held in committed(case).items():
-        for before, record in pairwise(held):
-            was, now = offset_of(before), offset_of(record)
-            if was is not None and now is not None and was - now >= least:
-                expected.add((*key, was, now, before["offset"], record["offset"]))
-    found = {
+    for key, of_key in committed(case).items():
+        for before, record in pairwise(of_key):
+            old, new = offset_of(before), offset_of(record)
+            if old is not None and new is not None and old - new >= least:
+                expected.add((*key, old, new, before["offset"], record["offset"]))
+    actual = {
         (
             *(row["group_id"], row["topic"], row["partition"]),
             *(row["previous_offset"], row["offset"]),
@@ -64,7 +64,7 @@ def test_rewinds_are_the_commits_below_the_one_before(case, least):
         )
         for row in answer(case, only=("rewind",), rewind_by=least)
     }
-    assert found == expected
+    assert actual == expected
 
 
 def test_the_reset_that_kafkas_tool_made_is_found_with_its_record():
@@ -89,23 +89,23 @@ def test_the_reset_that_kafkas_tool_made_is_found_with_its_record():
 @pytest.mark.parametrize("case", CASES)
 def test_commits_without_progress_are_runs_of_one_offset(case, fewest):
     expected = set()
-    for key, held in committed(case).items():
+    for key, of_key in committed(case).items():
         run = []
-        for record in [*held, None]:
+        for record in [*of_key, None]:
             if run and (record is None or offset_of(record) != offset_of(run[-1])):
                 if len(run) >= fewest:
                     expected.add((*key, len(run), run[0]["offset"], run[-1]["offset"]))
                 run = []
             if record is not None and record["value"] is not None:
                 run.append(record)
-    found = {
+    actual = {
         (
             *(row["group_id"], row["topic"], row["partition"], row["count"]),
             *(row["previous_log_offset"], row["log_offset"]),
         )
         for row in answer(case, only=("no_progress",), no_progress=fewest)
     }
-    assert found == expected
+    assert actual == expected
 
 
 @pytest.mark.parametrize("limit", [0, 3, 20])
@@ -120,9 +120,9 @@ def test_large_metadata_is_counted_by_partition_in_bytes(case, limit):
                 key = data["group"], data["topic"], data["partition"]
                 expected.setdefault(key, []).append((size, -record["offset"]))
     rows = answer(case, only=("large_metadata",), metadata_bytes=limit)
-    found = {(row["group_id"], row["topic"], row["partition"]): row for row in rows}
-    assert set(found) == set(expected)
-    for key, row in found.items():
+    actual = {(row["group_id"], row["topic"], row["partition"]): row for row in rows}
+    assert set(actual) == set(expected)
+    for key, row in actual.items():
         assert row["count"] == len(expected[key])
         assert row["log_offset"] == -max(expected[key])[1]
         assert row["detail"].startswith(f"{max(expected[key])[0]} bytes")
@@ -135,11 +135,11 @@ def test_generation_gaps_are_the_numbers_that_no_record_has(case):
         if "control" not in record and record["key"]["type"] == "group_metadata":
             lives[record["key"]["data"]["group"]].append(record)
     expected = set()
-    for group, held in lives.items():
-        for before, record in pairwise(held):
+    for group, of_group in lives.items():
+        for before, record in pairwise(of_group):
             if before["value"] and record["value"]:
-                was, now = (r["value"]["data"]["generation"] for r in (before, record))
-                if now > was + 1 or now < was:
+                old, new = (r["value"]["data"]["generation"] for r in (before, record))
+                if new > old + 1 or new < old:
                     expected.add((group, before["offset"], record["offset"]))
     rows = answer(case, only=("generation_gap",))
     assert {(r["group_id"], r["previous_log_offset"], r["log_offset"]) for r in rows} == expected
@@ -156,15 +156,15 @@ def test_a_group_id_that_two_protocol_types_share_is_found():
     first = next(offset for kind, offset in types if kind != types[0][0])
     assert row["group_id"] == "typed-then-left"
     assert row["log_offset"] == first
-    # Both gave an empty client id.
+    # Both have an empty client id.
     host = "a client (127.0.0.1)"
     assert row["detail"] == f"leaver/p by {host}, then connect/p by {host}"
     assert [row["group_id"] for row in answer("kip848", only=("protocols",))] == ["downgraded"]
-    # grp-del-again was deleted before it came back with another assignor.
+    # grp-del-again was deleted, then created again with another assignor.
     assert not answer("basic", only=("protocols",))
 
 
-EXPECTED = {  # golden/logs/README.md: where the live brokers were not what the log says
+EXPECTED = {  # golden/logs/README.md: where the live brokers differed from the log
     "basic": {"grp-kp-roundrobin"},
     "transactions": {"tx-timed-out"},
     "compression-snappy": {"mirror-009"},
@@ -191,7 +191,7 @@ def changed(case, group, **fields):
 
 
 def test_the_first_record_that_a_live_offset_does_not_follow_is_named():
-    held = committed("basic")["grp-reset-cli", "orders", 3]
+    of_key = committed("basic")["grp-reset-cli", "orders", 3]
     offsets = json_of("basic", "live/admin.json")["groups"]
     (offsets,) = [g["offsets"] for g in offsets if g["group_id"] == "grp-reset-cli"]
     behind = [
@@ -201,8 +201,8 @@ def test_the_first_record_that_a_live_offset_does_not_follow_is_named():
     live = changed("basic", "grp-reset-cli", offsets=behind)
     (row,) = answer("basic", {"grp-reset-cli"}, only=("divergence",), live=live)
     assert (row["offset"], row["previous_offset"]) == (0, 43)
-    assert [offset_of(record) for record in held[-2:]] == [43, 0]
-    assert row["log_offset"] == held[-1]["offset"]
+    assert [offset_of(record) for record in of_key[-2:]] == [43, 0]
+    assert row["log_offset"] == of_key[-1]["offset"]
     without = [one for one in offsets if (one["topic"], one["partition"]) != ("orders", 3)]
     live = changed("basic", "grp-reset-cli", offsets=without)
     (row,) = answer("basic", {"grp-reset-cli"}, only=("divergence",), live=live)
@@ -211,9 +211,11 @@ def test_the_first_record_that_a_live_offset_does_not_follow_is_named():
 
 def test_a_member_that_is_gone_live_is_named_with_the_record_that_brought_it():
     group = "grp-java-range"
-    (told,) = [g for g in json_of("basic", "live/admin.json")["groups"] if g["group_id"] == group]
-    gone = told["members"][0]["member_id"]
-    live = changed("basic", group, members=told["members"][1:])
+    (live_group,) = [
+        g for g in json_of("basic", "live/admin.json")["groups"] if g["group_id"] == group
+    ]
+    gone = live_group["members"][0]["member_id"]
+    live = changed("basic", group, members=live_group["members"][1:])
     (row,) = answer("basic", {group}, only=("divergence",), live=live)
     assert row["detail"] == f"member {gone} in the log, not live"
     last = [
@@ -222,7 +224,7 @@ def test_a_member_that_is_gone_live_is_named_with_the_record_that_brought_it():
         if record["key"]["data"] == {"group": group} and record["key"]["type"] == "group_metadata"
     ][-1]
     assert row["log_offset"] <= last
-    host = [told["members"][0] | {"client_host": "/10.0.0.1"}, *told["members"][1:]]
+    host = [live_group["members"][0] | {"client_host": "/10.0.0.1"}, *live_group["members"][1:]]
     (row,) = answer(
         "basic", {group}, only=("divergence",), live=changed("basic", group, members=host)
     )
@@ -238,7 +240,7 @@ def static_value(generation, member_id):
 
 
 def made_log(folder, times=(1000, 2000, 3000, 4000)):
-    """Group `s`, whose static member is taken over at each time; `g` goes back and stays there."""
+    """Group `s`, whose static member is taken over at each time; `g` rewinds, then stays there."""
     folder = folder / "__consumer_offsets-0"
     folder.mkdir()
 
@@ -262,29 +264,29 @@ def made_log(folder, times=(1000, 2000, 3000, 4000)):
 
 def test_a_static_id_is_fought_over_if_it_changes_hands_within_the_window(tmp_path):
     folder = made_log(tmp_path)
-    asked = ("audit", folder, "--only", "static_fight", "--format", "json")
-    (row,) = json.loads(coterie(*asked).stdout)
+    arguments = ("audit", folder, "--only", "static_fight", "--format", "json")
+    (row,) = json.loads(coterie(*arguments).stdout)
     assert (row["group_instance_id"], row["count"], row["log_offset"]) == ("i", 3, 3)
-    assert row["previous_log_offset"] == 1  # the first of the takeovers that make it so
-    assert json.loads(coterie_ok(*asked, "--window", "1999ms").stdout) == []
-    assert json.loads(coterie_ok(*asked, "--takeovers", 4).stdout) == []
-    assert coterie(*asked, "--window", "2s").returncode == 1
+    assert row["previous_log_offset"] == 1  # the first takeover of the window
+    assert json.loads(coterie_ok(*arguments, "--window", "1999ms").stdout) == []
+    assert json.loads(coterie_ok(*arguments, "--takeovers", 4).stdout) == []
+    assert coterie(*arguments, "--window", "2s").returncode == 1
 
 
 def test_an_aborted_commit_is_no_rewind_and_a_tombstone_ends_what_was_before(tmp_path):
-    told = coterie("audit", made_log(tmp_path), "--group", "g", "--format", "json")
-    (row,) = json.loads(told.stdout)
+    result = coterie("audit", made_log(tmp_path), "--group", "g", "--format", "json")
+    (row,) = json.loads(result.stdout)
     assert (row["kind"], row["previous_offset"], row["offset"]) == ("rewind", 2, 1)
 
 
 def test_exit_status_1_means_that_something_was_found(tmp_path):
     folder = made_log(tmp_path)
-    told = coterie("audit", folder)
-    assert told.returncode == 1
-    assert told.stdout.startswith("1 rewind, 1 static_fight\n")
-    assert told.stderr == ""
-    told = coterie_ok("audit", folder, "--except", "rewind", "--except", "static_fight")
-    assert told.stdout == "nothing found\n"
+    result = coterie("audit", folder)
+    assert result.returncode == 1
+    assert result.stdout.startswith("1 rewind, 1 static_fight\n")
+    assert result.stderr == ""
+    result = coterie_ok("audit", folder, "--except", "rewind", "--except", "static_fight")
+    assert result.stdout == "nothing found\n"
     assert coterie("audit", folder, "--group", "g", "--no-progress", 3).stdout.count("no_progress")
     assert "8 bytes" not in coterie("audit", folder, "--metadata-bytes", 9).stdout
     assert coterie("audit", folder, "--metadata-bytes", 8).stdout.count("large_metadata") == 2
@@ -293,16 +295,16 @@ def test_exit_status_1_means_that_something_was_found(tmp_path):
 def test_a_live_state_is_compared_through_the_process(tmp_path):
     case, out = "compression-snappy", tmp_path / "out.csv"
     live = log(case) / "live" / "admin.json"
-    told = coterie("audit", log(case), "--live", live, "--only", "divergence")
-    assert told.returncode == 1
-    assert "state: Stable in the log, PreparingRebalance live" in told.stdout
-    assert "first differing record:" in told.stdout
+    result = coterie("audit", log(case), "--live", live, "--only", "divergence")
+    assert result.returncode == 1
+    assert "state: Stable in the log, PreparingRebalance live" in result.stdout
+    assert "first differing record:" in result.stdout
     one = next(log(case).glob("__consumer_offsets-1"))
-    told = coterie(
+    result = coterie(
         "audit", one, "--live", live, "--only", "divergence", "--format", "csv", "-o", out
     )
-    assert told.returncode == 1
-    assert "not all partitions" in told.stderr
+    assert result.returncode == 1
+    assert "not all partitions" in result.stderr
     assert out.read_text().count("mirror-009") == 4
     gzip = log("compression-gzip")
     coterie_ok("audit", gzip, "--live", gzip / "live" / "admin.json", "--only", "divergence")
@@ -310,14 +312,14 @@ def test_a_live_state_is_compared_through_the_process(tmp_path):
 
 def test_both_engines_give_the_same_rows(engine):
     live = log("basic") / "live" / "admin.json"
-    told = coterie("audit", log("basic"), "--live", live, "--format", "json", "--engine", engine)
+    result = coterie("audit", log("basic"), "--live", live, "--format", "json", "--engine", engine)
     expected = answer("basic", live=live_of("basic"))
-    for row in (found := json.loads(told.stdout)):
+    for row in (rows_of_engine := json.loads(result.stdout)):
         row["file"] = row["file"] and row["file"].rpartition("basic/")[2]
     for row in expected:
         row["file"] = row["file"] and row["file"].rpartition("basic/")[2]
-    assert found == expected
-    assert list(found[0]) == [*audit.FIELDS, "trusted_from"]
+    assert rows_of_engine == expected
+    assert list(rows_of_engine[0]) == [*audit.FIELDS, "trusted_from"]
 
 
 @pytest.mark.parametrize(
@@ -332,7 +334,7 @@ def test_both_engines_give_the_same_rows(engine):
         (("--group", "nobody"), 1, "no record of group 'nobody'"),
     ],
 )
-def test_wrong_usage_and_bad_input_are_told_in_one_line(options, status, says, tmp_path):
+def test_wrong_usage_and_bad_input_are_reported_in_one_line(options, status, says, tmp_path):
     fails("audit", made_log(tmp_path), *options, status=status, says=says)
 
 
@@ -347,17 +349,17 @@ def test_wrong_usage_and_bad_input_are_told_in_one_line(options, status, says, t
         ('{"groups": [{"group_id": "g", "offsets": [{"topic": "t"}]}]}', "lacks"),
     ],
 )
-def test_a_live_file_that_is_none_is_told_in_one_line(text, says, tmp_path):
+def test_a_live_file_that_is_none_is_reported_in_one_line(text, says, tmp_path):
     file = tmp_path / "live.json"
     file.write_text(text)
     fails("audit", made_log(tmp_path), "--live", file, says=(file, says))
 
 
-def test_a_log_that_cannot_be_read_is_told_in_one_line(tmp_path):
+def test_a_log_that_cannot_be_read_is_reported_in_one_line(tmp_path):
     fails("audit", tmp_path / "none", says="no such file or folder")
 
 
 def test_a_log_of_a_million_records_is_gone_through():
-    told = coterie("audit", wide(), "--format", "json")
-    assert told.returncode == 1
-    assert {row["kind"] for row in json.loads(told.stdout)} == {"rewind", "flapping"}
+    result = coterie("audit", wide(), "--format", "json")
+    assert result.returncode == 1
+    assert {row["kind"] for row in json.loads(result.stdout)} == {"rewind", "flapping"}

@@ -1,10 +1,10 @@
-"""What an audit says right at its bounds, from records that are written for it."""
+"""Findings of an audit at the limits of its thresholds, from handmade records."""
 
 import pytest
 
 from coterie.insight.offsets.divergence import Live
 from coterie.insight.questions import audit
-from coterie.insight.records.partition_view import Life, PartitionView, read_facts
+from coterie.insight.records.partition_view import GroupHistory, PartitionView, read_partitions
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 
 
@@ -12,15 +12,15 @@ def facts_of(folder, *batches):
     folder = folder / "__consumer_offsets-0"
     folder.mkdir()
     (folder / f"{0:020}.log").write_bytes(b"".join(batches))
-    (view,) = read_facts([folder])
+    (view,) = read_partitions([folder])
     return view
 
 
-def commits(*told):
+def commits(*offsets):
     """One batch for each (topic, offset), at offsets and times 0, 1, 2, ... of group `g`."""
     return [
         batch(at, [(at, commit_key(1, b"g", topic, 0), commit_value(offset, -1, b"", at))])
-        for at, (topic, offset) in enumerate(told)
+        for at, (topic, offset) in enumerate(offsets)
     ]
 
 
@@ -31,7 +31,7 @@ def life_of(*generations):
         | {"file": "f", "position": 0}
         for at, (time, number) in enumerate(generations)
     ]
-    return Life("g", [], rows, {})
+    return GroupHistory("g", [], rows, {})
 
 
 @pytest.mark.parametrize(("trusted_from_ms", "found"), [(999, 1), (1000, 1), (1001, 0)])
@@ -53,15 +53,15 @@ def test_a_gap_is_as_many_generations_as_have_no_record(now, count, detail):
 
 
 def test_findings_of_a_kind_stand_by_their_place_in_the_log(tmp_path):
-    told = [(b"a", 9), (b"b", 9), (b"b", 3), (b"a", 3)]
-    rows = audit.rows(facts_of(tmp_path, *commits(*told)), audit.Ask())
+    offsets = [(b"a", 9), (b"b", 9), (b"b", 3), (b"a", 3)]
+    rows = audit.rows(facts_of(tmp_path, *commits(*offsets)), audit.Parameters())
     assert [(row["topic"], row["log_offset"]) for row in rows] == [("b", 2), ("a", 3)]
 
 
 def test_the_commit_named_follows_the_last_one_that_gives_the_live_offset(tmp_path):
     view = facts_of(tmp_path, *commits((b"t", 7), (b"t", 8), (b"t", 7), (b"t", 9)))
-    told = {"group_id": "g", "offsets": [{"topic": "t", "partition": 0, "offset": 7}]}
-    (row,) = audit.rows(view, audit.Ask(only=("divergence",), live=Live({"g": told})))
+    live_group = {"group_id": "g", "offsets": [{"topic": "t", "partition": 0, "offset": 7}]}
+    (row,) = audit.rows(view, audit.Parameters(only=("divergence",), live=Live({"g": live_group})))
     assert (row["offset"], row["previous_offset"], row["log_offset"]) == (9, 7, 3)
 
 
@@ -74,15 +74,15 @@ def test_the_record_named_follows_the_last_one_that_gives_the_live_members(tmp_p
             for at, members in enumerate(lives)
         ),
     )
-    told = {"group_id": "g", "members": [{"member_id": "a"}, {"member_id": "b"}]}
-    (row,) = audit.rows(view, audit.Ask(only=("divergence",), live=Live({"g": told})))
+    live_group = {"group_id": "g", "members": [{"member_id": "a"}, {"member_id": "b"}]}
+    (row,) = audit.rows(view, audit.Parameters(only=("divergence",), live=Live({"g": live_group})))
     assert (row["detail"], row["log_offset"]) == ("member c in the log, not live", 2)
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_live_group_without_a_record_is_told_by_its_own_partition_alone(number):
+def test_a_live_group_without_a_record_is_reported_by_its_own_partition_alone(number):
     # Java: "a".hashCode() is 97, and 97 % 2 is 1.
     live = Live({"a": {"group_id": "a", "state": "Empty"}}, 2)
     view = PartitionView(number, ())
-    rows = list(audit.rows(view, audit.Ask(only=("divergence",), live=live)))
+    rows = list(audit.rows(view, audit.Parameters(only=("divergence",), live=live)))
     assert [row["group_id"] for row in rows] == ["a"] * number

@@ -1,4 +1,4 @@
-"""What compaction has taken is unknown, never "no"; and what is told is what the whole log tells.
+"""What compaction removed is unknown, never "no"; all other answers are those of the whole log.
 
 Random logs, cut and cleaned by a model of Kafka's cleaner; every question is put to the whole log
 and to what is left of it.
@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from coterie.insight.asking import rows_of
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.questions import audit, expire, explain, lag, metrics, undo
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from support.insight.compacted_logs import FIRST_MS, GROUPS, TOPICS, folders, operations, written
-from support.insight.models import rows_told
+from support.insight.models import question_rows
 
 TIMES = st.lists(st.integers(-1, 1_000_000), min_size=1, max_size=4)
 KEY = ("group_id", "topic", "partition")
-PLACES = {"file", "position", "trusted_from"}  # batches lie elsewhere once others are gone
+PLACES = {"file", "position", "trusted_from"}  # batches move when others are removed
 
 
 def since_of(folder):
-    (view,) = read_facts([folder])
+    (view,) = read_partitions([folder])
     return view.trusted_from_ms
 
 
@@ -31,7 +31,7 @@ def by_key(rows):
 
 
 def alike(one, other, *but):
-    """Whether two rows say the same, but for where records lie and the fields named."""
+    """Whether two rows are equal, except for the places of records and the named fields."""
     return all(one[name] == other[name] for name in one if name not in {*PLACES, *but})
 
 
@@ -46,18 +46,18 @@ def test_undo_tells_what_was_or_that_it_is_not_known(steps, times):
         whole, left = folders(log, home)
         since_ms = since_of(left)
         for at_ms in {FIRST_MS + ms for ms in times} | {log.now_ms}:
-            expected = by_key(rows_told(whole, undo, undo.Ask(at_ms)))
-            found = by_key(rows_told(left, undo, undo.Ask(at_ms)))
-            assert set(found) <= set(expected)
+            expected = by_key(question_rows(whole, undo, undo.Parameters(at_ms)))
+            actual = by_key(question_rows(left, undo, undo.Parameters(at_ms)))
+            assert set(actual) <= set(expected)
             if is_trusted(since_ms, at_ms):
-                assert set(found) == {key for key, row in expected.items() if row["change"]}
-            for key, row in found.items():
+                assert set(actual) == {key for key, row in expected.items() if row["change"]}
+            for key, row in actual.items():
                 true = expected[key]
                 if row["change"] == undo.UNKNOWN:
                     assert not is_trusted(since_ms, at_ms)
                     assert alike(row, true, "change", *THEN)
                     continue
-                # A rewind of before is one of the things that compaction takes.
+                # Compaction may remove an earlier rewind.
                 old = since_ms is not None and (true["rewound_at"] or 0) < since_ms
                 assert alike(row, true, *(("rewound_from", "rewound_at") if old else ()))
 
@@ -75,10 +75,14 @@ def test_a_lag_is_that_of_the_whole_log_or_not_known(steps, times):
         moments = sorted({FIRST_MS + ms for ms in times} | {log.now_ms, log.now_ms + 1})
         samples = tuple(Sample(ms, 2) for ms in moments)
         ends = {(topic.decode(), number): samples for topic in TOPICS for number in (0, 1)}
-        ask = lag.Ask(EndOffsets(True, ends), log_until_ms=log.now_ms)
-        expected = {(row["time"], *key): row for key, row in keyed(rows_told(whole, lag, ask))}
-        found = {(row["time"], *key): row for key, row in keyed(rows_told(left, lag, ask))}
-        for place, row in found.items():
+        parameters = lag.Parameters(EndOffsets(True, ends), log_until_ms=log.now_ms)
+        expected = {
+            (row["time"], *key): row for key, row in keyed(question_rows(whole, lag, parameters))
+        }
+        actual = {
+            (row["time"], *key): row for key, row in keyed(question_rows(left, lag, parameters))
+        }
+        for place, row in actual.items():
             assert (row["status"] == lag.BEYOND_LOG) == (place[0] > log.now_ms)
             if row["status"] == lag.COMPACTED:
                 assert not is_trusted(since_ms, place[0])
@@ -86,7 +90,7 @@ def test_a_lag_is_that_of_the_whole_log_or_not_known(steps, times):
             else:
                 assert alike(row, expected[place])
         for place, row in expected.items():
-            if place not in found:  # a key of which nothing is left
+            if place not in actual:  # a key without any record left
                 assert row["offset"] is None or not is_trusted(since_ms, place[0])
 
 
@@ -100,13 +104,13 @@ def test_the_expiry_of_what_is_there_is_known_and_of_what_is_gone_since_then(ste
         log = written(steps)
         whole, left = folders(log, home)
         since_ms = since_of(left)
-        ask = expire.Ask(log.now_ms + 10, retention_ms=1000)
-        expected = by_key(rows_told(whole, expire, ask))
-        found = by_key(rows_told(left, expire, ask))
-        assert set(found) <= set(expected)
+        parameters = expire.Parameters(log.now_ms + 10, retention_ms=1000)
+        expected = by_key(question_rows(whole, expire, parameters))
+        actual = by_key(question_rows(left, expire, parameters))
+        assert set(actual) <= set(expected)
         for key, row in expected.items():
             if row["status"] != expire.REMOVED or is_trusted(since_ms, row["removed_at"]):
-                assert alike(found[key], row)
+                assert alike(actual[key], row)
 
 
 @given(operations())
@@ -114,24 +118,24 @@ def test_metrics_count_since_the_log_is_whole(steps):
     with tempfile.TemporaryDirectory() as home:
         whole, left = folders(written(steps), home)
         since_ms = since_of(left)
-        expected = by_key(rows_told(whole, metrics, metrics.Ask(), since_ms=since_ms))
-        found = by_key(rows_told(left, metrics, metrics.Ask()))
-        assert set(found) <= set(expected)
+        expected = by_key(question_rows(whole, metrics, metrics.Parameters(), since_ms=since_ms))
+        actual = by_key(question_rows(left, metrics, metrics.Parameters()))
+        assert set(actual) <= set(expected)
         for key, row in expected.items():
-            if key in found:
-                assert alike(found[key], row)
-            else:  # gone before
+            if key in actual:
+                assert alike(actual[key], row)
+            else:  # removed before
                 assert (row["offset"], row["commits"]) == (None, 0)
 
 
-def rows_since(folder, since_ms, question, ask):
-    """What is told of the time since then; of a whole log as if it were known from then on only."""
-    (view,) = read_facts([folder])
+def rows_since(folder, since_ms, question, parameters):
+    """The rows since a time; a whole log is treated as if it were complete only from then on."""
+    (view,) = read_partitions([folder])
     assert view.trusted_from_ms in (None, since_ms)
     view.trusted_from_ms = since_ms
     return [
         {name: value for name, value in row.items() if name not in PLACES}
-        for row in rows_of(view, question, ask)
+        for row in rows_of(view, question, parameters)
         if since_ms is None or row["timestamp"] is None or row["timestamp"] >= since_ms
     ]
 
@@ -141,27 +145,27 @@ def test_the_audit_finds_all_that_happened_since_the_log_is_whole(steps):
     with tempfile.TemporaryDirectory() as home:
         whole, left = folders(written(steps), home)
         since_ms = since_of(left)
-        ask = audit.Ask(no_progress=3, metadata_bytes=0, flap_count=2)
-        found = rows_since(left, since_ms, audit, ask)
-        assert found == rows_since(whole, since_ms, audit, ask)
+        parameters = audit.Parameters(no_progress=3, metadata_bytes=0, flap_count=2)
+        actual = rows_since(left, since_ms, audit, parameters)
+        assert actual == rows_since(whole, since_ms, audit, parameters)
 
 
 @given(operations())
-def test_a_life_is_told_alike_since_the_log_is_whole(steps):
+def test_a_life_is_reported_alike_since_the_log_is_whole(steps):
     with tempfile.TemporaryDirectory() as home:
         whole, left = folders(written(steps), home)
         since_ms = since_of(left)
-        found = rows_since(left, since_ms, explain, explain.Ask(flap_count=2))
-        expected = rows_since(whole, since_ms, explain, explain.Ask(flap_count=2))
-        gone = {row["group_id"] for row in expected} - {row["group_id"] for row in found}
-        for group in gone:  # what ended before, and left nothing
+        actual = rows_since(left, since_ms, explain, explain.Parameters(flap_count=2))
+        expected = rows_since(whole, since_ms, explain, explain.Parameters(flap_count=2))
+        gone = {row["group_id"] for row in expected} - {row["group_id"] for row in actual}
+        for group in gone:  # groups that ended before and left no record
             (row,) = (row for row in expected if row["group_id"] == group)
             assert (row["event"], row["count"]) == ("summary", 0)
-        assert found == [row for row in expected if row["group_id"] not in gone]
+        assert actual == [row for row in expected if row["group_id"] not in gone]
 
 
 def test_random_logs_do_lose_records_to_the_cleaner():
-    """The tests above say something: of a log like theirs, much is taken."""
+    """The tests above can fail: the cleaner removes many records of such logs."""
     group, topic = GROUPS[0], TOPICS[0]
     place = (group, topic, 0)
     steps = [(7, "commit", (place, n)) for n in range(3)]
@@ -170,5 +174,5 @@ def test_random_logs_do_lose_records_to_the_cleaner():
         whole, left = folders(log, home)
         assert since_of(whole) is None
         assert since_of(left) == log.now_ms + 1  # the active segment has no record yet
-        (row,) = rows_told(left, undo, undo.Ask(FIRST_MS + 14))
+        (row,) = question_rows(left, undo, undo.Parameters(FIRST_MS + 14))
         assert (row["change"], row["offset"]) == (undo.UNKNOWN, None)

@@ -1,10 +1,10 @@
-"""What a newer coordinator's records mean, one operation of GroupMetadataManager after another."""
+"""The meaning of a newer coordinator's records, for each operation of GroupMetadataManager."""
 
 import pytest
 
 from coterie.insight.groups.epochs import learn_names
 from coterie.insight.questions import explain
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from coterie.messages import encode_key, encode_value
 from support.insight.lives import life, member, written
 
@@ -21,8 +21,8 @@ def record(at_ms, version, data=None, member_id=None, number=0, group="g"):
     return at_ms, encode_key({"version": version, "data": key}), value
 
 
-def subscribes(at_ms, member_id, **given):
-    return record(at_ms, 5, WHOLE | given, member_id)
+def subscribes(at_ms, member_id, **fields):
+    return record(at_ms, 5, WHOLE | fields, member_id)
 
 
 def epoch(at_ms, number, metadata=0):
@@ -35,8 +35,8 @@ def current(at_ms, member_id, number):
     return record(at_ms, 8, data, member_id)
 
 
-def joins(at_ms, member_id, number, **given):
-    return [subscribes(at_ms, member_id, **given), epoch(at_ms, number),
+def joins(at_ms, member_id, number, **fields):
+    return [subscribes(at_ms, member_id, **fields), epoch(at_ms, number),
             current(at_ms, member_id, number)]  # fmt: skip
 
 
@@ -44,17 +44,17 @@ def removed(at_ms, member_id):
     return [record(at_ms, version, None, member_id) for version in (8, 7, 5)]
 
 
-def replaces(at_ms, old, new, **given):
-    """replaceMember: the old one's records go, the new one's come as those were, then its own."""
-    was = {"instanceId": "i", "clientId": "old"}
-    return [*removed(at_ms, old), subscribes(at_ms, new, **was), current(at_ms, new, 0),
-            subscribes(at_ms, new, **was | given)]  # fmt: skip
+def replaces(at_ms, old, new, **fields):
+    """replaceMember: the old member's tombstones, copies of its records, the new member's own."""
+    old_fields = {"instanceId": "i", "clientId": "old"}
+    return [*removed(at_ms, old), subscribes(at_ms, new, **old_fields), current(at_ms, new, 0),
+            subscribes(at_ms, new, **old_fields | fields)]  # fmt: skip
 
 
 def explained(folder, *appends):
     written(folder, *appends)
-    (view,) = read_facts([folder])
-    rows = explain.rows(view, explain.Ask())
+    (view,) = read_partitions([folder])
+    rows = explain.rows(view, explain.Parameters())
     return [row for row in rows if row["event"] not in ("client", "flapping", "summary")]
 
 
@@ -113,7 +113,9 @@ def test_an_instance_id_that_went_for_good_joins_anew(tmp_path):
          "assignor none to range, rebalance timeout 9000 to 5"),
     ],
 )  # fmt: skip
-def test_what_changes_beside_the_subscription_is_said_at_its_own_time(tmp_path, changed, detail):
+def test_what_changes_beside_the_subscription_is_reported_at_its_own_time(
+    tmp_path, changed, detail
+):
     rows = explained(
         tmp_path, joins(10, "a", 1), [subscribes(20, "a", **changed)], joins(30, "z", 2)
     )
@@ -144,7 +146,7 @@ def test_an_epoch_of_4_1_whose_hash_changes_alone_is_that_of_its_topics(tmp_path
     assert rows[2]["cause"] == "the records do not tell why"
 
 
-def test_where_the_log_begins_late_nobody_is_said_to_have_joined(tmp_path):
+def test_where_the_log_begins_late_nobody_is_reported_to_have_joined(tmp_path):
     rows = explained(tmp_path, [subscribes(10, "a"), epoch(10, 7)], joins(20, "b", 8))
     assert [told(row) for row in rows] == [[("present", "a", None)], [("joined", "b", None)]]
 
@@ -226,7 +228,7 @@ def test_a_target_of_a_member_without_topics_by_name_names_no_topic(tmp_path, th
     topic_id = "AAAAAAAAAAAAAAAAAAAAEQ"
     target = {"topicPartitions": [{"topicId": topic_id, "partitions": [0]}]}
     joined = [*joins(1_000, "a", 1), record(1_100, 7, target, "a")]
-    (view,) = read_facts([written(tmp_path / "named", *([one] for one in joined))])
+    (view,) = read_partitions([written(tmp_path / "named", *([one] for one in joined))])
     names = {}
     learn_names(view.newer_records, names)
     assert list(names.values()) == ["t"]
@@ -235,7 +237,7 @@ def test_a_target_of_a_member_without_topics_by_name_names_no_topic(tmp_path, th
         record(1_050, 5, None if then is None else WHOLE | then, "a"),
         record(1_100, 7, target, "a"),
     ]
-    (view,) = read_facts([written(tmp_path / "unnamed", *([one] for one in changed))])
+    (view,) = read_partitions([written(tmp_path / "unnamed", *([one] for one in changed))])
     names = {}
     learn_names(view.newer_records, names)
     assert names == {}

@@ -1,4 +1,4 @@
-"""Expiry against Kafka's own tombstones, and against a coordinator that loads the log and looks."""
+"""Expiry against Kafka's own tombstones, and against a coordinator that loads the log."""
 
 import json
 
@@ -12,18 +12,18 @@ from coterie.messages import encode_value
 from support import golden_data
 from support.commandline import coterie, coterie_ok, fails, folder_of
 from support.golden_data import json_of, log, records, segments, wide
-from support.insight.models import offsets_at, rows_told
+from support.insight.models import offsets_at, question_rows
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
 MINUTE = 60_000
 DAY = 86_400_000
 CASES = ["basic", "connect", "default50", "old-formats", "transactions"]
-CHECK_MS = 5000  # the broker that wrote `compacted` looked at least so often
+CHECK_MS = 5000  # the broker of `compacted` checked at least this often
 
 
-def answer(case, **asked):
-    ask = expire.Ask(**asked)
-    return rows_told(log(case), expire, ask)
+def answer(case, **parameter_values):
+    parameters = expire.Parameters(**parameter_values)
+    return question_rows(log(case), expire, parameters)
 
 
 def key_of(row):
@@ -31,14 +31,14 @@ def key_of(row):
 
 
 def tombstones_of_a_coordinator(case, now_ms, minutes):
-    """Keys that a coordinator which loads the log at a time buries at its first look."""
+    """Keys that a coordinator, loading the log at a time, removes at its first check."""
     batches = {}
     for segment in segments(case):
         batches.setdefault(segment.parent.name, []).extend(read_log(segment))
-    gone = set()
-    for held in batches.values():
+    removed = set()
+    for of_batch in batches.values():
         coordinator = GroupCoordinator(
-            {"offsets.retention.minutes": minutes}, now_ms=now_ms, log=held
+            {"offsets.retention.minutes": minutes}, now_ms=now_ms, log=of_batch
         )
         assert coordinator.load_error is None
         before = len(coordinator.log)
@@ -47,8 +47,8 @@ def tombstones_of_a_coordinator(case, now_ms, minutes):
             for key, value in appended.records:
                 data = decode_key(key)["data"]
                 assert value is None
-                gone.add((data["group"], data.get("topic"), data.get("partition")))
-    return gone
+                removed.add((data["group"], data.get("topic"), data.get("partition")))
+    return removed
 
 
 @pytest.mark.parametrize("minutes", [1, 1440])
@@ -66,7 +66,7 @@ def test_what_has_expired_is_what_a_coordinator_buries(case, minutes):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "old-formats"])
-def test_an_offset_goes_at_the_millisecond_that_is_told(case):
+def test_an_offset_goes_at_the_millisecond_that_is_reported(case):
     last = max(record["timestamp"] for record in records(case))
     rows = answer(case, now_ms=last, retention_ms=DAY)
     times = {
@@ -84,10 +84,12 @@ def test_an_offset_goes_at_the_millisecond_that_is_told(case):
 @pytest.mark.parametrize("case", golden_data.cases())
 def test_every_offset_that_the_log_holds_has_a_row(case):
     rows = answer(case, now_ms=2**40)
-    held = [key_of(row) for row in rows if row["status"] != "removed" and row["topic"] is not None]
-    if case != "old-formats":  # one group id lies there in several partitions
-        assert len(set(held)) == len(held)
-        assert set(held) == set(offsets_at(case))
+    present = [
+        key_of(row) for row in rows if row["status"] != "removed" and row["topic"] is not None
+    ]
+    if case != "old-formats":  # one group id is in several partitions there
+        assert len(set(present)) == len(present)
+        assert set(present) == set(offsets_at(case))
     assert all(list(row) == [*expire.FIELDS, "trusted_from"] for row in rows)
     assert {row["rule"] for row in rows} <= set(expire.RULES)
 
@@ -102,7 +104,7 @@ def test_a_real_broker_removed_offsets_when_their_rule_says():
     assert not [row for row in rows if row["status"] == "expired" and row["topic"] is not None]
 
 
-def test_offsets_that_someone_deleted_are_not_said_to_have_expired():
+def test_offsets_that_someone_deleted_are_not_reported_to_have_expired():
     gone = [r for r in answer("basic", now_ms=1795237397237) if r["status"] == "removed"]
     tombstones, last = {}, {}
     for record in records("basic"):
@@ -131,27 +133,27 @@ def test_rules_are_those_of_the_groups_that_kafka_loads():
             since = group["current_state_timestamp"]
             assert (row["rule"], row["since"], row["idle_since"]) == ("empty_since", since, since)
         else:
-            kept = row["topic"] in group["subscribed_topics"]
-            assert row["rule"] == ("subscribed" if kept else "not_subscribed")
+            retained = row["topic"] in group["subscribed_topics"]
+            assert row["rule"] == ("subscribed" if retained else "not_subscribed")
             assert row["idle_since"] is None
 
 
 def test_another_retention_is_compared():
     now_ms = 1795237397237
-    (asked,) = [answer("basic", now_ms=now_ms, retention_ms=DAY, what_if_ms=(5000, 7 * DAY))]
+    (answered,) = [answer("basic", now_ms=now_ms, retention_ms=DAY, what_if_ms=(5000, 7 * DAY))]
     others = {ms: answer("basic", now_ms=now_ms, retention_ms=ms) for ms in (5000, 7 * DAY)}
     for index, ms in enumerate((5000, 7 * DAY)):
-        for row, other in zip(asked, others[ms], strict=True):
+        for row, other in zip(answered, others[ms], strict=True):
             if row["topic"] is None:
                 continue
-            told = row["what_if"][index]
-            assert told["expires_at"] == other["expires_at"]
+            what_if = row["what_if"][index]
+            assert what_if["expires_at"] == other["expires_at"]
             if row["status"] != "removed":
-                assert told["expired"] == (other["status"] == "expired")
+                assert what_if["expired"] == (other["status"] == "expired")
 
 
 def made_log(folder):
-    """Group `g` Empty since 1000; `s` never had members, with a commit that a transaction holds."""
+    """Group `g` is Empty since 1000; `s` never had members, but has a pending commit."""
     folder = folder / "__consumer_offsets-0"
     folder.mkdir()
 
@@ -171,16 +173,16 @@ def made_log(folder):
 
 
 def test_a_commit_to_an_empty_group_does_not_renew_its_clock(tmp_path):
-    told = coterie_ok(
+    result = coterie_ok(
         "expire", made_log(tmp_path), "--now", 10_000, "--retention", "9s", "--format", "json"
     )
-    rows = {(row["group_id"], row["partition"]): row for row in json.loads(told.stdout)}
+    rows = {(row["group_id"], row["partition"]): row for row in json.loads(result.stdout)}
     assert rows["g", 1]["status"] == rows["g", 0]["status"] == "expired"
     assert rows["g", 1]["expires_at"] == 10_000
     assert (rows["s", 0]["status"], rows["s", 0]["remaining_ms"]) == ("due", 4000)
     assert rows["s", 0]["pending"]
     assert (rows["e", None]["rule"], rows["e", None]["idle_since"]) == ("no_offsets", 1000)
-    assert told.stderr == ""
+    assert result.stderr == ""
 
 
 def test_now_is_the_newest_record_of_any_partition(tmp_path):
@@ -188,34 +190,34 @@ def test_now_is_the_newest_record_of_any_partition(tmp_path):
     other.mkdir()
     later = batch(0, [(9000, group_key(b"later"), group_value(1, []))])
     (other / f"{0:020}.log").write_bytes(later)
-    told = coterie_ok("expire", made_log(tmp_path), "--format", "json")
-    assert "now is 1970-01-01T00:00:09.000Z" in told.stderr
-    by_key = {(row["group_id"], row["partition"]): row for row in json.loads(told.stdout)}
+    result = coterie_ok("expire", made_log(tmp_path), "--format", "json")
+    assert "now is 1970-01-01T00:00:09.000Z" in result.stderr
+    by_key = {(row["group_id"], row["partition"]): row for row in json.loads(result.stdout)}
     assert by_key["s", 0]["remaining_ms"] == 7 * DAY - 4000
 
 
 def test_now_is_the_newest_record_and_retention_kafkas_unless_given(tmp_path):
-    told = coterie_ok("expire", made_log(tmp_path), "--format", "json")
-    assert "now is 1970-01-01T00:00:07.000Z" in told.stderr
-    assert "retention is 7d" in told.stderr
-    by_key = {(row["group_id"], row["partition"]): row for row in json.loads(told.stdout)}
+    result = coterie_ok("expire", made_log(tmp_path), "--format", "json")
+    assert "now is 1970-01-01T00:00:07.000Z" in result.stderr
+    assert "retention is 7d" in result.stderr
+    by_key = {(row["group_id"], row["partition"]): row for row in json.loads(result.stdout)}
     assert by_key["s", 0]["expires_at"] == 5000 + 7 * DAY
     assert by_key["s", 0]["remaining_ms"] == 7 * DAY - 2000
 
 
 def test_both_engines_give_the_same_rows(engine):
-    asked = ("--now", 1795237397237, "--retention", "1d", "--what-if", "5s", "--engine", engine)
-    told = coterie_ok("expire", log("basic"), *asked, "--format", "json")
-    ask = {"now_ms": 1795237397237, "retention_ms": DAY, "what_if_ms": (5000,)}
-    assert json.loads(told.stdout) == answer("basic", **ask)
+    arguments = ("--now", 1795237397237, "--retention", "1d", "--what-if", "5s", "--engine", engine)
+    result = coterie_ok("expire", log("basic"), *arguments, "--format", "json")
+    parameters = {"now_ms": 1795237397237, "retention_ms": DAY, "what_if_ms": (5000,)}
+    assert json.loads(result.stdout) == answer("basic", **parameters)
 
 
 def test_what_is_shown_can_be_chosen(tmp_path):
     folder = made_log(tmp_path)
-    asked = ("expire", folder, "--now", 10_000, "--retention", "9s", "--format", "json")
+    arguments = ("expire", folder, "--now", 10_000, "--retention", "9s", "--format", "json")
 
     def groups(*options):
-        return [row["group_id"] for row in json.loads(coterie_ok(*asked, *options).stdout)]
+        return [row["group_id"] for row in json.loads(coterie_ok(*arguments, *options).stdout)]
 
     assert groups() == ["e", "g", "g", "s"]
     assert groups("--status", "due") == ["s"]
@@ -225,8 +227,8 @@ def test_what_is_shown_can_be_chosen(tmp_path):
 
 
 def test_a_group_that_is_gone_is_not_idle():
-    asked = ("expire", log("compacted"), "--retention", "1m", "--format", "json")
-    idle = {row["group_id"] for row in json.loads(coterie_ok(*asked, "--idle").stdout)}
+    arguments = ("expire", log("compacted"), "--retention", "1m", "--format", "json")
+    idle = {row["group_id"] for row in json.loads(coterie_ok(*arguments, "--idle").stdout)}
     assert idle == {
         group["group_id"]
         for group in json_of("compacted", "groups.json")["groups"]
@@ -250,9 +252,9 @@ def tombstone_of(partition, time):
     return time, commit_key(1, b"s", b"t", partition), None
 
 
-def rows_of(folder, **asked):
-    ask = expire.Ask(**asked)
-    rows = rows_told(folder, expire, ask)
+def rows_of(folder, **parameter_values):
+    parameters = expire.Parameters(**parameter_values)
+    rows = question_rows(folder, expire, parameters)
     return {(row["group_id"], row["partition"]): row for row in rows}
 
 
@@ -277,7 +279,7 @@ def test_an_offset_removed_at_the_millisecond_it_expired_was_not_deleted(
 
 @pytest.mark.parametrize("expire_ms", [-(2**63), -1000, -2, -1, 0, 4999, 5000, 2**63 - 1])
 def test_a_commit_that_carries_any_time_but_minus_one_expires_by_it(expire_ms, tmp_path):
-    """Kafka takes -1 alone for none; a coordinator that loads the log buries the same."""
+    """Kafka treats only -1 as none; a coordinator that loads the log removes the same offsets."""
     value = {"offset": 7, "metadata": "", "commitTimestamp": 5000, "expireTimestamp": expire_ms}
     pair = 5000, commit_key(1, b"s", b"t", 0), encode_value(1, {"version": 1, "data": value})
     folder = only_segment(tmp_path, [batch(0, [pair])])
@@ -289,7 +291,7 @@ def test_a_commit_that_carries_any_time_but_minus_one_expires_by_it(expire_ms, t
     held = read_log(folder / "__consumer_offsets-0" / f"{0:020}.log")
     coordinator = GroupCoordinator({}, now_ms=5000, log=held)
     coordinator.cleanup()
-    assert (coordinator.snapshot("s") is None) == expected  # without offsets it goes, too
+    assert (coordinator.snapshot("s") is None) == expected  # without offsets it is removed, too
 
 
 def test_a_newer_group_is_idle_since_the_epoch_that_found_it_without_members():
@@ -299,32 +301,43 @@ def test_a_newer_group_is_idle_since_the_epoch_that_found_it_without_members():
         if (key := record.get("key")) and key["version"] == 3  # ConsumerGroupMetadata
         if "new-empty" in key["data"].values()
     ]
-    asked = ("expire", log("kip848"), "--idle", "--group", "new-empty", "--format", "json")
-    (row,) = json.loads(coterie_ok(*asked).stdout)
+    arguments = ("expire", log("kip848"), "--idle", "--group", "new-empty", "--format", "json")
+    (row,) = json.loads(coterie_ok(*arguments).stdout)
     assert (row["state"], row["idle_since"]) == ("Empty", epochs[-1])
 
 
 def test_the_tables_name_each_group_and_each_offset(tmp_path):
-    asked = ("expire", made_log(tmp_path), "--now", 10_000, "--retention", "9s", "--what-if", "1d")
-    told = coterie_ok(*asked).stdout.splitlines()
-    (line,) = [line.split() for line in told if line.startswith(" g ")]
+    arguments = (
+        "expire",
+        made_log(tmp_path),
+        "--now",
+        10_000,
+        "--retention",
+        "9s",
+        "--what-if",
+        "1d",
+    )
+    lines = coterie_ok(*arguments).stdout.splitlines()
+    (line,) = [line.split() for line in lines if line.startswith(" g ")]
     assert line[3:8] == ["2", "0", "2", "0", "0"]
     assert line[-2:] == ["empty_since", "0"]
-    told = coterie_ok(*asked, "--offsets").stdout
-    assert "group g: Empty, idle since 1970-01-01T00:00:01.000Z" in told
-    assert "1970-01-02T00:00:01.000Z" in told  # under a day's retention
+    lines = coterie_ok(*arguments, "--offsets").stdout
+    assert "group g: Empty, idle since 1970-01-01T00:00:01.000Z" in lines
+    assert "1970-01-02T00:00:01.000Z" in lines  # under a day's retention
 
 
 def test_a_group_that_is_there_is_not_called_gone_where_only_what_was_removed_is_shown():
-    asked = ("expire", log("old-formats"), "--status", "removed")
+    arguments = ("expire", log("old-formats"), "--status", "removed")
     kafkas = {
         group["group_id"]: group["state"]
         for group in json_of("old-formats", "groups.json")["groups"]
     }
-    lines = [line.split() for line in coterie_ok(*asked).stdout.splitlines()[4:] if line]
+    lines = [line.split() for line in coterie_ok(*arguments).stdout.splitlines()[4:] if line]
     assert all(line[1] == kafkas.get(line[0], "gone") for line in lines)
     assert {line[1] for line in lines} == {"Stable", "gone"}
-    headings = coterie_ok(*asked, "--offsets", "--group", "old0-g0", "--group", "old0-g1").stdout
+    headings = coterie_ok(
+        *arguments, "--offsets", "--group", "old0-g0", "--group", "old0-g1"
+    ).stdout
     assert "group old0-g0: Stable\n" in headings
     assert "group old0-g1: gone\n" in headings
 
@@ -332,8 +345,8 @@ def test_a_group_that_is_there_is_not_called_gone_where_only_what_was_removed_is
 def test_as_parquet_it_comes_whole(tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
     out = tmp_path / "out.parquet"
-    asked = ("--now", 1795237397237, "--what-if", "5s", "--format", "parquet", "--out", out)
-    coterie_ok("expire", log("basic"), *asked)
+    arguments = ("--now", 1795237397237, "--what-if", "5s", "--format", "parquet", "--out", out)
+    coterie_ok("expire", log("basic"), *arguments)
     rows = answer("basic", now_ms=1795237397237, what_if_ms=(5000,))
     table = pq.read_table(out)
     assert table.column_names == [*expire.FIELDS, "trusted_from"]
@@ -355,11 +368,11 @@ def test_as_parquet_it_comes_whole(tmp_path):
         (("--group", "nobody", "--now", "5"), 1, "no record of group 'nobody'"),
     ],
 )
-def test_wrong_usage_and_bad_input_are_told_in_one_line(options, status, says, tmp_path):
+def test_wrong_usage_and_bad_input_are_reported_in_one_line(options, status, says, tmp_path):
     fails("expire", made_log(tmp_path), *options, status=status, says=says)
 
 
-def test_a_log_that_cannot_be_read_is_told_in_one_line(tmp_path):
+def test_a_log_that_cannot_be_read_is_reported_in_one_line(tmp_path):
     fails("expire", tmp_path / "none", says="no such file or folder")
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()
@@ -369,8 +382,8 @@ def test_a_log_that_cannot_be_read_is_told_in_one_line(tmp_path):
 
 
 def test_a_log_of_a_million_records_is_judged_whole():
-    told = coterie_ok("expire", wide(), "--retention", "1s", "--format", "json")
-    assert told.stdout.count('"offset":') == 137_385  # golden/logs/README.md
+    result = coterie_ok("expire", wide(), "--retention", "1s", "--format", "json")
+    assert result.stdout.count('"offset":') == 137_385  # golden/logs/README.md
 
 
 def test_a_newer_group_goes_by_its_subscriptions_in_any_state():
@@ -380,7 +393,7 @@ def test_a_newer_group_goes_by_its_subscriptions_in_any_state():
         head |= {"subscribed_topics": ["a"], "current_state_timestamp": None}
         a, b = ({"topic": topic, "partition": 0, "commit_timestamp": 5} for topic in "ab")
         a["expire_timestamp"] = b["expire_timestamp"] = None
-        assert expire.decided(head, a) == ("subscribed", -1, True)
-        assert expire.decided(head, b) == ("not_subscribed", 5, False)
+        assert expire.expiry_of(head, a) == ("subscribed", -1, True)
+        assert expire.expiry_of(head, b) == ("not_subscribed", 5, False)
         waits = expire.standing("g", head, b, {("g", "b", 0)})
-        assert (waits.rule, waits.kept) == ("pending_transaction", True)
+        assert (waits.rule, waits.retained) == ("pending_transaction", True)

@@ -11,7 +11,7 @@ import pytest
 
 from coterie.insight.asking import rows_of
 from coterie.insight.questions import explain
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from support.commandline import coterie, coterie_ok, fails
 from support.golden_data import cases, log, records, wide
 from support.insight.broker_session import REQUESTS, SERVER, made_log
@@ -19,12 +19,12 @@ from support.insight.models import trusted_since
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 from support.request_lines import line as logged
 
-ASK = explain.Ask()
+PARAMETERS = explain.Parameters()
 
 
-def answer(case, groups=None, ask=ASK):
-    log_facts = read_facts([log(case)], groups=groups)
-    return [row for view in log_facts for row in rows_of(view, explain, ask)]
+def answer(case, groups=None, parameters=PARAMETERS):
+    log_facts = read_partitions([log(case)], groups=groups)
+    return [row for view in log_facts for row in rows_of(view, explain, parameters)]
 
 
 def of_kind(rows, *events):
@@ -33,13 +33,13 @@ def of_kind(rows, *events):
 
 def by_hand(case):
     """Group -> its group metadata as (offset, value or None) and commits, in order of the log."""
-    found = {}
+    result = {}
     for record in records(case):
         key = record.get("key") or {}
         if key.get("type") in ("group_metadata", "offset_commit"):
-            group = found.setdefault((record["partition"], key["data"]["group"]), [])
+            group = result.setdefault((record["partition"], key["data"]["group"]), [])
             group.append((key["type"], record))
-    return found
+    return result
 
 
 TIMELINE = ("generation", "static_replacement", "rewritten", "empty", "deleted")
@@ -67,7 +67,7 @@ def test_each_record_of_a_group_is_an_event_with_who_came_and_went(case):
 
 
 def check_members(causes, before, now):
-    """Every member id that is new or gone stands in one cause, and no other does."""
+    """Each new or lost member id is in exactly one cause, and no other id is."""
     new, gone = Counter(), Counter()
     for cause in causes:
         if cause["what"] in ("joined", "present", "restarted", "replaced"):
@@ -89,7 +89,7 @@ def test_the_commits_between_are_those_of_the_records(case):
     for (_, group), theirs in by_hand(case).items():
         expected, count, gone, was_whole = [], 0, 0, True
         for kind, record in [*theirs, ("group_metadata", None)]:
-            # Where compaction ends, another row begins.
+            # A new row begins where compaction ends.
             is_whole = record is None or record["timestamp"] >= (since[record["partition"]] or 0)
             if is_whole and not was_whole and (count or gone):
                 expected.append((count, gone))
@@ -104,15 +104,15 @@ def test_the_commits_between_are_those_of_the_records(case):
         rows = of_kind(answer(case, {group}), "commits")
         assert [row["count"] for row in rows] == [count for count, _ in expected]
         for row, (_, gone) in zip(rows, expected, strict=True):
-            told = re.findall(r"(\d+) offsets? deleted", row["cause"])
-            assert told == ([str(gone)] if gone else [])
+            deleted_counts = re.findall(r"(\d+) offsets? deleted", row["cause"])
+            assert deleted_counts == ([str(gone)] if gone else [])
 
 
 def whats(rows):
     return [[cause["what"] for cause in row["causes"]] for row in rows]
 
 
-def test_a_changed_subscription_is_told_by_its_topics():
+def test_a_changed_subscription_is_reported_by_its_topics():
     rows = of_kind(answer("basic", {"grp-resub"}), "generation")
     (cause,) = rows[1]["causes"]
     assert (cause["what"], cause["detail"]) == ("subscription_changed", "+audit +clicks -orders")
@@ -125,7 +125,7 @@ def test_a_static_member_that_comes_back_makes_no_generation():
     assert row["causes"][0]["group_instance_id"] == "inst-kp-1"
 
 
-def test_the_second_step_of_a_cooperative_rebalance_is_told_from_assignments():
+def test_the_second_step_of_a_cooperative_rebalance_is_reported_from_assignments():
     rows = of_kind(answer("basic", {"grp-java-cooperative-sticky"}), "generation")
     assert whats(rows)[:5] == [
         ["joined"],
@@ -156,10 +156,10 @@ def test_epochs_of_newer_groups_are_those_of_the_records():
         if key.get("version") in (3, 11, 17) and record["value"]:
             group = expected.setdefault(key["data"]["groupId"], [])
             group.append((record["offset"], record["value"]["data"]["epoch"]))
-    found = {}
+    actual = {}
     for row in of_kind(answer("kip848"), "epoch"):
-        found.setdefault(row["group_id"], []).append(row["generation"])
-    assert found == {group: [epoch for _, epoch in rows] for group, rows in expected.items()}
+        actual.setdefault(row["group_id"], []).append(row["generation"])
+    assert actual == {group: [epoch for _, epoch in rows] for group, rows in expected.items()}
 
 
 def written(folder, *batches):
@@ -177,9 +177,9 @@ def generations(*lives):
     ]
 
 
-def explained(folder, **ask):
-    (view,) = read_facts([folder])
-    return list(explain.rows(view, explain.Ask(**ask)))
+def explained(folder, **parameters):
+    (view,) = read_partitions([folder])
+    return list(explain.rows(view, explain.Parameters(**parameters)))
 
 
 def test_a_client_that_comes_and_goes_is_flapping_by_the_rule(tmp_path):
@@ -192,7 +192,7 @@ def test_a_client_that_comes_and_goes_is_flapping_by_the_rule(tmp_path):
     assert (flap["count"], flap["timestamp"], flap["until"]) == (6, 0, 300_000)
     assert not of_kind(explained(tmp_path, flap_window_ms=179_999), "flapping")
     (flap,) = of_kind(explained(tmp_path, flap_window_ms=180_000), "flapping")
-    assert flap["count"] == 6  # each four that follow one another lie within three minutes
+    assert flap["count"] == 6  # any four neighbours are within three minutes
     assert not of_kind(explained(tmp_path, flap_count=7), "flapping")
     (client,) = of_kind(explained(tmp_path), "client")
     assert client["cause"] == "c (h): joined 3, left 3"
@@ -206,7 +206,7 @@ def test_a_new_member_id_of_one_client_is_a_restart(tmp_path):
     assert (cause["what"], cause["member_id"], cause["detail"]) == ("restarted", "b", "a")
 
 
-def test_generations_without_a_record_are_counted_and_a_group_made_anew_is_told(tmp_path):
+def test_generations_without_a_record_are_counted_and_a_group_made_anew_is_reported(tmp_path):
     lives = [(0, 4, [b"a"]), (5, 7, [b"a"]), (9, 7, None), (12, 1, [b"a"]), (15, 1, [b"a"])]
     rows = of_kind(explained(written(tmp_path, *generations(*lives))), *TIMELINE)
     assert whats(rows[:2]) == [["present"], ["gap", "rejoined"]]
@@ -217,7 +217,7 @@ def test_generations_without_a_record_are_counted_and_a_group_made_anew_is_told(
 
 
 def test_the_time_without_members_is_from_empty_to_the_next_members(tmp_path):
-    # group_value says that the state was entered at 1000.
+    # In group_value, the state was entered at 1000.
     lives = [(500, 1, [b"a"]), (1000, 2, []), (4500, 3, [b"b"]), (9000, 4, [])]
     rows = of_kind(explained(written(tmp_path, *generations(*lives))), "empty", "summary")
     assert [row["duration_ms"] for row in rows[:2]] == [3500, None]
@@ -229,9 +229,9 @@ def session(tmp_path_factory):
     return made_log(tmp_path_factory.mktemp("session"))
 
 
-def asked(session, group, *options):
-    told = coterie_ok("explain", session, "--group", group, *options, "--format", "json")
-    rows = json.loads(told.stdout)
+def explain_rows(session, group, *options):
+    result = coterie_ok("explain", session, "--group", group, *options, "--format", "json")
+    rows = json.loads(result.stdout)
     return {row["generation"]: row for row in of_kind(rows, "generation", "empty")}, rows
 
 
@@ -243,35 +243,35 @@ def gone(row):
     ]
 
 
-def test_without_a_brokers_logs_nobody_is_said_to_have_left(session):
-    rows, _ = asked(session, "orders-app")
+def test_without_a_brokers_logs_nobody_is_reported_to_have_left(session):
+    rows, _ = explain_rows(session, "orders-app")
     assert gone(rows[4]) == [("o3", "left_or_evicted", "records")]
     assert gone(rows[5]) == [("o2", "left_or_evicted", "records")]
 
 
 def test_the_server_log_tells_who_left_and_who_was_evicted(session):
-    rows, _ = asked(session, "orders-app", "--server-log", SERVER)
+    rows, _ = explain_rows(session, "orders-app", "--server-log", SERVER)
     assert gone(rows[4]) == [("o3", "evicted", "server log")]  # README: dies without leaving
     assert gone(rows[5]) == [("o2", "left", "server log")]
     assert gone(rows[6]) == [("o1", "left", "server log")]
     assert rows[4]["reason"].endswith("on heartbeat expiration")
     # From "Preparing" at 05:40:47,694 to the assignment at 05:40:47,900.
     assert (rows[2]["duration_ms"], rows[2]["duration_source"]) == (206, "server log")
-    rows, _ = asked(session, "pay", "--server-log", SERVER)
+    rows, _ = explain_rows(session, "pay", "--server-log", SERVER)
     assert "re-joining group during Stable" in rows[3]["reason"]
     assert gone(rows[4]) == [("p2", "evicted", "server log")]
     assert gone(rows[5]) == [("p1", "evicted", "server log")]
 
 
 def test_the_request_log_tells_who_sent_a_leave_group_and_who_did_not(session):
-    rows, _ = asked(session, "orders-app", "--request-log", REQUESTS)
+    rows, _ = explain_rows(session, "orders-app", "--request-log", REQUESTS)
     assert gone(rows[4]) == [("o3", "evicted", "request log")]
     assert gone(rows[5]) == [("o2", "left", "request log")]
-    rows, everything = asked(session, "pay", "--request-log", REQUESTS)
+    rows, everything = explain_rows(session, "pay", "--request-log", REQUESTS)
     (back,) = of_kind(everything, "static_replacement")  # README: dies, and comes back
     assert [cause["group_instance_id"] for cause in back["causes"]] == ["pay-2"]
     first = [cause for cause in rows[3]["causes"] if cause["what"] == "rejoined_first"]
-    # It tells nothing of the time after its last request of the group: no eviction is claimed.
+    # It does not cover the time after the group's last request: no eviction is claimed.
     assert gone(rows[5]) == [("p1", "left_or_evicted", "records")]
     assert first or "cooperative_step" in [cause["what"] for cause in rows[3]["causes"]]
 
@@ -289,7 +289,7 @@ def test_a_join_says_the_clients_own_reason(tmp_path):
     key, value = commit_key(1, b"g", b"t", 0), commit_value(7, -1, b"m", 5)
     lives = generations((0, 1, [b"a"]), (9, 2, [b"a", b"b"]))
     log = written(tmp_path, *lives, batch(2, [(20, key, value)]))
-    rows, _ = asked(log, "g", "--request-log", requests, "--log-zone", "+02:00")
+    rows, _ = explain_rows(log, "g", "--request-log", requests, "--log-zone", "+02:00")
     assert [(c["what"], c["detail"], c["source"]) for c in rows[2]["causes"]] == [
         ("joined", "rebalance enforced by user", "request log")
     ]
@@ -325,20 +325,20 @@ def test_the_words_of_older_and_newer_coordinators_are_read(line, what, member, 
 
 
 def test_the_table_shows_the_life_and_sums_it_up():
-    told = coterie_ok("explain", log("basic"), "--group", "grp-del-again")
-    assert "ck-74 (127.0.0.1) left or was evicted; no members for 4.424 s" in told.stdout
+    result = coterie_ok("explain", log("basic"), "--group", "grp-del-again")
+    assert "ck-74 (127.0.0.1) left or was evicted; no members for 4.424 s" in result.stdout
     theirs = [r for r in records("basic") if r["key"]["data"].get("group") == "grp-del-again"]
     commits = [r for r in theirs if r["key"]["type"] == "offset_commit" and r["value"]]
     requests = {(r["partition"], r["batch"]["position"]) for r in commits}
     text = f"3 rebalances, {len(requests)} commits of {len(commits)} offsets"
-    assert text in told.stdout
-    assert told.stderr == ""
-    assert not any(line != line.rstrip() for line in told.stdout.splitlines())
+    assert text in result.stdout
+    assert result.stderr == ""
+    assert not any(line != line.rstrip() for line in result.stdout.splitlines())
 
 
 def test_as_json_the_rows_are_those_of_the_question():
-    told = coterie_ok("explain", log("basic"), "--format", "json")
-    assert json.loads(told.stdout) == answer("basic")
+    result = coterie_ok("explain", log("basic"), "--format", "json")
+    assert json.loads(result.stdout) == answer("basic")
 
 
 def test_as_parquet_the_rows_are_those_of_the_question(tmp_path):
@@ -351,8 +351,8 @@ def test_as_parquet_the_rows_are_those_of_the_question(tmp_path):
 
 
 def test_as_csv_lists_are_json():
-    told = coterie_ok("explain", log("basic"), "--group", "grp-resub", "--format", "csv")
-    lines = list(csv.DictReader(told.stdout.splitlines()))
+    result = coterie_ok("explain", log("basic"), "--group", "grp-resub", "--format", "csv")
+    lines = list(csv.DictReader(result.stdout.splitlines()))
     rows = answer("basic", {"grp-resub"})
     assert [json.loads(line["causes"]) for line in lines] == [row["causes"] for row in rows]
 
@@ -369,11 +369,11 @@ def test_as_csv_lists_are_json():
         (("--at", "never"), 2, "is not a time"),
     ],
 )
-def test_wrong_usage_and_bad_input_are_told_in_one_line(options, status, says):
+def test_wrong_usage_and_bad_input_are_reported_in_one_line(options, status, says):
     fails("explain", log("basic"), *options, status=status, says=says)
 
 
-def test_a_brokers_log_that_is_cut_or_no_text_is_told_in_one_line(tmp_path):
+def test_a_brokers_log_that_is_cut_or_no_text_is_reported_in_one_line(tmp_path):
     cut = tmp_path / "cut.log"
     cut.write_text('[2026-11-21 05:41:12,707] DEBUG Completed request:{"JOIN_GROUP": "JOIN_GRO"\n')
     fails("explain", log("basic"), "--request-log", cut, says="no completed request")
@@ -396,7 +396,7 @@ def test_a_brokers_log_that_is_cut_or_no_text_is_told_in_one_line(tmp_path):
         ("CONSUMER_GROUP_HEARTBEAT", {"groupId": "g"}, {"errorCode": 0}),
     ],
 )
-def test_a_request_that_lacks_what_its_version_has_is_told_in_one_line(
+def test_a_request_that_lacks_what_its_version_has_is_reported_in_one_line(
     api, asked_, answer, tmp_path
 ):
     requests = tmp_path / "requests.log"
@@ -411,23 +411,25 @@ def test_a_request_whose_connection_the_broker_closed_tells_of_no_member(tmp_pat
     coterie_ok("explain", log("basic"), "--group", "grp-del-again", "--request-log", requests)
 
 
-def test_a_brokers_log_of_another_kind_is_told(tmp_path):
-    told = coterie_ok("explain", log("basic"), "--group", "grp-del-again", "--request-log", SERVER)
-    assert told.stderr.startswith(f"coterie: {SERVER}: says nothing of any group")
-    assert len(told.stderr.splitlines()) == 1
+def test_a_brokers_log_of_another_kind_is_reported(tmp_path):
+    result = coterie_ok(
+        "explain", log("basic"), "--group", "grp-del-again", "--request-log", SERVER
+    )
+    assert result.stderr.startswith(f"coterie: {SERVER}: says nothing of any group")
+    assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_group_without_a_record_up_to_a_time_is_told_with_the_time():
+def test_a_group_without_a_record_up_to_a_time_is_reported_with_the_time():
     options = ("--group", "grp-del-again", "--at", 1000)
     fails("explain", log("basic"), *options, says="up to 1970-01-01T00:00:01.000Z; ")
 
 
-def test_corrupt_places_are_left_out_and_said():
-    told = coterie("explain", log("corrupt/group-value-truncated"))
-    assert told.returncode == 0
-    assert "corrupt place" in told.stderr
+def test_corrupt_places_are_left_out_and_reported():
+    result = coterie("explain", log("corrupt/group-value-truncated"))
+    assert result.returncode == 0
+    assert "corrupt place" in result.stderr
 
 
 def test_a_log_of_thousands_of_groups_is_explained():
-    told = coterie_ok("explain", wide(), "--format", "json")
-    assert told.stdout.count('"event": "summary"') == 2_230  # golden/logs/README.md
+    result = coterie_ok("explain", wide(), "--format", "json")
+    assert result.stdout.count('"event": "summary"') == 2_230  # golden/logs/README.md

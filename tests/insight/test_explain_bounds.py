@@ -1,24 +1,30 @@
-"""What `explain` says right at its bounds, from records and lines that are written for it."""
+"""Rows of `explain` at the limits of its rules, from handmade records and lines."""
 
 import pytest
 
 from coterie._core.codec.schema import encode_key, encode_value
 from coterie.insight.brokerlogs import server_log
-from coterie.insight.brokerlogs.server_log import JOINED, REQUESTS, SEEN, BrokerLogLine, Index
+from coterie.insight.brokerlogs.server_log import (
+    JOINED,
+    REQUESTS,
+    SEEN,
+    BrokerLogIndex,
+    BrokerLogLine,
+)
 from coterie.insight.groups import causes, epochs, flapping, timeline
 from coterie.insight.questions import explain
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
-from coterie.insight.records.partition_view import Life, read_facts
+from coterie.insight.records.partition_view import GroupHistory, read_partitions
 from coterie.log.consumer_protocol import assignment
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 
 
-def explained(folder, *batches, **ask):
+def explained(folder, *batches, **parameters):
     folder = folder / "__consumer_offsets-0"
     folder.mkdir()
     (folder / f"{0:020}.log").write_bytes(b"".join(batches))
-    (view,) = read_facts([folder])
-    return list(explain.rows(view, explain.Ask(**ask)))
+    (view,) = read_partitions([folder])
+    return list(explain.rows(view, explain.Parameters(**parameters)))
 
 
 def generations(*lives):
@@ -29,11 +35,11 @@ def generations(*lives):
     ]
 
 
-def commits(first, *told):
+def commits(first, *entries):
     """One batch for each (time, group, topic), at offsets from the first one on."""
     return [
         batch(first + at, [(time, commit_key(1, group, topic, 0), commit_value(7, -1, b"", time))])
-        for at, (time, group, topic) in enumerate(told)
+        for at, (time, group, topic) in enumerate(entries)
     ]
 
 
@@ -43,14 +49,14 @@ def of_kind(rows, event):
 
 def test_one_generation_without_a_record_is_a_gap(tmp_path):
     rows = explained(tmp_path, *generations((0, 1, [b"a"]), (5, 3, [b"a"])))
-    found = [(cause["what"], cause["detail"]) for cause in rows[1]["causes"]]
-    assert found == [("gap", "1"), ("rejoined", None)]
+    actual = [(cause["what"], cause["detail"]) for cause in rows[1]["causes"]]
+    assert actual == [("gap", "1"), ("rejoined", None)]
 
 
 def test_of_two_members_of_one_client_the_first_that_went_is_the_one_that_came_back(tmp_path):
     rows = explained(tmp_path, *generations((0, 1, [b"a", b"b"]), (5, 2, [b"c"])))
-    found = [(cause["what"], cause["member_id"], cause["detail"]) for cause in rows[1]["causes"]]
-    assert found[:2] == [("restarted", "c", "a"), ("left_or_evicted", "b", None)]
+    actual = [(cause["what"], cause["member_id"], cause["detail"]) for cause in rows[1]["causes"]]
+    assert actual[:2] == [("restarted", "c", "a"), ("left_or_evicted", "b", None)]
 
 
 @pytest.mark.parametrize(
@@ -65,34 +71,36 @@ def test_as_many_members_are_named_as_there_is_room_for(count, text):
     assert causes.in_words(joined) == text
 
 
-def state(protocol, *held):
+def state(protocol, *assigned):
     """A group whose members hold these partitions of topic `t`."""
-    members = [{"assignment": assignment({"t": numbers} if numbers else {})} for numbers in held]
+    members = [
+        {"assignment": assignment({"t": numbers} if numbers else {})} for numbers in assigned
+    ]
     return {"protocol_type": "consumer", "protocol": protocol, "members": members}
 
 
 @pytest.mark.parametrize(("given", "what"), [([0, 1], "cooperative_step"), ([0, 2], "rejoined")])
 def test_a_cooperative_step_gives_out_nothing_that_was_not_held_two_generations_before(given, what):
     older, before = state("cooperative-sticky", [0, 1]), state("cooperative-sticky", [])
-    life = Life("g", [], [], {})
-    found = causes._same_members(life, state("cooperative-sticky", given), before, older)
-    assert found["what"] == what
+    life = GroupHistory("g", [], [], {})
+    actual = causes._same_members(life, state("cooperative-sticky", given), before, older)
+    assert actual["what"] == what
 
 
 def test_the_generation_two_before_is_known_when_a_second_step_is_looked_for(monkeypatch):
-    asked = []
+    calls = []
     row = {"tombstone": False, "member_count": 0, "generation": 1, "previous_generation": 0}
     row |= dict.fromkeys(("protocol", "leader", "file", "position", "current_state_timestamp"))
     rows = [row | {"timestamp": at, "log_offset": at} for at in range(5)]
-    life = Life("g", [], rows, {})
-    monkeypatch.setattr(Life, "state", lambda self, index: {"index": index})
+    life = GroupHistory("g", [], rows, {})
+    monkeypatch.setattr(GroupHistory, "state", lambda self, index: {"index": index})
     monkeypatch.setattr(
         timeline,
         "causes_of",
-        lambda life, index, states: asked.append((index, states.get(index - 2))) or [],
+        lambda life, index, states: calls.append((index, states.get(index - 2))) or [],
     )
     timeline.timeline(life)
-    assert asked[2:] == [(index, {"index": index - 2}) for index in (2, 3, 4)]
+    assert calls[2:] == [(index, {"index": index - 2}) for index in (2, 3, 4)]
 
 
 LEFT = dict.fromkeys(causes.CAUSE) | {"what": "left_or_evicted", "source": "records"}
@@ -115,19 +123,19 @@ def test_a_request_log_tells_who_was_evicted_where_it_covers_both_generations(
         {"generation": number, "timestamp": at_ms, "event": "generation", "causes": given}
         for number, at_ms, given in ((1, 1000, []), (2, 2000, [LEFT]))
     ]
-    Index(ends).tell(rows)
+    BrokerLogIndex(ends).annotate(rows)
     (cause,) = rows[1]["causes"]
     assert cause["source"] == source
 
 
 def test_the_member_that_joined_again_first_is_named_not_the_one_nearest_to_the_record():
-    told = [
+    lines = [
         BrokerLogLine("g", JOINED, at_ms, REQUESTS, 2, member, "c", "/h")
         for at_ms, member in ((10, "early"), (90, "late"))
     ]
     again = dict.fromkeys(causes.CAUSE) | {"what": "rejoined", "source": "records"}
     row = {"generation": 2, "timestamp": 100, "event": "generation", "causes": [again]}
-    Index(told).tell([row])
+    BrokerLogIndex(lines).annotate([row])
     (cause,) = row["causes"]
     assert (cause["what"], cause["member_id"]) == ("rejoined_first", "early")
 
@@ -144,10 +152,10 @@ def test_times_of_a_request_log_in_another_zone_are_those_of_utc():
 
 
 def record(offset, version, key, value):
-    told = {"version": version, "type": "", "data": {"groupId": "g"} | key}
+    decoded = {"version": version, "type": "", "data": {"groupId": "g"} | key}
     body = value and encode_value(version, {"version": 0, "data": value})
     at = offset * 1000
-    return GroupRecord("g", offset, at, version, encode_key(told), body, "f", 0)
+    return GroupRecord("g", offset, at, version, encode_key(decoded), body, "f", 0)
 
 
 def epoch(offset, number):
@@ -170,10 +178,10 @@ def test_a_newer_group_is_idle_since_the_first_epoch_without_members():
     assert epochs.empty_since(GroupRecords([*there, *gone, member(6, "n"), epoch(7, 4)])) == {}
 
 
-def test_an_epoch_is_told_by_what_came_since_the_one_before_alone():
+def test_an_epoch_is_reported_by_what_came_since_the_one_before_alone():
     rows = epochs.timeline([member(1, "m"), epoch(2, 1), member(3, "n"), epoch(4, 2), epoch(5, 3)])
-    found = [[(cause["what"], cause["member_id"]) for cause in row["causes"]] for row in rows]
-    assert found == [[("joined", "m")], [("joined", "n")], []]
+    actual = [[(cause["what"], cause["member_id"]) for cause in row["causes"]] for row in rows]
+    assert actual == [[("joined", "m")], [("joined", "n")], []]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +192,8 @@ def test_an_epoch_is_told_by_what_came_since_the_one_before_alone():
     ],
 )
 def test_as_many_topics_are_named_as_there_is_room_for(tmp_path, topics, named):
-    told = [(5, b"g", topics[at : at + 1]) for at in range(len(topics))]
-    (row,) = of_kind(explained(tmp_path, *commits(0, *told)), "commits")
+    entries = [(5, b"g", topics[at : at + 1]) for at in range(len(topics))]
+    (row,) = of_kind(explained(tmp_path, *commits(0, *entries)), "commits")
     assert row["cause"] == named
 
 
@@ -194,15 +202,15 @@ def test_commits_at_the_time_0_are_there_since_then(tmp_path):
     assert (row["timestamp"], row["until"]) == (0, 5)
 
 
-def test_the_commits_of_each_of_many_groups_are_told_with_the_first_of_them(tmp_path):
+def test_the_commits_of_each_of_many_groups_are_reported_with_the_first_of_them(tmp_path):
     groups = [b"g%d" % number for number in range(7)]
-    told = [(at, groups[at % 7], b"t") for at in range(200)]
-    rows = of_kind(explained(tmp_path, *commits(0, *told)), "commits")
+    entries = [(at, groups[at % 7], b"t") for at in range(200)]
+    rows = of_kind(explained(tmp_path, *commits(0, *entries)), "commits")
     assert [(row["log_offset"], row["timestamp"]) for row in rows] == [(at, at) for at in range(7)]
 
 
 def moves(*times):
-    """A client that joined, and left again, by turns."""
+    """A client that joined and left alternately."""
     cause = dict.fromkeys(causes.CAUSE) | {"client_id": "c"}
     return [
         flapping.Move(at_ms, number % 2 == 0, number % 2, number, cause)
@@ -211,15 +219,15 @@ def moves(*times):
 
 
 def test_two_stretches_that_share_a_point_are_one():
-    found = flapping.flaps({"c": moves(0, 1, 2, 10, 18, 19, 20)}, 4, 10)
-    assert [(row["timestamp"], row["until"], row["count"]) for row in found] == [(0, 20, 7)]
-    found = flapping.flaps({"c": moves(0, 1, 2, 10, 21, 22, 23, 24)}, 4, 10)
-    assert [(row["timestamp"], row["until"]) for row in found] == [(0, 10), (21, 24)]
+    actual = flapping.flaps({"c": moves(0, 1, 2, 10, 18, 19, 20)}, 4, 10)
+    assert [(row["timestamp"], row["until"], row["count"]) for row in actual] == [(0, 20, 7)]
+    actual = flapping.flaps({"c": moves(0, 1, 2, 10, 21, 22, 23, 24)}, 4, 10)
+    assert [(row["timestamp"], row["until"]) for row in actual] == [(0, 10), (21, 24)]
 
 
 def test_clients_with_a_part_in_as_many_rebalances_stand_by_name():
-    found = flapping.clients({"b": moves(1), "c": moves(1, 2), "a": moves(1)})
-    assert [row["cause"][0] for row in found] == ["c", "a", "b"]
+    actual = flapping.clients({"b": moves(1), "c": moves(1, 2), "a": moves(1)})
+    assert [row["cause"][0] for row in actual] == ["c", "a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -242,13 +250,13 @@ def test_no_bound_is_known_where_another_kind_of_record_stands_between(between):
 
 
 def test_a_group_is_without_members_since_its_state_says_not_since_the_record(tmp_path):
-    # group_value says that the state was entered at 1000.
+    # In group_value, the state was entered at 1000.
     rows = explained(tmp_path, *generations((500, 1, [b"a"]), (1500, 2, []), (4500, 3, [b"b"])))
     assert [row["duration_ms"] for row in of_kind(rows, "empty")] == [3500]
 
 
 def test_groups_beyond_the_basic_plane_stand_where_java_puts_them(tmp_path):
     names = ["\U00010000", "\uffff"]  # its first surrogate, D800, is below FFFF
-    told = [(5, name.encode(), b"t") for name in reversed(names)]
-    rows = of_kind(explained(tmp_path, *commits(0, *told)), "summary")
+    entries = [(5, name.encode(), b"t") for name in reversed(names)]
+    rows = of_kind(explained(tmp_path, *commits(0, *entries)), "summary")
     assert [row["group_id"] for row in rows] == names

@@ -10,15 +10,15 @@ from coterie._core.codec.reader import LogReader
 from coterie.insight.questions import growth
 from support.commandline import coterie_ok, fails
 from support.golden_data import cases, lines_of, log, records, segments, wide
-from support.insight.models import rows_told
+from support.insight.models import question_rows
 from support.log_writer import batch, commit_key, commit_value, marker
 
 SUMS = ("superseded", "free", "held_transaction", "held_active")
 
 
-def answer(case, groups=None, **asked):
-    ask = growth.Ask(**asked)
-    return rows_told(log(case), growth, ask, groups=groups)
+def answer(case, groups=None, **parameter_values):
+    parameters = growth.Parameters(**parameter_values)
+    return question_rows(log(case), growth, parameters, groups=groups)
 
 
 def place_of(row):
@@ -40,51 +40,51 @@ def owner(record):
 
 
 def shares(case):
-    """(partition, segment, offset) -> the record's part of its batch on disk, exactly."""
-    found = {}
+    """(partition, segment, offset) -> the record's exact share of its batch on disk."""
+    result = {}
     for path in segments(case):
         number = int(path.parent.name.rpartition("-")[2])
-        for held in LogReader(path.read_bytes()):
-            weights = [max(len(r.key or b"") + len(r.value or b""), 1) for r in held.records]
-            for record, weight in zip(held.records, weights, strict=True):
-                share = Fraction(held.size * weight, sum(weights))
-                found[number, path.name, record.offset] = share
-    return found
+        for read_batch in LogReader(path.read_bytes()):
+            weights = [max(len(r.key or b"") + len(r.value or b""), 1) for r in read_batch.records]
+            for record, weight in zip(read_batch.records, weights, strict=True):
+                share = Fraction(read_batch.size * weight, sum(weights))
+                result[number, path.name, record.offset] = share
+    return result
 
 
-def outcomes(found):
+def outcomes(partition_records):
     """Index of each transactional record -> its producer's next marker, None: undecided."""
-    ends, waiting = {}, defaultdict(list)
-    for index, record in enumerate(found):
+    ends, pending = {}, defaultdict(list)
+    for index, record in enumerate(partition_records):
         producer = record["partition"], record["batch"]["producer_id"]
         if "control" in record:
-            for one in waiting.pop(producer, ()):
+            for one in pending.pop(producer, ()):
                 ends[one] = record["control"]["type"]
         elif record["batch"]["is_transactional"]:
-            waiting[producer].append(index)
+            pending[producer].append(index)
             ends[index] = None
     return ends
 
 
 def by_hand(case):
     """Counts by owner, as the cleaner would: a loop over the records of one partition."""
-    found, weight = list(records(case)), shares(case)
-    ends = outcomes(found)
+    result, weight = list(records(case)), shares(case)
+    ends = outcomes(result)
     counts = defaultdict(Counter)
-    for number in {record["partition"] for record in found}:
-        mine = [i for i, record in enumerate(found) if record["partition"] == number]
+    for number in {record["partition"] for record in result}:
+        mine = [i for i, record in enumerate(result) if record["partition"] == number]
         last = [p.name for p in segments(case) if p.parent.name.endswith(f"-{number}")][-1]
-        active = next((i for i in mine if found[i]["segment"] == last), mine[-1] + 1)
+        active = next((i for i in mine if result[i]["segment"] == last), mine[-1] + 1)
         undecided = next((i for i in mine if i in ends and ends[i] is None), mine[-1] + 1)
 
         def dead(bound, mine=mine):
-            """What a cleaner that may read up to `bound` throws away."""
+            """What a cleaner removes that may read up to `bound`."""
             newest, gone = {}, set()
             for i in mine:
-                if i >= bound or "control" in found[i] or "data" not in found[i]["key"]:
+                if i >= bound or "control" in result[i] or "data" not in result[i]["key"]:
                     continue
                 if ends.get(i, "COMMIT") == "COMMIT":
-                    key = json.dumps([found[i]["key"]["type"], found[i]["key"]["data"]])
+                    key = json.dumps([result[i]["key"]["type"], result[i]["key"]["data"]])
                     gone |= {newest[key]} if key in newest else set()
                     newest[key] = i
                 elif ends[i] == "ABORT":
@@ -93,11 +93,11 @@ def by_hand(case):
 
         every, closed, now = dead(mine[-1] + 1), dead(active), dead(min(active, undecided))
         for i in mine:
-            count = counts[owner(found[i])]
+            count = counts[owner(result[i])]
             count["records"] += 1
-            where = number, found[i]["segment"], found[i]["offset"]
+            where = number, result[i]["segment"], result[i]["offset"]
             count["bytes"] += weight[where]
-            count["tombstones"] += found[i].get("key") is not None and found[i]["value"] is None
+            count["tombstones"] += result[i].get("key") is not None and result[i]["value"] is None
             count["superseded_records"] += i in every
             count["superseded_bytes"] += weight[where] * (i in every)
             count["free_bytes"] += weight[where] * (i in now)
@@ -106,7 +106,9 @@ def by_hand(case):
     return counts
 
 
-WHOLE = [case for case in cases() if case != "old-formats"]  # there a wrapper is one batch of many
+WHOLE = [
+    case for case in cases() if case != "old-formats"
+]  # there a wrapper is one batch for many records
 
 
 @pytest.mark.parametrize("case", WHOLE)
@@ -137,12 +139,12 @@ def test_all_bytes_are_those_of_the_batches_on_disk(case):
     for line in lines_of(case, "batches.jsonl.gz"):
         size[line["partition"]] += line["size"]
         count[line["partition"]] += line.get("count", 1) > 0
-    found, requests = Counter(), Counter()
+    actual, requests = Counter(), Counter()
     for row in answer(case):
-        found[row["offsets_partition"]] += row["bytes"]
+        actual[row["offsets_partition"]] += row["bytes"]
         requests[row["offsets_partition"]] += row["requests"]
-    assert +found == size
-    if case != "compacted":  # count there is that of the header, before the cleaning
+    assert +actual == size
+    if case != "compacted":  # there the header's count is from before the cleaning
         assert sum(requests.values()) == sum(count.values())
 
 
@@ -153,14 +155,14 @@ def test_a_groups_share_is_the_same_whether_it_is_asked_for_alone():
 
 
 def test_an_open_transaction_is_named_by_its_first_record():
-    (held,) = [row for row in answer("compacted") if row["open_transactions"]]
+    (row_with_transaction,) = [row for row in answer("compacted") if row["open_transactions"]]
     first = {}
-    found = list(records("compacted"))
-    for index, end in outcomes(found).items():
+    actual = list(records("compacted"))
+    for index, end in outcomes(actual).items():
         if end is None:
-            first.setdefault(found[index]["batch"]["producer_id"], found[index])
-    assert held["group_id"] == "c-tx4"
-    for one in held["open_transactions"]:
+            first.setdefault(actual[index]["batch"]["producer_id"], actual[index])
+    assert row_with_transaction["group_id"] == "c-tx4"
+    for one in row_with_transaction["open_transactions"]:
         record = first.pop(one["producer_id"])
         assert one["log_offset"] == record["offset"]
         assert one["timestamp"] == record["timestamp"]
@@ -176,9 +178,9 @@ def test_how_often_a_group_commits_is_the_mean_over_its_partitions(case):
         if "control" not in record and record["value"] and owner(record)[3] == "commits":
             times[(*owner(record), record["key"]["data"]["partition"])].append(record["timestamp"])
     passed, count = Counter(), Counter()
-    for (*place, _), held in times.items():
-        passed[tuple(place)] += held[-1] - held[0]
-        count[tuple(place)] += len(held) - 1
+    for (*place, _), of_partition in times.items():
+        passed[tuple(place)] += of_partition[-1] - of_partition[0]
+        count[tuple(place)] += len(of_partition) - 1
     for row in answer(case, interval_ms=500):
         place = place_of(row)
         expected = passed[place] / count[place] if count[place] else None
@@ -225,8 +227,8 @@ def made_log(folder):
 
 def test_what_is_superseded_is_freed_only_where_the_cleaner_may_go(tmp_path):
     folder, sizes = made_log(tmp_path)
-    told = coterie_ok("growth", folder, "--group", "g", "--format", "json")
-    (row,) = json.loads(told.stdout)
+    result = coterie_ok("growth", folder, "--group", "g", "--format", "json")
+    (row,) = json.loads(result.stdout)
     assert row["superseded_records"] == 4  # 0, the aborted 1, 3 and 5
     assert row["free_bytes"] == sizes[0] + sizes[1]  # 3 comes after 0, before the undecided 4
     assert row["held_transaction_bytes"] == sizes[3]  # superseded by 5, which comes after 4
@@ -236,19 +238,19 @@ def test_what_is_superseded_is_freed_only_where_the_cleaner_may_go(tmp_path):
 
 def test_the_tables_say_the_whole_the_biggest_and_what_is_open(tmp_path):
     folder, sizes = made_log(tmp_path)
-    told = coterie_ok("growth", folder).stdout
-    assert f"{sum(sizes):,} bytes, 7 records in 7 batches" in told
-    assert f"would free {sizes[0] + sizes[1]:,} bytes now" in told
-    assert "open transactions: nothing after them is compacted" in told
-    assert "(no group)" in told
+    output = coterie_ok("growth", folder).stdout
+    assert f"{sum(sizes):,} bytes, 7 records in 7 batches" in output
+    assert f"would free {sizes[0] + sizes[1]:,} bytes now" in output
+    assert "open transactions: nothing after them is compacted" in output
+    assert "(no group)" in output
     assert "the biggest 1 of 2" in coterie_ok("growth", folder, "--top", 1).stdout
     over_time = coterie_ok("growth", log("basic"), "--every", "10s").stdout
     assert over_time.count("2026-11-21T05:0") == 4
 
 
 def test_both_engines_give_the_same_rows(engine):
-    told = coterie_ok("growth", log("transactions"), "--format", "json", "--engine", engine)
-    for row, expected in zip(json.loads(told.stdout), answer("transactions"), strict=True):
+    result = coterie_ok("growth", log("transactions"), "--format", "json", "--engine", engine)
+    for row, expected in zip(json.loads(result.stdout), answer("transactions"), strict=True):
         for one in (*row["open_transactions"], *expected["open_transactions"]):
             del one["file"]
         assert row == expected
@@ -258,11 +260,11 @@ def test_over_time_the_group_with_most_requests_of_a_span_is_named(tmp_path):
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()
     owners = [b"g", b"h", b"h"]
-    held = [
+    of_span = [
         batch(at, [(1_000 + at, commit_key(1, group, b"t", at), commit_value(7, -1, b"", 1_000))])
         for at, group in enumerate(owners)
     ]
-    (folder / f"{0:020}.log").write_bytes(b"".join(held))
+    (folder / f"{0:020}.log").write_bytes(b"".join(of_span))
     (line,) = [
         line
         for line in coterie_ok("growth", tmp_path, "--every", "10s").stdout.splitlines()
@@ -271,15 +273,19 @@ def test_over_time_the_group_with_most_requests_of_a_span_is_named(tmp_path):
     assert line.split()[-2:] == ["h", "2"]
 
 
-def test_where_no_group_commits_too_often_that_is_said_instead_of_an_empty_topic():
-    told = coterie_ok("growth", log("connect"), "--too-often")
-    assert told.stdout == "no group commits a partition more than every 1s\n"
+def test_where_no_group_commits_too_often_that_is_reported_instead_of_an_empty_topic():
+    result = coterie_ok("growth", log("connect"), "--too-often")
+    assert result.stdout == "no group commits a partition more than every 1s\n"
 
 
 def test_only_groups_that_commit_too_often_are_shown_where_that_is_asked():
-    told = coterie_ok("growth", log("basic"), "--too-often", "--interval", "3s", "--format", "json")
-    found = [place_of(row) for row in json.loads(told.stdout)]
-    assert found == [place_of(row) for row in answer("basic", interval_ms=3000) if row["too_often"]]
+    result = coterie_ok(
+        "growth", log("basic"), "--too-often", "--interval", "3s", "--format", "json"
+    )
+    actual = [place_of(row) for row in json.loads(result.stdout)]
+    assert actual == [
+        place_of(row) for row in answer("basic", interval_ms=3000) if row["too_often"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -293,16 +299,16 @@ def test_only_groups_that_commit_too_often_are_shown_where_that_is_asked():
         (("--group", "nobody"), 1, "no record of group 'nobody'"),
     ],
 )
-def test_wrong_usage_and_bad_input_are_told_in_one_line(options, status, says, tmp_path):
+def test_wrong_usage_and_bad_input_are_reported_in_one_line(options, status, says, tmp_path):
     fails("growth", made_log(tmp_path)[0], *options, status=status, says=says)
 
 
-def test_a_log_that_cannot_be_read_is_told_in_one_line(tmp_path):
+def test_a_log_that_cannot_be_read_is_reported_in_one_line(tmp_path):
     fails("growth", tmp_path / "none", says="no such file or folder")
 
 
 def test_a_log_of_a_million_records_is_counted_whole():
-    told = coterie_ok("growth", wide(), "--format", "json")
-    rows = json.loads(told.stdout)
+    result = coterie_ok("growth", wide(), "--format", "json")
+    rows = json.loads(result.stdout)
     assert sum(row["records"] for row in rows) == 1_182_263  # golden/logs/README.md
     assert sum(row["requests"] for row in rows) == 48_984

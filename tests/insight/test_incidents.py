@@ -28,10 +28,10 @@ def explained(incident, group, *options, broker_logs=False):
     if broker_logs:
         options += ("--server-log", folder / "server.log.gz")
         options += ("--request-log", folder / "kafka-request.log.gz")
-    told = coterie_ok(
+    output = coterie_ok(
         "explain", folder / "log", "--group", group, *options, "--format", "json"
     ).stdout
-    return json.loads(told)
+    return json.loads(output)
 
 
 def audited(incident, *options):
@@ -44,7 +44,7 @@ def of_kind(rows, *kinds):
     return [row for row in rows if row["event"] in kinds]
 
 
-def test_the_reset_by_the_tool_is_told_with_its_time_its_offsets_and_that_nobody_was_there():
+def test_the_reset_by_the_tool_is_reported_with_its_time_its_offsets_and_that_nobody_was_there():
     (tool,) = events("reset-while-empty", "kafka-consumer-groups")
     before = [
         end for end in truth("reset-while-empty")["samples"] if end["at_ms"] < tool["since_ms"]
@@ -75,7 +75,7 @@ def killed_and_back():
     return killed["at_ms"], back["at_ms"]
 
 
-def test_a_killed_broker_is_told_by_the_records_of_a_partition_that_shows_it():
+def test_a_killed_broker_is_reported_by_the_records_of_a_partition_that_shows_it():
     killed_ms, back_ms = killed_and_back()
     lost = {event["member"] for event in events("broker-killed", "process killed")}
     assert lost == {"halved-2", "lost-1", "static-2"}
@@ -88,13 +88,13 @@ def test_a_killed_broker_is_told_by_the_records_of_a_partition_that_shows_it():
         assert gone in row["cause"].partition("soon after, ")[2]
     (row,) = of_kind(explained("broker-killed", "steady"), "silence", "coordinator_change")
     assert "soon after" not in row["cause"]  # its members came back
-    # Alone in its partition: of one group, a silence is not told from a pause.
+    # Alone in its partition: with one group, a silence looks like a pause.
     assert not of_kind(explained("broker-killed", "lost"), "silence", "coordinator_change")
     assert back_ms > killed_ms
 
 
 @pytest.mark.parametrize("group", ["halved", "static", "steady", "lost"])
-def test_a_killed_broker_is_told_by_its_server_log_in_every_partition(group):
+def test_a_killed_broker_is_reported_by_its_server_log_in_every_partition(group):
     killed_ms, _ = killed_and_back()
     rows = explained("broker-killed", group, broker_logs=True)
     (row,) = of_kind(rows, "silence", "coordinator_change")
@@ -119,16 +119,16 @@ def test_a_crash_loop_is_counted_as_often_as_the_process_was_started_and_killed(
     assert [one["client_id"] for one in finding["clients"]] == ["crashing"]
 
 
-def test_a_fight_over_a_static_id_is_told_without_naming_the_victim():
+def test_a_fight_over_a_static_id_is_reported_without_naming_the_victim():
     (row,) = audited("static-fight", "--only", "static_fight")
     assert row["group_instance_id"] == "pay-1"
     assert "host-b" not in row["detail"]
     assert "they cannot tell who took it over" in row["detail"]
     assert row["clients"] == []
-    for told in explained("static-fight", "payments"):
-        if told["event"] == "static_replacement":
-            assert "host-" not in told["cause"]
-            assert "127.0.0" not in told["cause"]
+    for row_ in explained("static-fight", "payments"):
+        if row_["event"] == "static_replacement":
+            assert "host-" not in row_["cause"]
+            assert "127.0.0" not in row_["cause"]
 
 
 def test_a_request_log_names_both_sides_of_a_fight_over_a_static_id():
@@ -167,38 +167,38 @@ def test_two_applications_are_named_with_their_hosts_and_topics():
 
 @pytest.mark.parametrize("incident", ["static-fight", "crash-loop", "reset-while-empty"])
 def test_commits_are_as_many_as_the_clients_were_told_of(incident):
-    """Each commit that a client was told of is a batch; the tool's is none of theirs."""
+    """Each commit that a client got a response for is a batch; the tool's is not among them."""
     (copied,) = events(incident, "copied")
     with gzip.open(INCIDENTS / incident / "commits.jsonl.gz", "rt") as lines:
         commits = [json.loads(line) for line in lines]
-    told = Counter(one["group"] for one in commits if one["at_ms"] <= copied["at_ms"])
+    expected_commits = Counter(one["group"] for one in commits if one["at_ms"] <= copied["at_ms"])
     outside = Counter(
         event["arguments"][event["arguments"].index("--group") + 1]
         for event in events(incident, "kafka-consumer-groups")
     )
-    for group, count in told.items():
+    for group, count in expected_commits.items():
         rows = of_kind(explained(incident, group), "commits")
         assert sum(row["requests"] for row in rows) >= count
-        # One that was under way when its client was killed may stand in the log all the same.
+        # A commit in flight when its client was killed may be in the log, too.
         killed = len(events(incident, "process killed"))
         assert sum(row["requests"] for row in rows) <= count + outside[group] + killed
 
 
-def test_a_stopped_broker_is_told_by_the_leader_epoch_of_the_partition():
+def test_a_stopped_broker_is_reported_by_the_leader_epoch_of_the_partition():
     events = json.loads((INCIDENTS / "protocols" / "truth.json").read_text())
     at_ms = {event["what"]: event["at_ms"] for event in events}
-    told = coterie_ok("explain", INCIDENTS / "protocols", "--format", "json").stdout
-    rows = json.loads(told)
-    found = {row["group_id"]: row for row in of_kind(rows, "coordinator_change")}
-    assert found.keys() == {"moved", "idle", "vault", "till", "plain", "clash", "solo"}
-    for row in found.values():
+    output = coterie_ok("explain", INCIDENTS / "protocols", "--format", "json").stdout
+    rows = json.loads(output)
+    actual = {row["group_id"]: row for row in of_kind(rows, "coordinator_change")}
+    assert actual.keys() == {"moved", "idle", "vault", "till", "plain", "clash", "solo"}
+    for row in actual.values():
         assert row["timestamp"] <= at_ms["broker stops"]
         assert row["until"] >= at_ms["broker started"]
         assert "leader epoch went from 0 to 2" in row["cause"]
-    # README: solo-2 goes while the broker is down; the members of the others are back.
-    gone = {group for group, row in found.items() if "soon after" in row["cause"]}
+    # README: solo-2 stops while the broker is down; the members of other groups come back.
+    gone = {group for group, row in actual.items() if "soon after" in row["cause"]}
     assert gone == {"solo"}
-    assert "soon after, solo-2" in found["solo"]["cause"]
+    assert "soon after, solo-2" in actual["solo"]["cause"]
 
 
 def test_one_member_was_evicted_and_several_were():
@@ -217,7 +217,7 @@ def test_who_joined_again_first_is_whom_the_coordinator_names():
     (cause,) = row["causes"]
     assert (cause["what"], cause["client_id"]) == ("rejoined_first", "billing-1")
     assert cause["member_id"] in row["reason"]
-    # By the request log alone as well: of two that came at once, the leader begins a rebalance.
+    # The same by the request log alone: of two simultaneous joins, the leader's comes first.
     log = INCIDENTS / "two-applications" / "kafka-request.log.gz"
     rows = explained("two-applications", "shared", "--request-log", log)
     (row,) = [row for row in of_kind(rows, "generation") if row["generation"] == 7]

@@ -1,4 +1,4 @@
-"""What questions answer right at their bounds, from records that are written for it."""
+"""Answers at the limits of the questions' rules, from handmade records."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from coterie.errors import CoterieError
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample, read_end_offsets
 from coterie.insight.questions import expire, growth, metrics, time_range, undo
 from coterie.insight.records import log_reader
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from coterie.insight.render import tables
 from coterie.times import MAX_MS
 from support.insight.record_columns import read_records
@@ -15,12 +15,12 @@ from support.log_writer import batch, commit, commit_key, each, group_key, group
 
 
 def facts_of(folder, *segments):
-    """Facts of a partition whose segments hold these batches, by the segment's base offset."""
+    """A view of a partition with these batches, by the segment's base offset."""
     folder = folder / "__consumer_offsets-0"
     folder.mkdir()
     for base_offset, batches in segments:
         (folder / f"{base_offset:020}.log").write_bytes(b"".join(batches))
-    (view,) = read_facts([folder])
+    (view,) = read_partitions([folder])
     return view
 
 
@@ -65,14 +65,14 @@ def test_a_partition_below_0_is_a_key_like_any_other(tmp_path):
 
 def test_the_newest_record_may_lie_before_the_last_segment(tmp_path):
     view = facts_of(tmp_path, (0, each(0, commit(9), commit(8))), (2, each(2, commit(5))))
-    (row,) = time_range.rows(view, time_range.Ask())
+    (row,) = time_range.rows(view, time_range.Parameters())
     assert (row["first_timestamp"], row["newest_timestamp"]) == (5, 9)
 
 
 # ---- end offsets
 
 
-def test_the_greatest_partition_and_offset_are_read_and_what_is_beyond_is_told(tmp_path):
+def test_the_greatest_partition_and_offset_are_read_and_what_is_beyond_is_reported(tmp_path):
     file = tmp_path / "ends"
     file.write_text("t:2147483647:9223372036854775807\n")
     expected = {("t", 2**31 - 1): (Sample(None, 2**63 - 1),)}
@@ -95,7 +95,7 @@ def test_samples_stand_by_time_whatever_their_order_in_the_file(tmp_path):
 
 def test_a_group_that_never_had_members_is_idle_since_its_latest_commit(tmp_path):
     view = facts_of(tmp_path, (0, each(0, commit(9000, partition=0), commit(5000, partition=1))))
-    rows = list(expire.rows(view, expire.Ask(10_000)))
+    rows = list(expire.rows(view, expire.Parameters(10_000)))
     assert [row["idle_since"] for row in rows] == [9000, 9000]
 
 
@@ -104,13 +104,13 @@ def test_a_group_that_never_had_members_is_idle_since_its_latest_commit(tmp_path
 )
 def test_an_offset_goes_at_the_last_millisecond_or_never(tmp_path, committed, expires_at):
     view = facts_of(tmp_path, (0, each(0, commit(5, committed=committed))))
-    (row,) = expire.rows(view, expire.Ask(MAX_MS - 10, retention_ms=1000))
+    (row,) = expire.rows(view, expire.Parameters(MAX_MS - 10, retention_ms=1000))
     assert (row["expires_at"], row["rule"]) == (expires_at, "standalone")
 
 
 def test_an_open_transaction_keeps_no_offset_of_a_classic_group(tmp_path):
     view = facts_of(tmp_path, (0, [*each(0, commit(5)), open_commit(1, 6)]))
-    (row,) = expire.rows(view, expire.Ask(1005, retention_ms=1000))
+    (row,) = expire.rows(view, expire.Parameters(1005, retention_ms=1000))
     assert (row["status"], row["pending"], row["remaining_ms"]) == ("expired", True, 0)
 
 
@@ -118,8 +118,8 @@ def test_an_open_transaction_keeps_no_offset_of_a_classic_group(tmp_path):
 
 
 def held(view, group="g"):
-    """What of a group's bytes is superseded: free, held by a transaction, in the active segment."""
-    (row,) = [row for row in growth.rows(view, growth.Ask()) if row["group_id"] == group]
+    """A group's superseded bytes: free, blocked by a transaction, in the active segment."""
+    (row,) = [row for row in growth.rows(view, growth.Parameters()) if row["group_id"] == group]
     names = ("free_bytes", "held_transaction_bytes", "held_active_bytes")
     return [row[name] > 0 for name in names]
 
@@ -141,21 +141,21 @@ def test_what_a_record_behind_an_open_transaction_supersedes_is_held_by_it(tmp_p
 )
 def test_ten_intervals_shorter_than_asked_are_too_often(tmp_path, commits, interval_ms, too_often):
     view = facts_of(tmp_path, (0, each(0, *(commit(1000 * at) for at in range(commits)))))
-    (row,) = growth.rows(view, growth.Ask(interval_ms=interval_ms))
+    (row,) = growth.rows(view, growth.Parameters(interval_ms=interval_ms))
     assert (row["interval_ms"], row["too_often"]) == (1000, too_often)
 
 
 def test_the_time_between_two_spans_is_no_interval_of_either(tmp_path):
     times = (4000, 4500, 5500, 5800)
     view = facts_of(tmp_path, (0, each(0, *map(commit, times))))
-    rows = list(growth.rows(view, growth.Ask(every_ms=5000)))
+    rows = list(growth.rows(view, growth.Parameters(every_ms=5000)))
     assert [(row["time"], row["interval_ms"]) for row in rows] == [(0, 500), (5000, 300)]
 
 
 def test_an_open_transaction_is_listed_once_a_group_and_topic(tmp_path):
     records = [commit(1, partition=0), commit(2, partition=1)]
     opened = batch(0, records, producer_id=5, transactional=True)
-    (row,) = growth.rows(facts_of(tmp_path, (0, [opened])), growth.Ask())
+    (row,) = growth.rows(facts_of(tmp_path, (0, [opened])), growth.Parameters())
     assert [one["log_offset"] for one in row["open_transactions"]] == [0]
 
 
@@ -167,7 +167,7 @@ def test_a_group_committed_last_when_its_latest_partition_did(tmp_path):
         tmp_path,
         (0, each(0, commit(0, partition=0), commit(9, partition=1), commit(5, partition=2))),
     )
-    head, *partitions = metrics.rows(view, metrics.Ask())
+    head, *partitions = metrics.rows(view, metrics.Parameters())
     assert [row["commit_timestamp"] for row in (head, *partitions)] == [9, 0, 9, 5]
 
 
@@ -175,14 +175,14 @@ def test_a_commit_that_is_gone_was_made_at_the_time_0(tmp_path):
     gone = [*each(0, commit(0)), batch(1, [(5, commit_key(1, b"g", b"t", 0), None)])]
     gone += each(2, commit(7, partition=1))
     view = facts_of(tmp_path, (0, gone))
-    _, row, _ = metrics.rows(view, metrics.Ask())
+    _, row, _ = metrics.rows(view, metrics.Parameters())
     assert (row["offset"], row["commit_timestamp"]) == (None, 0)
 
 
 def test_the_first_record_of_a_group_that_is_made_is_no_rebalance(tmp_path):
     lives = [(0, []), (1, [b"a"]), (1, [b"a"]), (2, [b"a"])]
     records = [(at, group_key(b"g"), group_value(*life)) for at, life in enumerate(lives)]
-    (head,) = metrics.rows(facts_of(tmp_path, (0, each(0, *records))), metrics.Ask())
+    (head,) = metrics.rows(facts_of(tmp_path, (0, each(0, *records))), metrics.Parameters())
     assert head["rebalances"] == 2
 
 
@@ -200,18 +200,18 @@ def test_a_time_in_seconds_has_all_digits_of_its_milliseconds(ms, text):
 # ---- undo and tables
 
 
-def test_both_times_of_an_offset_are_told_and_what_a_reset_would_add(tmp_path):
+def test_both_times_of_an_offset_are_reported_and_what_a_reset_would_add(tmp_path):
     view = facts_of(tmp_path, (0, each(0, commit(100, offset=10), commit(200, offset=25))))
-    (row,) = undo.rows(view, undo.Ask(150))
+    (row,) = undo.rows(view, undo.Parameters(150))
     assert (row["commit_timestamp"], row["latest_commit_timestamp"]) == (100, 200)
     assert (row["offset"], row["latest_offset"], row["difference"]) == (10, 25, -15)
 
 
 def test_a_transaction_that_is_committed_at_the_very_time_counts(tmp_path):
     view = facts_of(tmp_path, (0, [open_commit(0, 100), marker(1, 5, 150, commit=True)]))
-    (row,) = undo.rows(view, undo.Ask(150))
+    (row,) = undo.rows(view, undo.Parameters(150))
     assert (row["change"], row["offset"]) == ("same", 7)
-    (row,) = undo.rows(view, undo.Ask(149))
+    (row,) = undo.rows(view, undo.Parameters(149))
     assert (row["change"], row["offset"]) == ("new", None)
 
 

@@ -11,7 +11,7 @@ from coterie._core.codec.reader import LogReader
 from coterie._core.fold.history import OUTCOMES
 from coterie._core.fold.record_scan import RecordScan
 from coterie.insight.records import log_reader as module
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from coterie.log.folders import find_segments, read_segment
 from coterie.state.history import COMMIT_FIELDS
 from coterie.state.partial import ScanOptions
@@ -93,33 +93,33 @@ def test_commits_of_some_groups_are_theirs_of_all(case):
 
 def outcomes_by_hand(case):
     """(partition, offset) -> outcome, from Kafka's own decode alone."""
-    found, waiting = {}, {}
+    result, pending = {}, {}
     for record in records(case):
         place = record["partition"], record["offset"]
         open_of = (record["partition"], record["batch"]["producer_id"])
         if "control" in record:
             outcome = {"COMMIT": "committed", "ABORT": "aborted"}[record["control"]["type"]]
-            found |= dict.fromkeys(waiting.pop(open_of, ()), outcome)
+            result |= dict.fromkeys(pending.pop(open_of, ()), outcome)
         elif record["key"]["type"] == "offset_commit":
             plain = not record["batch"]["is_transactional"]
-            found[place] = "committed" if plain else "pending"
+            result[place] = "committed" if plain else "pending"
             if not plain:
-                waiting.setdefault(open_of, []).append(place)
-    return found
+                pending.setdefault(open_of, []).append(place)
+    return result
 
 
 @pytest.mark.parametrize("case", ["transactions", "compacted", "kip848", "default50"])
 def test_outcomes_are_those_that_kafkas_decode_tells(case):
     expected = outcomes_by_hand(case)
-    found = {}
+    actual = {}
     for number, segments in log_of(case).items():
         commits = read_records(segments).only_commits()
         places = [(number, offset) for offset in commits.log_offset.tolist()]
         outcomes = [OUTCOMES[number] for number in commits.outcome]
-        found |= dict(zip(places, outcomes, strict=True))
-    assert found == expected
+        actual |= dict(zip(places, outcomes, strict=True))
+    assert actual == expected
     if case == "transactions":
-        assert set(found.values()) == set(OUTCOMES)
+        assert set(actual.values()) == set(OUTCOMES)
 
 
 @pytest.mark.parametrize("case", ["basic", "compression-zstd", "compacted", "old-formats"])
@@ -128,17 +128,17 @@ def test_each_row_names_the_batch_and_the_bytes_of_its_record(case):
         commits = read_records(segments)
         expected = []
         for segment in segments:
-            for held in LogReader(Path(segment.path).read_bytes()):
-                for record in held.records:
+            for read_batch in LogReader(Path(segment.path).read_bytes()):
+                for record in read_batch.records:
                     sizes = [-1 if b is None else len(b) for b in (record.key, record.value)]
-                    place = (segment.name, held.position, held.records[0].offset)
+                    place = (segment.name, read_batch.position, read_batch.records[0].offset)
                     expected.append((record.offset, *place, *sizes))
         names = [commits.files[number] for number in commits.file]
         firsts = commits.first_offset.tolist()
         sizes = commits.key_size.tolist(), commits.value_size.tolist()
         offsets, positions = commits.log_offset.tolist(), commits.position.tolist()
-        found = zip(offsets, names, positions, firsts, *sizes, strict=True)
-        assert list(found) == expected
+        actual = zip(offsets, names, positions, firsts, *sizes, strict=True)
+        assert list(actual) == expected
 
 
 @pytest.mark.parametrize("size", [1, 700, 5000])
@@ -178,7 +178,7 @@ def test_a_marker_of_one_producer_decides_nothing_of_another(tmp_path):
 
 def test_the_log_of_a_million_records_is_read_as_it_is():
     rows = 0
-    for view in read_facts([wide()]):
+    for view in read_partitions([wide()]):
         last = -1
         for piece in view.pieces():
             rows += len(piece)

@@ -1,31 +1,31 @@
-"""The lives of groups against Kafka's own decode of their records."""
+"""The histories of groups against Kafka's own decode of their records."""
 
 import pytest
 
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from support.golden_data import cases, log, records
 
 
 def facts_of(case, **options):
-    return list(read_facts([log(case)], **options))
+    return list(read_partitions([log(case)], **options))
 
 
 def group_records(case):
     """Group id -> its metadata records (offset, value or None), from Kafka's decode alone."""
-    found = {}
+    result = {}
     for record in records(case):
         key = record.get("key") or {}
         if key.get("type") == "group_metadata" and "error" not in (record["value"] or {}):
             value = record["value"] and record["value"]["data"]
-            found.setdefault(key["data"]["group"], []).append((record["offset"], value))
-    return found
+            result.setdefault(key["data"]["group"], []).append((record["offset"], value))
+    return result
 
 
 @pytest.mark.parametrize("case", cases())
 def test_a_life_holds_each_metadata_record_of_its_group(case):
-    lives = {group: life for view in facts_of(case) for group, life in view.lives.items()}
+    lives = {group: life for view in facts_of(case) for group, life in view.histories.items()}
     expected = group_records(case)
-    if case == "old-formats":  # one group id lies there in several partitions
+    if case == "old-formats":  # one group id is in several partitions there
         expected = {group: rows for group, rows in expected.items() if group in lives}
     assert set(lives) == set(expected)
     for group, life in lives.items():
@@ -43,21 +43,21 @@ def test_a_life_knows_the_client_of_each_member_id(case):
             for member in value["members"] if value else ():
                 who = (member["clientId"], member["clientHost"], member.get("groupInstanceId"))
                 expected.setdefault(group, {})[member["memberId"]] = who
-    found = {
+    actual = {
         group: {member: tuple(who) for member, who in life.clients.items()}
         for view in facts_of(case)
-        for group, life in view.lives.items()
+        for group, life in view.histories.items()
         if life.clients
     }
-    assert found == expected
+    assert actual == expected
 
 
 def test_only_the_groups_that_are_named_are_read():
     groups = {"grp-kp-range", "grp-java-range"} & set(group_records("basic"))
     groups = groups or set(list(group_records("basic"))[:2])
-    found = {group for view in facts_of("basic", groups=groups) for group in view.group_ids}
-    assert found == groups
-    lives = {group for view in facts_of("basic", groups=groups) for group in view.lives}
+    actual = {group for view in facts_of("basic", groups=groups) for group in view.group_ids}
+    assert actual == groups
+    lives = {group for view in facts_of("basic", groups=groups) for group in view.histories}
     assert lives == groups
 
 
@@ -67,11 +67,11 @@ def test_every_group_with_any_record_is_named():
         key = record.get("key") or {}
         data = key.get("data") or {}
         expected.add(data.get("group", data.get("groupId")))
-    found = {group for view in facts_of("kip848") for group in view.group_ids}
-    assert found == expected - {None}
+    actual = {group for view in facts_of("kip848") for group in view.group_ids}
+    assert actual == expected - {None}
 
 
-def test_progress_is_told_of_all_bytes():
+def test_progress_is_reported_of_all_bytes():
     class Counts:
         size = done = 0
 

@@ -1,4 +1,4 @@
-"""Memory of a question is that of keys and findings: eight times the records take no more."""
+"""A question's memory grows with keys and findings: eight times the records take no more."""
 
 import gc
 import tracemalloc
@@ -9,7 +9,7 @@ from coterie.insight.asking import find_question, rows_of
 from coterie.insight.offsets import at_times
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.records import log_reader
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from support.log_writer import batch, commit
 
 KEYS, ROUNDS, SEGMENTS = 10, 400, 4
@@ -27,7 +27,7 @@ QUESTIONS = {
 
 
 def log_of(folder, segments):
-    """A partition in which each of few keys goes on by one in each round."""
+    """A partition with a few keys whose offsets rise by one in each round."""
     folder = folder / f"{segments}" / "__consumer_offsets-0"
     folder.mkdir(parents=True)
     for segment in range(segments):
@@ -41,13 +41,13 @@ def log_of(folder, segments):
 
 
 def peak(folder, name):
-    """The most bytes that a question held, above what was there."""
+    """The peak memory of a question, in bytes above what was in use before."""
     question = find_question(name)
     gc.collect()
     tracemalloc.start()
     try:
-        for view in read_facts([folder]):
-            rows = list(rows_of(view, question, question.Ask(**QUESTIONS[name])))
+        for view in read_partitions([folder]):
+            rows = list(rows_of(view, question, question.Parameters(**QUESTIONS[name])))
             assert rows or name == "audit"
         return tracemalloc.get_traced_memory()[1]
     finally:
@@ -57,7 +57,7 @@ def peak(folder, name):
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_eight_times_the_records_hold_no_more_memory(monkeypatch, tmp_path, name):
     monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 32_768)
-    monkeypatch.setattr(at_times, "AT_ONCE", 500)  # events of ``lag`` that wait to be sifted
+    monkeypatch.setattr(at_times, "PRUNE_EVENTS", 500)  # events of ``lag`` that wait to be pruned
     few, many = log_of(tmp_path, SEGMENTS), log_of(tmp_path, 8 * SEGMENTS)
     peak(few, name)  # fills caches
     early, late = peak(few, name), peak(many, name)

@@ -1,4 +1,4 @@
-"""Lag against Kafka's own tool and a model; what is not known is said to be so."""
+"""Lag against Kafka's own tool and a model; unknown lags are reported as unknown."""
 
 import csv
 import json
@@ -18,16 +18,16 @@ from support.commandline import coterie_ok, fails
 from support.fold.load_model import model
 from support.fold.made_logs import LOGS, TANGLES, TIMES, as_bytes, laid_out
 from support.golden_data import live, log, records, wide
-from support.insight.models import offsets_at, rows_told, times
+from support.insight.models import offsets_at, question_rows, times
 from support.log_writer import batch, commit_key, commit_value, marker
 
 ENDS = Path(__file__).with_name("ends")
 CASES = ["basic", "transactions", "compacted", "default50"]
 
 
-def answer(case, ends, groups=None, **asked):
-    ask = lag.Ask(ends, **asked)
-    return rows_told(log(case), lag, ask, groups=groups)
+def answer(case, ends, groups=None, **parameter_values):
+    parameters = lag.Parameters(ends, **parameter_values)
+    return question_rows(log(case), lag, parameters, groups=groups)
 
 
 def key_of(row):
@@ -36,28 +36,28 @@ def key_of(row):
 
 def kafkas_lags(case):
     """Key -> (current offset, log end offset, lag), as Kafka's tool prints them."""
-    found = {}
+    result = {}
     for line in live(case, "offsets.txt").splitlines():
         cells = line.split()
         if len(cells) >= 9 and cells[0] != "GROUP":
             group, topic, partition, *numbers = cells[:6]
-            told = [None if text == "-" else int(text) for text in numbers]
-            found[group, topic, int(partition)] = tuple(told)
-    return found
+            values = [None if text == "-" else int(text) for text in numbers]
+            result[group, topic, int(partition)] = tuple(values)
+    return result
 
 
 @pytest.mark.parametrize("case", ["basic", "default50", "compacted", "compression-gzip"])
 def test_a_lag_is_that_of_kafkas_own_tool_except_where_that_is_negative(case):
-    told = kafkas_lags(case)
-    samples = {key[1:]: (Sample(None, end),) for key, (_, end, _) in told.items()}
-    found = {key_of(row): row for row in answer(case, EndOffsets(False, samples))}
+    expected_lags = kafkas_lags(case)
+    samples = {key[1:]: (Sample(None, end),) for key, (_, end, _) in expected_lags.items()}
+    actual = {key_of(row): row for row in answer(case, EndOffsets(False, samples))}
     compared = 0
-    for key, (offset, end, expected) in told.items():
-        if key not in found:  # a group whose state the log does not have
+    for key, (offset, end, expected) in expected_lags.items():
+        if key not in actual:  # a group whose state the log does not have
             assert case == "basic"
             assert key[0] == "grp-kp-roundrobin"
             continue
-        row = found[key]
+        row = actual[key]
         assert (row["offset"], row["end_offset"]) == (offset, end)
         if expected is None:
             assert row["status"] in ("no_commit", "no_end_offset")
@@ -123,14 +123,14 @@ def made_log(folder):
 
 
 def in_order_of_markers(log):
-    """The log with no marker's time before an earlier one's; no time at all is before any."""
-    latest, found = -1, []
+    """The log with marker times that never decrease; a missing time is before any other."""
+    latest, result = -1, []
     for base, producer, content in log:
         if isinstance(content, tuple):
             latest = max(latest, content[1])
             content = content[0], latest
-        found.append((base, producer, content))
-    return found
+        result.append((base, producer, content))
+    return result
 
 
 def facts_of(data):
@@ -138,10 +138,10 @@ def facts_of(data):
 
 
 def check_by_model(log, at_ms):
-    """Lag shows the offsets that the shortest model of a fold has."""
+    """Lag shows the offsets of the simplest model of a fold."""
     found = {
         key_of(row): (row["offset"], row["commit_timestamp"])
-        for row in lag.rows(facts_of(as_bytes(log)), lag.Ask(EndOffsets(False), at_ms))
+        for row in lag.rows(facts_of(as_bytes(log)), lag.Parameters(EndOffsets(False), at_ms))
         if row["offset"] is not None
     }
     offsets, _, _ = model(log, at_ms)
@@ -162,7 +162,7 @@ def test_the_offset_of_a_tangle_of_transactions_is_the_one_of_the_model(claim):
 def seen(*parts):
     """The offset of group `g`, `t`-0 at the end of a log, by lag and by a fold."""
     view = facts_of(b"".join(parts))
-    (row,) = lag.rows(view, lag.Ask(EndOffsets(False)))
+    (row,) = lag.rows(view, lag.Parameters(EndOffsets(False)))
     return row["offset"], view.group_rows["g"]["offsets"][0]["offset"]
 
 
@@ -193,13 +193,13 @@ def test_a_record_without_a_time_counts_at_any_and_over_what_was_before_it():
         batch(at, [(ms, key, commit_value(at, -1, b"", 1000))])
         for at, ms in enumerate((1000, 2000, 3000, -1, 4000))
     ]
-    ask = lag.Ask(EndOffsets(True, {("t", 0): samples}), log_until_ms=4500)
+    parameters = lag.Parameters(EndOffsets(True, {("t", 0): samples}), log_until_ms=4500)
     for count, seen_at in ((3, [None, 0, 1, 2, 2]), (4, [3] * 5), (5, [3, 3, 3, 3, 4])):
         view = facts_of(b"".join(commits[:count]))
-        assert [row["offset"] for row in lag.rows(view, ask)] == seen_at
+        assert [row["offset"] for row in lag.rows(view, parameters)] == seen_at
 
 
-def asked(tmp_path, text, *options):
+def lag_rows(tmp_path, text, *options):
     """Rows of the made log as data, with these end offsets."""
     file = tmp_path / "ends"
     file.write_text(text)
@@ -207,69 +207,71 @@ def asked(tmp_path, text, *options):
     if not folder.exists():
         folder.mkdir()
         made_log(folder)
-    told = coterie_ok("lag", folder, "--end-offsets", file, "--format", "json", *options)
-    return json.loads(told.stdout), told.stderr
+    result = coterie_ok("lag", folder, "--end-offsets", file, "--format", "json", *options)
+    return json.loads(result.stdout), result.stderr
 
 
 def test_a_transactions_offset_is_seen_from_its_marker_on_and_not_over_a_later_commit(tmp_path):
     text = "time,topic,partition,offset\n" + "".join(
         f"{ms},t,{partition},100\n" for ms in (500, 2500, 4000, 5000, 9000) for partition in (0, 1)
     )
-    rows, _ = asked(tmp_path, text)
+    rows, _ = lag_rows(tmp_path, text)
     assert [row["lag"] for row in rows if row["partition"] == 0] == [None, 90, 80, 80, None]
     assert [row["lag"] for row in rows if row["partition"] == 1] == [None, 90, 90, 85, 85]
     assert [row["status"] for row in rows][:5] == ["no_commit", "ok", "ok", "ok", "no_commit"]
 
 
 def test_nothing_is_made_up_where_no_sample_is(tmp_path):
-    rows, told = asked(tmp_path, "timestamp,topic,partition,end_offset\n4000,t,1,9\n5000,t,1,\n")
+    rows, messages = lag_rows(
+        tmp_path, "timestamp,topic,partition,end_offset\n4000,t,1,9\n5000,t,1,\n"
+    )
     assert [(row["partition"], row["time"]) for row in rows] == [(0, None), (1, 4000), (1, 5000)]
     assert [row["status"] for row in rows] == ["no_commit", "ahead", "no_end_offset"]
     assert [row["lag"] for row in rows] == [None] * 3
-    assert "3 of 3 lags are not known: 1 no_end_offset, 1 no_commit, 1 ahead" in told
+    assert "3 of 3 lags are not known: 1 no_end_offset, 1 no_commit, 1 ahead" in messages
 
 
 def test_lag_in_time_lies_between_two_samples(tmp_path):
     heading = "time,topic,partition,offset\n"
     first, second, third = "1500,t,1,8\n", "2000,t,1,10\n", "3000,t,1,12\n"
     last = "4000,t,1,30\n"
-    rows, _ = asked(tmp_path, heading + last + first + second + third)  # in any order
+    rows, _ = lag_rows(tmp_path, heading + last + first + second + third)  # in any order
     by_time = {row["time"]: row for row in rows if row["partition"] == 1}
     # 10 is committed. Record 10 was written after 2000, when the end was 10, and by 3000.
     assert (by_time[4000]["lag_ms_min"], by_time[4000]["lag_ms_max"]) == (1000, 2000)
     assert (by_time[3000]["lag_ms_min"], by_time[3000]["lag_ms_max"]) == (0, 1000)
     assert (by_time[2000]["lag_ms_min"], by_time[2000]["lag_ms_max"]) == (0, 0)
     assert by_time[1500]["status"] == "ahead"
-    rows, _ = asked(tmp_path, heading + last)
+    rows, _ = lag_rows(tmp_path, heading + last)
     assert [row["lag_ms_max"] for row in rows if row["partition"] == 1] == [None]
-    rows, _ = asked(tmp_path, heading + "1000,t,1,99\n" + last)  # ends go back: made anew
+    rows, _ = lag_rows(tmp_path, heading + "1000,t,1,99\n" + last)  # ends go back: made anew
     assert [row["lag_ms_min"] for row in rows if row["time"] == 4000] == [None]
 
 
 def test_an_end_that_stands_still_between_two_samples_is_no_topic_made_anew(tmp_path):
     text = "time,topic,partition,offset\n1000,t,1,10\n2000,t,1,10\n3000,t,1,12\n"
-    rows, _ = asked(tmp_path, text, "--latest")
+    rows, _ = lag_rows(tmp_path, text, "--latest")
     # 10 is committed. Record 10 was written after 2000, when the end was still 10, and by 3000.
-    told = [(row["lag_ms_min"], row["lag_ms_max"]) for row in rows if row["partition"] == 1]
-    assert told == [(0, 1000)]
+    bounds = [(row["lag_ms_min"], row["lag_ms_max"]) for row in rows if row["partition"] == 1]
+    assert bounds == [(0, 1000)]
 
 
 def test_the_latest_sample_alone_is_shown_where_that_is_asked(tmp_path):
     text = "time,topic,partition,offset\n4000,t,1,90\n6000,t,1,95\n"
-    rows, _ = asked(tmp_path, text, "--latest")
+    rows, _ = lag_rows(tmp_path, text, "--latest")
     assert [(row["time"], row["lag"]) for row in rows if row["partition"] == 1] == [(6000, 80)]
 
 
 def test_partitions_that_a_member_holds_without_a_commit_are_named():
-    held = {key for key, told in kafkas_lags("basic").items() if told[0] is None}
-    found = {key_of(r) for r in answer("basic", EndOffsets(False)) if r["status"] == "no_commit"}
+    uncommitted = {key for key, values in kafkas_lags("basic").items() if values[0] is None}
+    actual = {key_of(r) for r in answer("basic", EndOffsets(False)) if r["status"] == "no_commit"}
     deleted = {
         (r["key"]["data"]["group"], r["key"]["data"]["topic"], r["key"]["data"]["partition"])
         for r in records("basic")
         if r["key"]["type"] == "offset_commit" and r["value"] is None
     }
-    assert {key for key in held if key[0] != "grp-kp-roundrobin"} <= found
-    assert found - deleted <= held
+    assert {key for key in uncommitted if key[0] != "grp-kp-roundrobin"} <= actual
+    assert actual - deleted <= uncommitted
 
 
 def test_both_engines_give_the_same_rows(engine):
@@ -307,7 +309,7 @@ def test_as_csv_what_is_not_known_is_empty():
         ("time,topic,partition,offset\n2026-01-01T00:00:00,t,0,5\n", ("line 2", "no zone")),
     ],
 )
-def test_wrong_end_offsets_are_told_with_their_line(text, says, tmp_path):
+def test_wrong_end_offsets_are_reported_with_their_line(text, says, tmp_path):
     file = tmp_path / "ends"
     file.write_text(text)
     says = says if isinstance(says, tuple) else (says,)
@@ -341,11 +343,11 @@ def test_end_offsets_are_read_as_people_write_them(tmp_path):
         (("--end-offsets", ENDS / "ends.txt", "--group", "nobody"), 1, "no record of group"),
     ],
 )
-def test_wrong_usage_and_bad_input_are_told_in_one_line(options, status, says, tmp_path):
+def test_wrong_usage_and_bad_input_are_reported_in_one_line(options, status, says, tmp_path):
     fails("lag", made_log(tmp_path), *options, status=status, says=says)
 
 
-def test_a_wrong_line_and_a_log_that_is_none_are_told_in_one_line(tmp_path):
+def test_a_wrong_line_and_a_log_that_is_none_are_reported_in_one_line(tmp_path):
     file = tmp_path / "ends"
     file.write_text("t:0:5\nt:0\n")
     fails("lag", made_log(tmp_path), "--end-offsets", file, says=(file, "line 2"))
@@ -353,6 +355,6 @@ def test_a_wrong_line_and_a_log_that_is_none_are_told_in_one_line(tmp_path):
 
 
 def test_a_log_of_a_million_records_has_its_lags(tmp_path):
-    told = coterie_ok("lag", wide(), "--end-offsets", ENDS / "ends.txt", "--format", "csv")
-    rows = csv.DictReader(told.stdout.splitlines())
+    result = coterie_ok("lag", wide(), "--end-offsets", ENDS / "ends.txt", "--format", "csv")
+    rows = csv.DictReader(result.stdout.splitlines())
     assert sum(row["offset"] != "" for row in rows) == 137_385  # golden/logs/README.md

@@ -19,13 +19,13 @@ REBALANCES = "kafka_consumergroup_rebalances"
 def samples(text):
     """Family -> (labels in the order of their names) -> value, as Prometheus' own client reads."""
     parser = pytest.importorskip("prometheus_client.parser")
-    found = {}
+    result = {}
     for family in parser.text_string_to_metric_families(text):
         values = {tuple(sorted(one.labels.items())): one.value for one in family.samples}
         assert len(values) == len(family.samples), f"{family.name}: two samples of one name"
         assert family.documentation
-        found[family.name] = family.type, values
-    return found
+        result[family.name] = family.type, values
+    return result
 
 
 def metrics(*args):
@@ -41,19 +41,19 @@ def key_of(labels):
 @pytest.mark.parametrize("case", CASES)
 def test_offsets_commits_and_their_times_are_what_the_log_says_by_hand(case):
     groups = {group["group_id"] for group in json_of(case, "groups.json")["groups"]}
-    found = metrics(log(case))
+    actual = metrics(log(case))
     latest = offsets_at(case)
-    kind, values = found[OFFSET]
+    kind, values = actual[OFFSET]
     assert kind == "gauge"
     assert {key_of(labels): value for labels, value in values.items()} == {
         key: value["offset"] for key, value in latest.items()
     }
-    kind, values = found[COMMITS]
+    kind, values = actual[COMMITS]
     assert kind == "counter"
     counted = {key_of(labels): value for labels, value in values.items() if value}
     assert counted == {k: n for k, n in commits_by_hand(case).items() if k[0] in groups}
-    told = {key_of(labels): value for labels, value in found[TIMESTAMP][1].items()}
-    assert {key: told[key] for key in latest} == {
+    timestamps = {key_of(labels): value for labels, value in actual[TIMESTAMP][1].items()}
+    assert {key: timestamps[key] for key in latest} == {
         key: value["commitTimestamp"] / 1000 for key, value in latest.items()
     }
 
@@ -61,15 +61,15 @@ def test_offsets_commits_and_their_times_are_what_the_log_says_by_hand(case):
 @pytest.mark.parametrize("case", ["basic", "transactions", "default50", "connect", "kip848"])
 def test_members_and_states_are_those_that_kafka_loads(case):
     groups = json_of(case, "groups.json")["groups"]
-    found = metrics(log(case), "--names", "kafka_exporter", "--names", "kminion")
-    told = {key_of(labels)[0]: value for labels, value in found[MEMBERS][1].items()}
+    actual = metrics(log(case), "--names", "kafka_exporter", "--names", "kminion")
+    member_counts = {key_of(labels)[0]: value for labels, value in actual[MEMBERS][1].items()}
     newer = {
-        group for group in told if group.startswith(("share-", "streams-"))
+        group for group in member_counts if group.startswith(("share-", "streams-"))
     }  # not listed there
-    assert {group: count for group, count in told.items() if group not in newer} == {
+    assert {group: count for group, count in member_counts.items() if group not in newer} == {
         group["group_id"]: len(group["members"]) for group in groups
     }
-    info = found["kminion_kafka_consumer_group_info"][1]
+    info = actual["kminion_kafka_consumer_group_info"][1]
     states = {dict(labels)["group_id"]: (dict(labels), value) for labels, value in info.items()}
     for group in groups:
         labels, value = states[group["group_id"]]
@@ -80,12 +80,12 @@ def test_members_and_states_are_those_that_kafka_loads(case):
 @pytest.mark.parametrize("case", ["basic", "default50", "compacted"])
 def test_rebalances_are_the_generations_of_the_log(case):
     kind, values = metrics(log(case))[REBALANCES]
-    told = {key_of(labels)[0]: value for labels, value in values.items() if value}
+    counts = {key_of(labels)[0]: value for labels, value in values.items() if value}
     by_hand = rebalances_by_hand(case)
     assert kind == "counter"
-    assert told == {group: count for group, count in by_hand.items() if group in told}
+    assert counts == {group: count for group, count in by_hand.items() if group in counts}
     alive = {group["group_id"] for group in json_of(case, "groups.json")["groups"]}
-    assert set(by_hand) & alive == set(told)
+    assert set(by_hand) & alive == set(counts)
 
 
 def test_members_without_a_partition_are_counted():
@@ -99,18 +99,18 @@ def test_members_without_a_partition_are_counted():
                 for one in assigned
             )
     values = metrics(log("basic"), "--names", "kminion")
-    told = values["kminion_kafka_consumer_group_empty_members"][1]
-    found = {dict(labels)["group_id"]: value for labels, value in told.items()}
-    assert {group: n for group, n in found.items() if n} == {
-        group: n for group, n in idle.items() if n and group in found
+    empty_members = values["kminion_kafka_consumer_group_empty_members"][1]
+    actual = {dict(labels)["group_id"]: value for labels, value in empty_members.items()}
+    assert {group: n for group, n in actual.items() if n} == {
+        group: n for group, n in idle.items() if n and group in actual
     }
-    assert found["grp-too-many-members"] == 2
+    assert actual["grp-too-many-members"] == 2
 
 
 def test_by_topic_there_are_sums_and_nothing_of_a_partition():
-    found = metrics(log("basic"), "--granularity", "topic")
+    actual = metrics(log("basic"), "--granularity", "topic")
     assert not [
-        name for name, (_, all_) in found.items() for one in all_ if "partition" in dict(one)
+        name for name, (_, all_) in actual.items() for one in all_ if "partition" in dict(one)
     ]
     sums, counts, last = {}, {}, {}
     for (group, topic, _), value in offsets_at("basic").items():
@@ -121,7 +121,7 @@ def test_by_topic_there_are_sums_and_nothing_of_a_partition():
         counts[group, topic] = counts.get((group, topic), 0) + count
 
     def told(name):
-        return {key_of(labels)[:2]: value for labels, value in found[name][1].items()}
+        return {key_of(labels)[:2]: value for labels, value in actual[name][1].items()}
 
     assert told("kafka_consumergroup_current_offset_sum") == sums
     assert {key: told(COMMITS)[key] for key in sums} == {key: counts[key] for key in sums}
@@ -160,16 +160,16 @@ def test_the_lag_is_there_where_end_offsets_are_and_no_sum_where_one_is_not_know
     del ends["orders", 5]
     file = tmp_path / "ends.txt"
     file.write_text("".join(f"{topic}:{number}:{end}\n" for (topic, number), end in ends.items()))
-    found = metrics(log("basic"), "--end-offsets", file)
-    told = {key_of(labels): value for labels, value in found["kafka_consumergroup_lag"][1].items()}
+    actual = metrics(log("basic"), "--end-offsets", file)
+    lags = {key_of(labels): value for labels, value in actual["kafka_consumergroup_lag"][1].items()}
     expected = {k: ends[k[1:]] - offset for k, offset in latest.items() if k[1:] in ends}
-    assert told == expected
+    assert lags == expected
     sums = {}
     for group, topic, number in latest:
         mine = sums.setdefault((group, topic), [])
         mine.append(expected.get((group, topic, number)))
-    found = found["kafka_consumergroup_lag_sum"][1]
-    assert {key_of(labels)[:2]: value for labels, value in found.items()} == {
+    actual = actual["kafka_consumergroup_lag_sum"][1]
+    assert {key_of(labels)[:2]: value for labels, value in actual.items()} == {
         key: sum(values) for key, values in sums.items() if None not in values
     }
     assert "kafka_consumergroup_lag" not in metrics(log("basic"))
@@ -190,15 +190,17 @@ def test_names_with_quotes_backslashes_and_line_ends_come_back_as_they_were(tmp_
 
 
 def test_an_offset_beyond_what_a_double_holds_stands_to_the_last_digit(tmp_path):
-    told = coterie_ok("metrics", hostile_log(tmp_path, "g", "t", (1 << 63) - 1))
-    assert f'{OFFSET}{{consumergroup="g",topic="t",partition="0"}} {(1 << 63) - 1}\n' in told.stdout
+    result = coterie_ok("metrics", hostile_log(tmp_path, "g", "t", (1 << 63) - 1))
+    assert (
+        f'{OFFSET}{{consumergroup="g",topic="t",partition="0"}} {(1 << 63) - 1}\n' in result.stdout
+    )
     stamp = f'{TIMESTAMP}{{group="g",topic="t",partition="0"}} 1.500\n'
-    assert stamp in told.stdout
+    assert stamp in result.stdout
 
 
 def test_the_rows_behind_come_as_data(tmp_path):
-    told = coterie_ok("metrics", log("basic"), "--format", "csv").stdout
-    rows = list(csv.DictReader(told.splitlines()))
+    output = coterie_ok("metrics", log("basic"), "--format", "csv").stdout
+    rows = list(csv.DictReader(output.splitlines()))
     offsets = {
         (row["group_id"], row["topic"], int(row["partition"])): int(row["offset"])
         for row in json.loads(coterie_ok("metrics", log("basic"), "--format", "json").stdout)
@@ -222,18 +224,20 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path):
     ends = tmp_path / "ends.csv"
     assert fails("metrics", log("basic"), "--end-offsets", ends, says=str(ends))
     ends.write_text("time,topic,partition,offset\n5,orders,0,7\n")
-    told = "--at", 5, "--end-offsets", ends
-    assert fails("metrics", log("basic"), *told, status=2, says="--at is for end offsets without")
+    options = "--at", 5, "--end-offsets", ends
+    assert fails(
+        "metrics", log("basic"), *options, status=2, says="--at is for end offsets without"
+    )
     assert fails("metrics", log("basic"), "--group", "none", says="no record of group 'none'")
 
 
 def test_faults_are_said_and_the_rest_is_given():
-    told = coterie("metrics", log("corrupt/flipped-crc"))
-    assert told.returncode == 0
-    assert "corrupt place was left out" in told.stderr
-    assert samples(told.stdout)[OFFSET][1]
+    result = coterie("metrics", log("corrupt/flipped-crc"))
+    assert result.returncode == 0
+    assert "corrupt place was left out" in result.stderr
+    assert samples(result.stdout)[OFFSET][1]
 
 
 def test_a_log_of_a_million_records_gives_all_offsets():
-    told = coterie_ok("metrics", wide(), "--names", "kafka_exporter")
-    assert told.stdout.count(f"\n{OFFSET}{{") == 137_385  # golden/logs/README.md
+    result = coterie_ok("metrics", wide(), "--names", "kafka_exporter")
+    assert result.stdout.count(f"\n{OFFSET}{{") == 137_385  # golden/logs/README.md

@@ -1,4 +1,4 @@
-"""What a 4.1 broker's own logs say of the groups of `incidents/protocols`."""
+"""What a 4.1 broker's own logs say about the groups of `incidents/protocols`."""
 
 import gzip
 import json
@@ -10,28 +10,36 @@ import pytest
 from coterie.insight.brokerlogs.server_log import read_server_log
 from coterie.times import LogClock
 from support.commandline import coterie_ok, fails
-from support.insight.incident import FOLDER, LOGS, REQUESTS, SERVER, asked, told, within
+from support.insight.incident import (
+    FOLDER,
+    LOGS,
+    REQUESTS,
+    SERVER,
+    client_event,
+    command_rows,
+    within,
+)
 
 
 @pytest.fixture(scope="module")
 def rows():
-    found = {}
-    for row in asked("explain", *LOGS):
+    result = {}
+    for row in command_rows("explain", *LOGS):
         if row["event"] in ("client", "flapping", "summary"):
             continue
-        found.setdefault(row["group_id"], []).append(row)
-    return found
+        result.setdefault(row["group_id"], []).append(row)
+    return result
 
 
 def of(rows, group, event, client, what):
-    """The one row of this kind that tells this of a client."""
-    (found,) = (
+    """The only row of this event with this cause for a client."""
+    (result,) = (
         row
         for row in rows[group]
         if row["event"] == event
         and any((c["client_id"], c["what"]) == (client, what) for c in row["causes"])
     )
-    return found
+    return result
 
 
 def cause_of(row, what):
@@ -41,7 +49,7 @@ def cause_of(row, what):
 
 @pytest.mark.parametrize(("before", "after"), [("till-a", "till-a2"), ("till-b", "till-b2")])
 def test_a_static_replacement_has_the_line_of_its_own_member(rows, before, after):
-    old, new = (told("assigned", name)["member_id"] for name in (before, after))
+    old, new = (client_event("assigned", name)["member_id"] for name in (before, after))
     (row,) = (
         row
         for row in rows["till"]
@@ -53,7 +61,7 @@ def test_a_static_replacement_has_the_line_of_its_own_member(rows, before, after
 
 @pytest.mark.parametrize("name", ["till-a", "till-b", "till-c"])
 def test_a_generation_keeps_the_line_that_led_to_it(rows, name):
-    member = told("assigned", name)["member_id"]
+    member = client_event("assigned", name)["member_id"]
     (row,) = (
         row
         for row in rows["till"]
@@ -65,7 +73,7 @@ def test_a_generation_keeps_the_line_that_led_to_it(rows, name):
 
 def test_a_newer_groups_replacement_has_its_line_too(rows):
     row = of(rows, "vault", "static_replacement", "vault-a2", "replaced")
-    old, new = (told("assigned", name)["member_id"] for name in ("vault-a", "vault-a2"))
+    old, new = (client_event("assigned", name)["member_id"] for name in ("vault-a", "vault-a2"))
     assert row["reason"] == f"Created a new member {new} to replace the existing member {old}"
 
 
@@ -89,7 +97,7 @@ def test_a_session_that_ended_is_an_eviction(rows):
 
 
 def test_the_server_log_alone_tells_who_left_a_newer_group():
-    rows = asked("explain", "--server-log", SERVER, "--group", "moved")
+    rows = command_rows("explain", "--server-log", SERVER, "--group", "moved")
     gone = {
         (cause["client_id"], cause["what"], cause["source"])
         for row in rows
@@ -142,13 +150,13 @@ def refusal(ms, error, client="c", group="clash"):
 
 
 def test_refusals_between_two_records_are_one_row_each_client_and_error(tmp_path):
-    at_ms = told("assigned", "clash-1")["at_ms"] + 50
+    at_ms = client_event("assigned", "clash-1")["at_ms"] + 50
     lines = [refusal(at_ms + n, 23, f"c{n % 2}") for n in range(5)]
     lines += [refusal(at_ms + 6, 81), refusal(at_ms + 7, 79), refusal(at_ms + 8, 16)]
-    lines.append(refusal(told("stopped", "clash-1")["at_ms"] + 50, 23))
+    lines.append(refusal(client_event("stopped", "clash-1")["at_ms"] + 50, 23))
     log = tmp_path / "requests.log"
     log.write_text("".join(lines))
-    rows = asked("explain", "--request-log", log, "--group", "clash")
+    rows = command_rows("explain", "--request-log", log, "--group", "clash")
     refused = [row for row in rows if row["event"] == "refused"]
     assert [(row["causes"][0]["client_id"], row["count"]) for row in refused] == [
         ("c0", 3), ("c1", 2), ("c", 1), ("c", 1),
@@ -158,14 +166,14 @@ def test_refusals_between_two_records_are_one_row_each_client_and_error(tmp_path
     assert rows.index(refused[3]) > max(i for i, r in enumerate(rows) if r["event"] == "empty")
 
 
-def test_a_group_of_which_only_refused_joins_are_known_is_said(tmp_path):
+def test_a_group_of_which_only_refused_joins_are_known_is_reported(tmp_path):
     log = tmp_path / "requests.log"
-    lines = [refusal(told("assigned", "clash-1")["at_ms"] + n, error, group="secret")
+    lines = [refusal(client_event("assigned", "clash-1")["at_ms"] + n, error, group="secret")
              for n, error in enumerate([30, 30, 26])]  # fmt: skip
     log.write_text("".join(lines))
-    said = coterie_ok("explain", FOLDER, "--request-log", log, "--format", "json")
-    assert "secret" not in said.stdout
-    assert said.stderr == (
+    result = coterie_ok("explain", FOLDER, "--request-log", log, "--format", "json")
+    assert "secret" not in result.stdout
+    assert result.stderr == (
         "coterie: group 'secret' has no record, but joins to it were refused: "
         "2 x GROUP_AUTHORIZATION_FAILED, 1 x INVALID_SESSION_TIMEOUT\n"
     )
@@ -197,13 +205,18 @@ HEAD = "[2026-11-22 12:15:40,867] INFO [GroupCoordinator id=1 topic=t partition=
     ],
 )  # fmt: skip
 def test_the_words_of_4x_coordinators_are_read(line, what, detail):
-    (found,) = read_server_log([HEAD + line])
-    assert (found.group, found.what, found.member_id, found.detail) == ("g h", what, "m", detail)
+    (actual,) = read_server_log([HEAD + line])
+    assert (actual.group, actual.what, actual.member_id, actual.detail) == (
+        "g h",
+        what,
+        "m",
+        detail,
+    )
 
 
 def test_a_static_member_that_left_for_now_has_not_left():
-    said = "[GroupId g] Static member m with instance id i temporarily left the consumer group."
-    assert list(read_server_log([HEAD + said])) == []
+    line = "[GroupId g] Static member m with instance id i temporarily left the consumer group."
+    assert list(read_server_log([HEAD + line])) == []
 
 
 def shifted(path, zone, name):
@@ -223,14 +236,14 @@ def test_a_zone_by_name_gives_the_same_answer_as_utc(tmp_path):
     zone = "America/St_Johns"
     logs = [shifted(path, zone, tmp_path / path.stem) for path in (SERVER, REQUESTS)]
     options = ("--server-log", logs[0], "--request-log", logs[1], "--log-zone", zone)
-    assert asked("explain", *options) == asked("explain", *LOGS)
+    assert command_rows("explain", *options) == command_rows("explain", *LOGS)
 
 
 def utc_ms(text):
     return datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp() * 1000
 
 
-def test_the_hour_that_comes_twice_is_told_apart_by_the_order_of_the_lines():
+def test_the_hour_that_comes_twice_is_reported_apart_by_the_order_of_the_lines():
     clock = LogClock("Europe/Berlin")  # at 2026-10-25T01:00 UTC 03:00 becomes 02:00
     lines = {
         "01:59:59,500": "2026-10-24 23:59:59.500",

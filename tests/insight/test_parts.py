@@ -1,4 +1,4 @@
-"""Wherever a log is cut into parts, what they keep makes the answers of the log as one."""
+"""Wherever a log is cut into parts, their merged results give the answers of the whole log."""
 
 import struct
 import tempfile
@@ -19,7 +19,7 @@ from coterie.log.folders import find_segments
 from coterie.state.pickling import pack, unpack
 from support.golden_data import log
 from support.insight.compacted_logs import FIRST_MS, folders, operations, written
-from support.insight.every_question import asks, ends_at
+from support.insight.every_question import all_questions, ends_at
 from support.insight.transaction_logs import STEPS, batches_of, write
 from support.log_writer import batch, commit
 from support.segment_cutter import in_small_segments
@@ -28,62 +28,62 @@ WHAT = "test"
 LEADER_EPOCH_AT = 12  # of a batch; its checksum leaves it out
 LIMITS = (
     (log_reader, "READ_PIECE_BYTES", 1),
-    (at_times, "AT_ONCE", 1),
+    (at_times, "PRUNE_EVENTS", 1),
     (outages, "STEADY", 2),
     (outages, "HEADS", 3),
     (outages, "LEAST_MS", 300),
     (outages, "TIMES_LONGER", 2),
-    (rewinds, "EACH", 1),
+    (rewinds, "MAX_ROWS", 1),
 )
 
 
 def sent(value):
-    """What another process gets."""
+    """The object as another process receives it."""
     return unpack(WHAT, pack(WHAT, value))
 
 
 def surveyed(part, record_filters):
-    """What a part's survey is once it came: bytes of records of groups come on their own."""
-    found = log_parts.survey(part, record_filters)
-    came = sent(found)
-    for whole, arrived in zip(found.values(), came.values(), strict=True):
+    """A part's survey as another process receives it; groups' records are sent separately."""
+    result = log_parts.survey(part, record_filters)
+    came = sent(result)
+    for whole, arrived in zip(result.values(), came.values(), strict=True):
         for chunk in whole.group_log.chunks():
             arrived.group_log.spool.append(chunk)
     return came
 
 
-def answer_in_parts(segments, cuts, question, ask, options):
+def answer_in_parts(segments, cuts, question, parameters, options):
     """A question's rows, each part read by itself; the first segment of each is in ``cuts``."""
     view = PartitionView(0, segments, **options)
     bounds = [0, *sorted(cuts), len(segments)]
     runs = [segments[a:b] for a, b in pairwise(bounds) if b > a]
-    record_filters = log_parts.record_filters_of(view, question, ask)
+    record_filters = log_parts.record_filters_of(view, question, parameters)
     log_parts.join(view, [surveyed(tuple(run), record_filters) for run in runs])
-    begun = [sent(one) for one in log_parts.begins(view, question, ask, len(runs))]
+    begun = [sent(one) for one in log_parts.second_readings(view, question, parameters, len(runs))]
     if begun:
-        kept = [sent(log_parts.aggregate(*one)) for one in zip(runs, begun, strict=True)]
-        log_parts.finish(view, question, ask, kept)
-    return list(question.rows(view, ask))
+        retained = [sent(log_parts.aggregate(*one)) for one in zip(runs, begun, strict=True)]
+        log_parts.finish(view, question, parameters, retained)
+    return list(question.rows(view, parameters))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def little_at_once():
-    """Read a batch at a time, hold little, and have few batches show a silence."""
+    """Read a batch at a time, store little, and let few batches show a silence."""
     with pytest.MonkeyPatch.context() as patch:
         for module, name, value in LIMITS:
             patch.setattr(module, name, value)
         yield
 
 
-def same_in_parts(segments, cuts, asked, options):
-    for question, ask in asked:
-        expected = list(question.rows(PartitionView(0, segments, **options), ask))
-        found = answer_in_parts(segments, cuts, question, ask, options)
-        assert found == expected, (question.NAME, cuts)
+def same_in_parts(segments, cuts, questions, options):
+    for question, parameters in questions:
+        expected = list(question.rows(PartitionView(0, segments, **options), parameters))
+        result = answer_in_parts(segments, cuts, question, parameters, options)
+        assert result == expected, (question.NAME, cuts)
 
 
 def segments_in(home):
-    """The segments of the only partition there; none where there is no folder."""
+    """The segments of the only partition; none without a folder."""
     return next(iter(find_segments([home]).partitions().values())) if home.exists() else ()
 
 
@@ -91,14 +91,14 @@ def raise_epochs(segments):
     """Have another leader write every other segment."""
     for number, segment in enumerate(segments):
         data = bytearray(Path(segment.path).read_bytes())
-        for held in list(LogReader(bytes(data))):
-            struct.pack_into(">i", data, held.position + LEADER_EPOCH_AT, number // 2)
+        for read_batch in list(LogReader(bytes(data))):
+            struct.pack_into(">i", data, read_batch.position + LEADER_EPOCH_AT, number // 2)
         Path(segment.path).write_bytes(data)
 
 
 @settings(max_examples=200)
 @given(
-    # Of two keys, each cut has much on both sides; of many, parts have keys of their own.
+    # With two keys, both sides of a cut share keys; with many, parts have keys of their own.
     steps=operations((b"a",), (b"t",), 25) | operations(at_least=10),
     times=st.lists(st.integers(0, 400_000), min_size=1, max_size=4),
     wanted=st.sampled_from([None, frozenset({"a"}), frozenset({"b", "c"})]),
@@ -115,7 +115,9 @@ def test_a_log_in_parts_gives_the_answers_of_the_log_as_one(steps, times, wanted
     }
     with tempfile.TemporaryDirectory() as home:
         written_log = written(steps)
-        asked = data.draw(st.sampled_from(asks(times[0], written_log.now_ms, ends_at(times))))
+        questions = data.draw(
+            st.sampled_from(all_questions(times[0], written_log.now_ms, ends_at(times)))
+        )
         folder = data.draw(st.sampled_from(folders(written_log, home)))
         (segments,) = find_segments([folder]).partitions().values()
         if data.draw(st.booleans()):
@@ -124,7 +126,7 @@ def test_a_log_in_parts_gives_the_answers_of_the_log_as_one(steps, times, wanted
         if data.draw(st.booleans()):
             raise_epochs(segments)
         places = st.sets(st.integers(1, max(len(segments) - 1, 1)))
-        same_in_parts(segments, data.draw(places), [asked], options)
+        same_in_parts(segments, data.draw(places), [questions], options)
 
 
 def test_transactions_that_parts_leave_open_stand_in_the_order_of_the_log():
@@ -133,8 +135,8 @@ def test_transactions_that_parts_leave_open_stand_in_the_order_of_the_log():
     with tempfile.TemporaryDirectory() as home:
         folder = folders(written(steps), home)[0]
         segments = segments_in(in_small_segments(folder, Path(home) / "small"))
-        same_in_parts(segments, {1, 2}, [(growth, growth.Ask())], {})
-        ((row,),) = [list(growth.rows(PartitionView(0, segments), growth.Ask()))]
+        same_in_parts(segments, {1, 2}, [(growth, growth.Parameters())], {})
+        ((row,),) = [list(growth.rows(PartitionView(0, segments), growth.Parameters()))]
         assert [one["producer_id"] for one in row["open_transactions"]] == [2, 1, 3]
 
 
@@ -151,14 +153,18 @@ def test_transactions_that_parts_leave_open_stand_in_the_order_of_the_log():
     data=None,
 )
 @given(steps=STEPS, times=st.lists(st.integers(0, 30), min_size=1, max_size=4), data=st.data())
-def test_transactions_over_any_seams_are_told_as_those_of_the_log_as_one(steps, times, data):
+def test_transactions_over_any_seams_are_reported_as_those_of_the_log_as_one(steps, times, data):
     with tempfile.TemporaryDirectory() as home:
         write(enumerate(batches_of(steps)), Path(home))
         segments = segments_in(Path(home))
-        asked = [(lag, lag.Ask(ends_at(times))), (growth, growth.Ask()), (metrics, metrics.Ask())]
+        questions = [
+            (lag, lag.Parameters(ends_at(times))),
+            (growth, growth.Parameters()),
+            (metrics, metrics.Parameters()),
+        ]
         every = set(range(1, len(segments)))
         cuts = every if data is None else data.draw(st.sets(st.sampled_from(sorted(every))))
-        same_in_parts(segments, cuts, asked, {})
+        same_in_parts(segments, cuts, questions, {})
 
 
 @given(
@@ -172,7 +178,7 @@ def test_transactions_over_any_seams_are_told_as_those_of_the_log_as_one(steps, 
     ),
     data=st.data(),
 )
-def test_a_request_of_several_offsets_is_told_whole_at_a_seam(requests, data):
+def test_a_request_of_several_offsets_is_reported_whole_at_a_seam(requests, data):
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home) / "__consumer_offsets-0"
         folder.mkdir()
@@ -184,7 +190,9 @@ def test_a_request_of_several_offsets_is_told_whole_at_a_seam(requests, data):
             first += len(records)
         segments = segments_in(folder)
         cuts = data.draw(st.sets(st.integers(1, len(segments) - 1)))
-        same_in_parts(segments, cuts, [(explain, explain.Ask()), (audit, audit.Ask())], {})
+        same_in_parts(
+            segments, cuts, [(explain, explain.Parameters()), (audit, audit.Parameters())], {}
+        )
 
 
 @pytest.mark.parametrize("case", ["transactions", "kip848", "old-formats", "compacted"])
@@ -196,6 +204,8 @@ def test_a_real_log_in_parts_gives_the_answers_of_the_log_as_one(case, tmp_path)
         if newest_ms < 0:
             continue
         cut = small[number]
-        asked = asks(newest_ms - 10_000, newest_ms, ends_at([newest_ms - 20_000, newest_ms]))
+        questions = all_questions(
+            newest_ms - 10_000, newest_ms, ends_at([newest_ms - 20_000, newest_ms])
+        )
         every = set(range(1, len(cut)))
-        same_in_parts(cut, every if number % 2 else {len(cut) // 2}, asked, {})
+        same_in_parts(cut, every if number % 2 else {len(cut) // 2}, questions, {})

@@ -1,4 +1,4 @@
-"""Where a log is cut into pieces changes no answer, and no question holds more than a piece."""
+"""Cutting a log into pieces changes no answer, and no question holds more than a piece."""
 
 import tempfile
 from pathlib import Path
@@ -21,44 +21,45 @@ from support.insight.compacted_logs import FIRST_MS, folders, operations, writte
 from support.insight.transaction_logs import STEPS, batches_of, write
 from support.log_writer import batch, commit, each, marker
 
-AT_ONCE = (
+LIMITS = (
     (log_reader, "READ_PIECE_BYTES"),
-    (at_times, "AT_ONCE"),
+    (at_times, "PRUNE_EVENTS"),
     (growth, "PAIRS_AT_ONCE"),
-    (group_log, "HELD_BYTES"),
+    (group_log, "MEMORY_BYTES"),
 )
 
 
 @pytest.fixture(scope="module", autouse=True)
 def no_more_than_this_at_once():
-    """Set how much is read and held at once, whatever the log."""
+    """Limit how much is read and held at a time."""
     with pytest.MonkeyPatch.context() as patch:
 
         def limit(size):
-            for module, name in AT_ONCE:
+            for module, name in LIMITS:
                 patch.setattr(module, name, size)
 
         yield limit
 
 
-def asks(at_ms, later_ms, ends):
+def all_questions(at_ms, later_ms, ends):
     live = Live({"a": {"state": "Stable", "members": [], "offsets": []}}, 1)
     return [
-        (undo, undo.Ask(at_ms)),
-        (expire, expire.Ask(later_ms, 60_000)),
-        (audit, audit.Ask(no_progress=2, metadata_bytes=0, live=live)),
-        (growth, growth.Ask(interval_ms=400)),
-        (growth, growth.Ask(every_ms=1000)),
-        (metrics, metrics.Ask(ends=ends)),
-        (lag, lag.Ask(ends)),
-        (explain, explain.Ask(flap_count=2)),
+        (undo, undo.Parameters(at_ms)),
+        (expire, expire.Parameters(later_ms, 60_000)),
+        (audit, audit.Parameters(no_progress=2, metadata_bytes=0, live=live)),
+        (growth, growth.Parameters(interval_ms=400)),
+        (growth, growth.Parameters(every_ms=1000)),
+        (metrics, metrics.Parameters(ends=ends)),
+        (lag, lag.Parameters(ends)),
+        (explain, explain.Parameters(flap_count=2)),
     ]
 
 
-def answers(segments, asked, options):
-    """Each question's rows, from a reading of its own."""
+def answers(segments, questions, options):
+    """Each question's rows, from its own reading of the log."""
     return [
-        list(question.rows(PartitionView(0, segments, **options), ask)) for question, ask in asked
+        list(question.rows(PartitionView(0, segments, **options), parameters))
+        for question, parameters in questions
     ]
 
 
@@ -88,17 +89,17 @@ def test_a_log_in_pieces_gives_the_answers_of_the_log_as_one(
     }
     with tempfile.TemporaryDirectory() as home:
         written_log = written(steps)
-        asked = asks(times[0], written_log.now_ms, ends_at(times))
+        questions = all_questions(times[0], written_log.now_ms, ends_at(times))
         for folder in folders(written_log, home):
             (segments,) = find_segments([folder]).partitions().values()
             no_more_than_this_at_once(1 << 30)
-            expected = answers(segments, asked, options)
+            expected = answers(segments, questions, options)
             no_more_than_this_at_once(1)
-            assert answers(segments, asked, options) == expected
+            assert answers(segments, questions, options) == expected
 
 
 @settings(max_examples=150)
-@example(  # the second's tombstone takes back what it said, and so leaves the first's
+@example(  # the second's tombstone cancels its own commit, so the first's remains
     steps=[
         (6, "offset", 0),
         (6, "commit", 0),
@@ -115,11 +116,11 @@ def test_one_keys_offsets_of_transactions_are_seen_alike_in_pieces(
     with tempfile.TemporaryDirectory() as home:
         write([(0, b"".join(batches_of(steps)))], Path(home))
         (segments,) = find_segments([home]).partitions().values()
-        asked = [(lag, lag.Ask(ends_at(times)))]
+        questions = [(lag, lag.Parameters(ends_at(times)))]
         no_more_than_this_at_once(1 << 30)
-        expected = answers(segments, asked, {})
+        expected = answers(segments, questions, {})
         no_more_than_this_at_once(1)
-        assert answers(segments, asked, {}) == expected
+        assert answers(segments, questions, {}) == expected
 
 
 @pytest.mark.parametrize("size", [1, 2000])
@@ -132,10 +133,10 @@ def test_a_real_log_in_pieces_gives_the_answers_of_the_log_as_one(
         no_more_than_this_at_once(1 << 30)
         scanned = PartitionView(0, segments).fold.segments
         end = max(piece.max_timestamp for piece in scanned)
-        asked = asks(end - 10_000, end, ends_at([end - 20_000, end]))
-        expected = answers(segments, asked, {})
+        questions = all_questions(end - 10_000, end, ends_at([end - 20_000, end]))
+        expected = answers(segments, questions, {})
         no_more_than_this_at_once(size)
-        assert answers(segments, asked, {}) == expected
+        assert answers(segments, questions, {}) == expected
 
 
 def record(value):
@@ -171,9 +172,9 @@ def test_a_transaction_that_ended_in_a_later_piece_keeps_the_cleaner_from_nothin
 ):
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()
-    told = {"producer_id": 5, "transactional": True}
+    header = {"producer_id": 5, "transactional": True}
     batches = [
-        batch(0, [commit(1, 1, topic=b"u")], **told),
+        batch(0, [commit(1, 1, topic=b"u")], **header),
         marker(1, 5, 2, commit=True),
         *each(2, commit(3), commit(4)),
     ]
@@ -181,7 +182,7 @@ def test_a_transaction_that_ended_in_a_later_piece_keeps_the_cleaner_from_nothin
         (folder / f"{base_offset:020}.log").write_bytes(b"".join(data))
     (segments,) = find_segments([folder]).partitions().values()
     no_more_than_this_at_once(1)
-    rows = list(growth.rows(PartitionView(0, segments), growth.Ask()))
+    rows = list(growth.rows(PartitionView(0, segments), growth.Parameters()))
     (superseded,) = [row for row in rows if row["superseded_records"]]
     size = len(batches[2])
     assert superseded["topic"] == "t"

@@ -1,19 +1,19 @@
-"""Groups that change their protocol, and static members of the newer one, against what was done."""
+"""Groups that change their protocol, and static members of the newer one, against the orders."""
 
 import pytest
 
-from support.insight.incident import asked, span, told, truth, within
+from support.insight.incident import client_event, command_rows, span, truth, within
 
 
 @pytest.fixture(scope="module")
 def rows():
-    """The rows of each group, without the sums."""
-    found = {}
-    for row in asked("explain"):
+    """The rows of each group, without the summaries."""
+    result = {}
+    for row in command_rows("explain"):
         if row["event"] in ("client", "flapping", "summary"):
             continue
-        found.setdefault(row["group_id"], []).append(row)
-    return found
+        result.setdefault(row["group_id"], []).append(row)
+    return result
 
 
 def events(rows, *names):
@@ -21,22 +21,22 @@ def events(rows, *names):
 
 
 def who(row, *whats):
-    """The clients that a row tells this of."""
+    """The clients of a row's causes of this kind."""
     return {cause["client_id"] for cause in row["causes"] if cause["what"] in whats}
 
 
-def test_an_upgrade_is_told_with_whom_it_took_along(rows):
+def test_an_upgrade_is_reported_with_whom_it_took_along(rows):
     (upgraded,) = events(rows["moved"], "upgraded")
     assert within(upgraded, ("start", "app-3"), ("assigned", "app-3"))
     assert who(upgraded, "carried_on") == {"app-1", "app-2"}
     assert (upgraded["member_count"], upgraded["protocol"]) == (2, "consumer")
     after = rows["moved"][rows["moved"].index(upgraded) + 1]
-    assert after["generation"] == told("assigned", "app-3")["generation"]
+    assert after["generation"] == client_event("assigned", "app-3")["generation"]
     assert who(after, "joined") == {"app-3"}
     assert after["previous_generation"] == upgraded["generation"] == 2
 
 
-def test_a_downgrade_is_told_with_whom_it_took_along_and_who_was_the_last(rows):
+def test_a_downgrade_is_reported_with_whom_it_took_along_and_who_was_the_last(rows):
     (downgraded,) = events(rows["moved"], "downgraded")
     assert within(downgraded, ("stop", "app-4"), ("stopped", "app-4"))
     assert who(downgraded, "carried_on") == {"app-5"}
@@ -57,7 +57,7 @@ def test_nobody_joins_or_leaves_a_group_but_when_it_did(rows):
             assert sorted(name for name, _ in done) == sorted(theirs)
             for name, row in done:
                 begin, end = span((what, name), (ends, name))
-                # A classic group writes it when its other members have come again, after 1 s.
+                # A classic group writes it when its other members have rejoined, after 1 s.
                 assert begin <= row["timestamp"] <= end + 3_000
 
 
@@ -67,7 +67,7 @@ def test_a_group_without_members_changes_its_protocol_too(rows):
     assert within(downgraded, ("start", "idle-3"), ("assigned", "idle-3"))
     assert (upgraded["member_count"], downgraded["member_count"]) == (0, 0)
     assert upgraded["cause"].endswith("no members")
-    # The time without members ends when the group is another one.
+    # The time without members ends when the group changes its protocol.
     empty = events(rows["idle"], "empty")
     (gone,) = (row for row in empty if "idle-1" in who(row, "left_or_evicted"))
     assert gone["until"] == upgraded["timestamp"]
@@ -78,9 +78,13 @@ def test_no_group_was_deleted(rows):
 
 
 def test_an_epoch_is_reconciled_when_the_last_of_its_clients_was_told(rows):
-    """`app-3` gets its partitions once `app-1` and `app-2` have given up theirs."""
+    """`app-3` gets its partitions after `app-1` and `app-2` have given up theirs."""
     (row,) = (row for row in events(rows["moved"], "epoch") if "app-3" in who(row, "joined"))
-    times = [e for e in truth() if row["timestamp"] <= e["at_ms"] <= told("stop", "app-1")["at_ms"]]
+    times = [
+        e
+        for e in truth()
+        if row["timestamp"] <= e["at_ms"] <= client_event("stop", "app-1")["at_ms"]
+    ]
     given_up = max(e["at_ms"] for e in times if e["what"] == "revoked" and "app-" in e["name"])
     got = max(e["at_ms"] for e in times if (e["what"], e["name"]) == ("assigned", "app-3"))
     assert given_up <= row["until"] <= got
@@ -92,10 +96,10 @@ def test_a_static_replacement_stands_at_its_own_time_and_epoch(rows, before, aft
         row for row in events(rows["vault"], "static_replacement") if after in who(row, "replaced")
     )
     assert within(row, ("start", after), ("assigned", after))
-    assert row["generation"] == told("assigned", after)["generation"]
+    assert row["generation"] == client_event("assigned", after)["generation"]
     replaced, changed = row["causes"]
-    assert replaced["member_id"] == told("assigned", after)["member_id"]
-    assert replaced["detail"] == told("assigned", before)["member_id"]
+    assert replaced["member_id"] == client_event("assigned", after)["member_id"]
+    assert replaced["detail"] == client_event("assigned", before)["member_id"]
     assert replaced["group_instance_id"] == "s-1"
     assert (changed["what"], changed["detail"]) == (
         "member_changed", f"client id {before} to {after}",
@@ -107,7 +111,7 @@ def test_a_static_replacement_stands_at_its_own_time_and_epoch(rows, before, aft
     assert left["member_count"] == row["member_count"] == 2
 
 
-def test_only_who_changed_the_subscription_is_said_to_have_done_so(rows):
+def test_only_who_changed_the_subscription_is_reported_to_have_done_so(rows):
     changes = [
         (row, cause)
         for row in rows["vault"]
@@ -117,13 +121,13 @@ def test_only_who_changed_the_subscription_is_said_to_have_done_so(rows):
     ((row, cause),) = changes
     assert (cause["client_id"], cause["detail"]) == ("vault-b", "+payments")
     assert row["generation"] == 3
-    assert row["timestamp"] >= told("subscribe", "vault-b")["at_ms"]
+    assert row["timestamp"] >= client_event("subscribe", "vault-b")["at_ms"]
 
 
 def test_a_static_member_that_does_not_come_back_is_gone_when_its_session_ends(rows):
     (row,) = (row for row in events(rows["vault"], "epoch") if who(row, "left_or_evicted"))
     assert who(row, "left_or_evicted") == {"vault-a3"}
-    assert row["timestamp"] - told("stop", "vault-a3")["at_ms"] >= 5_000  # a session of 6 s
+    assert row["timestamp"] - client_event("stop", "vault-a3")["at_ms"] >= 5_000  # a session of 6 s
     assert "had left for now, and did not come back" in row["cause"]
     assert [row["generation"] for row in events(rows["vault"], "epoch")] == [1, 2, 3, 4]
 
@@ -133,26 +137,28 @@ def test_a_change_of_the_protocol_is_no_rebalance_and_no_second_application():
     last = max(
         e["generation"] for e in truth() if e["name"].startswith("app-") and "generation" in e
     )
-    (summary,) = (row for row in asked("explain", "--group", "moved") if row["event"] == "summary")
+    (summary,) = (
+        row for row in command_rows("explain", "--group", "moved") if row["event"] == "summary"
+    )
     (gone,) = (
         row
-        for row in asked("explain", "--group", "moved")
+        for row in command_rows("explain", "--group", "moved")
         if row["event"] == "generation" and "app-6" in who(row, "left_or_evicted")
     )
     assert summary["count"] == gone["generation"] == last
-    found = {row["group_id"]: row for row in asked("audit", "--only", "protocols")}
-    assert set(found) == {"moved", "idle"}
-    for group, row in found.items():
+    actual = {row["group_id"]: row for row in command_rows("audit", "--only", "protocols")}
+    assert set(actual) == {"moved", "idle"}
+    for group, row in actual.items():
         first = next(
-            one for one in asked("explain", "--group", group) if one["event"] == "upgraded"
+            one for one in command_rows("explain", "--group", group) if one["event"] == "upgraded"
         )
-        # Of the other group nobody carried on: it may have been another application each time.
+        # In the other group no member carried on: each time may be another application.
         whose = "one application" if group == "moved" else "a group"
         assert row["detail"].startswith(f"{whose} that changed its protocol: upgraded from")
         assert (row["log_offset"], row["count"]) == (first["log_offset"], 2)
 
 
 def test_static_members_that_are_restarted_do_not_flap():
-    rows = asked("explain", "--flap-count", "3")
+    rows = command_rows("explain", "--flap-count", "3")
     assert not [row for row in rows if row["event"] == "flapping" and row["group_id"] == "vault"]
-    assert asked("audit", "--only", "flapping", "--flap-count", "3") == []
+    assert command_rows("audit", "--only", "flapping", "--flap-count", "3") == []

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from coterie.insight.questions import explain, metrics
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from support.commandline import coterie_ok
 from support.golden_data import log
 from support.insight.lives import commit, life, member, written
@@ -18,18 +18,18 @@ CASES = ["basic", "default50", "compacted", "connect", "kip848", "transactions"]
 @pytest.mark.parametrize("case", CASES)
 def test_explain_and_metrics_count_the_same_rebalances(case):
     by_hand = rebalances_by_hand(case)
-    told, counted, alive = {}, {}, set()
-    for view in read_facts([log(case)]):
-        for row in explain.rows(view, explain.Ask()):
+    explained, counted, alive = {}, {}, set()
+    for view in read_partitions([log(case)]):
+        for row in explain.rows(view, explain.Parameters()):
             if row["event"] == "summary":
-                told[row["group_id"]] = row["count"]
+                explained[row["group_id"]] = row["count"]
                 assert row["cause"].startswith(f"{row['count']} rebalance")
-        for row in metrics.rows(view, metrics.Ask()):
+        for row in metrics.rows(view, metrics.Parameters()):
             if row["topic"] is None:
                 alive.add(row["group_id"])
                 counted[row["group_id"]] = row["rebalances"]
-    assert {group: count for group, count in told.items() if count} == by_hand
-    assert counted == {group: told[group] for group in alive}
+    assert {group: count for group, count in explained.items() if count} == by_hand
+    assert counted == {group: explained[group] for group in alive}
 
 
 def static(number):
@@ -45,13 +45,13 @@ def taken_over(tmp_path):
 
 
 def test_replacements_without_a_generation_are_counted_apart(taken_over):
-    told = coterie_ok("explain", taken_over, "--group", "g", "--format", "json")
-    rows = json.loads(told.stdout)
+    result = coterie_ok("explain", taken_over, "--group", "g", "--format", "json")
+    rows = json.loads(result.stdout)
     assert [row["event"] for row in rows].count("static_replacement") == 5
     summary, client = rows[-1], next(row for row in rows if row["event"] == "client")
     assert summary["count"] == 2
-    told = "2 rebalances, 5 static replacements without one, 1 commit of 2 offsets"
-    assert summary["cause"] == told
+    result = "2 rebalances, 5 static replacements without one, 1 commit of 2 offsets"
+    assert summary["cause"] == result
     assert client["cause"] == "c (h): joined 1, left 0"
     (client,) = [row for row in rows if row["cause"].startswith("i: ")]
     assert client["cause"] == "i: joined 1, replaced 5, left 0"
@@ -73,25 +73,25 @@ def test_all_faces_show_that_count(taken_over, tmp_path):
 
 def test_a_number_written_again_and_one_that_never_completed_do_not_count(tmp_path):
     lives = [life(0, 1, member("a")), life(5, 1, member("a")), life(9, 4, member("a"))]
-    (view,) = read_facts([written(tmp_path, *lives, life(12, 5), life(13, 5))])
-    *_, summary = explain.rows(view, explain.Ask())
+    (view,) = read_partitions([written(tmp_path, *lives, life(12, 5), life(13, 5))])
+    *_, summary = explain.rows(view, explain.Parameters())
     assert summary["count"] == 3  # generations 1, 4 and the one without members
 
 
-def test_generations_that_compaction_may_have_taken_are_not_said_to_have_failed(tmp_path):
+def test_generations_that_compaction_may_have_taken_are_not_reported_to_have_failed(tmp_path):
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()
     lives = [(0, 1000, 3), (5, 2000, 9), (8, 3000, 10), (9, 4000, 12)]  # offset, ms, generation
     batches = [batch(offset, [life(at, number, member("a"))]) for offset, at, number in lives]
     (folder / f"{0:020}.log").write_bytes(b"".join(batches[:2]))
     (folder / f"{8:020}.log").write_bytes(b"".join(batches[2:]))
-    (view,) = read_facts([tmp_path])
+    (view,) = read_partitions([tmp_path])
     assert view.trusted_from_ms == 3000
-    rows = [row for row in explain.rows(view, explain.Ask()) if row["event"] == "generation"]
+    rows = [row for row in explain.rows(view, explain.Parameters()) if row["event"] == "generation"]
     assert "compacted or never completed: 5;" in rows[1]["cause"]
     assert "gap" not in [cause["what"] for cause in rows[1]["causes"]]
     assert "generations without a record: 1;" in rows[3]["cause"]
-    *_, summary = explain.rows(view, explain.Ask())
+    *_, summary = explain.rows(view, explain.Parameters())
     assert summary["count"] == 2
     since = "since 1970-01-01T00:00:03.000Z; compacted before"
     assert summary["cause"].startswith("2 rebalances, ")

@@ -41,15 +41,15 @@ def piece():
 
 def alike(piece, others=()):
     """The rows of each run, by a loop."""
-    found = []
+    result = []
     for row in range(len(piece)):
         names = ("batch", "group", "kind")
         now = *(int(getattr(piece, name)[row]) for name in names), *(one[row] for one in others)
-        if found and found[-1][0] == now:
-            found[-1][1].append(row)
+        if result and result[-1][0] == now:
+            result[-1][1].append(row)
         else:
-            found.append((now, [row]))
-    return [rows for _, rows in found]
+            result.append((now, [row]))
+    return [rows for _, rows in result]
 
 
 @pytest.mark.parametrize("by_time", [False, True])
@@ -59,7 +59,7 @@ def test_a_run_ends_where_batch_group_kind_or_what_is_named_changes(piece, by_ti
     expected = alike(piece, others)
     assert [list(range(a, a + n)) for a, n in zip(runs.first, runs.size, strict=True)] == expected
     assert runs.rows().tolist() == list(range(len(piece)))
-    counting = runs.select(runs.counting())
+    counting = runs.select(runs.effective_commits())
     offsets = (piece.kind == 0) & (piece.outcome == COMMITTED)
     assert counting.rows().tolist() == np.flatnonzero(offsets).tolist()
 
@@ -91,6 +91,6 @@ def test_for_one_group_the_partition_is_not_read_for_all_where_nobody_was_silent
     (folder / "00000000000000000000.log").write_bytes(log)
     ((number, segments),) = find_segments([tmp_path]).partitions().items()
     view = PartitionView(number, segments, frozenset({"a"}))
-    events = [row["event"] for row in explain.rows(view, explain.Ask())]
+    events = [row["event"] for row in explain.rows(view, explain.Parameters())]
     assert events[0] == explain.COMMITS
-    assert not view.others
+    assert not view.other_views

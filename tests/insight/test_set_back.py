@@ -6,7 +6,7 @@ import pytest
 
 from coterie.insight.questions import explain
 from coterie.insight.records import log_reader
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from coterie.messages import encode_batch
 from support.commandline import coterie_ok
 from support.golden_data import GOLDEN, log, records
@@ -18,13 +18,13 @@ OUTSIDE = "by a tool or a consumer outside of the group: it had no members"
 
 
 def rows_of(folder, *events, groups=None):
-    for view in read_facts([folder], groups=groups):
-        for row in explain.rows(view, explain.Ask()):
+    for view in read_partitions([folder], groups=groups):
+        for row in explain.rows(view, explain.Parameters()):
             if row["event"] in events:
                 yield row
 
 
-def test_a_reset_while_the_group_is_empty_is_told_with_who_may_have_done_it(tmp_path):
+def test_a_reset_while_the_group_is_empty_is_reported_with_who_may_have_done_it(tmp_path):
     lives = [
         life(1000, 1, member("a")),
         commit(2000, {0: 40, 1: 41}),
@@ -35,12 +35,12 @@ def test_a_reset_while_the_group_is_empty_is_told_with_who_may_have_done_it(tmp_
     ]
     (row,) = rows_of(written(tmp_path, *lives), "reset", "rewind")
     assert (row["event"], row["timestamp"], row["log_offset"]) == ("reset", 5000, 4)
-    told = "1 offset set back, 1 offset set forward, 1 offset set for the first time: t-0 40 to 0"
-    assert row["cause"] == f"{told}; {OUTSIDE}"
+    text = "1 offset set back, 1 offset set forward, 1 offset set for the first time: t-0 40 to 0"
+    assert row["cause"] == f"{text}; {OUTSIDE}"
     assert row["count"] == 1
 
 
-def test_a_jump_forward_while_the_group_is_empty_is_told_too(tmp_path):
+def test_a_jump_forward_while_the_group_is_empty_is_reported_too(tmp_path):
     lives = [life(1, 1, member("a")), commit(2, {0: 40}), life(3, 2), commit(5, {0: 90})]
     (row,) = rows_of(written(tmp_path, *lives), "reset", "rewind")
     assert row["cause"] == f"1 offset set forward: t-0 40 to 90; {OUTSIDE}"
@@ -54,14 +54,14 @@ def test_a_commit_that_goes_back_while_there_are_members_is_theirs(tmp_path):
 
 
 def test_a_consumer_outside_of_groups_is_not_told_at_each_commit(tmp_path):
-    told = [commit(at, {0: at}) for at in range(50)]
-    assert not list(rows_of(written(tmp_path, *told), "reset", "rewind"))
-    told += [commit(60, {0: 3})]
-    (row,) = rows_of(written(tmp_path / "two", *told), "reset", "rewind")
+    commits = [commit(at, {0: at}) for at in range(50)]
+    assert not list(rows_of(written(tmp_path, *commits), "reset", "rewind"))
+    commits += [commit(60, {0: 3})]
+    (row,) = rows_of(written(tmp_path / "two", *commits), "reset", "rewind")
     assert row["cause"] == f"1 offset set back: t-0 49 to 3; {OUTSIDE}"
 
 
-def test_of_many_requests_outside_of_the_group_those_are_told_that_set_back(tmp_path):
+def test_of_many_requests_outside_of_the_group_those_are_reported_that_set_back(tmp_path):
     lives = [life(1, 1, member("a")), commit(2, {0: 40}), life(3, 2)]
     lives += [commit(10 + at, {0: 50 + at}) for at in range(30)] + [commit(99, {0: 7})]
     (row,) = rows_of(written(tmp_path, *lives), "reset", "rewind")
@@ -70,17 +70,17 @@ def test_of_many_requests_outside_of_the_group_those_are_told_that_set_back(tmp_
 
 @pytest.mark.parametrize(("count", "rows"), [(10, 10), (11, 10), (14, 10)])
 def test_more_than_ten_requests_of_one_time_that_set_back_are_counted(tmp_path, count, rows):
-    told = [commit(at, {0: 1000 - at}) for at in range(count + 1)]
-    found = list(rows_of(written(tmp_path, life(0, 1, member("a")), *told), "rewind"))
-    assert len(found) == rows
+    commits = [commit(at, {0: 1000 - at}) for at in range(count + 1)]
+    actual = list(rows_of(written(tmp_path, life(0, 1, member("a")), *commits), "rewind"))
+    assert len(actual) == rows
     left = count - rows
-    assert (f"; {left} more request" in found[-1]["cause"]) == bool(left)
-    assert found[-1]["until"] == count
+    assert (f"; {left} more request" in actual[-1]["cause"]) == bool(left)
+    assert actual[-1]["until"] == count
 
 
-def test_nothing_is_said_of_members_where_the_log_begins_late(tmp_path):
-    told = [commit(1, {0: 9}), commit(2, {0: 5}), life(3, 7, member("a"))]
-    (row,) = rows_of(written(tmp_path, *told), "reset", "rewind")
+def test_nothing_is_reported_of_members_where_the_log_begins_late(tmp_path):
+    commits = [commit(1, {0: 9}), commit(2, {0: 5}), life(3, 7, member("a"))]
+    (row,) = rows_of(written(tmp_path, *commits), "reset", "rewind")
     assert row["event"] == "rewind"
     assert row["cause"].endswith("the log does not tell whether the group had members")
 
@@ -103,7 +103,7 @@ def test_what_a_transaction_sets_back_is_a_producers(tmp_path):
     )
 
 
-def test_the_reset_of_kafkas_tool_is_told_in_the_log_of_a_real_broker():
+def test_the_reset_of_kafkas_tool_is_reported_in_the_log_of_a_real_broker():
     (row,) = rows_of(log("basic"), "reset", groups={"grp-reset-cli"})
     (first, *_) = [
         record
@@ -118,14 +118,14 @@ def test_the_reset_of_kafkas_tool_is_told_in_the_log_of_a_real_broker():
 
 
 def steady(*groups, until=100, step=10, value=0):
-    """Commits of some groups by turns, from 0 ms on."""
+    """Commits of some groups in turn, from 0 ms on."""
     return [
         commit(at, {0: value + at}, group=groups[number % len(groups)])
         for number, at in enumerate(range(0, until, step))
     ]
 
 
-def test_another_leader_of_the_partition_is_told_with_whom_it_cost_the_place(tmp_path):
+def test_another_leader_of_the_partition_is_reported_with_whom_it_cost_the_place(tmp_path):
     before = [life(0, 1, member("a"), member("b", clientId="d")), *steady(b"g", b"h", until=200)]
     after = [commit(9_200, {0: 800}, group=b"h"), life(18_000, 2, member("a"))]
     epochs = [3] * len(before) + [5] * len(after)
@@ -136,7 +136,7 @@ def test_another_leader_of_the_partition_is_told_with_whom_it_cost_the_place(tmp
     assert "leader epoch went from 3 to 5" in row["cause"]
     assert "no record of any group for 9.0 s (before, 0.0 s at most)" in row["cause"]
     assert row["cause"].endswith("; soon after, d (h) left or was evicted")
-    # `h` has no members: of it only the change is told.
+    # `h` has no members: only the change is reported.
     (row,) = rows_of(log, "coordinator_change", groups={"h"})
     assert "evicted" not in row["cause"]
 
@@ -167,7 +167,7 @@ def test_a_group_that_began_after_a_change_is_not_told_of_it(tmp_path):
 
 
 def silent(folder, pause_ms, lost=(b"g", b"h"), apart_ms=0, step=10):
-    """Two groups of a member each commit steadily; after a pause those that are lost go."""
+    """Two groups with one member each commit steadily; after a pause, lost members are removed."""
     lives = [life(0, 1, member("a"), group=b"g"), life(0, 1, member("b"), group=b"h")]
     before = [*lives, *steady(b"g", b"h", until=30 * step, step=step)]
     back_ms = 29 * step + pause_ms
@@ -179,12 +179,12 @@ def silent(folder, pause_ms, lost=(b"g", b"h"), apart_ms=0, step=10):
 
 
 @pytest.mark.parametrize(("pause_ms", "told"), [(5_000, True), (4_999, False)])
-def test_a_silence_after_which_members_of_several_groups_go_at_once_is_told(
+def test_a_silence_after_which_members_of_several_groups_go_at_once_is_reported(
     tmp_path, pause_ms, told
 ):
-    found = list(rows_of(silent(tmp_path, pause_ms), "coordinator_change", "silence"))
-    assert [row["event"] for row in found] == ["silence"] * 2 * told
-    for row in found:
+    actual = list(rows_of(silent(tmp_path, pause_ms), "coordinator_change", "silence"))
+    assert [row["event"] for row in actual] == ["silence"] * 2 * told
+    for row in actual:
         assert row["cause"].startswith("members of 2 groups went at once after a silence: perhaps")
         assert row["cause"].endswith("; soon after, c (h) left or was evicted")
 
@@ -209,18 +209,18 @@ def test_a_server_log_says_when_a_broker_had_loaded_the_groups(tmp_path):
     log = written(tmp_path / "log", commit(1_000, {0: 1}), commit(15_000, {0: 2}), number=3)
     for partition, events in ((3, ["coordinator_change"]), (2, [])):
         server.write_text(line.format(partition))
-        told = coterie_ok("explain", log, "--server-log", server, "--format", "json")
-        found = [row for row in json.loads(told.stdout) if row["event"] == "coordinator_change"]
-        assert [row["event"] for row in found] == events
+        result = coterie_ok("explain", log, "--server-log", server, "--format", "json")
+        actual = [row for row in json.loads(result.stdout) if row["event"] == "coordinator_change"]
+        assert [row["event"] for row in actual] == events
     early = line.format(3).replace("00:00:12,500", "00:00:00,500")  # it made the first one ready
     server.write_text(early + line.format(3))
-    told = coterie_ok("explain", log, "--server-log", server, "--format", "json")
-    (row,) = [row for row in json.loads(told.stdout) if row["event"] == "coordinator_change"]
+    result = coterie_ok("explain", log, "--server-log", server, "--format", "json")
+    (row,) = [row for row in json.loads(result.stdout) if row["event"] == "coordinator_change"]
     assert (row["timestamp"], row["until"]) == (1_000, 15_000)
     assert "loaded the groups at 1970-01-01T00:00:12.500Z [server log]" in row["cause"]
 
 
-def test_a_silence_is_told_where_each_batch_is_read_by_itself(tmp_path, monkeypatch):
+def test_a_silence_is_reported_where_each_batch_is_read_by_itself(tmp_path, monkeypatch):
     home = silent(tmp_path, 30_000)
     expected = list(rows_of(home, "silence"))
     monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)

@@ -1,11 +1,11 @@
-"""Static ids that are fought over, clients that flap, group ids that two applications share."""
+"""Contested static ids, flapping clients, group ids that two applications share."""
 
 import json
 
 import pytest
 
 from coterie.insight.questions import audit, explain
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from support.commandline import coterie
 from support.golden_data import GOLDEN, cases, log
 from support.insight.lives import commit, life, member, written
@@ -16,7 +16,7 @@ def audited(folder, *options):
 
 
 def static(number):
-    """A member under instance `i`; whoever takes it over, the record keeps the first client."""
+    """A member under instance `i`; after a takeover, the record keeps the first client."""
     return member(f"i-{number}", groupInstanceId="i", clientId="first", clientHost="/10.0.0.1")
 
 
@@ -27,7 +27,7 @@ def fight(tmp_path):
 
 def join(at_ms, member_id, client_id, host, error=0, instance="i"):
     """A line of a request log: a JoinGroup under an instance id, and the member id it got."""
-    told = {
+    logged = {
         "requestHeader": {
             "requestApiKeyName": "JOIN_GROUP",
             "requestApiVersion": 9,
@@ -46,7 +46,7 @@ def join(at_ms, member_id, client_id, host, error=0, instance="i"):
         "totalTimeMs": 1.0,
     }
     stamp = f"[1970-01-01 00:00:{at_ms // 1000:02},{at_ms % 1000:03}]"
-    return f"{stamp} DEBUG Completed request:{json.dumps(told)} (kafka.request.logger)\n"
+    return f"{stamp} DEBUG Completed request:{json.dumps(logged)} (kafka.request.logger)\n"
 
 
 def test_the_records_alone_do_not_name_who_takes_a_static_id_over(fight):
@@ -56,10 +56,10 @@ def test_the_records_alone_do_not_name_who_takes_a_static_id_over(fight):
         "they cannot tell who took it over"
     )
     assert row["clients"] == []
-    (view,) = read_facts([fight])
-    told = [row for row in explain.rows(view, explain.Ask()) if row["causes"]]
-    assert told[1]["cause"].startswith("static i came back under a new member id")
-    assert not any("10.0.0.1" in row["cause"] for row in told[1:])
+    (view,) = read_partitions([fight])
+    rows = [row for row in explain.rows(view, explain.Parameters()) if row["causes"]]
+    assert rows[1]["cause"].startswith("static i came back under a new member id")
+    assert not any("10.0.0.1" in row["cause"] for row in rows[1:])
 
 
 def test_a_request_log_names_the_true_clients_of_a_static_id(fight, tmp_path):
@@ -74,9 +74,9 @@ def test_a_request_log_names_the_true_clients_of_a_static_id(fight, tmp_path):
     )
     names = [(one["client_id"], one["client_host"]) for one in row["clients"]]
     assert names == [("first", "/10.0.0.1"), ("second", "/10.0.0.2")]
-    told = coterie("explain", fight, "--request-log", requests).stdout
-    assert "static i: second (10.0.0.2) came back under a new member id [request log]" in told
-    assert "static i: first (10.0.0.1) came back under a new member id [request log]" in told
+    output = coterie("explain", fight, "--request-log", requests).stdout
+    assert "static i: second (10.0.0.2) came back under a new member id [request log]" in output
+    assert "static i: first (10.0.0.1) came back under a new member id [request log]" in output
 
 
 def test_who_was_refused_took_nothing_over(fight, tmp_path):
@@ -87,18 +87,18 @@ def test_who_was_refused_took_nothing_over(fight, tmp_path):
 
 
 def test_audit_and_explain_call_the_same_clients_flapping():
-    """Through every golden log: audit counts by ids alone, explain by decoded members."""
-    found = 0
+    """For every golden log: audit counts by ids alone, explain by decoded members."""
+    actual = 0
     incidents = GOLDEN.glob("incidents/*/log")
     for folder in (*map(log, cases()), *incidents):
-        for view in read_facts([folder]):
-            audit_rows = audit.rows(view, audit.Ask(only=("flapping",)))
-            told = {(row["group_id"], row["detail"]) for row in audit_rows}
-            rows = explain.rows(view, explain.Ask())
+        for view in read_partitions([folder]):
+            audit_rows = audit.rows(view, audit.Parameters(only=("flapping",)))
+            audited = {(row["group_id"], row["detail"]) for row in audit_rows}
+            rows = explain.rows(view, explain.Parameters())
             flaps = [row for row in rows if row["event"] == "flapping"]
-            assert told == {(row["group_id"], row["cause"]) for row in flaps}
-            found += len(told)
-    assert found
+            assert audited == {(row["group_id"], row["cause"]) for row in flaps}
+            actual += len(audited)
+    assert actual
 
 
 @pytest.mark.parametrize(("count", "flaps"), [(2, True), (1, False)])
@@ -166,7 +166,7 @@ def test_one_application_after_another_shares_nothing(tmp_path):
     assert not audited(written(tmp_path, *lives), "--only", "applications")
 
 
-def test_several_assignors_are_told_with_whose_they_were(tmp_path):
+def test_several_assignors_are_reported_with_whose_they_were(tmp_path):
     lives = [
         life(1, 1, reader("a", "/10.0.0.1", "orders"), protocol="range"),
         life(2, 2, reader("b", "/10.0.0.2", "clicks"), protocol="roundrobin"),
@@ -178,9 +178,9 @@ def test_several_assignors_are_told_with_whose_they_were(tmp_path):
     )
 
 
-def test_findings_are_those_of_the_time_that_is_asked_for(tmp_path):
+def test_findings_are_those_of_the_time_that_is_requested(tmp_path):
     folder = written(tmp_path, commit(1000, {0: 9}), commit(2000, {0: 5}), commit(3000, {0: 4}))
-    found = [row["timestamp"] for row in audited(folder, "--only", "rewind", "--since", 2001)]
-    assert found == [3000]
-    found = [row["timestamp"] for row in audited(folder, "--only", "rewind", "--until", 2999)]
-    assert found == [2000]
+    actual = [row["timestamp"] for row in audited(folder, "--only", "rewind", "--since", 2001)]
+    assert actual == [3000]
+    actual = [row["timestamp"] for row in audited(folder, "--only", "rewind", "--until", 2999)]
+    assert actual == [2000]

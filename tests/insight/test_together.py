@@ -1,4 +1,4 @@
-"""However many threads read a log, its answers are those of one."""
+"""The number of threads that read a log does not change an answer."""
 
 import tempfile
 import weakref
@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from coterie.errors import LogError
 from coterie.insight.asking import QuestionRequest, answer, find_question
 from coterie.insight.questions import group_names
-from coterie.insight.questions.growth import Ask
+from coterie.insight.questions.growth import Parameters
 from coterie.insight.records import threads
 from coterie.insight.records.aggregates import run_aggregates
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from coterie.log.folders import find_segments
 from coterie.replay import parallel_scan
 from coterie.replay.engine import Silent
@@ -26,7 +26,7 @@ from coterie.report.page import page_data
 from coterie.report.sections import Basis
 from support.golden_data import log
 from support.insight.compacted_logs import FIRST_MS, folders, operations, written
-from support.insight.every_question import asks, ends_at
+from support.insight.every_question import all_questions, ends_at
 from support.segment_cutter import in_small_segments
 
 THREADS = 3
@@ -48,19 +48,21 @@ def page(read):
     return page_data(gather(read, BASIS), "title", BASIS)
 
 
-def rows_of(question, ask, view):
-    return list(question.rows(view, ask))
+def rows_of(question, parameters, view):
+    return list(question.rows(view, parameters))
 
 
-def check(home, asked, options):
-    """Compare what threads answer with what one reading of each partition does."""
-    for question, ask in asked:
-        expected = [rows_of(question, ask, view) for view in read_facts([home], **options)]
-        rows = partial(rows_of, question, ask)
-        found = threads.each_partition([home], rows, **options)
-        assert list(found) == expected, question.NAME
+def check(home, questions, options):
+    """Compare the answers of threads with those of one reading of each partition."""
+    for question, parameters in questions:
+        expected = [
+            rows_of(question, parameters, view) for view in read_partitions([home], **options)
+        ]
+        rows = partial(rows_of, question, parameters)
+        result = threads.each_partition([home], rows, **options)
+        assert list(result) == expected, question.NAME
     by_threads = threads.each_partition([home], lambda view: look(view, BASIS), **options)
-    assert page(by_threads) == page(read_facts([home], **options))
+    assert page(by_threads) == page(read_partitions([home], **options))
 
 
 @settings(max_examples=40)
@@ -76,12 +78,12 @@ def test_threads_give_the_answers_of_one(steps, times, wanted, since, end, which
     times = [FIRST_MS + ms for ms in times]
     with tempfile.TemporaryDirectory() as home:
         made = written(steps)
-        asked = asks(times[0], made.now_ms, ends_at(times))
+        questions = all_questions(times[0], made.now_ms, ends_at(times))
         for folder in folders(made, home):
             small = in_small_segments(folder, Path(home) / "small" / Path(folder).name)
             if small.exists():
                 options = {"groups": wanted, "since_ms": since, "at_ms": end}
-                check(small, [asked[which % len(asked)]], options)
+                check(small, [questions[which % len(questions)]], options)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -89,14 +91,18 @@ def test_threads_give_the_answers_of_one_about_a_real_log(case, tmp_path):
     small = in_small_segments(log(case), tmp_path, 7)
     ends = [
         max((piece.max_timestamp for piece in view.fold.segments), default=-1)
-        for view in read_facts([small])
+        for view in read_partitions([small])
     ]
     newest_ms = max(ends)
-    check(small, asks(newest_ms - 10_000, newest_ms, ends_at([newest_ms - 20_000, newest_ms])), {})
+    check(
+        small,
+        all_questions(newest_ms - 10_000, newest_ms, ends_at([newest_ms - 20_000, newest_ms])),
+        {},
+    )
 
 
 class Told(Silent):
-    """Keeps what it is told."""
+    """Records its progress updates."""
 
     def __init__(self):
         self.whole, self.read = None, []
@@ -109,15 +115,16 @@ class Told(Silent):
 
 
 @pytest.mark.parametrize(
-    ("question", "ask"), [("growth", Ask()), ("group_names", group_names.Ask())]
+    ("question", "parameters"),
+    [("growth", Parameters()), ("group_names", group_names.Parameters())],
 )
-def test_progress_comes_with_the_parts_and_ends_with_the_log(question, ask, tmp_path):
+def test_progress_comes_with_the_parts_and_ends_with_the_log(question, parameters, tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
-    told = Told()
-    list(answer(QuestionRequest(question, ask, [small]), told))
-    assert sum(told.read) == told.whole
-    assert len(told.read) > len(find_segments([small]).partitions())
-    assert min(told.read) >= 0
+    progress = Told()
+    list(answer(QuestionRequest(question, parameters, [small]), progress))
+    assert sum(progress.read) == progress.whole
+    assert len(progress.read) > len(find_segments([small]).partitions())
+    assert min(progress.read) >= 0
 
 
 class Counted:
@@ -154,24 +161,24 @@ def test_a_tally_is_let_go_once_it_was_absorbed(tmp_path):
     assert all(most <= copies for _, most, copies in cut)
 
 
-def test_what_cannot_be_read_is_told_after_the_answers_before_it(tmp_path):
+def test_what_cannot_be_read_is_reported_after_the_answers_before_it(tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
     listing = find_segments([small])
     numbers = list(listing.partitions())
     Path(listing.partitions()[numbers[-1]][-1].path).unlink()
-    found = answer(QuestionRequest("growth", Ask(), listing), Silent())
-    assert [next(found).number for _ in numbers[:-1]] == numbers[:-1]
+    actual = answer(QuestionRequest("growth", Parameters(), listing), Silent())
+    assert [next(actual).number for _ in numbers[:-1]] == numbers[:-1]
     with pytest.raises(LogError, match="No such file"):
-        next(found)
+        next(actual)
 
 
 def test_nothing_is_read_once_nobody_wants_it(tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
     view = []
-    found = threads.each_partition([small], view.append)
-    next(found)
-    found.close()
-    assert bytes(view[-1].bytes_of(view[-1].segments[0])) == b""
+    actual = threads.each_partition([small], view.append)
+    next(actual)
+    actual.close()
+    assert bytes(view[-1].read_segment_bytes(view[-1].segments[0])) == b""
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 100])
@@ -191,11 +198,14 @@ def test_every_question_can_be_asked(tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
     for name in ("time_range", "group_names"):
         question = find_question(name)
-        expected = [list(question.rows(view, question.Ask())) for view in read_facts([small])]
-        found = [
-            part.rows for part in answer(QuestionRequest(name, question.Ask(), [small]), Silent())
+        expected = [
+            list(question.rows(view, question.Parameters())) for view in read_partitions([small])
+        ]
+        actual = [
+            part.rows
+            for part in answer(QuestionRequest(name, question.Parameters(), [small]), Silent())
         ]
         assert [[{**row} for row in rows] for rows in expected] == [
             [{k: v for k, v in row.items() if k != "trusted_from"} for row in rows]
-            for rows in found
+            for rows in actual
         ]

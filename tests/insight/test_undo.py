@@ -8,10 +8,10 @@ import pytest
 
 from coterie.insight.asking import fields_of
 from coterie.insight.questions import undo
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from support.commandline import coterie, coterie_ok, fails, folder_of
 from support.golden_data import log, wide
-from support.insight.models import offsets_at, rows_told, times
+from support.insight.models import offsets_at, question_rows, times
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
 RESET_CLI = 1795237385000  # after grp-reset-cli committed, before Kafka's own tool reset it
@@ -22,8 +22,8 @@ def is_whole(row, at_ms):
 
 
 def answer(case, at_ms, groups=None):
-    ask = undo.Ask(at_ms)
-    return rows_told(log(case), undo, ask, groups=groups)
+    parameters = undo.Parameters(at_ms)
+    return question_rows(log(case), undo, parameters, groups=groups)
 
 
 @pytest.mark.parametrize("case", ["basic", "transactions", "compacted", "default50", "connect"])
@@ -31,11 +31,11 @@ def test_then_and_latest_are_what_the_log_says_by_hand(case):
     latest = offsets_at(case)
     for at_ms in times(case, 8):
         then = offsets_at(case, at_ms)
-        found = {}
+        actual = {}
         for row in answer(case, at_ms):
-            found[row["group_id"], row["topic"], row["partition"]] = row
-        assert set(found) == set(then) | set(latest)
-        for key, row in found.items():
+            actual[row["group_id"], row["topic"], row["partition"]] = row
+        assert set(actual) == set(then) | set(latest)
+        for key, row in actual.items():
             before, now = then.get(key, {}), latest.get(key, {})
             assert row["offset"] == before.get("offset")
             assert row["metadata"] == before.get("metadata")
@@ -57,8 +57,8 @@ def test_the_leader_epoch_is_the_one_of_then(tmp_path):
     key = commit_key(1, b"g", b"t", 0)
     parts = [batch(n, [(100 + n, key, commit_value(7, 3 + n, b"", 100))]) for n in range(2)]
     (folder / f"{0:020}.log").write_bytes(b"".join(parts))
-    (view,) = read_facts([tmp_path])
-    (row,) = undo.rows(view, undo.Ask(100))
+    (view,) = read_partitions([tmp_path])
+    (row,) = undo.rows(view, undo.Parameters(100))
     assert (row["change"], row["leader_epoch"]) == ("same", 3)
 
 
@@ -68,53 +68,53 @@ def test_every_row_has_every_field_in_order():
 
 
 def test_the_file_for_one_group_undoes_the_reset_that_kafkas_tool_made():
-    told = coterie_ok("undo", log("basic"), "--group", "grp-reset-cli", "--at", RESET_CLI)
+    result = coterie_ok("undo", log("basic"), "--group", "grp-reset-cli", "--at", RESET_CLI)
     expected = {
         (topic, str(partition), str(value["offset"]))
         for (group, topic, partition), value in offsets_at("basic", RESET_CLI).items()
         if group == "grp-reset-cli"
     }
-    assert {tuple(line) for line in csv.reader(told.stdout.splitlines())} == expected
+    assert {tuple(line) for line in csv.reader(result.stdout.splitlines())} == expected
     assert ("orders", "3", "43") in expected
     assert offsets_at("basic")["grp-reset-cli", "orders", 3]["offset"] == 0
-    assert "5 same, 6 moved" in told.stderr
-    assert "2026-11-21T05:03:07.359Z" in told.stderr
+    assert "5 same, 6 moved" in result.stderr
+    assert "2026-11-21T05:03:07.359Z" in result.stderr
 
 
 def test_the_file_for_many_groups_names_them():
     groups = ["grp-reset-cli", "grp-reset"]
     named = [text for group in groups for text in ("--group", group)]
-    told = coterie_ok("undo", log("basic"), *named, "--at", RESET_CLI)
+    result = coterie_ok("undo", log("basic"), *named, "--at", RESET_CLI)
     expected = {
         (group, topic, str(partition), str(value["offset"]))
         for (group, topic, partition), value in offsets_at("basic", RESET_CLI).items()
         if group in groups
     }
-    assert {tuple(line) for line in csv.reader(told.stdout.splitlines())} == expected
+    assert {tuple(line) for line in csv.reader(result.stdout.splitlines())} == expected
 
 
 def test_against_latest_exits_1_where_anything_differs():
     at = ("--at", RESET_CLI, "--against-latest")
-    told = coterie("undo", log("basic"), "--group", "grp-reset-cli", *at)
-    assert told.returncode == 1
-    assert told.stdout.count("moved") == 7  # six partitions and the title
-    assert "same" not in told.stdout
+    result = coterie("undo", log("basic"), "--group", "grp-reset-cli", *at)
+    assert result.returncode == 1
+    assert result.stdout.count("moved") == 7  # six partitions and the title
+    assert "same" not in result.stdout
     same = coterie_ok("undo", log("basic"), "--group", "grp-reset", *at)
     assert "moved" not in same.stdout
 
 
 def test_both_engines_give_the_same_rows_as_data(engine, tmp_path):
-    asked = ("--all-groups", "--at", RESET_CLI, "--engine", engine)
-    told = coterie_ok("undo", log("basic"), *asked, "--format", "json")
-    assert json.loads(told.stdout) == answer("basic", RESET_CLI)
+    arguments = ("--all-groups", "--at", RESET_CLI, "--engine", engine)
+    result = coterie_ok("undo", log("basic"), *arguments, "--format", "json")
+    assert json.loads(result.stdout) == answer("basic", RESET_CLI)
 
 
 def test_as_parquet_each_field_has_its_type(tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
     schema = import_module("coterie.insight.render.fields").arrow_schema(fields_of(undo))
     file = tmp_path / "undo.parquet"
-    asked = ("--all-groups", "--at", RESET_CLI, "--format", "parquet", "--out", file)
-    coterie_ok("undo", log("basic"), *asked)
+    arguments = ("--all-groups", "--at", RESET_CLI, "--format", "parquet", "--out", file)
+    coterie_ok("undo", log("basic"), *arguments)
     table = pq.read_table(file)
     assert table.schema.equals(schema)
     moments = table.column("commit_timestamp").cast("int64").to_pylist()
@@ -123,9 +123,9 @@ def test_as_parquet_each_field_has_its_type(tmp_path):
 
 
 def test_as_csv_there_is_one_heading():
-    asked = ("--group", "grp-reset-cli", "--at", RESET_CLI, "--format", "csv")
-    told = coterie_ok("undo", log("basic"), *asked).stdout
-    lines = list(csv.DictReader(told.replace("\0", " ").splitlines()))  # 3.10 reads no NUL
+    arguments = ("--group", "grp-reset-cli", "--at", RESET_CLI, "--format", "csv")
+    output = coterie_ok("undo", log("basic"), *arguments).stdout
+    lines = list(csv.DictReader(output.replace("\0", " ").splitlines()))  # 3.10 reads no NUL
     expected = answer("basic", RESET_CLI, {"grp-reset-cli"})
     assert [line["difference"] for line in lines] == [str(row["difference"]) for row in expected]
     assert list(lines[0]) == [*undo.FIELDS, "trusted_from"]
@@ -152,8 +152,8 @@ def made_log(folder):
 
 
 def test_it_warns_of_all_that_makes_a_reset_go_wrong(tmp_path):
-    told = coterie_ok("undo", made_log(tmp_path), "--group", "g", "--at", 150)
-    assert told.stdout == "t,0,1\nt,2,5\n"
+    result = coterie_ok("undo", made_log(tmp_path), "--group", "g", "--at", 150)
+    assert result.stdout == "t,0,1\nt,2,5\n"
     for text in (
         "before 1970-01-01T00:00:00.200Z it may lack offsets",
         "group 'g' is Stable",
@@ -161,15 +161,15 @@ def test_it_warns_of_all_that_makes_a_reset_go_wrong(tmp_path):
         "1 partition without an offset now",
         "1 partition with an offset in an open transaction",
     ):
-        assert text in told.stderr
+        assert text in result.stderr
     without = coterie_ok("undo", tmp_path, "--group", "g", "--at", 150, "--without-deleted")
     assert without.stdout == "t,0,1\n"
 
 
 def test_before_a_time_is_up_to_the_millisecond_that_ends_there(tmp_path):
-    asked = ("undo", made_log(tmp_path), "--group", "g", "--before")
-    assert coterie_ok(*asked, 200).stdout == "t,0,1\nt,2,5\n"
-    assert coterie_ok(*asked, 201).stdout == "t,0,9\nt,1,7\n"
+    arguments = ("undo", made_log(tmp_path), "--group", "g", "--before")
+    assert coterie_ok(*arguments, 200).stdout == "t,0,1\nt,2,5\n"
+    assert coterie_ok(*arguments, 201).stdout == "t,0,9\nt,1,7\n"
 
 
 def test_there_is_no_file_where_there_is_nothing_to_go_back_to(tmp_path):
@@ -179,18 +179,18 @@ def test_there_is_no_file_where_there_is_nothing_to_go_back_to(tmp_path):
     assert folder_of(tmp_path) == ["__consumer_offsets-0"]
 
 
-def test_a_file_is_replaced_only_if_that_is_asked_for(tmp_path):
+def test_a_file_is_replaced_only_if_that_is_requested(tmp_path):
     log, out = made_log(tmp_path), tmp_path / "out.csv"
-    asked = ("undo", log, "--group", "g", "--out", out)
-    coterie_ok(*asked, "--at", 150)
-    fails(*asked, "--at", 210, says="--overwrite")
+    arguments = ("undo", log, "--group", "g", "--out", out)
+    coterie_ok(*arguments, "--at", 150)
+    fails(*arguments, "--at", 210, says="--overwrite")
     assert out.read_text() == "t,0,1\nt,2,5\n"
-    coterie_ok(*asked, "--at", 210, "--overwrite")
+    coterie_ok(*arguments, "--at", 210, "--overwrite")
     assert out.read_text() == "t,0,9\nt,1,7\n"
     segment = log / "__consumer_offsets-0" / f"{0:020}.log"
     before = segment.read_bytes()
-    asked = ("undo", log, "--group", "g", "--at", 150, "--out", segment, "--overwrite")
-    fails(*asked, says="what is read")
+    arguments = ("undo", log, "--group", "g", "--at", 150, "--out", segment, "--overwrite")
+    fails(*arguments, says="what is read")
     assert segment.read_bytes() == before
 
 
@@ -214,21 +214,21 @@ def test_a_file_is_replaced_only_if_that_is_asked_for(tmp_path):
         (("--at", "150", "--group", "g", "-o", "no/such/folder"), 1, "its folder does not exist"),
     ],
 )
-def test_wrong_usage_and_bad_input_are_told_in_one_line(options, status, says, tmp_path):
+def test_wrong_usage_and_bad_input_are_reported_in_one_line(options, status, says, tmp_path):
     fails("undo", made_log(tmp_path), *options, status=status, says=says)
 
 
-def test_a_path_without_a_log_is_told_in_one_line(tmp_path):
+def test_a_path_without_a_log_is_reported_in_one_line(tmp_path):
     fails("undo", tmp_path / "none", "--group", "g", "--at", 1, says="no such file or folder")
 
 
-def test_corrupt_places_are_left_out_and_said():
+def test_corrupt_places_are_left_out_and_reported():
     case = log("corrupt/flipped-crc")
-    told = coterie_ok("undo", case, "--all-groups", "--at", "2030-01-01T00:00:00Z")
-    assert "1 corrupt place was left out" in told.stderr
+    result = coterie_ok("undo", case, "--all-groups", "--at", "2030-01-01T00:00:00Z")
+    assert "1 corrupt place was left out" in result.stderr
 
 
 def test_all_groups_of_a_log_of_a_million_records():
-    asked = ("--all-groups", "--at", "2030-01-01T00:00:00Z", "--format", "json")
-    told = coterie_ok("undo", wide(), *asked)
-    assert told.stdout.count('"change": "same"') == 137_385  # golden/logs/README.md
+    arguments = ("--all-groups", "--at", "2030-01-01T00:00:00Z", "--format", "json")
+    result = coterie_ok("undo", wide(), *arguments)
+    assert result.stdout.count('"change": "same"') == 137_385  # golden/logs/README.md

@@ -1,10 +1,10 @@
-"""How long a rebalance took: exact by a server log, else a bound that two records enclose."""
+"""How long a rebalance took: exact by a server log, or bounded by two records."""
 
 import pytest
 
 from coterie.insight.brokerlogs.server_log import read_server_log
 from coterie.insight.questions import explain
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from coterie.traces.files import open_text
 from support.commandline import coterie_ok
 from support.golden_data import GOLDEN
@@ -14,15 +14,15 @@ from support.insight.lives import commit, life, member, written
 INCIDENTS = GOLDEN / "incidents"
 
 
-def rows_of(folder, **ask):
-    for view in read_facts([folder]):
-        yield from explain.rows(view, explain.Ask(**ask))
+def rows_of(folder, **parameters):
+    for view in read_partitions([folder]):
+        yield from explain.rows(view, explain.Parameters(**parameters))
 
 
-def generations(folder, **ask):
+def generations(folder, **parameters):
     return {
         (row["group_id"], row["log_offset"]): (row["duration_ms"], row["duration_source"])
-        for row in rows_of(folder, **ask)
+        for row in rows_of(folder, **parameters)
         if row["event"] == "generation"
     }
 
@@ -37,7 +37,7 @@ def test_no_bound_of_the_records_lies_below_what_the_broker_logged(incident, tmp
     log, server = INCIDENTS / incident / "log", INCIDENTS / incident / "server.log.gz"
     if incident == "session":
         log, server = made_log(tmp_path), SERVER
-    exact, bounds = generations(log, told=told_by(server)), generations(log)
+    exact, bounds = generations(log, broker_log_lines=told_by(server)), generations(log)
     assert exact.keys() == bounds.keys()
     compared = 0
     for place, (took_ms, source) in exact.items():
@@ -47,7 +47,7 @@ def test_no_bound_of_the_records_lies_below_what_the_broker_logged(incident, tmp
             assert took_ms <= at_most_ms
             compared += 1
     assert compared
-    # Commits lay between most of them: of those the records say nothing.
+    # Most have commits between them: records give no bound for those.
     assert any(bounds[place][0] is None for place in exact)
 
 
@@ -67,7 +67,7 @@ def test_a_bound_is_shown_only_where_two_records_of_the_group_enclose_the_time(t
     assert "without an assignment" not in shown[-3]
 
 
-def test_the_time_without_members_is_told_as_that(tmp_path):
+def test_the_time_without_members_is_reported_as_that(tmp_path):
     log = written(tmp_path, life(1000, 1, member("a")), life(2000, 2), life(4500, 3, member("b")))
     line = next(
         line for line in coterie_ok("explain", log).stdout.splitlines() if " empty " in line
@@ -78,7 +78,9 @@ def test_the_time_without_members_is_told_as_that(tmp_path):
 def test_the_summary_adds_up_what_the_server_log_says(tmp_path):
     log = made_log(tmp_path)
     *_, summary = (
-        row for row in rows_of(log, told=told_by(SERVER)) if row["group_id"] == "orders-app"
+        row
+        for row in rows_of(log, broker_log_lines=told_by(SERVER))
+        if row["group_id"] == "orders-app"
     )
     # From each "Preparing to rebalance" to the leader's assignment, by hand from server.log.gz.
     assert summary["duration_ms"] == 1041 + 206 + 401 + 989 + 332

@@ -23,11 +23,11 @@ def rows(*arguments):
 
 
 def log_of(home, *named):
-    """A log of a commit for each group, 1,000 ms apart."""
+    """A log with a commit for each group, 1,000 ms apart."""
     folder = home / "__consumer_offsets-0"
     folder.mkdir()
-    told = [batch(at, [commit(1000 * at, 5, group=name)]) for at, name in enumerate(named, 1)]
-    (folder / f"{0:020d}.log").write_bytes(b"".join(told))
+    batches = [batch(at, [commit(1000 * at, 5, group=name)]) for at, name in enumerate(named, 1)]
+    (folder / f"{0:020d}.log").write_bytes(b"".join(batches))
     return home
 
 
@@ -57,12 +57,14 @@ def test_a_question_up_to_a_time_is_that_of_a_log_that_ends_there(command, tmp_p
 
 
 @pytest.mark.parametrize("command", ["explain", "audit"])
-def test_what_is_told_since_a_time_is_what_a_log_tells_of_it(command):
-    """But for counts, which begin there, and for rows that count over the whole."""
-    kept = ("generation", "empty", "static_replacement", "rewind", "reset")
-    every = [row for row in rows(command, BASIC) if row.get("event", "rewind") in kept]
+def test_what_is_reported_since_a_time_is_what_a_log_tells_of_it(command):
+    """Except for counts, which begin there, and rows that count over the whole log."""
+    retained = ("generation", "empty", "static_replacement", "rewind", "reset")
+    every = [row for row in rows(command, BASIC) if row.get("event", "rewind") in retained]
     since = [
-        row for row in rows(command, BASIC, "--since", MIDDLE) if row.get("event", "rewind") in kept
+        row
+        for row in rows(command, BASIC, "--since", MIDDLE)
+        if row.get("event", "rewind") in retained
     ]
     assert since == [row for row in every if row["timestamp"] >= MIDDLE]
     assert 0 < len(since) < len(every)
@@ -73,25 +75,28 @@ def test_lags_are_those_of_the_samples_in_between(tmp_path):
     file.write_text(
         "time,topic,partition,offset\n" + "".join(f"{n}000,t,0,9\n" for n in range(1, 5))
     )
-    asked = ("lag", log_of(tmp_path, b"g", b"g", b"g", b"g"), "--end-offsets", file)
-    told = rows(*asked, "--since", 2000, "--until", 3000)
-    assert [(row["time"], row["lag"]) for row in told] == [(2000, 4), (3000, 4)]
-    assert [row["time"] for row in rows(*asked, "--latest", "--until", 3000)] == [3000]
+    arguments = ("lag", log_of(tmp_path, b"g", b"g", b"g", b"g"), "--end-offsets", file)
+    lag_rows = rows(*arguments, "--since", 2000, "--until", 3000)
+    assert [(row["time"], row["lag"]) for row in lag_rows] == [(2000, 4), (3000, 4)]
+    assert [row["time"] for row in rows(*arguments, "--latest", "--until", 3000)] == [3000]
 
 
 def test_growth_counts_the_records_of_the_time(tmp_path):
     folder = log_of(tmp_path, b"g", b"h", b"g")
-    told = rows("growth", folder, "--since", 2000)
-    assert sorted((row["group_id"], row["records"]) for row in told) == [("g", 1), ("h", 1)]
+    growth_rows = rows("growth", folder, "--since", 2000)
+    assert sorted((row["group_id"], row["records"]) for row in growth_rows) == [("g", 1), ("h", 1)]
 
 
 def test_a_report_begins_where_that_is_asked(tmp_path):
-    asked = ("report", BASIC, "--format", "markdown", "--group", "grp-reset-cli")
-    whole, late = coterie_ok(*asked).stdout, coterie_ok(*asked, "--since", MIDDLE).stdout
+    arguments = ("report", BASIC, "--format", "markdown", "--group", "grp-reset-cli")
+    whole, late = coterie_ok(*arguments).stdout, coterie_ok(*arguments, "--since", MIDDLE).stdout
     assert "| generation |" in whole
     assert len(late) < len(whole)
     assert not [line for line in late.splitlines() if line.startswith("| 2026-11-21T05:02:5")]
-    assert coterie_ok(*asked, "--until", MIDDLE).stdout == coterie_ok(*asked, "--at", MIDDLE).stdout
+    assert (
+        coterie_ok(*arguments, "--until", MIDDLE).stdout
+        == coterie_ok(*arguments, "--at", MIDDLE).stdout
+    )
 
 
 def test_times_that_contradict_are_wrong_usage():
@@ -100,12 +105,12 @@ def test_times_that_contradict_are_wrong_usage():
     fails("records", BASIC, "--at", 5, "--until", 4, status=2, says="say the same")
     for end in ("--at", "--until"):
         fails("records", BASIC, "--since", 5, end, 4, status=2, says="--since is later than")
-    asked = ("undo", BASIC, "--all-groups", "--at", 5, "--until", 4)
-    fails(*asked, status=2, says="--until is earlier than the time to go back to")
+    arguments = ("undo", BASIC, "--all-groups", "--at", 5, "--until", 4)
+    fails(*arguments, status=2, says="--until is earlier than the time to go back to")
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "arguments",
     [
         ("undo", "--all-groups", "--against-latest"),
         ("groups", "--list"),
@@ -113,8 +118,8 @@ def test_times_that_contradict_are_wrong_usage():
         ("explain",),
     ],
 )
-def test_a_time_after_the_newest_record_is_said_to_be_so(asked):
-    command, *options = asked
+def test_a_time_after_the_newest_record_is_reported_to_be_so(arguments):
+    command, *options = arguments
     done = coterie(command, BASIC, *options, "--at", LAST + 1)
     assert done.stderr.count(f"is after the newest record of the log, {format_time(LAST)}") == 1
     done = coterie(command, BASIC, *options, "--at", LAST)
@@ -122,9 +127,9 @@ def test_a_time_after_the_newest_record_is_said_to_be_so(asked):
 
 
 def test_expiry_up_to_a_time_is_judged_then():
-    told = rows("expire", BASIC, "--until", MIDDLE)
-    assert told == rows("expire", BASIC, "--until", MIDDLE, "--now", MIDDLE)
-    assert told != rows("expire", BASIC, "--until", MIDDLE, "--now", LAST)
+    expire_rows = rows("expire", BASIC, "--until", MIDDLE)
+    assert expire_rows == rows("expire", BASIC, "--until", MIDDLE, "--now", MIDDLE)
+    assert expire_rows != rows("expire", BASIC, "--until", MIDDLE, "--now", LAST)
 
 
 @pytest.mark.parametrize("command", ["explain", "report"])
@@ -144,48 +149,48 @@ NAMES = (b"pay", b"pay-1", b"Pay-2", b"[p]*", b"other")
         (["pay-?"], ["pay-1"]),
         (["[pP]ay-[0-9]"], ["Pay-2", "pay-1"]),
         (["pay*", "other"], ["other", "pay", "pay-1"]),
-        (["[p]*"], ["[p]*"]),  # a group of that very name wins
+        (["[p]*"], ["[p]*"]),  # a group of exactly that name wins
         (["*"], ["Pay-2", "[p]*", "other", "pay", "pay-1"]),
     ],
 )
 def test_a_pattern_stands_for_the_groups_that_match_it(given, found, tmp_path):
     folder = log_of(tmp_path, *NAMES)
-    asked = [word for name in given for word in ("--group", name)]
-    told = rows("expire", folder, *asked)
-    assert sorted({row["group_id"] for row in told}) == found
-    lines = coterie_ok("records", folder, *asked).stdout.splitlines()
+    arguments = [word for name in given for word in ("--group", name)]
+    expire_rows = rows("expire", folder, *arguments)
+    assert sorted({row["group_id"] for row in expire_rows}) == found
+    lines = coterie_ok("records", folder, *arguments).stdout.splitlines()
     assert sorted(json.loads(line)["key"]["data"]["group"] for line in lines) == found
-    described = rows("groups", folder, "--describe", *asked)
+    described = rows("groups", folder, "--describe", *arguments)
     assert sorted({row["group"] for row in described}) == found
     out = tmp_path / "out"
-    coterie_ok("replay", folder, "--out", out, "--format", "json", *asked)
+    coterie_ok("replay", folder, "--out", out, "--format", "json", *arguments)
     groups = json.loads((out / "groups.json").read_text())["groups"]
     assert sorted(group["group_id"] for group in groups) == found
 
 
 @pytest.mark.parametrize("command", ["expire", "records", "report"])
-def test_a_pattern_that_nothing_matches_is_said(command, tmp_path):
+def test_a_pattern_that_nothing_matches_is_reported(command, tmp_path):
     more = ("--out", tmp_path / "page.html") if command == "report" else ()
     fails(command, log_of(tmp_path, *NAMES), "--group", "x*", *more, says="that matches 'x*'")
 
 
 def test_a_reset_of_a_pattern_names_the_groups(tmp_path):
     folder = log_of(tmp_path, *NAMES)
-    told = coterie_ok("undo", folder, "--group", "pay*", "--at", 10_000)
-    assert told.stdout == "pay,t,0,5\npay-1,t,0,5\n"
+    result = coterie_ok("undo", folder, "--group", "pay*", "--at", 10_000)
+    assert result.stdout == "pay,t,0,5\npay-1,t,0,5\n"
 
 
-def test_of_very_many_partitions_the_groups_are_told(monkeypatch, tmp_path):
+def test_of_very_many_partitions_the_groups_are_reported(monkeypatch, tmp_path):
     folder = log_of(tmp_path, *NAMES)
     monkeypatch.setattr(undo, "ROWS_TOLD", 4)
     monkeypatch.setattr(undo, "WARNINGS_TOLD", 0)
-    told = coterie_ok("undo", folder, "--all-groups", "--at", 2_000)
-    assert "5 partitions of 5 groups; --against-latest shows each" in told.stderr
-    lines = [line.split() for line in told.stderr.splitlines()]
+    result = coterie_ok("undo", folder, "--all-groups", "--at", 2_000)
+    assert "5 partitions of 5 groups; --against-latest shows each" in result.stderr
+    lines = [line.split() for line in result.stderr.splitlines()]
     assert ["pay", "1", "0", "0", "0", "0"] in lines
     assert ["pay-1", "1", "0", "0", "0", "0"] in lines
     assert ["Pay-2", "0", "0", "1", "0", "0"] in lines
-    assert "more warnings of this kind" in told.stderr
+    assert "more warnings of this kind" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -202,8 +207,8 @@ def test_of_very_many_partitions_the_groups_are_told(monkeypatch, tmp_path):
 def test_auto_is_spark_for_a_large_log_or_a_master(
     master, size_bytes, has_spark, chosen, monkeypatch
 ):
-    found = object() if has_spark else None
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: found)
+    actual = object() if has_spark else None
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: actual)
     assert choose_engine("auto", master, size_bytes) == chosen
     assert choose_engine("local", None, size_bytes) == "local"
 
@@ -223,10 +228,10 @@ def test_the_segments_that_stand_for_a_cleaned_one_are_read_if_all_are_there(tmp
     (folder / f"{0:020d}.log.deleted").write_bytes(one[0] + one[1])
     (folder / f"{2:020d}.log.deleted").write_bytes(one[2] + one[3])
     (folder / f"{4:020d}.log").write_bytes(b"")
-    asked = ("records", tmp_path, "--include-deleted")
-    lines = coterie_ok(*asked).stdout.splitlines()
+    arguments = ("records", tmp_path, "--include-deleted")
+    lines = coterie_ok(*arguments).stdout.splitlines()
     assert [json.loads(line)["offset"] for line in lines] == [0, 1, 2, 3]
-    (folder / f"{0:020d}.log.deleted").unlink()  # its first part is gone for good
-    done = coterie(*asked)
+    (folder / f"{0:020d}.log.deleted").unlink()  # its first part is deleted
+    done = coterie(*arguments)
     assert [json.loads(line)["offset"] for line in done.stdout.splitlines()] == [3]
     assert "left alone, set aside by Kafka" in done.stderr

@@ -13,7 +13,7 @@ from coterie.designs import compare
 from coterie.designs.shipped import path_of
 from coterie.insight.asking import fields_of, find_question, rows_of
 from coterie.insight.offsets.end_offsets import read_end_offsets
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie.replay.engine import Silent
 from coterie.replay.local import scan_state
@@ -85,8 +85,8 @@ def test_a_replay_gives_the_tables_of_one_process_though_the_log_is_gone(answers
 def test_a_question_gives_the_rows_of_one_process(answers, name):
     question = find_question(name)
     of_lag = {"ends": read_end_offsets(answers / "ends"), "at_ms": NOW_MS, "log_until_ms": NOW_MS}
-    ask = question.Ask(**QUESTIONS.get(name, of_lag))
-    rows = [row for facts in read_facts([LOG]) for row in rows_of(facts, question, ask)]
+    ask = question.Parameters(**QUESTIONS.get(name, of_lag))
+    rows = [row for facts in read_partitions([LOG]) for row in rows_of(facts, question, ask)]
     schema = spark_schema(arrow_schema(fields_of(question)))
     assert found(answers, name) == in_order(
         to_spark(arrow_table(fields_of(question), rows), schema)

@@ -7,7 +7,7 @@ from base64 import b64decode
 import numpy as np
 import pytest
 
-from coterie.insight.records.partition_view import Life, read_facts
+from coterie.insight.records.partition_view import GroupHistory, read_partitions
 from coterie.log.consumer_protocol import assignment
 from coterie.report import charts, gather, ownership, sections, spans
 from coterie.report.ownership import Bar
@@ -24,7 +24,7 @@ def gathered(folder, **partitions):
         place.mkdir()
         for base_offset, batches in segments:
             (place / f"{base_offset:020}.log").write_bytes(b"".join(batches))
-    return gather.gather(read_facts([folder]), BASIS)
+    return gather.gather(read_partitions([folder]), BASIS)
 
 
 def details(whole):
@@ -89,9 +89,9 @@ def life_of(monkeypatch, *times):
     """A life of a record at each time, with one member that holds a partition of `t`."""
     member = {"member_id": "m", "assignment": assignment({"t": [0]})}
     state = {"protocol_type": "consumer", "generation": 1, "members": [member]}
-    monkeypatch.setattr(Life, "state", lambda self, index: state)
+    monkeypatch.setattr(GroupHistory, "state", lambda self, index: state)
     records = [type("Record", (), {"timestamp": time})() for time in times]
-    return Life("g", records, [], {})
+    return GroupHistory("g", records, [], {})
 
 
 def test_a_bar_ends_with_the_next_record_and_the_last_with_the_log(monkeypatch):

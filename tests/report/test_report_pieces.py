@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.insight.records import log_reader
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from coterie.report import charts, spans
 from coterie.report.gather import gather
 from coterie.report.page import page_data
@@ -42,7 +42,7 @@ def at_once():
 
 def page_of(place, **options):
     """All that the scripts of a page get, of every group."""
-    data = page_data(gather(read_facts([place], **options), BASIS), "title", BASIS)
+    data = page_data(gather(read_partitions([place], **options), BASIS), "title", BASIS)
     details = [json.loads(zlib.decompress(b64decode(packed))) for packed in data["details"]]
     return data | {"details": details}
 
@@ -119,7 +119,7 @@ def peak_of(place):
     """How many bytes a page takes at most while it is made."""
     tracemalloc.start()
     try:
-        gather(read_facts([place]), BASIS)
+        gather(read_partitions([place]), BASIS)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -4,7 +4,7 @@ import pytest
 
 import coterie_spark
 from coterie.insight.asking import QuestionRequest, fields_of, find_question, rows_of
-from coterie.insight.records.partition_view import read_facts
+from coterie.insight.records.partition_view import read_partitions
 from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie_spark.replay_job import parted
 from coterie_spark.replay_job.arrow import spark_schema, to_spark
@@ -35,8 +35,8 @@ def test_a_question_in_parts_gives_the_rows_it_gives_in_this_process(
     spark, cut, name, case, parameters, scheme
 ):
     question = find_question(name)
-    ask = question.Ask(**parameters)
-    rows = [row for view in read_facts([cut / case]) for row in rows_of(view, question, ask)]
+    ask = question.Parameters(**parameters)
+    rows = [row for view in read_partitions([cut / case]) for row in rows_of(view, question, ask)]
     schema = spark_schema(arrow_schema(fields_of(question)))
     expected = to_spark(arrow_table(fields_of(question), rows), schema).to_pylist()
     arguments = {"at" if key == "at_ms" else key: value for key, value in parameters.items()}
@@ -51,7 +51,7 @@ def test_large_partitions_are_cut_and_others_are_not(spark, cut, monkeypatch, sc
     from coterie_spark.insight import log_of
 
     request = QuestionRequest(
-        "undo", find_question("undo").Ask(RESET_CLI), (f"{scheme}{cut / 'basic'}",)
+        "undo", find_question("undo").Parameters(RESET_CLI), (f"{scheme}{cut / 'basic'}",)
     )
     partitions = log_of(spark, request.log)
     query = parted.in_parts(spark, partitions, request)

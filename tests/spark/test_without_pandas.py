@@ -80,7 +80,7 @@ def test_an_answer_that_is_never_read_to_its_end_leaves_nothing():
         master=None,
     )
     before = list(sys.meta_path)
-    parts = asking.parts_of("undo", undo.Ask(1796133900000), options)
+    parts = asking.parts_of("undo", undo.Parameters(1796133900000), options)
     next(parts)
     assert sys.meta_path == before
 

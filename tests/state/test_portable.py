@@ -101,13 +101,16 @@ QUESTIONS |= {
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_answer_to_each_question_travels(name):
-    from coterie.insight.asking import find_question, part_of
+    from coterie.insight.asking import find_question, partition_answer
     from coterie.insight.offsets.end_offsets import EndOffsets
-    from coterie.insight.records.partition_view import read_facts
+    from coterie.insight.records.partition_view import read_partitions
 
     question = find_question(name)
     ends = {"ends": EndOffsets(False, {})} if name == "lag" else {}
-    ask = question.Ask(**QUESTIONS[name], **ends)
-    parts = [part_of(view, question, ask) for view in read_facts([golden_data.log("basic")])]
+    ask = question.Parameters(**QUESTIONS[name], **ends)
+    parts = [
+        partition_answer(view, question, ask)
+        for view in read_partitions([golden_data.log("basic")])
+    ]
     assert [pickling.unpack("part", pickling.pack("part", part)) for part in parts] == parts
     assert any(part.rows for part in parts)

@@ -1,7 +1,7 @@
 """What every question's command has alike: its options, how it is put, how its rows come out.
 
-A command is ``@question_options()`` over a function that makes the question's ``Ask`` and calls
-:func:`put`; or, where it says more than rows, :func:`parts_of` and :func:`show`.
+A command is ``@question_options()`` over a function that makes the question's ``Parameters`` and
+calls :func:`put`; or, where it says more than rows, :func:`parts_of` and :func:`show`.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def put(
     name
         Of the question, a module of ``coterie.insight``.
     ask
-        Its ``Ask``.
+        Its ``Parameters``.
     options
         Those of :func:`question_options`.
     at_ms
@@ -235,7 +235,7 @@ def told_parts(
             parts = newest.of(parts)
         if request.groups is not None:  # all of a group lies in one partition: few rows
             held = list(parts)
-            found = frozenset().union(*(part.found for part in held))
+            found = frozenset().union(*(part.present_groups for part in held))
             whole = [part.trusted_from_ms for part in held if part.trusted_from_ms is not None]
             missing = missing_groups(request.groups, found, request.at_ms, max(whole, default=None))
             if missing is not None:
@@ -244,7 +244,7 @@ def told_parts(
         for part in parts:
             faults += part.faults
             newest_ms = max(newest_ms, part.newest_ms)
-            if part.trusted_from_ms is not None and (request.groups is None or part.found):
+            if part.trusted_from_ms is not None and (request.groups is None or part.present_groups):
                 options.trusted_from_ms[part.number] = part.trusted_from_ms
             progress.clear()
             yield part

@@ -24,7 +24,7 @@ SHOWN = (
     *("kind", "group_id", "topic", "partition", "detail", "timestamp"),
     *("offsets_partition", "log_offset", "file", "position"),
 )
-DEFAULT = audit.Ask()
+DEFAULT = audit.Parameters()
 
 
 @click.command("audit")
@@ -103,7 +103,7 @@ def command(
         raise click.UsageError("--except leaves nothing of --only")
     live = None if live_file is None else live_of(live_file, options)
     told = read_logs((), request_logs, log_zone)
-    ask = audit.Ask(only=kinds, live=live, told=told, **limits)
+    ask = audit.Parameters(only=kinds, live=live, broker_log_lines=told, **limits)
     parts = asking.parts_of(audit.NAME, ask, options)
     rows = itertools.chain.from_iterable(part.rows for part in parts)
     found = asking.show(

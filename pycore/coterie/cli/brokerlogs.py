@@ -69,7 +69,7 @@ def flap_options(command: Decorated) -> Decorated:
     return click.option(
         "--flap-count",
         type=click.IntRange(min=2),
-        default=explain.Ask.flap_count,
+        default=explain.Parameters.flap_count,
         show_default=True,
         help="A client that joins and leaves so often within --flap-window is flapping.",
     )(command)

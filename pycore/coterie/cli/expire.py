@@ -82,9 +82,9 @@ def command(
     if now_ms is None and options.until_ms is not None:
         now_ms = options.until_ms
     if retention_ms is None:
-        retention_ms = expire.Ask.retention_ms
+        retention_ms = expire.Parameters.retention_ms
         notes.append(f"retention is {DEFAULT}, Kafka's default; --retention sets the broker's")
-    ask = expire.Ask(now_ms, retention_ms, what_if_ms)
+    ask = expire.Parameters(now_ms, retention_ms, what_if_ms)
     newest = Newest("--now") if now_ms is None else None
     states: dict[str, str] = {}  # of the groups that are there, whichever of their rows are shown
 
@@ -134,7 +134,9 @@ def by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def draw_groups(rows: list[Row], ask: expire.Ask, states: dict[str, str]) -> Iterator[tables.Piece]:
+def draw_groups(
+    rows: list[Row], ask: expire.Parameters, states: dict[str, str]
+) -> Iterator[tables.Piece]:
     """Yield a table of a line a group, those that lose offsets first."""
     kept = {f"gone_at_{format_duration(ms)}": "int64" for ms in ask.what_if_ms}
     lines = [
@@ -150,7 +152,7 @@ def draw_groups(rows: list[Row], ask: expire.Ask, states: dict[str, str]) -> Ite
     yield tables.table({**GROUP_FIELDS, **kept}, lines, title)
 
 
-def group_line(group: str, rows: list[Row], ask: expire.Ask) -> Row:
+def group_line(group: str, rows: list[Row], ask: expire.Parameters) -> Row:
     """Return what a group's offsets come to."""
     counts = Counter(row["status"] for row in rows if row["topic"] is not None)
     standing = [row for row in rows if row["status"] != expire.REMOVED]
@@ -175,7 +177,7 @@ def group_line(group: str, rows: list[Row], ask: expire.Ask) -> Row:
 
 
 def draw_offsets(
-    rows: list[Row], ask: expire.Ask, states: dict[str, str]
+    rows: list[Row], ask: expire.Parameters, states: dict[str, str]
 ) -> Iterator[tables.Piece]:
     """Yield a table for each group: its offsets one by one."""
     fields: dict[str, Any] = {name: expire.FIELDS[name] for name in OFFSET_FIELDS}

@@ -60,7 +60,7 @@ def command(
     before it is next to this one.
     """
     told = read_logs(server_logs, request_logs, log_zone)
-    ask = explain.Ask(flap_count, flap_window_ms, told)
+    ask = explain.Parameters(flap_count, flap_window_ms, told)
     seen: set[str] = set()
     parts = asking.parts_of(explain.NAME, ask, options, at_ms=at_ms)
     if not asking.show(explain.FIELDS, noting(parts, seen), options, draw=draw):

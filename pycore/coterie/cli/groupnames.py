@@ -56,7 +56,7 @@ def known_groups(log: Log, where: Where) -> set[str]:
     with TerminalProgress() as progress:
         engine, master, conf = where
         request = QuestionRequest(
-            group_names.NAME, group_names.Ask(), log, master=master, conf=conf
+            group_names.NAME, group_names.Parameters(), log, master=master, conf=conf
         )
         parts = find_asker(engine)(request, progress)
         return {row["group_id"] for part in parts for row in part.rows}

@@ -72,7 +72,7 @@ def command(
     """
     if every_ms == 0:
         raise click.BadParameter("give a length above 0", param_hint="'--every'")
-    ask = growth.Ask(interval_ms, every_ms)
+    ask = growth.Parameters(interval_ms, every_ms)
     parts = asking.parts_of(growth.NAME, ask, options)
     rows = (row for part in parts for row in part.rows if row["too_often"] or not too_often)
 

@@ -64,7 +64,7 @@ def command(
         log_until_ms = log_until(options.logs.listing, options.where, log_until_ms, at_ms)
         newest.ms = log_until_ms
     statuses = Statuses("status")
-    ask = lag.Ask(ends, at_ms, latest, log_until_ms)
+    ask = lag.Parameters(ends, at_ms, latest, log_until_ms)
     parts = asking.parts_of(lag.NAME, ask, options, newest=newest)
     rows = statuses.of(row for part in parts for row in part.rows)
     if totalled:

@@ -92,7 +92,9 @@ def command(
             asking.check(options)
             log_until_ms = log_until(options.logs.listing, options.where, log_until_ms, end_ms)
             newest.ms = log_until_ms
-    ask = metrics.Ask(group_filter, group_exclude, topic_filter, topic_exclude, ends, log_until_ms)
+    ask = metrics.Parameters(
+        group_filter, group_exclude, topic_filter, topic_exclude, ends, log_until_ms
+    )
     parts = asking.parts_of(metrics.NAME, ask, options, at_ms=at_ms, newest=newest)
     statuses = Statuses("lag_status")
     rows = statuses.of(row for part in parts for row in part.rows)

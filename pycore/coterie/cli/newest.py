@@ -66,7 +66,7 @@ def extent_ms(log: Log, where: Where, option: str) -> tuple[int, int]:
     """
     engine, master, conf = where
     request = QuestionRequest(
-        time_range.NAME, time_range.Ask(), log, frozenset(), master=master, conf=conf
+        time_range.NAME, time_range.Parameters(), log, frozenset(), master=master, conf=conf
     )
     with TerminalProgress() as progress:
         rows = [row for part in find_asker(engine)(request, progress) for row in part.rows]

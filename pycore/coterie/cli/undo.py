@@ -68,7 +68,7 @@ def command(
     assert at_ms is not None
     if options.until_ms is not None and options.until_ms < at_ms:
         raise click.UsageError("--until is earlier than the time to go back to")
-    parts = asking.parts_of(undo.NAME, undo.Ask(at_ms, retention_ms), options)
+    parts = asking.parts_of(undo.NAME, undo.Parameters(at_ms, retention_ms), options)
     rows = [row for part in parts for row in part.rows]
     if without_deleted:
         rows = [row for row in rows if row["change"] != undo.DELETED]

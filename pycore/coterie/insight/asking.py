@@ -1,7 +1,7 @@
-"""How a question is put to a log, whatever the engine: the request, and one part a partition.
+"""Put a question to a log, on any engine: the request, and one answer for each partition.
 
-An asker is a function (request, progress) -> parts in order of the partition's number; it
-registers under the entry point group ``coterie.askers``, as engines of a replay do.
+An asker is a function (request, progress) -> answers in order of the partition's number. It is
+registered under the entry point group ``coterie.askers``, as replay engines are under theirs.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ from coterie.replay.parallel_scan import resting_collector
 from coterie.times import format_time
 
 ASKERS = "coterie.askers"
-TRUSTED: Fields = {"trusted_from": "timestamp"}  # before it the partition may lack records
+TRUSTED: Fields = {"trusted_from": "timestamp"}  # earlier records may be missing
 Row = dict[str, Any]
 
 
 class Question(Protocol):
-    """What a module of ``coterie.insight`` that answers a question has; see the package."""
+    """The interface of a question's module; see ``coterie.insight``."""
 
     NAME: str
     FIELDS: Fields
-    Ask: type[Any]
+    Parameters: type[Any]
 
-    def rows(self, view: PartitionView, ask: Any) -> Iterator[Row]:
+    def rows(self, view: PartitionView, parameters: Any) -> Iterator[Row]:
         """Yield the rows of one partition."""
 
 
 @dataclass(frozen=True)
 class QuestionRequest:
-    """What to ask of which log.
+    """A question and the log to answer it from.
 
     Attributes
     ----------
     question : str
-        Its name, that of a module of ``coterie.insight``.
-    ask : object
-        Its parameters, an ``Ask`` of the module.
+        The question's name, that of a module of ``coterie.insight.questions``.
+    parameters : object
+        ``Parameters`` of that module.
     log : Listing or tuple of str
-        LOG..., as listed or as given.
+        LOG..., listed or as given by the user.
     groups : frozenset of str or None
         Only these groups; None: all.
     at_ms : int or None
         Only records whose own timestamp is not after this.
     since_ms : int or None
-        Tell only what was so or happened since then; what was before is read, and is not told.
+        Report only states and events since then. Earlier records are read, too.
     master : str or None
         Spark's master URL; None: ``local[*]``.
     conf : tuple of (str, str)
-        Settings of Spark's.
+        Settings of Spark.
     """
 
     question: str
-    ask: Any
+    parameters: Any
     log: Log
     groups: frozenset[str] | None = None
     at_ms: int | None = None
@@ -80,22 +80,22 @@ class PartitionAnswer:
     Attributes
     ----------
     number : int or None
-        The partition.
+        The partition's number.
     rows : list of dict
-        What the question gives.
-    found : frozenset of str
-        Where groups were named: those that the partition has records of.
+        The answer's rows.
+    present_groups : frozenset of str
+        The requested groups that the partition has records of; empty if all were requested.
     faults : int
-        Corrupt places that were left out.
+        The number of corrupt places, which were left out.
     trusted_from_ms : int or None
-        From when on the partition's state is whole; None: from its start.
+        From when on the partition's state is complete; None: from its start.
     newest_ms : int
-        The time of its newest record, whatever was asked for; -1: none has one.
+        The time of its newest record, regardless of the request; -1: no record has a time.
     """
 
     number: int | None
     rows: list[Row] = field(repr=False)
-    found: frozenset[str]
+    present_groups: frozenset[str]
     faults: int
     trusted_from_ms: int | None
     newest_ms: int
@@ -105,50 +105,52 @@ Asker = Callable[[QuestionRequest, Progress], Iterator[PartitionAnswer]]
 
 
 def find_question(name: str) -> Question:
-    """Return the module that answers a question."""
+    """Return the module of a question."""
     return cast(Question, importlib.import_module(f"coterie.insight.questions.{name}"))
 
 
 def find_asker(engine: str) -> Asker:
-    """Return what puts questions on an engine; see ``coterie.replay.engine.find_entry``."""
+    """Return an engine's asker; see ``coterie.replay.engine.find_entry``."""
     asker: Asker = find_entry(ASKERS, engine)
     return asker
 
 
 def fields_of(question: Question) -> Fields:
-    """Return the fields of an answer: the question's own, and since when they can be trusted."""
+    """Return the fields of an answer: the question's own, and ``trusted_from``."""
     return {**question.FIELDS, **TRUSTED}
 
 
-def rows_of(view: PartitionView, question: Question, ask: Any) -> Iterator[Row]:
+def rows_of(view: PartitionView, question: Question, parameters: Any) -> Iterator[Row]:
     """Yield the rows of one partition, with the fields of :func:`fields_of`."""
-    for row in question.rows(view, ask):
+    for row in question.rows(view, parameters):
         row["trusted_from"] = view.trusted_from_ms
         yield row
 
 
-def part_of(view: PartitionView, question: Question, ask: Any) -> PartitionAnswer:
-    """Put a question to one partition."""
-    rows = list(rows_of(view, question, ask))
-    found = frozenset(view.group_ids) if view.groups else frozenset()
+def partition_answer(view: PartitionView, question: Question, parameters: Any) -> PartitionAnswer:
+    """Answer a question for one partition."""
+    rows = list(rows_of(view, question, parameters))
+    present_groups = frozenset(view.group_ids) if view.groups else frozenset()
     faults = len(view.fold.faults)
-    return PartitionAnswer(view.number, rows, found, faults, view.trusted_from_ms, view.newest_ms)
+    return PartitionAnswer(
+        view.number, rows, present_groups, faults, view.trusted_from_ms, view.newest_ms
+    )
 
 
 def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAnswer]:
-    """Answer in this process: threads read a large log."""
-    question, ask = find_question(request.question), request.ask
+    """Answer in this process; threads read a large log."""
+    question, parameters = find_question(request.question), request.parameters
 
-    def part(view: PartitionView) -> PartitionAnswer:
-        with resting_collector():  # rows are no cycles, and it would walk them again and again
-            return part_of(view, question, ask)
+    def answer_of(view: PartitionView) -> PartitionAnswer:
+        with resting_collector():  # rows have no cycles; it would walk them in vain
+            return partition_answer(view, question, parameters)
 
-    def states(view: PartitionView) -> PartitionView:
-        for record_filter in states_of(view, question, ask):
+    def read_states(view: PartitionView) -> PartitionView:
+        for record_filter in states_of(view, question, parameters):
             view.read(record_filter)
         return view
 
-    each = partial(
+    each_view = partial(
         each_partition,
         request.log,
         groups=request.groups,
@@ -156,35 +158,35 @@ def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAn
         since_ms=request.since_ms,
         progress=progress,
     )
-    if getattr(ask, "now_ms", 0) is not None:
-        yield from each(part)
+    if getattr(parameters, "now_ms", 0) is not None:
+        yield from each_view(answer_of)
         return
-    read = deque(each(states))  # all of them, for the newest time of any
-    ask = replace(ask, now_ms=max((view.newest_ms for view in read), default=-1))
-    while read:
-        yield part(read.popleft())
+    views = deque(each_view(read_states))  # all partitions, for the newest time of any
+    parameters = replace(parameters, now_ms=max((view.newest_ms for view in views), default=-1))
+    while views:
+        yield answer_of(views.popleft())
 
 
 def missing_groups(
     groups: frozenset[str] | None,
-    found: frozenset[str],
+    present: frozenset[str],
     at_ms: int | None = None,
     trusted_from_ms: int | None = None,
 ) -> CoterieError | None:
-    """Return what to raise where a group that was named is not in the log; None: all are.
+    """Return the error for requested groups that are not in the log; None: all are.
 
-    ``trusted_from_ms``: from when on all of the log is whole; None: from its start.
+    ``trusted_from_ms``: from when on the whole log is complete; None: from its start.
     """
-    missing = sorted((groups or frozenset()) - found)
+    missing = sorted((groups or frozenset()) - present)
     if not missing:
         return None
     names = ", ".join(repr(name) for name in missing)
-    which = "group" if len(missing) == 1 else "groups"
+    noun = "group" if len(missing) == 1 else "groups"
     until = "" if at_ms is None else f" up to {format_time(at_ms)}"
-    lost = ""
+    compacted = ""
     if trusted_from_ms is not None:
-        lost = f" (compacted: what was before {format_time(trusted_from_ms)} may be gone)"
+        compacted = f" (compacted: what was before {format_time(trusted_from_ms)} may be gone)"
     return CoterieError(
-        f"the log has no record of {which} {names}{until}{lost}; "
+        f"the log has no record of {noun} {names}{until}{compacted}; "
         "`coterie groups LOG --list` names those it has"
     )

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.insight.records.key_index import LOW, Keys, Names, Table
+from coterie.insight.records.key_index import LOW, Keys, NameNumbers, Table
 from coterie.insight.records.record_columns import Array, RecordColumns, is_before
 from coterie.insight.records.runs import NEVER, Runs, first_in_batch, runs_of, times_of
 from coterie.report.sections import EXACT, exact
@@ -97,7 +97,7 @@ class Census:
         least, greatest = times_of(runs.first, records.timestamp)
         self.from_ms = min(self.from_ms, int(least.min()))
         self.until_ms = max(self.until_ms, int(greatest.max()))
-        counting = runs.counting()
+        counting = runs.effective_commits()
         told = runs.select(counting & ~early[runs.first])
         self.groups.add("requests", told.group[first_in_batch(told.batch, told.group)])
         times = time_of(records)
@@ -115,7 +115,7 @@ class Census:
         self.from_ms = min(self.from_ms, later.from_ms)
         self.until_ms = max(self.until_ms, later.until_ms)
         self.commits.merge(later.commits)
-        names = Names(self.names)
+        names = NameNumbers(self.names)
         self.names = names.absorb(later.names)
         numbers = Numbers(self.keys.absorb(later.keys), names.numbers(later.names))
         self.parts.append(numbers)
@@ -246,7 +246,7 @@ class Charts:
         ms, group = times[runs.first], runs.group
         if self.numbers is not None:
             group = np.append(self.numbers.groups, -1)[group]
-        drawn = runs.counting() & (ms >= 0) & self.of_groups["drawn"][group]
+        drawn = runs.effective_commits() & (ms >= 0) & self.of_groups["drawn"][group]
         runs, ms, group = runs.select(drawn), ms[drawn], group[drawn]
         held = {name: column[group] for name, column in self.of_groups.columns.items()}
         span = ms // held["span_ms"] - held["first"]

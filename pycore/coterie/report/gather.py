@@ -26,7 +26,7 @@ from coterie.insight.questions.metrics import commit_counts, counted_state, head
 from coterie.insight.records.aggregates import run_aggregates
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.log_reader import PieceConsumer, feed
-from coterie.insight.records.partition_view import Life, PartitionView, RecordFilter
+from coterie.insight.records.partition_view import GroupHistory, PartitionView, RecordFilter
 from coterie.ordering import java_order, place_order
 from coterie.pages.shell import compact_json
 from coterie.report import ownership
@@ -102,7 +102,7 @@ def gather(parts: Iterable[PartitionView], basis: Basis) -> Gathered:
 
 def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
     """Add a partition's groups."""
-    if view.seen is None:
+    if view.shared_aggregates is None:
         look(view, basis)
     tables, maker = read(view, basis)
     census = maker.census
@@ -154,20 +154,20 @@ def look(view: PartitionView, basis: Basis) -> PartitionView:
     """Have a partition's log go by, once for all but the charts; return the same facts."""
     counted_state(view)
     mine: dict[str, tuple[RecordFilter, PieceConsumer]] = {
-        CENSUS: (view.record_filter, Census(view.begins_ms))
+        CENSUS: (view.record_filter, Census(view.complete_from_ms))
     }
-    view.seen = run_aggregates(view, {**aggregates_of_sections(view, basis), **mine})
+    view.shared_aggregates = run_aggregates(view, {**aggregates_of_sections(view, basis), **mine})
     return view
 
 
 def read(view: PartitionView, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupParts]:
     """Return a partition's tables, and what makes the rest; its log went by."""
-    assert view.seen is not None  # see `look`
+    assert view.shared_aggregates is not None  # see `look`
     counts = commit_counts(view, counted_state(view))
-    census, requests = (view.seen[name] for name in (CENSUS, REQUESTS))
+    census, requests = (view.shared_aggregates[name] for name in (CENSUS, REQUESTS))
     tables = tables_of(view, basis)
-    view.seen = None
-    return tables, GroupParts(view, census, counts, requests.tell)
+    view.shared_aggregates = None
+    return tables, GroupParts(view, census, counts, requests.one_request_each)
 
 
 def overview_of(tables: Row) -> list[Any]:
@@ -231,7 +231,7 @@ class GroupParts:
 
     def of(self, group: str) -> Row:
         """Return a group's parts; ``rate`` and ``lines``, which ``lines`` makes, are to come."""
-        row, life = self.view.group_rows.get(group), self.view.lives.get(group)
+        row, life = self.view.group_rows.get(group), self.view.histories.get(group)
         offsets = self.offsets(group, row)
         head: Row = {"state": GONE, "members": 0} if row is None else self.head(row)
         latest = [line[4] for line in offsets["rows"] if line[4] is not None]
@@ -274,7 +274,7 @@ class GroupParts:
 
     def rebalances(self, group: str) -> list[Row]:
         """Return the records of a group that count as rebalances."""
-        return rebalances(self.view, self.view.lives.get(group), self.newer.get(group, ()))
+        return rebalances(self.view, self.view.histories.get(group), self.newer.get(group, ()))
 
     def head(self, row: Row) -> Row:
         """Return what is said of a group in a line."""
@@ -300,7 +300,7 @@ class GroupParts:
             rows.append([*key, exact(one.get("offset")), one.get("metadata"), time, count])
         return {"rows": rows, "count": len(keys), "present": len(now)}
 
-    def timeline(self, group: str, row: Row | None, life: Life | None) -> Row:
+    def timeline(self, group: str, row: Row | None, life: GroupHistory | None) -> Row:
         """Return who owned which partitions when."""
         bars: list[ownership.Bar] = []
         clients: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from coterie.errors import CorruptData
 from coterie.insight.groups.epochs import decoded, is_readable
 from coterie.insight.records.group_log import GroupRecord
-from coterie.insight.records.partition_view import Life
+from coterie.insight.records.partition_view import GroupHistory
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.state.consumer_protocol_groups import PROTOCOLS
 
@@ -80,7 +80,7 @@ def lane_of(member_id: str, clients: Mapping[str, Sequence[Any]]) -> Lane:
     return (False, member_id) if instance is None else (True, instance)
 
 
-def classic_clients(life: Life) -> dict[str, tuple[str | None, str | None, str | None]]:
+def classic_clients(life: GroupHistory) -> dict[str, tuple[str | None, str | None, str | None]]:
     """Return who each member id of a classic group stands for.
 
     Who took a static member's place is not known: its record names the first client.
@@ -112,7 +112,7 @@ def ranges(numbers: list[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def classic_bars(life: Life, end_ms: int) -> Iterator[Bar]:
+def classic_bars(life: GroupHistory, end_ms: int) -> Iterator[Bar]:
     """Yield the bars of a classic group's last ``GENERATIONS`` records; ``end_ms``: of the log."""
     first = max(len(life.records) - GENERATIONS, 0)
     times = [record.timestamp for record in life.records]

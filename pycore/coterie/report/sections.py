@@ -15,7 +15,7 @@ from coterie.insight.brokerlogs.server_log import BrokerLogLine
 from coterie.insight.questions import audit, expire, explain
 from coterie.insight.questions.explain_text import cause_of, summed, waited
 from coterie.insight.records.aggregates import Aggregate
-from coterie.insight.records.log_parts import maker_of
+from coterie.insight.records.log_parts import aggregate_factory
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 
 EXACT = 1 << 53  # JavaScript's numbers are doubles
@@ -55,7 +55,7 @@ class Section:
     question : str
         The module of ``coterie.insight``.
     ask : callable
-        Makes its ``Ask`` from the basis.
+        Makes its ``Parameters`` from the basis.
     fields : dict
         Field -> heading, in order.
     keep : callable
@@ -110,7 +110,7 @@ SECTIONS = (
         "Without a server log, how long a rebalance took is known at most (<), and only where two "
         "records enclose it.",
         "explain",
-        lambda basis: explain.Ask(told=basis.told),
+        lambda basis: explain.Parameters(broker_log_lines=basis.told),
         {
             "timestamp": "Time",
             "generation": "Generation",
@@ -127,7 +127,7 @@ SECTIONS = (
         "Who has a part in them",
         "Clients that joined and left, and what comes back again and again.",
         "explain",
-        lambda basis: explain.Ask(told=basis.told),
+        lambda basis: explain.Parameters(broker_log_lines=basis.told),
         {
             "event": "What",
             "timestamp": "From",
@@ -144,7 +144,7 @@ SECTIONS = (
         "Expiry of offsets",
         "Judged at {now} UTC under a retention of {retention}. A broker looks every ten minutes.",
         "expire",
-        lambda basis: expire.Ask(basis.now_ms, basis.retention_ms),
+        lambda basis: expire.Parameters(basis.now_ms, basis.retention_ms),
         {
             "topic": "Topic",
             "partition": "Partition",
@@ -164,7 +164,7 @@ SECTIONS = (
         "What looks wrong",
         "Findings of the audit, each with the record that shows it: its batch begins at the byte.",
         "audit",
-        lambda basis: audit.Ask(told=basis.told),
+        lambda basis: audit.Parameters(broker_log_lines=basis.told),
         {
             "timestamp": "Time",
             "kind": "Finding",
@@ -199,7 +199,7 @@ def aggregates_of_sections(
     """Return what all questions of a page keep while the log goes by."""
     found: dict[str, tuple[RecordFilter, Aggregate]] = {}
     for name, ask in questions(basis).items():
-        make = maker_of(find_question(name))
+        make = aggregate_factory(find_question(name))
         assert make is not None  # no question holds the records
         made = make(view, ask)
         assert not made.keys() & found.keys()  # they are found by these names

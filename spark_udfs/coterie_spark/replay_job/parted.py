@@ -93,7 +93,7 @@ class PartedQuery(NamedTuple):
 
 def in_parts(spark: SparkSession, log: Partitions, request: QuestionRequest) -> PartedQuery | None:
     """Return a question in parts; None if a task for each partition is enough."""
-    if log_parts.maker_of(find_question(request.question)) is None:
+    if log_parts.aggregate_factory(find_question(request.question)) is None:
         return None
     size = sum(segment.size for _, own in log for segment in own)
     part_bytes = size // (plan.TASKS_PER_CORE * cores_of(spark))
@@ -120,7 +120,7 @@ def answer_in_parts(
 
     count, partitions = len(query.parts), len(query.log)
     surveys = each_partition(spark, query.part_log, partial(survey, query), ROWS_DDL)
-    if log_parts.is_of_states(query.question):
+    if log_parts.reads_states_only(query.question):
         last = partial(finish, query, answer, view_of_surveys)
         return by_task(surveys, partitions).mapInArrow(shipped(last), schema)
     inputs = by_task(surveys, partitions).mapInArrow(shipped(partial(join, query)), ROWS_DDL)
@@ -138,7 +138,9 @@ def survey(
     query: PartedQuery, read: scanning.Reader, batches: scanning.Batches
 ) -> Iterator[pa.RecordBatch]:
     """Survey the parts whose numbers are in column ``id``: read them for the first time."""
-    record_filters = log_parts.record_filters_of(query.view(0), query.question, query.request.ask)
+    record_filters = log_parts.record_filters_of(
+        query.view(0), query.question, query.request.parameters
+    )
     for batch in batches:
         for number in batch.column(0).to_pylist():
             place, part = query.parts[number]
@@ -158,7 +160,9 @@ def join(query: PartedQuery, batches: scanning.Batches) -> Iterator[pa.RecordBat
         try:
             surveys = (survey_of(own) for _, own in groupby(rows, key=lambda row: row.number))
             joined = log_parts.join(view, surveys)
-            inputs = log_parts.begins(view, query.question, query.request.ask, len(numbers))
+            inputs = log_parts.second_readings(
+                view, query.question, query.request.parameters, len(numbers)
+            )
             for number, part_input in zip(numbers, inputs, strict=False):  # there may be none
                 yield from body_rows(number, number, 0, pack(AGGREGATE_INPUT, part_input))
             yield from survey_rows(numbers[0], WHOLE, joined)
@@ -225,11 +229,11 @@ def view_of_aggregates(query: PartedQuery, place: int, rows: Iterable[PartRow]) 
     assert number == WHOLE  # it comes first
     log_parts.join(view, [survey_of(first_rows)])
     aggregates = (unpack(AGGREGATE, joined_body(own)) for _, own in by_number)
-    log_parts.finish(view, query.question, query.request.ask, aggregates)
+    log_parts.finish(view, query.question, query.request.parameters, aggregates)
     return view
 
 
-def survey_rows(task: int, number: int, views: log_parts.Found) -> Iterator[pa.RecordBatch]:
+def survey_rows(task: int, number: int, views: log_parts.SurveyedLogs) -> Iterator[pa.RecordBatch]:
     """Yield a survey, then the bytes of each view's group records."""
     yield from body_rows(task, number, 0, pack(SURVEY, views))
     for kind, log in enumerate(views.values(), 1):
@@ -237,9 +241,9 @@ def survey_rows(task: int, number: int, views: log_parts.Found) -> Iterator[pa.R
             yield batch_of(PartRow(task, number, kind, chunk, None, body))
 
 
-def survey_of(rows: Iterable[PartRow]) -> log_parts.Found:
+def survey_of(rows: Iterable[PartRow]) -> log_parts.SurveyedLogs:
     """Join the rows of :func:`survey_rows`."""
-    views: log_parts.Found = {}
+    views: log_parts.SurveyedLogs = {}
     for kind, own in groupby(rows, key=lambda row: row.kind):
         if kind == 0:
             views = unpack(SURVEY, joined_body(own))

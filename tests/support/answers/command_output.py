@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 from support.commandline import coterie
 
 BYTES_AT_ONCE = (  # sizes of reads; an answer must not depend on them
-    *("insight.records.log_reader.READ_PIECE_BYTES", "insight.records.group_log.HELD_BYTES"),
+    *("insight.records.log_reader.READ_PIECE_BYTES", "insight.records.group_log.MEMORY_BYTES"),
     *("cli.verify.PIECE_BYTES", "replay.parallel_scan.SCAN_PIECE_BYTES"),
     "replay.parallel_scan.HISTORY_PIECE_BYTES",
 )
 ROWS_AT_ONCE = (
     *(
-        "insight.offsets.at_times.AT_ONCE",
+        "insight.offsets.at_times.PRUNE_EVENTS",
         "insight.questions.growth.PAIRS_AT_ONCE",
         "report.charts.CELLS_AT_ONCE",
     ),

@@ -1,4 +1,4 @@
-"""The offsets log of the broker of golden/request-log, reconstructed from its request log.
+"""The log of the broker of golden/request-log, rebuilt from its server and request logs.
 
 Its own segments were not recorded. Kafka writes a record when a leader's assignment arrives: the
 members of the leader's JoinGroup response with the generation, at the time of the SyncGroup.
@@ -67,15 +67,15 @@ class Session:
                 self.server_line(at_ms, line)
 
     def request(self, at_ms, logged):
-        api, request, answer = (logged["requestHeader"], logged["request"], logged["response"])
-        name, group = api["requestApiKeyName"], request.get("groupId")
+        api, request_body, answer = (logged["requestHeader"], logged["request"], logged["response"])
+        name, group = api["requestApiKeyName"], request_body.get("groupId")
         if answer.get("errorCode") != 0:
             return
         if name == "JOIN_GROUP":
             who = {
                 "client": api["clientId"],
-                "instance": request.get("groupInstanceId"),
-                "metadata": request["protocols"][0]["metadata"],
+                "instance": request_body.get("groupInstanceId"),
+                "metadata": request_body["protocols"][0]["metadata"],
             }
             self.members.setdefault(group, {})[answer["memberId"]] = who
             self.replace(at_ms, group, who["instance"], answer)
@@ -83,15 +83,15 @@ class Session:
                 ids = [row["memberId"] for row in answer["members"]]
                 place = answer["generationId"], answer["protocolName"], answer["leader"], ids
                 self.head[group] = place
-        elif name == "SYNC_GROUP" and request["assignments"]:
+        elif name == "SYNC_GROUP" and request_body["assignments"]:
             self.assigned[group] = {
-                row["memberId"]: base64.b64decode(row["assignment"])
-                for row in request["assignments"]
+                one["memberId"]: base64.b64decode(one["assignment"])
+                for one in request_body["assignments"]
             }
             self.write(at_ms, group)
 
     def replace(self, at_ms, group, instance, answer):
-        """Write a static member that returns with a new id, in the same generation."""
+        """Write the replacement of a static member, in the same generation."""
         generation, *_, ids = self.head.get(group, (None, []))
         known, new = self.members[group], answer["memberId"]
         if instance is None or generation != answer["generationId"] or new in ids:

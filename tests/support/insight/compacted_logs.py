@@ -14,7 +14,7 @@ FIRST_MS = 1_000_000
 
 
 def operations(groups=GROUPS, topics=TOPICS, at_least=1):
-    """Operations in order: (milliseconds since the previous one, name, arguments)."""
+    """Operations in order: (milliseconds since the one before, what, how)."""
     place = st.tuples(st.sampled_from(groups), st.sampled_from(topics), st.integers(0, 1))
     step = st.sampled_from([0, 1, 7, 400, 30_000])
     return st.lists(
@@ -41,7 +41,7 @@ def operations(groups=GROUPS, topics=TOPICS, at_least=1):
 
 @dataclass
 class Written:
-    """A partition as it was written, and after cleanings."""
+    """A partition as written, and as it is after cleanings."""
 
     now_ms: int = FIRST_MS
     next_offset: int = 0
@@ -62,18 +62,18 @@ class Written:
             self.whole.append((self.next_offset, b""))
             self.left.append((self.next_offset, b""))
 
-    def write_record(self, key, value, producer_id=-1):
-        producer = {"producer_id": producer_id, "transactional": producer_id >= 0}
-        self.append(batch(self.next_offset, [(self.now_ms, key, value)], **producer))
+    def one(self, key, value, producer_id=-1):
+        header = {"producer_id": producer_id, "transactional": producer_id >= 0}
+        self.append(batch(self.next_offset, [(self.now_ms, key, value)], **header))
 
     def apply(self, what, how):
         if what == "commit":
             place, offset = how
             self.write_record(commit_key(1, *place), commit_value(offset, -1, b"", self.now_ms))
         elif what == "delete" and not any(how in places for places in self.undecided.values()):
-            # After the deletion of a key with an undecided commit, a load depends on the cleaner,
-            # which may remove the commit as superseded: a marker then no longer restores it.
-            self.write_record(commit_key(1, *how), None)
+            # If a key has an undecided commit, its state after a load depends on the cleaner: it
+            # may treat the commit as superseded, and a later marker cannot restore it.
+            self.one(commit_key(1, *how), None)
         elif what == "write":
             producer_id, place, offset = how
             self.undecided.setdefault(producer_id, set()).add(place)
@@ -81,7 +81,7 @@ class Written:
             self.write_record(commit_key(1, *place), value, producer_id)
         elif what == "end":
             producer_id, commit = how
-            if producer_id in self.undecided:  # Kafka writes a marker only where there is data
+            if producer_id in self.undecided:  # Kafka writes a marker only if there are data
                 del self.undecided[producer_id]
                 self.append(marker(self.next_offset, producer_id, self.now_ms, commit=commit))
         elif what == "join":
@@ -111,12 +111,12 @@ def written(steps):
 
 
 def folders(log, home):
-    """Write both logs into folders, like copies of a broker's."""
-    home_folders = []
+    """Write both logs into folders, as copies of a broker's are."""
+    result = []
     for name, segments in (("whole", log.whole), ("left", log.left)):
         folder = Path(home) / name / "__consumer_offsets-0"
         folder.mkdir(parents=True)
         for base, data in segments:
             (folder / f"{base:020d}.log").write_bytes(data)
-        home_folders.append(folder.parent)
-    return home_folders
+        result.append(folder.parent)
+    return result

@@ -10,18 +10,23 @@ def loaded(at_ms):
     return BrokerLogLine("", LOADED, at_ms, "server log", generation=0)
 
 
-def asks(at_ms, later_ms, ends):
+def all_questions(at_ms, later_ms, ends):
     return [
-        (undo, undo.Ask(at_ms)),
-        (expire, expire.Ask(later_ms, 60_000)),
-        (audit, audit.Ask(no_progress=2, metadata_bytes=0)),
-        (growth, growth.Ask(interval_ms=400)),
-        (growth, growth.Ask(every_ms=1000)),
-        (metrics, metrics.Ask(ends=ends)),
-        (metrics, metrics.Ask()),
-        (lag, lag.Ask(ends)),
-        (explain, explain.Ask(flap_count=2)),
-        (explain, explain.Ask(told=tuple(map(loaded, (at_ms, at_ms + 9000, later_ms))))),
+        (undo, undo.Parameters(at_ms)),
+        (expire, expire.Parameters(later_ms, 60_000)),
+        (audit, audit.Parameters(no_progress=2, metadata_bytes=0)),
+        (growth, growth.Parameters(interval_ms=400)),
+        (growth, growth.Parameters(every_ms=1000)),
+        (metrics, metrics.Parameters(ends=ends)),
+        (metrics, metrics.Parameters()),
+        (lag, lag.Parameters(ends)),
+        (explain, explain.Parameters(flap_count=2)),
+        (
+            explain,
+            explain.Parameters(
+                broker_log_lines=tuple(map(loaded, (at_ms, at_ms + 9000, later_ms)))
+            ),
+        ),
     ]
 
 

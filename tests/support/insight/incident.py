@@ -13,18 +13,18 @@ LOGS = ("--server-log", SERVER, "--request-log", REQUESTS)
 
 @cache
 def truth():
-    """The orders to the clients and their reports, in order of time."""
+    """The orders to the clients, and their events, in order of time."""
     return json.loads((FOLDER / "truth.json").read_text())
 
 
-def told(what, name):
-    """The first event of this kind of a client."""
+def client_event(what, name):
+    """The first event of this kind that a client has."""
     return next(event for event in truth() if (event["what"], event["name"]) == (what, name))
 
 
 def span(first, last):
-    """The times of two events, (what, name) each."""
-    return told(*first)["at_ms"], told(*last)["at_ms"]
+    """The times of two events (what, name) that enclose something."""
+    return client_event(*first)["at_ms"], client_event(*last)["at_ms"]
 
 
 def within(row, first, last):
@@ -33,7 +33,7 @@ def within(row, first, last):
     return begin <= row["timestamp"] <= end
 
 
-def asked(command, *options):
-    """The rows of a question's command on the recorded log."""
-    run = coterie if command == "audit" else coterie_ok  # which ends with 1 if it finds something
+def command_rows(command, *options):
+    """The rows of a question, by one run of the command on the recorded log."""
+    run = coterie if command == "audit" else coterie_ok  # `audit` exits with 1 if it has findings
     return json.loads(run(command, FOLDER, *options, "--format", "json").stdout)

@@ -1,4 +1,4 @@
-"""Logs of a group with known members and commits.
+"""Handmade logs of a group: its members over time, and its commits.
 
 The message schemas encode the values; other tests check the schemas against Kafka.
 """

@@ -1,4 +1,4 @@
-"""All records of a partition as one set of columns, which no question needs."""
+"""All records of a partition as one set of columns, only for tests."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ NAMES = (
 
 
 class Columns:
-    """Rows of records, a column an attribute; ``groups``, ``topics`` and ``files`` are names."""
+    """Rows of records, each column an attribute; ``groups``, ``topics`` and ``files`` are names."""
 
     def __init__(self, names, columns):
         self.__dict__.update(names, **columns)

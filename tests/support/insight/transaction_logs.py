@@ -1,4 +1,4 @@
-"""Small logs of one key: plain commits, transactions of three producers and their markers."""
+"""Small logs of one key: plain commits, and transactions of three producers with their ends."""
 
 from hypothesis import strategies as st
 

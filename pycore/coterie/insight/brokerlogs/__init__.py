@@ -1,1 +1,1 @@
-"""What brokers' own logs tell of groups: server logs and request logs."""
+"""What brokers' own logs say about groups: server logs and request logs."""

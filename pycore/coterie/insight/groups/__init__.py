@@ -1,1 +1,1 @@
-"""What the metadata records of groups tell: generations and their causes, members, changes."""
+"""What the metadata records of groups show: generations and their causes, members, changes."""

@@ -1,10 +1,10 @@
-"""Groups of the newer protocols: their epochs, and what happens to members without one.
+"""Groups of the newer protocols: their epochs, and changes of members without a new epoch.
 
-A coordinator writes the epoch after what made it come, so the records of a group since the epoch
-before say why: members that are new, gone or changed, topics whose metadata changed. Not
-everything brings an epoch: a static member leaves for a while (member epoch -2) and another takes
-its place. Each such thing is a row at the time of its own record. A member that is gone left, was
-fenced or failed: the records do not tell which.
+A coordinator writes an epoch after the records that caused it. So the records since the epoch
+before explain it: new, lost or changed members, and topics with changed metadata. Some changes
+bring no epoch: a static member leaves temporarily (member epoch -2), or another one replaces it.
+Each such change is a row at the time of its own record. A lost member left, was fenced or failed:
+records do not tell which.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TARGET = {protocol.target for protocol in PROTOCOLS.values()}
 METADATA = {protocol.partition_metadata for protocol in PROTOCOLS.values()}
 EPOCH_EVENT, STATIC_LEAVE, MEMBER_CHANGED = "epoch", "static_leave", "member_changed"
 STATIC_REPLACEMENT, DELETED = "static_replacement", "deleted"
-WORDS = {  # field of a member's record -> how it is said
+WORDS = {  # field of a member's record -> its name in texts
     "clientId": "client id",
     "clientHost": "host",
     "instanceId": "instance id",
@@ -48,38 +48,36 @@ WORDS = {  # field of a member's record -> how it is said
 Row = dict[str, Any]
 
 
-def timeline(records: Iterable[GroupRecord], told: Collection[int] = ()) -> list[Row]:
-    """Return a row for each epoch of a group, and for what happened to members without one.
+def timeline(records: Iterable[GroupRecord], switch_offsets: Collection[int] = ()) -> list[Row]:
+    """Return a row for each epoch of a group, and for each change of members without an epoch.
 
-    ``told``: log offsets of epoch records that another row tells of, that of a change of the
-    protocol (``coterie.insight.groups.protocol_switches``): they, and what stands before them, make
-    no row.
+    ``switch_offsets``: log offsets of epoch records that belong to a change of the protocol
+    (``coterie.insight.groups.protocol_switches``). They and the changes before them make no row.
     """
-    walk = _Walk(told)
+    builder = _EpochTimeline(switch_offsets)
     for record in records:
-        with suppress(CorruptData):  # a fold counts it among the faults
-            walk.take(record)
-    walk.put_alone(None)
-    return walk.rows
+        with suppress(CorruptData):  # the fold reports it as a fault
+            builder.take(record)
+    builder.take_pending(None)
+    return builder.rows
 
 
 def empty_since(records: GroupRecords) -> dict[str, int]:
-    """Return when the epoch came since which a group has no members, for those that have none."""
-    found: dict[str, int] = {}
-    for group, theirs in records.by_group().items():
-        for row in timeline(theirs):
+    """Return for each group without members the time of the epoch since which it has none."""
+    since: dict[str, int] = {}
+    for group, of_group in records.by_group().items():
+        for row in timeline(of_group):
             if row["member_count"] != 0:
-                found.pop(group, None)
+                since.pop(group, None)
             elif row["timestamp"] is not None:
-                found.setdefault(group, row["timestamp"])
-    return found
+                since.setdefault(group, row["timestamp"])
+    return since
 
 
 def learn_names(records: Iterable[GroupRecord], names: dict[str, str]) -> None:
-    """Add names of topic ids that assignments of the past tell.
+    """Derive names of topic ids from past assignments, and add them to ``names`` (id -> name).
 
-    A target assignment holds topics that its member subscribes to at the time. ``names``: those
-    that are known, id -> name.
+    A target assignment has only topics that its member is subscribed to at the time.
     """
     subscribed: dict[tuple[str, str], frozenset[str]] = {}
     claims: dict[tuple[frozenset[str], frozenset[str]], None] = {}
@@ -87,20 +85,20 @@ def learn_names(records: Iterable[GroupRecord], names: dict[str, str]) -> None:
         if record.version not in MEMBER | TARGET:
             continue
         key, value = decoded(record)
-        who = record.group, key["data"]["memberId"]
+        member = record.group, key["data"]["memberId"]
         if record.version in TARGET:
-            ids = frozenset(one["topicId"] for one in (value or {}).get("topicPartitions", ()))
-            if ids and subscribed.get(who):
-                claims[subscribed[who], ids] = None
+            ids = frozenset(topic["topicId"] for topic in (value or {}).get("topicPartitions", ()))
+            if ids and subscribed.get(member):
+                claims[subscribed[member], ids] = None
         elif value is None or value.get("subscribedTopicRegex"):
-            subscribed.pop(who, None)
+            subscribed.pop(member, None)
         else:
-            subscribed[who] = frozenset(value.get("subscribedTopicNames") or ())
+            subscribed[member] = frozenset(value.get("subscribedTopicNames") or ())
     settle_names(list(claims), names)
 
 
 def decoded(record: GroupRecord) -> tuple[Row, Row | None]:
-    """Return the key and the value's data, None of a tombstone; see `is_readable`."""
+    """Return the key and the value's data (None: a tombstone); see ``is_readable``."""
     key: Row = decode_key(record.key)
     if record.value is None:
         return key, None
@@ -109,7 +107,7 @@ def decoded(record: GroupRecord) -> tuple[Row, Row | None]:
 
 
 def is_readable(record: GroupRecord) -> bool:
-    """Whether a record can be decoded; a fold counts the others among the faults."""
+    """Whether a record can be decoded; the fold reports other records as faults."""
     try:
         decoded(record)
     except CorruptData:
@@ -117,20 +115,20 @@ def is_readable(record: GroupRecord) -> bool:
     return True
 
 
-class _Walk:
-    """Goes through the records of one group; ``rows`` are not in order of the log."""
+class _EpochTimeline:
+    """Builds the timeline of one group; ``rows`` are not in log order."""
 
-    def __init__(self, told: Collection[int]) -> None:
-        self.told = told
+    def __init__(self, switch_offsets: Collection[int]) -> None:
+        self.switch_offsets = switch_offsets
         self.rows: list[Row] = []
-        self.waiting: Row | None = None  # the row of the last epoch, until all have reached it
+        self.unreconciled_row: Row | None = None  # of the last epoch, until all have reached it
         self.members: dict[str, Row] = {}
         self.static: dict[str, str] = {}  # instance id -> member id
-        self.away: set[str] = set()  # static members that left for now
+        self.away: set[str] = set()  # static members that left temporarily
         self.epoch: int | None = None
         self.metadata_hash: int | None = None
         self.pending: list[tuple[GroupRecord, Row, int]] = []  # causes since the last epoch
-        self.behind: set[str] = set()  # members that do not have the epoch's assignment yet
+        self.unreconciled: set[str] = set()  # members that do not have the epoch's assignment yet
 
     def take(self, record: GroupRecord) -> None:
         """Take the next record."""
@@ -142,70 +140,75 @@ class _Walk:
         elif record.version in CURRENT:
             self._current(record, key["data"]["memberId"], value)
         elif record.version in METADATA and value is not None:
-            self._note(record, cause_of("topics_changed"))
+            self._add_cause(record, cause_of("topics_changed"))
         elif record.version == REGULAR_EXPRESSION and value is not None:
-            self._note(record, cause_of("regex_resolved", detail=key["data"]["regularExpression"]))
+            self._add_cause(
+                record, cause_of("regex_resolved", detail=key["data"]["regularExpression"])
+            )
 
-    def _note(self, record: GroupRecord, cause: Row) -> None:
+    def _add_cause(self, record: GroupRecord, cause: Row) -> None:
         self.pending.append((record, cause, len(self.members)))
 
     def _epoch(self, record: GroupRecord, value: Row | None) -> None:
         previous, self.epoch = self.epoch, None if value is None else value["epoch"]
-        if record.log_offset in self.told:
+        if record.log_offset in self.switch_offsets:
             self.pending.clear()
         elif value is None:
             self.pending.clear()
             row = _row(record, DELETED, None, previous, [], None)
             self.rows.append(row | {"cause": "the group was deleted, or changed its protocol"})
         else:
-            causes = self.put_alone(record, previous)
-            if previous is None and value["epoch"] > 1:  # where the log begins, nobody is new
-                new = {"joined": "present"}
-                causes = [one | {"what": new.get(one["what"], one["what"])} for one in causes]
+            causes = self.take_pending(record, previous)
+            if previous is None and value["epoch"] > 1:  # the log begins here: no member is new
+                first_causes = {"joined": "present"}
+                causes = [
+                    cause | {"what": first_causes.get(cause["what"], cause["what"])}
+                    for cause in causes
+                ]
             causes += self._new_metadata(value, causes)
             count = len(self.members)
             self.rows.append(_row(record, EPOCH_EVENT, self.epoch, previous, causes, count))
-            self.waiting, self.behind = self.rows[-1], set(self.members)
+            self.unreconciled_row, self.unreconciled = self.rows[-1], set(self.members)
         if value is None:
-            self.members, self.static, self.waiting = {}, {}, None
+            self.members, self.static, self.unreconciled_row = {}, {}, None
         self.metadata_hash = (value or {}).get("metadataHash")
 
     def _new_metadata(self, value: Row, causes: list[Row]) -> list[Row]:
-        """Since 4.1 a hash in the epoch's own record stands for the topics' metadata."""
-        explained = any(one["what"] != "member_changed" for one in causes)
+        """Return a cause if the hash of the topics' metadata changed; since 4.1 epochs have it."""
+        explained = any(cause["what"] != "member_changed" for cause in causes)
         if explained or self.metadata_hash in (None, value.get("metadataHash")):
             return []
         return [cause_of("topics_changed")]
 
-    def put_alone(self, epoch: GroupRecord | None, generation: int | None = None) -> list[Row]:
-        """Put what brought no epoch into rows of its own; return the causes of this epoch.
+    def take_pending(self, epoch: GroupRecord | None, generation: int | None = None) -> list[Row]:
+        """Return the causes of this epoch; add rows for the changes that brought no epoch.
 
-        A replacement brings one if the new member subscribes to something else; any other change
-        of a member only where the epoch's record follows it at once (streams groups).
+        A replacement brings an epoch if the new member has another subscription. Any other change
+        of a member brings one only if the epoch's record follows immediately (streams groups).
         """
         generation = self.epoch if epoch is None else generation
         pending, self.pending = self.pending, []
-        of = {(cause["what"], cause["member_id"]) for _, cause, _ in pending}
-        replaced = {who for what, who in of if what == "replaced"}
-        replaced -= {who for what, who in of if what == "subscription_changed"}
+        kinds = {(cause["what"], cause["member_id"]) for _, cause, _ in pending}
+        replaced = {member for what, member in kinds if what == "replaced"}
+        replaced -= {member for what, member in kinds if what == "subscription_changed"}
         latest = [cause["member_id"] for _, cause, _ in pending if cause["member_id"]][-1:]
         causes: list[Row] = []
-        alone: dict[Any, list[tuple[GroupRecord, Row, int]]] = {}
+        separate: dict[Any, list[tuple[GroupRecord, Row, int]]] = {}
         for record, cause, count in pending:
-            what, who = cause["what"], cause["member_id"]
-            # Nothing stands between but metadata of topics, or a regular expression's.
-            near = epoch is not None and epoch.log_offset - record.log_offset <= 2
-            if what in ("replaced", "member_changed") and who in replaced:
-                alone.setdefault(who, []).append((record, cause, count))
-            elif what == "member_changed" and not (near and [who] == latest):
-                alone[record.log_offset] = [(record, cause, count)]
+            what, member = cause["what"], cause["member_id"]
+            # Only records of topic metadata or of a regular expression can lie between.
+            is_adjacent = epoch is not None and epoch.log_offset - record.log_offset <= 2
+            if what in ("replaced", "member_changed") and member in replaced:
+                separate.setdefault(member, []).append((record, cause, count))
+            elif what == "member_changed" and not (is_adjacent and [member] == latest):
+                separate[record.log_offset] = [(record, cause, count)]
             else:
                 causes.append(cause)
-        for theirs in alone.values():
-            record, first, count = theirs[0]
+        for entries in separate.values():
+            record, first, count = entries[0]
             event = STATIC_REPLACEMENT if first["what"] == "replaced" else MEMBER_CHANGED
-            said = [cause for _, cause, _ in theirs]
-            self.rows.append(_row(record, event, generation, generation, said, count))
+            own_causes = [cause for _, cause, _ in entries]
+            self.rows.append(_row(record, event, generation, generation, own_causes, count))
         return causes
 
     def _member(self, record: GroupRecord, member_id: str, value: Row | None) -> None:
@@ -214,41 +217,41 @@ class _Walk:
             if before is not None:
                 away = member_id in self.away
                 detail = "had left for now, and did not come back" if away else None
-                self._note(record, cause_of("left_or_evicted", member_id, before, detail))
+                self._add_cause(record, cause_of("left_or_evicted", member_id, before, detail))
             return
         self.members[member_id] = value
         if before is not None:
             for cause in _changes(member_id, before, value):
-                self._note(record, cause)
-            # Who takes a place has its record first as the one before had it, then as its own.
-            for place, (at, cause, count) in enumerate(self.pending):
+                self._add_cause(record, cause)
+            # A replacing member is first written with the old member's values, then with its own.
+            for place, (entry_record, cause, count) in enumerate(self.pending):
                 if cause["what"] == "replaced" and cause["member_id"] == member_id:
                     new = cause_of("replaced", member_id, value, cause["detail"])
-                    self.pending[place] = at, new, count
+                    self.pending[place] = entry_record, new, count
             return
         instance = value.get("instanceId")
         old = None if instance is None else self._taken_over(instance)
         if instance is not None:
             self.static[instance] = member_id
-        if old in self.behind:
-            self.behind.remove(old)
-            self.behind.add(member_id)
+        if old in self.unreconciled:
+            self.unreconciled.remove(old)
+            self.unreconciled.add(member_id)
         what = "joined" if old is None else "replaced"
-        self._note(record, cause_of(what, member_id, value, old))
+        self._add_cause(record, cause_of(what, member_id, value, old))
 
     def _taken_over(self, instance: str) -> str | None:
-        """Return whose place a static member takes: one that is there, or went just before."""
+        """Return the member id that a static member replaces: present, or removed just before."""
         old = self.static.get(instance)
         if old is None or self.members.pop(old, None) is not None:
             return old
-        for one in self.pending:
-            if one[1]["what"] == "left_or_evicted" and one[1]["member_id"] == old:
-                self.pending.remove(one)
+        for entry in self.pending:
+            if entry[1]["what"] == "left_or_evicted" and entry[1]["member_id"] == old:
+                self.pending.remove(entry)
                 return old
         return None
 
     def _current(self, record: GroupRecord, member_id: str, value: Row | None) -> None:
-        """Take where a member is: of interest is whether a static one has left for now."""
+        """Take a member's current state: it may have left temporarily, or reconciled."""
         if value is None:
             return  # the member's own record follows
         left = value.get("memberEpoch") == LEFT_FOR_NOW
@@ -260,22 +263,22 @@ class _Walk:
         self._reach(record, member_id, value)
 
     def _reach(self, record: GroupRecord, member_id: str, value: Row) -> None:
-        """Note at an epoch when the last member had the assignment that it brought."""
+        """Set in the epoch's row when the last member had the new assignment."""
         stable = MEMBER_STATES[TYPE_OF[record.version]].index("stable")
         if value.get("memberEpoch") == self.epoch and value.get("state", stable) == stable:
-            self.behind.discard(member_id)
-        if not self.behind and self.waiting is not None:
-            self.waiting["until"] = None if record.timestamp < 0 else record.timestamp
-            self.waiting = None
+            self.unreconciled.discard(member_id)
+        if not self.unreconciled and self.unreconciled_row is not None:
+            self.unreconciled_row["until"] = None if record.timestamp < 0 else record.timestamp
+            self.unreconciled_row = None
 
 
 def _changes(member_id: str, before: Row, value: Row) -> Iterator[Row]:
-    """Yield what changed in a member's record; what the classic protocol renews does not count."""
+    """Yield the changes in a member's record, except fields that the classic protocol renews."""
     detail = list(_topics(before, value))
     if detail:
         yield cause_of("subscription_changed", member_id, value, " ".join(detail))
     changed = [
-        f"{words} {_told(before.get(name))} to {_told(value.get(name))}"
+        f"{words} {_text(before.get(name))} to {_text(value.get(name))}"
         for name, words in WORDS.items()
         if before.get(name) != value.get(name)
     ]
@@ -284,15 +287,15 @@ def _changes(member_id: str, before: Row, value: Row) -> Iterator[Row]:
 
 
 def _topics(before: Row, value: Row) -> Iterator[str]:
-    old, new = (set(one.get("subscribedTopicNames") or ()) for one in (before, value))
+    old, new = (set(data.get("subscribedTopicNames") or ()) for data in (before, value))
     yield from (f"+{topic}" for topic in sorted(new - old))
     yield from (f"-{topic}" for topic in sorted(old - new))
-    was, now = (one.get("subscribedTopicRegex") or "" for one in (before, value))
-    if was != now:
-        yield f"regex {_told(was)} to {_told(now)}"
+    old_regex, new_regex = (data.get("subscribedTopicRegex") or "" for data in (before, value))
+    if old_regex != new_regex:
+        yield f"regex {_text(old_regex)} to {_text(new_regex)}"
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(f"{tag['key']}={tag['value']}" for tag in value) or "none"
     if isinstance(value, dict):
@@ -303,7 +306,7 @@ def _told(value: Any) -> str:
 def cause_of(
     what: str, member_id: str | None = None, value: Row | None = None, detail: str | None = None
 ) -> Row:
-    """Return a cause that a newer group's records show; ``value``: of the member's record."""
+    """Build a cause from a newer group's records; ``value``: of the member's record."""
     value = value or {}
     return {
         "what": what,

@@ -1,9 +1,9 @@
-"""Clients that come and go: counted, and called flapping by a rule.
+"""Clients that join and leave: their counts, and which of them are flapping.
 
-A client is its instance id, or its client id and host; its member ids change. The rule: so many
-joins and leaves within so long a time, each after one of the other kind: several members of one
-client that start together do not flap. One that came back under a new member id left and joined at
-once. A static member that was taken over did neither; that is counted by itself.
+A client is identified by its instance id, or by client id and host; its member ids change. It
+flaps if it joins and leaves often enough within a window, joins and leaves alternating: several
+members of one client that start together do not flap. A client that came back under a new member
+id left and joined at once. The replacement of a static member is neither; it is counted separately.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coterie.insight.groups.causes import (
     members_of,
 )
 from coterie.insight.groups.rebalances import is_rebalance
-from coterie.insight.records.partition_view import Life
+from coterie.insight.records.partition_view import GroupHistory
 
 ARRIVALS = ("joined",)
 DEPARTURES = ("left_or_evicted", "left", "evicted")
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 class Move(NamedTuple):
-    """One thing that a client did; ``joins``, ``leaves`` and ``takeovers`` count 0 or 1."""
+    """One action of a client; ``joins``, ``leaves`` and ``takeovers`` are 0 or 1."""
 
     at_ms: int | None
     joins: int
@@ -42,8 +42,8 @@ class Move(NamedTuple):
 
 
 def moves_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Move]]:
-    """Return what each client did, in order of the log."""
-    found: dict[str, list[Move]] = {}
+    """Return the actions of each client, in log order."""
+    by_client: dict[str, list[Move]] = {}
     for row in rows:
         for cause in row.get("causes", ()):
             what = cause["what"]
@@ -51,52 +51,52 @@ def moves_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Move]]:
                 joins, leaves = what in ARRIVALS + RESTARTED, what in DEPARTURES + RESTARTED
                 place = row["timestamp"], joins, leaves, row["log_offset"], cause
                 move = Move(*place, what == TAKEN_OVER, is_rebalance(row))
-                found.setdefault(client_of(cause), []).append(move)
-    return found
+                by_client.setdefault(client_of(cause), []).append(move)
+    return by_client
 
 
-def moves_in(life: Life, without: Container[int] = ()) -> dict[str, list[Move]]:
-    """Return who came and went in a group, by its records alone; none of them is decoded.
+def moves_in(history: GroupHistory, without: Container[int] = ()) -> dict[str, list[Move]]:
+    """Return the joins and leaves in a group, by its records alone, without decoding them.
 
-    ``without``: numbers of records in which nobody did, whatever it looks like.
+    ``without``: numbers of records to skip: a change of protocol only looks like joins and leaves.
     """
     rows = []
-    for index, record in enumerate(life.generations):
+    for index, record in enumerate(history.generations):
         if index in without:
             continue
         begins_late = index == 0 and (record["generation"] or 0) > 1
         nobody_moves = begins_late or record["tombstone"]
-        causes = [] if nobody_moves else list(members_of(life, record))
+        causes = [] if nobody_moves else list(members_of(history, record))
         rows.append({**record, "causes": causes})
     return moves_of(rows)
 
 
 def flaps(moves: dict[str, list[Move]], count: int, window_ms: int) -> Iterator[Row]:
-    """Yield a row for each stretch in which a client joined and left too often."""
-    for client, theirs in moves.items():
-        points = turns(theirs)
-        times = [move.at_ms for move in points if move.at_ms is not None]  # all have one
-        stretch: list[int] = []
-        for first in range(len(points) - count + 1):
+    """Yield a row for each period in which a client joined and left too often."""
+    for client, client_moves in moves.items():
+        alternating = turns(client_moves)
+        times = [move.at_ms for move in alternating if move.at_ms is not None]  # all known
+        period: list[int] = []
+        for first in range(len(alternating) - count + 1):
             last = first + count - 1
             if times[last] - times[first] > window_ms:
                 continue
-            if stretch and first > stretch[1]:
-                yield _flap(named(client, theirs), points[stretch[0] : stretch[1] + 1])
-                stretch = []
-            stretch = [stretch[0] if stretch else first, last]
-        if stretch:
-            yield _flap(named(client, theirs), points[stretch[0] : stretch[1] + 1])
+            if period and first > period[1]:
+                yield _flap(named(client, client_moves), alternating[period[0] : period[1] + 1])
+                period = []
+            period = [period[0] if period else first, last]
+        if period:
+            yield _flap(named(client, client_moves), alternating[period[0] : period[1] + 1])
 
 
 def turns(moves: list[Move]) -> list[Move]:
-    """Return a client's joins and leaves that have a time, each after one of the other kind."""
+    """Return a client's alternating joins and leaves, those with a time."""
     points: list[Move] = []
     joined = None
     for move in moves:
         if move.at_ms is None:
             continue
-        # What came back in one generation had gone before it came.
+        # A restarted client left before it joined.
         for kind, times in ((False, move.leaves), (True, move.joins)):
             if times and kind is not joined:
                 points.append(move)
@@ -122,31 +122,35 @@ def _flap(client: str, points: list[Move]) -> Row:
 
 
 def clients(moves: dict[str, list[Move]]) -> Iterator[Row]:
-    """Yield a row a client, those first that had a part in most rebalances."""
+    """Yield a row for each client, ordered by the number of rebalances that it took part in."""
     ranked = sorted(moves.items(), key=lambda item: (-_rebalances(item[1]), item[0]))
-    for client, theirs in ranked:
-        times = [move.at_ms for move in theirs if move.at_ms is not None]
-        joins, leaves = sum(m.joins for m in theirs), sum(m.leaves for m in theirs)
-        taken = sum(m.takeovers for m in theirs)
-        told = [f"joined {joins}", *([f"replaced {taken}"] if taken else []), f"left {leaves}"]
+    for client, client_moves in ranked:
+        times = [move.at_ms for move in client_moves if move.at_ms is not None]
+        joins, leaves = sum(m.joins for m in client_moves), sum(m.leaves for m in client_moves)
+        takeovers = sum(m.takeovers for m in client_moves)
+        counts = [
+            f"joined {joins}",
+            *([f"replaced {takeovers}"] if takeovers else []),
+            f"left {leaves}",
+        ]
         yield {
             "event": "client",
             "timestamp": min(times, default=None),
             "until": max(times, default=None),
-            "cause": f"{named(client, theirs)}: {', '.join(told)}",
-            "causes": [theirs[-1].cause],
-            "count": _rebalances(theirs),
+            "cause": f"{named(client, client_moves)}: {', '.join(counts)}",
+            "causes": [client_moves[-1].cause],
+            "count": _rebalances(client_moves),
         }
 
 
 def named(client: str, moves: list[Move]) -> str:
-    """Return a client with its hosts; of a static member where all that took it over are known."""
+    """Return a client's name; a static member's with its hosts, if all of them are known."""
     if moves[0].cause["group_instance_id"] is None:
         return client
-    came = [move.cause for move in moves if move.joins or move.takeovers]
-    return client + hosts_in_words(map(host_of, came))
+    arrivals = [move.cause for move in moves if move.joins or move.takeovers]
+    return client + hosts_in_words(map(host_of, arrivals))
 
 
 def _rebalances(moves: list[Move]) -> int:
-    """Return in how many rebalances a client had a part."""
+    """Return the number of rebalances that a client took part in."""
     return len({move.log_offset for move in moves if move.in_rebalance})

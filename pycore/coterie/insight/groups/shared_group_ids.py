@@ -1,8 +1,8 @@
-"""One group id that several applications share: told apart by protocol, or by what they read.
+"""Group ids that several applications share, recognised by protocol or by subscribed topics.
 
 Members of one application subscribe to the same topics, or to more of them while a new version is
-rolled out. Members whose topics have nothing in common are of two. Where assignors differ as well,
-a coordinator refuses one of them, which no record tells (a request log does).
+rolled out. Members without a common topic belong to two applications. If the assignors differ too,
+the coordinator refuses one application, which only a request log shows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from coterie.errors import CorruptData
 from coterie.insight.groups import epochs, protocol_switches
 from coterie.insight.groups.causes import hosts_in_words
-from coterie.insight.records.partition_view import Life, PartitionView
+from coterie.insight.records.partition_view import GroupHistory, PartitionView
 from coterie.insight.render.tables import shortened
 from coterie.log.consumer_protocol import read_subscription
 from coterie.state.consumer_protocol_groups import TYPE_OF
@@ -23,11 +23,11 @@ NEW_PROTOCOL = "(new protocol)"
 NAMED = 3  # clients, topics
 CLIENT = {"client_id": "string", "client_host": "string", "topics": ["string"]}
 Row = dict[str, Any]
-OfRecord = TypeVar("OfRecord", bound=tuple[Any, ...])
+RecordItem = TypeVar("RecordItem", bound=tuple[Any, ...])
 
 
-class Reader(NamedTuple):
-    """A member's client, and the topics that it subscribes to; None: they cannot be read."""
+class Subscriber(NamedTuple):
+    """A member's client and its subscribed topics; ``topics`` None: unreadable."""
 
     client_id: str | None
     client_host: str | None
@@ -39,34 +39,34 @@ class Reader(NamedTuple):
         return {"client_id": self.client_id, "client_host": self.client_host, "topics": topics}
 
 
-class Seen(NamedTuple):
-    """A record of a group: its row, its protocol (None: a deletion), its members as readers."""
+class ProtocolRecord(NamedTuple):
+    """A group's record with its protocol; ``protocol`` None: a deletion."""
 
     row: Row
     protocol: str | None
-    life: Life | None = None
-    number: int = 0  # of the record in its life
+    history: GroupHistory | None = None
+    number: int = 0  # of the record in the history
 
-    def readers(self) -> list[Reader]:
-        """Return the clients of the group as of the record; none of a newer protocol."""
-        state = None if self.life is None else self.life.state(self.number)
-        return [] if state is None else list(readers_of(state))
+    def subscribers(self) -> list[Subscriber]:
+        """Return the classic group's clients as of the record; none for a newer protocol."""
+        state = None if self.history is None else self.history.state(self.number)
+        return [] if state is None else list(subscribers_of(state))
 
 
-class Shared(NamedTuple):
-    """What shows that a group id is shared: in words, its clients, records (first and before)."""
+class SharedGroupId(NamedTuple):
+    """A shared group id: evidence as text, clients, the first record and the one before it."""
 
     group: str
     detail: str
-    clients: list[Reader]
+    clients: list[Subscriber]
     row: Row
     before: Row | None
     records: int
 
 
-def readers_of(state: Mapping[str, Any]) -> Iterator[Reader]:
-    """Yield the clients of a classic group, each once for what it reads."""
-    found: dict[Reader, None] = {}
+def subscribers_of(state: Mapping[str, Any]) -> Iterator[Subscriber]:
+    """Yield the distinct clients of a classic group, with their topics."""
+    distinct: dict[Subscriber, None] = {}
     for member in state["members"]:
         topics = None
         if state["protocol_type"] == "consumer":
@@ -74,74 +74,86 @@ def readers_of(state: Mapping[str, Any]) -> Iterator[Reader]:
                 topics = frozenset(read_subscription(member["subscription"]).topics)
             except CorruptData:
                 topics = None
-        found[Reader(member["client_id"], member["client_host"], topics)] = None
-    yield from found
+        distinct[Subscriber(member["client_id"], member["client_host"], topics)] = None
+    yield from distinct
 
 
-def apart(readers: Iterable[Reader]) -> list[Reader]:
-    """Return those that have topics, none of them in common with some other's topics."""
-    found = [reader for reader in readers if reader.topics]
-    sets = {reader.topics for reader in found if reader.topics}
-    lone = {one for one in sets if any(not one & other for other in sets)}
-    return [reader for reader in found if reader.topics in lone]
+def disjoint(subscribers: Iterable[Subscriber]) -> list[Subscriber]:
+    """Return the subscribers whose topics are disjoint from some other subscriber's topics."""
+    with_topics = [subscriber for subscriber in subscribers if subscriber.topics]
+    topic_sets = {subscriber.topics for subscriber in with_topics if subscriber.topics}
+    disjoint_sets = {
+        topics for topics in topic_sets if any(not topics & other for other in topic_sets)
+    }
+    return [subscriber for subscriber in with_topics if subscriber.topics in disjoint_sets]
 
 
-def in_words(readers: Iterable[Reader]) -> str:
-    """Return clients by what they read, at most ``NAMED`` of a kind by name."""
-    kinds: dict[frozenset[str] | None, list[str]] = {}
-    for one in readers:
-        name = shortened(one.client_id or "a client") + hosts_in_words([one.client_host])
-        kinds.setdefault(one.topics, []).append(name)
+def in_words(subscribers: Iterable[Subscriber]) -> str:
+    """Return clients by their topics, as text, with at most ``NAMED`` names for each."""
+    names_by_topics: dict[frozenset[str] | None, list[str]] = {}
+    for subscriber in subscribers:
+        name = shortened(subscriber.client_id or "a client") + hosts_in_words(
+            [subscriber.client_host]
+        )
+        names_by_topics.setdefault(subscriber.topics, []).append(name)
     parts = []
-    for topics, names in kinds.items():
+    for topics, names in names_by_topics.items():
         reading = f" reading {few(sorted(topics))}" if topics else ""
         parts.append(few(dict.fromkeys(names)) + reading)
     return "; ".join(parts)
 
 
 def few(names: Iterable[str]) -> str:
-    """Return names in a row, the first ``NAMED`` of them."""
-    found = [shortened(name) for name in names]
-    more = [f"{len(found) - NAMED} more"] if len(found) > NAMED else []
-    return ", ".join([*found[:NAMED], *more])
+    """Return the first ``NAMED`` names in a list, and how many more there are."""
+    shown = [shortened(name) for name in names]
+    more = [f"{len(shown) - NAMED} more"] if len(shown) > NAMED else []
+    return ", ".join([*shown[:NAMED], *more])
 
 
-def since_whole(view: PartitionView, told: list[OfRecord]) -> list[OfRecord]:
-    """Return what is told since compaction took nothing, and the last of before: how it was then.
+def since_complete(view: PartitionView, items: list[RecordItem]) -> list[RecordItem]:
+    """Return the items since when the log is complete, and the last one before: the state then.
 
-    Each begins with its record, in order of the log.
+    Each item begins with its record's row; the items are in log order.
     """
-    late = [one for one in told if view.is_whole_at(one[0]["timestamp"])]
-    return [*told[: len(told) - len(late)][-1:], *late]
+    complete = [item for item in items if view.is_complete_at(item[0]["timestamp"])]
+    return [*items[: len(items) - len(complete)][-1:], *complete]
 
 
-def two_applications(view: PartitionView) -> Iterator[Shared]:
-    """Yield each group with members at one time whose topics have nothing in common."""
+def two_applications(view: PartitionView) -> Iterator[SharedGroupId]:
+    """Yield each group that has members without a common topic at the same time."""
     newer = view.newer_records.by_group()
-    for group in dict.fromkeys([*view.lives, *newer]):
-        life = view.lives.get(group)
-        told = [] if life is None else list(classic_readers(life))
-        told += newer_readers(newer.get(group, ()))
-        told = since_whole(view, told)
-        showing = [(row, before, found) for row, before, all_ in told if (found := apart(all_))]
-        if showing:
-            row, before, _ = showing[0]
-            clients = list(dict.fromkeys(one for *_, found in showing for one in found))
-            yield Shared(group, in_words(clients), clients, row, before, len(showing))
+    for group in dict.fromkeys([*view.histories, *newer]):
+        history = view.histories.get(group)
+        states = [] if history is None else list(classic_subscribers(history))
+        states += newer_subscribers(newer.get(group, ()))
+        states = since_complete(view, states)
+        shared = [
+            (row, before, apart)
+            for row, before, subscribers in states
+            if (apart := disjoint(subscribers))
+        ]
+        if shared:
+            row, before, _ = shared[0]
+            clients = list(
+                dict.fromkeys(subscriber for *_, apart in shared for subscriber in apart)
+            )
+            yield SharedGroupId(group, in_words(clients), clients, row, before, len(shared))
 
 
-def classic_readers(life: Life) -> Iterator[tuple[Row, Row | None, list[Reader]]]:
-    """Yield each record of a classic group that may change who reads what, and the one before."""
+def classic_subscribers(
+    history: GroupHistory,
+) -> Iterator[tuple[Row, Row | None, list[Subscriber]]]:
+    """Yield each classic record with new members or subscriptions, and the record before it."""
     before = None
-    for index, row in enumerate(life.generations):
+    for index, row in enumerate(history.generations):
         if row["joined"] or row["replaced"] or row["subscription_changed"]:
-            yield row, before, Seen(row, None, life, index).readers()
+            yield row, before, ProtocolRecord(row, None, history, index).subscribers()
         before = row
 
 
-def newer_readers(records: Iterable[Any]) -> Iterator[tuple[Row, Row | None, list[Reader]]]:
-    """Yield each record of a newer group's member, with all members as of then."""
-    members: dict[str, Reader] = {}
+def newer_subscribers(records: Iterable[Any]) -> Iterator[tuple[Row, Row | None, list[Subscriber]]]:
+    """Yield each member record of a newer group, the one before, and all members as of then."""
+    members: dict[str, Subscriber] = {}
     before = None
     for record in records:
         if record.version in epochs.MEMBER and epochs.is_readable(record):
@@ -149,86 +161,92 @@ def newer_readers(records: Iterable[Any]) -> Iterator[tuple[Row, Row | None, lis
             members.pop(key["data"]["memberId"], None)
             if value is not None:
                 topics = frozenset(value.get("subscribedTopicNames") or ())
-                reader = Reader(value.get("clientId"), value.get("clientHost"), topics)
-                members[key["data"]["memberId"]] = reader
+                subscriber = Subscriber(value.get("clientId"), value.get("clientHost"), topics)
+                members[key["data"]["memberId"]] = subscriber
                 yield record._asdict(), before, list(dict.fromkeys(members.values()))
             before = record._asdict()
 
 
-def several_protocols(view: PartitionView) -> Iterator[Shared]:
-    """Yield each group whose records name several protocols: the first that is another.
+def several_protocols(view: PartitionView) -> Iterator[SharedGroupId]:
+    """Yield each group whose records have several protocols, with the first differing record.
 
-    A classic group that was deleted and came back as one begins anew.
+    A classic group that was deleted and created again starts afresh.
     """
-    told: dict[str, list[Seen]] = {}
-    for life in view.lives.values():
-        for index, row in enumerate(life.generations):
+    by_group: dict[str, list[ProtocolRecord]] = {}
+    for history in view.histories.values():
+        for index, row in enumerate(history.generations):
             if row["tombstone"] or row["protocol"] is not None:
                 name = None if row["tombstone"] else f"{row['protocol_type']}/{row['protocol']}"
-                told.setdefault(life.group, []).append(Seen(row, name, life, index))
+                by_group.setdefault(history.group, []).append(
+                    ProtocolRecord(row, name, history, index)
+                )
     for record in view.newer_records:
-        kind = TYPE_OF.get(record.version)
-        if kind is not None and record.value is not None:
-            one = Seen(record._asdict(), f"{kind} {NEW_PROTOCOL}")
-            told.setdefault(record.group, []).append(one)
+        type_name = TYPE_OF.get(record.version)
+        if type_name is not None and record.value is not None:
+            of_newer = ProtocolRecord(record._asdict(), f"{type_name} {NEW_PROTOCOL}")
+            by_group.setdefault(record.group, []).append(of_newer)
     newer = view.newer_records.by_group()
-    for group, seen in told.items():
-        seen.sort(key=lambda one: int(one.row["log_offset"]))
-        seen = since_whole(view, seen)
-        theirs = view.lives.get(group)
+    for group, records in by_group.items():
+        records.sort(key=lambda item: int(item.row["log_offset"]))
+        records = since_complete(view, records)
+        group_history = view.histories.get(group)
         changes = protocol_switches.rows_of(
-            theirs, protocol_switches.switches(theirs, newer.get(group, ()))
+            group_history, protocol_switches.switches(group_history, newer.get(group, ()))
         )
-        changed = _changed(group, seen, changes)
-        yield from [changed] if changed else _protocols_of(group, seen)
+        switched = _changed(group, records, changes)
+        yield from [switched] if switched else _protocols_of(group, records)
 
 
-def _changed(group: str, seen: list[Seen], changes: list[Row]) -> Shared | None:
-    """Return what a group is that was upgraded or downgraded, and else has one protocol a time."""
-    changes = sorted(changes, key=lambda row: int(row["log_offset"]))
-    places = [int(row["log_offset"]) for row in changes]
-    used: dict[int, set[str]] = {}
-    for one in seen:
-        if one.protocol is not None:
-            # A downgrade's own record is the first of what follows.
-            used.setdefault(bisect_right(places, int(one.row["log_offset"])), set()).add(
-                one.protocol
+def _changed(
+    group: str, records: list[ProtocolRecord], switch_rows: list[Row]
+) -> SharedGroupId | None:
+    """Return the finding for a group with several protocols only because of its switches."""
+    switch_rows = sorted(switch_rows, key=lambda row: int(row["log_offset"]))
+    places = [int(row["log_offset"]) for row in switch_rows]
+    protocols: dict[int, set[str]] = {}
+    for item in records:
+        if item.protocol is not None:
+            # A downgrade's record has the classic protocol already.
+            protocols.setdefault(bisect_right(places, int(item.row["log_offset"])), set()).add(
+                item.protocol
             )
-    if not changes or any(len(names) > 1 for names in used.values()):
+    if not switch_rows or any(len(names) > 1 for names in protocols.values()):
         return None
-    told = ", then ".join(
-        row["causes"][0]["what"] + " from " + row["causes"][0]["detail"] for row in changes
+    text = ", then ".join(
+        row["causes"][0]["what"] + " from " + row["causes"][0]["detail"] for row in switch_rows
     )
-    # Whether what came after is the application of before, members tell that carried on.
-    whose = "one application" if any(map(has_carried_on, changes)) else "a group"
-    detail = f"{whose} that changed its protocol: {told}"
-    return Shared(group, detail, [], changes[0], None, len(changes))
+    # Only members that carried on show that it is the same application.
+    whose = "one application" if any(map(has_carried_on, switch_rows)) else "a group"
+    detail = f"{whose} that changed its protocol: {text}"
+    return SharedGroupId(group, detail, [], switch_rows[0], None, len(switch_rows))
 
 
-def has_carried_on(change: Row) -> bool:
-    """Whether members went on when their group changed its protocol."""
-    return any(cause["what"] == "carried_on" for cause in change["causes"])
+def has_carried_on(row: Row) -> bool:
+    """Whether members carried on when their group changed its protocol."""
+    return any(cause["what"] == "carried_on" for cause in row["causes"])
 
 
-def _protocols_of(group: str, seen: list[Seen]) -> Iterator[Shared]:
-    first: dict[str, Seen] = {}
+def _protocols_of(group: str, records: list[ProtocolRecord]) -> Iterator[SharedGroupId]:
+    first_records: dict[str, ProtocolRecord] = {}
     deleted = False
     other: tuple[Row, Row | None] | None = None
     before: Row | None = None
-    for one in seen:
-        if one.protocol is None:
+    for record in records:
+        if record.protocol is None:
             deleted = True
             continue
-        if deleted and not one.protocol.endswith(NEW_PROTOCOL) and len(first) < 2:
-            first, before = {}, None
+        if deleted and not record.protocol.endswith(NEW_PROTOCOL) and len(first_records) < 2:
+            first_records, before = {}, None
         deleted = False
-        if one.protocol not in first:
-            first[one.protocol] = one
-            if len(first) == 2:
-                other = one.row, before
-        before = one.row
+        if record.protocol not in first_records:
+            first_records[record.protocol] = record
+            if len(first_records) == 2:
+                other = record.row, before
+        before = record.row
     if other is not None:
-        users = {name: one.readers() for name, one in first.items()}
-        names = [f"{name} by {in_words(used)}" if used else name for name, used in users.items()]
-        clients = list(dict.fromkeys(one for used in users.values() for one in used))
-        yield Shared(group, ", then ".join(names), clients, *other, len(names))
+        users = {name: record.subscribers() for name, record in first_records.items()}
+        names = [
+            f"{name} by {in_words(clients)}" if clients else name for name, clients in users.items()
+        ]
+        clients = list(dict.fromkeys(client for clients in users.values() for client in clients))
+        yield SharedGroupId(group, ", then ".join(names), clients, *other, len(names))

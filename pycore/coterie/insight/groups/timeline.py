@@ -1,8 +1,8 @@
-"""The life of a group with metadata records as rows: a row a record, times between them filled.
+"""The timeline of a classic group: a row for each metadata record, with the times between them.
 
-How long a rebalance took no record tells: one is written when the leader's assignment comes in, and
-holds since when the group had waited for that, but not since when it had waited for members to
-join, which takes longer. The record before it says when the rebalance had not begun yet.
+Records do not show how long a rebalance took. A record is written when the leader's assignment
+arrives. It says when the group began to wait for the assignment, but not when it began to wait
+for members to join, which takes longer. The record before gives a lower bound for that time.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from itertools import pairwise
 from typing import Any
 
 from coterie.insight.groups.causes import RECORDS, Cause, State, causes_of, in_words
-from coterie.insight.records.partition_view import Life
+from coterie.insight.records.partition_view import GroupHistory
 
 GENERATION, STATIC, REWRITTEN = "generation", "static_replacement", "rewritten"
 EMPTY, DELETED = "empty", "deleted"
-RECORDED = (GENERATION, STATIC, REWRITTEN, EMPTY)  # events that are a record of the group as it is
+RECORDED = (GENERATION, STATIC, REWRITTEN, EMPTY)  # events of a record that shows the group's state
 SOURCE = "duration_source"
 Row = dict[str, Any]
 
 
-def timeline(life: Life, instead: Mapping[int, Row] | None = None) -> list[Row]:
+def timeline(history: GroupHistory, instead: Mapping[int, Row] | None = None) -> list[Row]:
     """Return a row for each metadata record of a group, in log order.
 
-    ``instead``: rows of records that tell of something else, by their number.
+    ``instead``: rows that replace those of some records, by record number.
     """
     instead = instead or {}
     states: dict[int, State | None] = {}
     rows: list[Row] = []
-    for index, record in enumerate(life.generations):
-        states[index] = life.state(index)
+    for index, record in enumerate(history.generations):
+        states[index] = history.state(index)
         states.pop(index - 3, None)
         if index in instead:
             rows.append(instead[index])
             continue
-        causes = [] if record["tombstone"] else causes_of(life, index, states)
+        causes = [] if record["tombstone"] else causes_of(history, index, states)
         rows.append(_row(record, causes))
     _fill_empty(rows)
     return rows
@@ -77,14 +77,14 @@ def _event(record: Row, causes: list[Cause]) -> str:
         return EMPTY
     if record["generation"] != record["previous_generation"]:
         return GENERATION
-    return STATIC if any(one["what"] == "replaced" for one in causes) else REWRITTEN
+    return STATIC if any(cause["what"] == "replaced" for cause in causes) else REWRITTEN
 
 
 def bound_waits(rows: list[Row]) -> None:
-    """Say of each generation how long the group had no assignment at most, where records tell.
+    """Set an upper bound for each generation's time without an assignment, if records give one.
 
-    ``rows`` are all of a group's, commits too. Where two records of the group itself are
-    neighbours, the rebalance began after the first and had ended at the second.
+    ``rows``: all rows of a group, those of commits too. If two records of the group are neighbours,
+    the rebalance began after the first and ended by the second.
     """
     for before, row in pairwise(rows):
         if row["event"] == GENERATION and before["event"] in RECORDED and not row.get(SOURCE):
@@ -94,7 +94,7 @@ def bound_waits(rows: list[Row]) -> None:
 
 
 def _fill_empty(rows: list[Row]) -> None:
-    """Say of each time without members when it ended; the last one may not have."""
+    """Set the end of each time without members; the last one may have none."""
     began: Row | None = None
     for row in rows:
         if began is not None and row["event"] != EMPTY:

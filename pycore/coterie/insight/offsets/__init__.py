@@ -1,1 +1,1 @@
-"""What commit records tell: offsets over time, rewinds, lag's end offsets, weights."""
+"""What commit records show: offsets over time, rewinds, end offsets, weights, divergence."""

@@ -1,8 +1,8 @@
-"""What was committed between the events of each group's life, counted while the pieces go by.
+"""Count the commits between the events of each group, piece by piece.
 
-A group's events are known beforehand: its metadata records, a first reading has found them. So a
-commit belongs to a span: between two events, and before or after the times at which compaction
-ends and at which what is asked for begins. Kept are the sums of each span.
+The first reading of the log has found the events of each group: its metadata records. So each
+commit belongs to a span: between two events, and before or after the time since which the log is
+complete and the time since which the request asks. Only sums are stored for each span.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.insight.offsets.rewinds import Changes, Requests, Rewinds, is_plain
-from coterie.insight.records.commit_deltas import absorbed
+from coterie.insight.offsets.rewinds import CommitRequests, OffsetChanges, Rewinds, is_plain
+from coterie.insight.records.commit_deltas import absorb_keys
 from coterie.insight.records.key_index import LOW, Keys, Table
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import (
@@ -30,7 +30,7 @@ from coterie.insight.records.record_columns import (
 )
 from coterie.insight.records.runs import NEVER, Runs, first_in_batch, runs_of, times_of
 
-CUTS = 4  # spans between two events: before or after each of two times
+CUTS = 4  # spans between two events: each of two times may cut them
 NOW = CUTS - 1  # after both
 Row = dict[str, Any]
 
@@ -42,21 +42,21 @@ class Span:
     Attributes
     ----------
     rows : int
-        Records: commits of any outcome, and tombstones; 0: the other fields say nothing.
+        Commits of any outcome, and tombstones; 0: the other fields are meaningless.
     first_ms : int or None
-        The time of the first; None: it has none.
+        The time of the first record; None: it has none.
     from_ms, until_ms : int or None
-        The least time and the greatest.
+        The least and the greatest time.
     log_offset, file, position
         The first record.
     count, requests, partitions : int
-        Commits, in how many batches, of how many partitions (tombstones' too).
+        The number of commits, of their batches, and of their partitions (tombstones' too).
     aborted, pending, gone : int
-        Records of transactions that were aborted or are open; tombstones.
+        The number of records of aborted and of open transactions, and of tombstones.
     topics : tuple of str
-        Sorted.
-    asked : Requests
-        What set offsets back.
+        The topics, sorted.
+    resets : CommitRequests
+        The requests that set offsets back.
     """
 
     rows: int
@@ -73,11 +73,11 @@ class Span:
     pending: int
     gone: int
     topics: tuple[str, ...]
-    asked: Requests
+    resets: CommitRequests
 
 
 Between = tuple[Span, "Row | None"]
-"""Commits, and the event that follows them; None: none does."""
+"""Commits, and the event after them; None: no event follows."""
 
 
 class CommitSpans:
@@ -88,7 +88,7 @@ class CommitSpans:
     view
         The partition.
     events
-        Of each group, in order of the log.
+        The events of each group, in log order.
     """
 
     COLUMNS = frozenset({"previous_offset"})
@@ -96,16 +96,16 @@ class CommitSpans:
     FIRST = ("first_ms", "log_offset", "file", "position")
 
     def __init__(self, view: PartitionView, events: Mapping[str, Sequence[Row]]) -> None:
-        self.times = view.trusted_from_ms, view.since_ms
+        self.cut_times_ms = view.trusted_from_ms, view.since_ms
         self.events = events
         self.numbers = {group: number for number, group in enumerate(events)}
-        self.number_of = np.empty(0, np.int64)  # of the groups that the scan numbers
+        self.number_of = np.empty(0, np.int64)  # by the scan's group numbers
         counts = [len(theirs) for theirs in events.values()]
         self.first_event = np.cumsum([0, *counts])
         offsets = [row["log_offset"] for theirs in events.values() for row in theirs]
         self.offsets, rank = np.unique(np.array(offsets, np.int64), return_inverse=True)
         of_group = np.repeat(np.arange(len(counts)), counts)
-        self.codes = of_group * (len(self.offsets) + 1) + rank  # of group and offset: they rise
+        self.codes = of_group * (len(self.offsets) + 1) + rank  # group and offset
         self.spans_of = Table(
             **dict.fromkeys(self.SUMS, (np.int64, 0)),
             **dict.fromkeys(self.FIRST, (np.int64, -1)),
@@ -116,79 +116,79 @@ class CommitSpans:
         self.groups = Table(count=(np.int64, 0), requests=(np.int64, 0))
         self.groups.fit(len(counts))
         self.keys = Keys()
-        self.span_of_key = Table(span=(np.int32, -1))  # the last one
-        self.noted: list[Array] = []  # span and key, as one number: each key of a span
+        self.span_of_key = Table(span=(np.int32, -1))  # the last span of the key
+        self.span_keys: list[Array] = []  # span and key as one number, once for each pair
         self.rewinds = Rewinds(self._may_be_reset(), self.keys)
         self.in_parts = view.in_parts
-        self.waiting: list[Changes] = []
+        self.deferred: list[OffsetChanges] = []
         self.files: list[str] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs: it tells nothing of events."""
+        """Return the state for another process, which needs no events."""
         return self.__dict__ | {"events": {}}
 
     def absorb(self, later: CommitSpans) -> None:
-        """Go on with what follows; see ``aggregates``."""
+        """Absorb the next part's; see ``aggregates``."""
         self.files = max(self.files, later.files, key=len)
         self._absorb_sums(later.spans_of)
         for name in later.groups.columns:
             self.groups[name][:] += later.groups[name]
-        numbers, entries = absorbed(self.keys, later.keys)
-        self.noted += [(one & ~LOW) | numbers[one & LOW] for one in later.noted]
-        for changes in later.waiting:
+        numbers, entries = absorb_keys(self.keys, later.keys)
+        self.span_keys += [(pairs & ~LOW) | numbers[pairs & LOW] for pairs in later.span_keys]
+        for changes in later.deferred:
             self.rewinds.take(changes.follow(entries, numbers))
         self.rewinds.absorb(later.rewinds)
 
     def _absorb_sums(self, later: Table) -> None:
         sums = self.spans_of
-        there = np.flatnonzero(later["rows"])
-        new = there[sums["rows"][there] == 0]
+        used = np.flatnonzero(later["rows"])
+        new = used[sums["rows"][used] == 0]
         for name in self.FIRST:
             sums[name][new] = later[name][new]
         for name in self.SUMS:
-            sums[name][there] += later[name][there]
-        sums["from_ms"][there] = np.minimum(sums["from_ms"][there], later["from_ms"][there])
-        sums["until_ms"][there] = np.maximum(sums["until_ms"][there], later["until_ms"][there])
+            sums[name][used] += later[name][used]
+        sums["from_ms"][used] = np.minimum(sums["from_ms"][used], later["from_ms"][used])
+        sums["until_ms"][used] = np.maximum(sums["until_ms"][used], later["until_ms"][used])
 
     def _may_be_reset(self) -> Array:
-        """Return the spans that follow an event that leaves a group without members."""
-        found = [
+        """Return which spans follow an event that leaves the group without members; bool."""
+        without_members = [
             after is not None and not after["member_count"]
-            for theirs in self.events.values()
-            for after in (None, *theirs)
+            for of_group in self.events.values()
+            for after in (None, *of_group)
         ]
-        return np.repeat(np.array(found, dtype=np.bool_), CUTS)
+        return np.repeat(np.array(without_members, dtype=np.bool_), CUTS)
 
     def take(self, records: RecordColumns) -> None:
-        """Count the next piece."""
+        """Take the next piece."""
         self.keys.scan, self.files = records.scan, records.files
         cut = self._cuts(records)
         runs = runs_of(records, *cut)
         ms = times_of(runs.first, records.timestamp)
         span, group = self._spans(records, runs, cut)
-        there = np.flatnonzero(span >= 0)
-        if not len(there):
+        in_spans = np.flatnonzero(span >= 0)
+        if not len(in_spans):
             return
-        self._note_keys(records, np.repeat(span.astype(np.int32), runs.size))
-        runs, span, group = runs.select(there), span[there], group[there]
+        self._store_span_keys(records, np.repeat(span.astype(np.int32), runs.size))
+        runs, span, group = runs.select(in_spans), span[in_spans], group[in_spans]
         self._sum(records, runs, span, group)
-        np.minimum.at(self.spans_of["from_ms"], span, ms[0][there])
-        np.maximum.at(self.spans_of["until_ms"], span, ms[1][there])
+        np.minimum.at(self.spans_of["from_ms"], span, ms[0][in_spans])
+        np.maximum.at(self.spans_of["until_ms"], span, ms[1][in_spans])
         self._look_for_resets(records, runs, span)
 
     def _cuts(self, records: RecordColumns) -> list[Array]:
-        """Return which part of its span each record is in, by the times; [] if by none."""
-        if self.times == (None, None):
+        """Return the cut of the span that each record is in; [] without cutting times."""
+        if self.cut_times_ms == (None, None):
             return []
-        after = [~is_before(records.timestamp, at_ms) for at_ms in self.times]
+        after = [~is_before(records.timestamp, at_ms) for at_ms in self.cut_times_ms]
         return [2 * after[0].astype(np.int8) + after[1]]
 
     def _spans(
         self, records: RecordColumns, runs: Runs, cut: Sequence[Array]
     ) -> tuple[Array, Array]:
-        """Return the number of each run's span, -1 where there are no commits, and its group's.
+        """Return the numbers of each run's span (-1: no commits) and group.
 
-        No event lies within a run: it is a record of another kind.
+        No event lies within a run, since events are records of another kind.
         """
         new = records.groups[len(self.number_of) :]
         self.number_of = np.append(self.number_of, [self.numbers.get(name, -1) for name in new])
@@ -201,7 +201,7 @@ class CommitSpans:
 
     def _sum(self, records: RecordColumns, runs: Runs, span: Array, group: Array) -> None:
         sums = self.spans_of
-        new = np.flatnonzero(sums["rows"][span] == 0)[::-1]  # the first is written last
+        new = np.flatnonzero(sums["rows"][span] == 0)[::-1]  # the first last
         for name, column in (
             ("first_ms", records.timestamp),
             ("log_offset", records.log_offset),
@@ -210,90 +210,93 @@ class CommitSpans:
         sums["file"][span[new]] = records.file_number
         sums["position"][span[new]] = records.batches["position"][runs.batch[new]]
         gone = runs.kind == KIND["offset_tombstone"]
-        for name, those in (
+        for name, chosen in (
             ("rows", slice(None)),
             ("count", ~gone),
             ("gone", gone),
             ("aborted", runs.outcome == ABORTED),
             ("pending", runs.outcome == PENDING),
         ):
-            sums.add(name, span[those], runs.size[those])
+            sums.add(name, span[chosen], runs.size[chosen])
         first = first_in_batch(runs.batch[~gone], span[~gone])
         sums.add("requests", span[~gone][first])
-        told = runs.counting() & (span % CUTS == NOW)
-        self.groups.add("count", group[told], runs.size[told])
-        first = first_in_batch(runs.batch[told], group[told])
-        self.groups.add("requests", group[told][first])
+        counted = runs.effective_commits() & (span % CUTS == NOW)
+        self.groups.add("count", group[counted], runs.size[counted])
+        first = first_in_batch(runs.batch[counted], group[counted])
+        self.groups.add("requests", group[counted][first])
 
-    def _note_keys(self, records: RecordColumns, span: Array) -> None:
-        """Note which keys have a record in which span, whenever a key's span is another."""
+    def _store_span_keys(self, records: RecordColumns, span: Array) -> None:
+        """Store the span and key of each record whose key was last in another span."""
         self.span_of_key.fit(max(len(self.keys), 1))
-        held = self.span_of_key["span"]
+        last_span = self.span_of_key["span"]
         keys = records.key.astype(np.intp)
-        new = np.flatnonzero(held[keys] != span)
-        new = new[span[new] >= 0]
-        if len(new):
-            keys, span = keys[new], span[new]
-            self.noted.append(np.unique((span.astype(np.int64) << 32) | keys))
-            held[keys] = span
+        changed = np.flatnonzero(last_span[keys] != span)
+        changed = changed[span[changed] >= 0]
+        if len(changed):
+            keys, span = keys[changed], span[changed]
+            self.span_keys.append(np.unique((span.astype(np.int64) << 32) | keys))
+            last_span[keys] = span
 
     def _look_for_resets(self, records: RecordColumns, runs: Runs, span: Array) -> None:
-        """Look at the requests that may be told of, each whole."""
-        counting = runs.counting()
+        """Examine the requests that may set offsets back, each one as a whole."""
+        effective = runs.effective_commits()
         plain = is_plain(records.batches)[runs.batch]
-        wanted = counting & plain & self.rewinds.every[span]
-        went = np.flatnonzero(records.offset - records.previous_offset < 0)
-        went = went[(records.previous[went] == COMMIT) & ~records.tombstone[went]]
-        wanted[np.searchsorted(runs.first, went, "right") - 1] = True
-        unseen = self._unseen(records, runs) if self.in_parts else np.zeros_like(wanted)
-        if not wanted.any() and not unseen.any():
+        candidates = effective & plain & self.rewinds.every[span]
+        backward = np.flatnonzero(records.offset - records.previous_offset < 0)
+        backward = backward[(records.previous[backward] == COMMIT) & ~records.tombstone[backward]]
+        candidates[np.searchsorted(runs.first, backward, "right") - 1] = True
+        unseen = self._unseen(records, runs) if self.in_parts else np.zeros_like(candidates)
+        if not candidates.any() and not unseen.any():
             return
         request = (span << 32) | runs.batch
-        held = np.isin(request, request[unseen])
-        taken = np.isin(request, request[wanted]) & ~held
-        for those, take in ((held, self.waiting.append), (taken, self.rewinds.take)):
-            chosen = runs.select(those & counting)
-            if len(chosen):
-                of_rows = np.repeat(span[those & counting], chosen.size)
-                take(Changes.of(records, chosen.rows(), of_rows))
+        is_deferred = np.isin(request, request[unseen])
+        is_complete = np.isin(request, request[candidates]) & ~is_deferred
+        for selected, consume in (
+            (is_deferred, self.deferred.append),
+            (is_complete, self.rewinds.take),
+        ):
+            effective_runs = runs.select(selected & effective)
+            if len(effective_runs):
+                of_rows = np.repeat(span[selected & effective], effective_runs.size)
+                consume(OffsetChanges.of(records, effective_runs.rows(), of_rows))
 
     def _unseen(self, records: RecordColumns, runs: Runs) -> Array:
-        """Return the runs with a key's first commit: what was before it is another part's."""
-        rows = np.flatnonzero(records.counting & (records.previous == NO_RECORD))
+        """Return the runs with a key's first commit: an earlier part may have one; bool."""
+        rows = np.flatnonzero(records.effective & (records.previous == NO_RECORD))
         rows = rows[~records.tombstone[rows]]
-        found = np.zeros(len(runs), dtype=np.bool_)
-        found[np.searchsorted(runs.first, rows, "right") - 1] = True
-        return found
+        has_first = np.zeros(len(runs), dtype=np.bool_)
+        has_first[np.searchsorted(runs.first, rows, "right") - 1] = True
+        return has_first
 
     def counted(self, group: str) -> tuple[int, int]:
-        """Return how many commits of a group count that are asked for, and in how many batches."""
+        """Return the number of a group's effective commits in the requested time, and batches."""
         number = self.numbers[group]
         return int(self.groups["count"][number]), int(self.groups["requests"][number])
 
     @cached_property
     def places(self) -> Places:
-        """Which partitions each span has records of."""
-        return Places.of(self.keys, self.noted)
+        """The topics and partitions of each span."""
+        return Places.of(self.keys, self.span_keys)
 
     def spans(self, group: str) -> list[Between]:
-        """Return what was committed before each event of a group, and after the last.
+        """Return the commits before each event of a group, and those after the last.
 
-        Where a time cuts what lies between two events, the first part has no event.
+        If a time cuts the commits between two events, only the last cut has the event.
         """
-        found: list[Between] = []
+        spans: list[Between] = []
         number = self.numbers[group]
         first = (int(self.first_event[number]) + number) * CUTS
         events = (*self.events[group], None)
         stop = first + len(events) * CUTS
         names = list(self.spans_of.columns)
         columns = [self.spans_of[name][first:stop].tolist() for name in names]
-        theirs = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         for place, event in enumerate(events):
             numbers = range(place * CUTS, (place + 1) * CUTS)
-            there = [at for at in numbers if theirs[at]["rows"]] or [numbers[0]]
-            found += [(self._span(first + at, theirs[at]), None) for at in there[:-1]]
-            found.append((self._span(first + there[-1], theirs[there[-1]]), event))
-        return found
+            used = [at for at in numbers if rows[at]["rows"]] or [numbers[0]]
+            spans += [(self._span(first + at, rows[at]), None) for at in used[:-1]]
+            spans.append((self._span(first + used[-1], rows[used[-1]]), event))
+        return spans
 
     def _span(self, number: int, sums: dict[str, int]) -> Span:
         file, first_ms, from_ms = sums.pop("file"), sums.pop("first_ms"), sums.pop("from_ms")
@@ -307,24 +310,24 @@ class CommitSpans:
             file=self.files[file] if file >= 0 else "",
             partitions=partitions,
             topics=topics,
-            asked=self.rewinds.of(number),
+            resets=self.rewinds.of(number),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """The topics and partitions of each span, by name: two raw names may read alike.
+    """The topics and partitions of each span, by name: two raw names may decode to the same text.
 
     Attributes
     ----------
     spans : int64
-        Of each topic of a span; they rise.
+        The span of each pair of span and topic, ascending.
     topics : int64
-        Its number in ``names``.
+        The topic's index in ``names``.
     partitions : int64
-        How many of it there are in the span.
+        The number of the topic's partitions in the span.
     names : list of str
-        Topics.
+        The topic names.
     """
 
     spans: Array
@@ -333,25 +336,25 @@ class Places:
     names: list[str]
 
     @classmethod
-    def of(cls, keys: Keys, noted: Sequence[Array]) -> Places:
-        """Return those of spans and keys, noted as one number each."""
+    def of(cls, keys: Keys, span_keys: Sequence[Array]) -> Places:
+        """Make it from pairs of span and key, each stored as one number."""
         names = keys.__getstate__()["topics"]
         number: dict[str, int] = {}
         by_name = np.array([number.setdefault(name, at) for at, name in enumerate(names)], np.int64)
-        codes = np.concatenate(noted or [np.empty(0, np.int64)])
+        codes = np.concatenate(span_keys or [np.empty(0, np.int64)])
         of_keys = keys.entries[codes & LOW]
         span, topic, partition = codes >> 32, by_name[of_keys["topic"]], of_keys["partition"]
         order = np.lexsort((partition, topic, span))
         span, topic, partition = span[order], topic[order], partition[order]
-        another = np.ones(len(order), dtype=np.bool_)  # topic, then partition
-        another[1:] = (span[1:] != span[:-1]) | (topic[1:] != topic[:-1])
-        first = np.flatnonzero(another)
-        another[1:] |= partition[1:] != partition[:-1]
-        counts = np.add.reduceat(another, first, dtype=np.int64) if len(first) else first
+        starts = np.ones(len(order), dtype=np.bool_)  # topic, then partition
+        starts[1:] = (span[1:] != span[:-1]) | (topic[1:] != topic[:-1])
+        first = np.flatnonzero(starts)
+        starts[1:] |= partition[1:] != partition[:-1]
+        counts = np.add.reduceat(starts, first, dtype=np.int64) if len(first) else first
         return cls(span[first], topic[first], counts, names)
 
     def of_span(self, number: int) -> tuple[int, tuple[str, ...]]:
-        """Return how many partitions a span has, and its topics, sorted."""
+        """Return the number of a span's partitions, and its topics, sorted."""
         first, stop = np.searchsorted(self.spans, (number, number + 1)).tolist()
         names = sorted(self.names[topic] for topic in self.topics[first:stop].tolist())
         return int(self.partitions[first:stop].sum()), tuple(names)

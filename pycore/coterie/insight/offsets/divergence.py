@@ -1,8 +1,8 @@
-"""Where a live state is not what the log says, and the first record from which on it is so.
+"""Compare a live state with the log; show the first record from which on they differ.
 
-The live state is what the Admin client told (``describeConsumerGroups`` and
+The live state is what the Admin client returned (``describeConsumerGroups`` and
 ``listConsumerGroupOffsets``), as JSON: see :func:`read_live`. A group of the log that the Admin
-client does not list (another protocol type, share, streams) is not looked for there.
+client does not list (another protocol type, share, streams) is not expected in the live state.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Live:
     Attributes
     ----------
     groups : dict
-        What was told of each group, by id.
+        The live state of each group, by id.
     partition_count : int or None
-        Of the offsets topic, if the log has all of them: then a group without any record is one
-        that the log should have. None: not known.
+        The number of partitions of the offsets topic, if the log has all of them: then a live group
+        without any record is a divergence. None: not known.
     """
 
     groups: dict[str, Row]
@@ -59,33 +59,33 @@ def read_live(path: str | os.PathLike[str]) -> dict[str, Row]:
     Raises
     ------
     CoterieError
-        It cannot be read, or is not that.
+        The file cannot be read, or has another form.
     """
     name = os.fspath(path)
     try:
         with open(name, encoding="utf-8") as file:
-            told = json.load(file)
+            document = json.load(file)
     except OSError as error:
         raise CoterieError(f"{name}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise CoterieError(f"{name}: not JSON: {error}") from error
-    groups = told.get("groups") if isinstance(told, dict) else None
+    groups = document.get("groups") if isinstance(document, dict) else None
     if not isinstance(groups, list):
         raise CoterieError(f'{name}: no live state: {{"groups": [...]}} is wanted')
-    found: dict[str, Row] = {}
+    by_id: dict[str, Row] = {}
     for number, group in enumerate(groups):
-        if problem := _wrong(group):
+        if problem := _group_problem(group):
             raise CoterieError(f"{name}: group {number}: {problem}")
-        found[group["group_id"]] = group
-    return found
+        by_id[group["group_id"]] = group
+    return by_id
 
 
-def _wrong(group: Any) -> str | None:
-    """Return what makes it no group; None: nothing."""
+def _group_problem(group: Any) -> str | None:
+    """Return what is wrong with a group of the file; None: nothing."""
     if not isinstance(group, dict) or not isinstance(group.get("group_id"), str):
         return 'an object with "group_id" is wanted'
-    wanted = {"members": ("member_id",), "offsets": ("topic", "partition", "offset")}
-    for name, fields in wanted.items():
+    required = {"members": ("member_id",), "offsets": ("topic", "partition", "offset")}
+    for name, fields in required.items():
         rows = group.get(name, [])
         if not isinstance(rows, list):
             return f"{name} must be a list"
@@ -96,201 +96,203 @@ def _wrong(group: Any) -> str | None:
 
 
 def divergences(view: PartitionView, live: Live) -> Iterator[Row]:
-    """Yield each difference, with the first record that the live state does not follow."""
-    found = list(_differences(view, live))
-    evidence = Evidence(view, [shown_by for _, shown_by in found])
-    for row, shown_by in found:
-        yield row | evidence.of(shown_by)
+    """Yield each difference, with the first record that the live state does not reflect."""
+    differences = list(_differences(view, live))
+    evidence = Evidence(view, [source for _, source in differences])
+    for row, source in differences:
+        yield row | evidence.of(source)
 
 
-def _differences(view: PartitionView, live: Live) -> Iterator[tuple[Row, ShownBy]]:
-    """Yield each difference, and which record to show of it."""
+def _differences(view: PartitionView, live: Live) -> Iterator[tuple[Row, EvidenceSource]]:
+    """Yield each difference, and the record to show as its evidence."""
     for group, row in view.group_rows.items():
         if group in live.groups:
             yield from of_group(view, row, live.groups[group])
             yield from of_offsets(row, live.groups[group])
         elif row["type"] in ("classic", "consumer") and row["protocol_type"] in (None, "consumer"):
-            yield _found(group, "in the log, not in the live state"), LastOf(group)
+            yield _divergence_row(group, "in the log, not in the live state"), LastRecordOf(group)
     if live.partition_count is None:
         return
     for group in sorted(live.groups.keys() - view.group_rows.keys(), key=java_order):
-        here = partition_for(group, live.partition_count) == view.number
-        asked = view.groups is None or group in view.groups
-        if here and asked:
+        in_partition = partition_for(group, live.partition_count) == view.number
+        is_requested = view.groups is None or group in view.groups
+        if in_partition and is_requested:
             state = live.groups[group].get("state", "there")
-            yield _found(group, f"live and {state}, the log has no record of it"), None
+            yield _divergence_row(group, f"live and {state}, the log has no record of it"), None
 
 
-def _found(group: str, detail: str) -> Row:
+def _divergence_row(group: str, detail: str) -> Row:
     return {"kind": DIVERGENCE, "group_id": group, "detail": detail}
 
 
-def of_group(view: PartitionView, row: Row, live: Row) -> Iterator[tuple[Row, ShownBy]]:
-    """Yield what differs in state, protocol and members."""
+def of_group(view: PartitionView, row: Row, live: Row) -> Iterator[tuple[Row, EvidenceSource]]:
+    """Yield the differences in state, protocol and members."""
     group = row["group_id"]
     if "describe_error" in live:
         return
-    told = [
-        f"{name}: {ours or 'none'} in the log, {theirs or 'none'} live"
-        for name, ours, theirs in (
+    details = [
+        f"{name}: {logged or 'none'} in the log, {live_value or 'none'} live"
+        for name, logged, live_value in (
             ("type", row["type"], str(live.get("type", row["type"])).lower()),
             ("state", row["state"], live.get("state", row["state"])),
         )
-        if ours != theirs
+        if logged != live_value
     ]
     if (
-        not told
+        not details
         and row["state"] == "Stable"
         and (row["protocol"] or "") != live.get("protocol", row["protocol"] or "")
     ):
-        told.append(f"protocol: {row['protocol']} in the log, {live['protocol']} live")
+        details.append(f"protocol: {row['protocol']} in the log, {live['protocol']} live")
     if "members" in live:
-        told += _members(row, {member["member_id"]: member for member in live["members"]})
-    if told:
-        shown_by = first_differing_record(view, group, live)
-        for detail in told:
-            yield _found(group, detail), shown_by
+        details += _members(row, {member["member_id"]: member for member in live["members"]})
+    if details:
+        source = first_differing_record(view, group, live)
+        for detail in details:
+            yield _divergence_row(group, detail), source
 
 
 def _members(row: Row, live: dict[str, Row]) -> Iterator[str]:
-    ours = {member["member_id"]: member for member in row["members"]}
-    held = assignments(row)
-    for member_id in sorted(ours.keys() | live.keys(), key=java_order):
+    logged = {member["member_id"]: member for member in row["members"]}
+    assigned = assignments(row)
+    for member_id in sorted(logged.keys() | live.keys(), key=java_order):
         if member_id not in live:
             yield f"member {member_id} in the log, not live"
-        elif member_id not in ours:
+        elif member_id not in logged:
             yield f"member {member_id} live, not in the log"
         else:
-            mine, theirs = ours[member_id], live[member_id]
+            own, other = logged[member_id], live[member_id]
             for name in MEMBER_FIELDS:
-                if name in theirs and mine[name] != theirs[name]:
-                    yield f"member {member_id}: {name} {mine[name]} in the log, {theirs[name]} live"
-            if "assignment" in theirs and not _same_assignment(mine, *held[member_id], theirs):
+                if name in other and own[name] != other[name]:
+                    yield f"member {member_id}: {name} {own[name]} in the log, {other[name]} live"
+            if "assignment" in other and not _same_assignment(own, *assigned[member_id], other):
                 yield f"member {member_id}: another assignment"
 
 
 def _same_assignment(
-    mine: Row, partitions: dict[str, list[int]], unreadable: str | None, theirs: Row
+    member: Row, partitions: dict[str, list[int]], unreadable: str | None, live_member: Row
 ) -> bool:
-    """Whether two assignments agree as far as the log tells: it may not name a topic's id."""
+    """Whether two assignments agree, as far as the log shows: it may lack a topic id's name."""
     if unreadable is not None:
         return True
-    told = [text.rpartition(":")[::2] for text in theirs["assignment"]]
-    held = [(topic, str(number)) for topic, numbers in partitions.items() for number in numbers]
-    if any(topic["topic"] is None for topic in mine.get("current_assignment") or ()):
-        return sorted(number for _, number in told) == sorted(number for _, number in held)
-    return sorted(told) == sorted(held)
+    live = [text.rpartition(":")[::2] for text in live_member["assignment"]]
+    logged = [(topic, str(number)) for topic, numbers in partitions.items() for number in numbers]
+    if any(topic["topic"] is None for topic in member.get("current_assignment") or ()):
+        return sorted(number for _, number in live) == sorted(number for _, number in logged)
+    return sorted(live) == sorted(logged)
 
 
-def first_differing_record(view: PartitionView, group: str, live: Row) -> ShownBy:
-    """Return the metadata record after the last one that gives the live members; else the last."""
-    life = view.lives.get(group)
-    if life is None or not life.records:
-        return LastOf(group)
+def first_differing_record(view: PartitionView, group: str, live: Row) -> EvidenceSource:
+    """Return the record after the last one with the live members, or else the last record."""
+    history = view.histories.get(group)
+    if history is None or not history.records:
+        return LastRecordOf(group)
     members = {member["member_id"] for member in live.get("members", ())}
-    index = len(life.records) - 1
-    for number in range(len(life.records) - 2, -1, -1):
-        state = life.state(number)
+    index = len(history.records) - 1
+    for number in range(len(history.records) - 2, -1, -1):
+        state = history.state(number)
         if state is not None and {member["member_id"] for member in state["members"]} == members:
             index = number + 1
             break
-    record = life.records.places[index]
+    record = history.records.places[index]
     return _record(record.timestamp, record.log_offset, record.file, record.position)
 
 
-def of_offsets(row: Row, live: Row) -> Iterator[tuple[Row, ShownBy]]:
-    """Yield each partition of a topic whose offset differs."""
+def of_offsets(row: Row, live: Row) -> Iterator[tuple[Row, EvidenceSource]]:
+    """Yield each partition whose offset differs."""
     if "offsets" not in live:
         return
-    ours = {(one["topic"], one["partition"]): one for one in row["offsets"]}
-    theirs = {(one["topic"], one["partition"]): one for one in live["offsets"]}
-    for key in sorted(ours.keys() | theirs.keys(), key=place_order):
-        mine, told = ours.get(key), theirs.get(key)
-        detail = _difference(mine, told)
+    logged = {(offset["topic"], offset["partition"]): offset for offset in row["offsets"]}
+    live_offsets = {(offset["topic"], offset["partition"]): offset for offset in live["offsets"]}
+    for key in sorted(logged.keys() | live_offsets.keys(), key=place_order):
+        own, live_offset = logged.get(key), live_offsets.get(key)
+        detail = _difference(own, live_offset)
         if detail is not None:
-            known = None if told is None else told["offset"]
+            live_value = None if live_offset is None else live_offset["offset"]
             yield (
                 {
-                    **_found(row["group_id"], detail),
+                    **_divergence_row(row["group_id"], detail),
                     "topic": key[0],
                     "partition": key[1],
-                    "offset": None if mine is None else mine["offset"],
-                    "previous_offset": known,
+                    "offset": None if own is None else own["offset"],
+                    "previous_offset": live_value,
                 },
-                CommitAfter((row["group_id"], *key), known),
+                CommitAfter((row["group_id"], *key), live_value),
             )
 
 
-def _difference(mine: Row | None, told: Row | None) -> str | None:
-    if told is None:
+def _difference(logged: Row | None, live: Row | None) -> str | None:
+    if live is None:
         return "an offset in the log, none live"
-    if mine is None:
+    if logged is None:
         return "an offset live, none in the log"
     for name in OFFSET_FIELDS:
-        if name in told and mine[name] != told[name]:
-            return f"{name}: {mine[name]!r} in the log, {told[name]!r} live"
+        if name in live and logged[name] != live[name]:
+            return f"{name}: {logged[name]!r} in the log, {live[name]!r} live"
     return None
 
 
-class LastOf(NamedTuple):
-    """To show: the last record of a group, of any kind."""
+class LastRecordOf(NamedTuple):
+    """The evidence is the last record of a group, of any kind."""
 
     group: str
 
 
 class CommitAfter(NamedTuple):
-    """To show: the commit after the last one of an offset, or of no offset (a tombstone).
+    """The evidence is the commit after the last one with this offset (None: a tombstone).
 
-    Where no commit is of it, or none comes after, the last one.
+    If no commit has the offset, or none comes after, it is the last commit.
     """
 
     key: Key
     offset: int | None
 
 
-ShownBy = Row | LastOf | CommitAfter | None
+EvidenceSource = Row | LastRecordOf | CommitAfter | None
 
 
 class Evidence:
-    """Finds the records to show, while the pieces of a log go by.
+    """Finds the records to show, in the pieces of a partition's log.
 
     Parameters
     ----------
     view
         The partition.
-    wanted
-        What to find; what is found already, or None, is left alone.
+    sources
+        The evidence to find; rows and None need no search.
     """
 
     PLACE = ("timestamp", "log_offset", "file", "position")
 
-    def __init__(self, view: PartitionView, wanted: Iterable[ShownBy]) -> None:
-        wanted = list(wanted)
-        self.commits = {one.key: one.offset for one in wanted if isinstance(one, CommitAfter)}
-        self.groups = {one.group for one in wanted if isinstance(one, LastOf)}
+    def __init__(self, view: PartitionView, sources: Iterable[EvidenceSource]) -> None:
+        sources = list(sources)
+        self.commits = {
+            source.key: source.offset for source in sources if isinstance(source, CommitAfter)
+        }
+        self.groups = {source.group for source in sources if isinstance(source, LastRecordOf)}
         self.named = {group for group, _, _ in self.commits}
         self.last_of: dict[str, Row] = {}
         self.numbers: dict[Key, int] = {}
-        # Of each key: is it shown, and does any record fit: a tombstone, or one of which offset.
-        self.asked = Table(
+        # For each key: is it searched for, and which record fits: a tombstone, or which offset.
+        self.targets = Table(
             **dict.fromkeys(("shown", "known", "gone"), (np.bool_, False)), offset=(np.int64, 0)
         )
         places = dict.fromkeys(self.PLACE, (np.int64, 0))
         self.after = Table(
-            there=(np.bool_, False), **places
+            found=(np.bool_, False), **places
         )  # the record behind the last that fits
-        self.last = Table(there=(np.bool_, False), fits=(np.bool_, False), **places)
+        self.last = Table(found=(np.bool_, False), fits=(np.bool_, False), **places)
         self.files: list[str] = []
         if self.commits or self.groups:
             for records in view.pieces({"previous_offset"}):
                 self.take(records)
 
     def take(self, records: RecordColumns) -> None:
-        """Look through the next piece."""
+        """Take the next piece."""
         self.files = records.files
         if self.groups:
             self._take_groups(records)
-        self._note_keys(records.scan)
+        self._add_keys(records.scan)
         if self.numbers:
             self._take_commits(records)
 
@@ -298,18 +300,18 @@ class Evidence:
         rows = np.flatnonzero(records.group >= 0)
         last = np.full(len(records.groups), -1)
         last[records.group[rows]] = rows
-        there = np.flatnonzero(last >= 0)
-        columns = [column.tolist() for column in self._places(records, last[there]).values()]
-        for number, *place in zip(there.tolist(), *columns, strict=True):
+        found = np.flatnonzero(last >= 0)
+        columns = [column.tolist() for column in self._places(records, last[found]).values()]
+        for number, *place in zip(found.tolist(), *columns, strict=True):
             if records.groups[number] in self.groups:
                 self.last_of[records.groups[number]] = self._row(place)
 
-    def _note_keys(self, scan: RecordScan) -> None:
-        """Find the keys to show among those that are new."""
-        first = self.asked.count
+    def _add_keys(self, scan: RecordScan) -> None:
+        """Find the keys to search for among the new ones."""
+        first = self.targets.count
         if scan.key_count == first or not self.commits:
             return
-        for table in (self.asked, self.after, self.last):
+        for table in (self.targets, self.after, self.last):
             table.fit(scan.key_count)
         entries = scan.keys(first)
         named = np.array([group in self.named for group in scan.groups], np.bool_)
@@ -319,38 +321,38 @@ class Evidence:
             key = scan.groups[group], scan.topics[topic], partition
             if key in self.commits:
                 self.numbers[key] = first + at
-                for name, value in asked_of(self.commits[key]).items():
-                    self.asked[name][first + at] = value
+                for name, value in comparable_offset(self.commits[key]).items():
+                    self.targets[name][first + at] = value
 
     def _take_commits(self, records: RecordColumns) -> None:
-        rows = np.flatnonzero(records.counting & self.asked["shown"].take(records.key))
+        rows = np.flatnonzero(records.effective & self.targets["shown"].take(records.key))
         keys = records.key[rows]
-        known, gone, offset = (self.asked[name][keys] for name in ("known", "gone", "offset"))
+        known, gone, offset = (self.targets[name][keys] for name in ("known", "gone", "offset"))
         fits, follows = (
-            known & np.where(gone, kind[rows] == TOMBSTONE, (kind[rows] == COMMIT) & told)
-            for kind, told in (
+            known & np.where(gone, kind[rows] == TOMBSTONE, (kind[rows] == COMMIT) & is_offset)
+            for kind, is_offset in (
                 (np.where(records.tombstone, TOMBSTONE, COMMIT), records.offset[rows] == offset),
                 (records.previous, records.previous_offset[rows] == offset),
             )
         )
         self.last["fits"][keys] = fits
         for table, at in ((self.last, np.arange(len(rows))), (self.after, np.flatnonzero(follows))):
-            table["there"][keys[at]] = True
+            table["found"][keys[at]] = True
             for name, column in self._places(records, rows[at]).items():
                 table[name][keys[at]] = column
 
-    def of(self, wanted: ShownBy) -> Row:
-        """Return the fields of the record to show."""
-        if isinstance(wanted, LastOf):
-            return self.last_of.get(wanted.group, {})
-        if isinstance(wanted, CommitAfter):
-            at = self.numbers.get(wanted.key)
-            if at is None or not self.last["there"][at]:
+    def of(self, source: EvidenceSource) -> Row:
+        """Return the fields of the evidence's record."""
+        if isinstance(source, LastRecordOf):
+            return self.last_of.get(source.group, {})
+        if isinstance(source, CommitAfter):
+            number = self.numbers.get(source.key)
+            if number is None or not self.last["found"][number]:
                 return {}
-            lies_after = self.after["there"][at] and not self.last["fits"][at]
+            lies_after = self.after["found"][number] and not self.last["fits"][number]
             table = self.after if lies_after else self.last
-            return self._row([int(table[name][at]) for name in self.PLACE])
-        return wanted or {}
+            return self._row([int(table[name][number]) for name in self.PLACE])
+        return source or {}
 
     def _places(self, records: RecordColumns, rows: Array) -> dict[str, Array]:
         places = places_of(records, rows)
@@ -361,8 +363,8 @@ class Evidence:
         return _record(timestamp, log_offset, self.files[file], position)
 
 
-def asked_of(offset: Any) -> Row:
-    """Return which record of a key fits a live offset, which may be whatever JSON can hold."""
+def comparable_offset(offset: Any) -> Row:
+    """Return which record fits a live offset, which may be any JSON value."""
     is_offset = isinstance(offset, int | float) and -LIMIT <= offset < LIMIT
     known = is_offset and offset == int(offset)
     return {

@@ -1,8 +1,8 @@
-"""End offsets of topics, as people have them: lines of kafka-get-offsets, or samples over time.
+"""Read end offsets of topics: lines of kafka-get-offsets, or samples over time.
 
-Either ``topic:partition:offset``, as Kafka's tool prints, which say nothing of when; or CSV under
-a heading with ``topic``, ``partition``, ``offset`` (or ``end_offset``) and, for samples, ``time``
-(or ``timestamp``): ISO 8601 with zone, or epoch ms.
+The file has either lines ``topic:partition:offset``, as Kafka's tool prints them, without times;
+or CSV under a heading with ``topic``, ``partition``, ``offset`` (or ``end_offset``) and, for
+samples, ``time`` (or ``timestamp``): ISO 8601 with zone, or epoch ms.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_OFFSET = (1 << 63) - 1
 
 
 class Sample(NamedTuple):
-    """An end offset, None: not known; ``time_ms`` None: nothing is said of when it was so."""
+    """An end offset (None: not known) and its time (None: not given)."""
 
     time_ms: int | None
     offset: int | None
@@ -39,9 +39,9 @@ class EndOffsets:
     Attributes
     ----------
     timed : bool
-        Whether they have times; else each partition has one sample.
+        Whether samples have times; False: each partition has one sample.
     samples : dict
-        (topic, partition) -> its samples, times rising.
+        (topic, partition) -> its samples by ascending time.
     """
 
     timed: bool
@@ -49,14 +49,14 @@ class EndOffsets:
 
 
 def read_end_offsets(path: str | os.PathLike[str]) -> EndOffsets:
-    """Read end offsets from a file; see the module. An offset that is empty or -1 is not known.
+    """Read end offsets from a file; see the module.
 
-    Of several lines for one partition and time the last one counts.
+    An offset that is empty or -1 is not known. The last line for a partition and time counts.
 
     Raises
     ------
     CoterieError
-        It cannot be read, or a line is none of these: the message has its number.
+        The file cannot be read, or has a wrong line; the message names it.
     """
     name = os.fspath(path)
     try:
@@ -69,15 +69,15 @@ def read_end_offsets(path: str | os.PathLike[str]) -> EndOffsets:
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if not first:
         raise CoterieError(f"{name}: nothing in it; {HEADING}")
-    found: dict[tuple[str, int], dict[int | None, int | None]] = {}
-    read = _lines if LINE.fullmatch(first) else _csv
-    for key, sample in read(text, name):
-        found.setdefault(key, {})[sample.time_ms] = sample.offset
+    by_key: dict[tuple[str, int], dict[int | None, int | None]] = {}
+    parse = _lines if LINE.fullmatch(first) else _csv
+    for key, sample in parse(text, name):
+        by_key.setdefault(key, {})[sample.time_ms] = sample.offset
     samples = {
-        key: tuple(Sample(time, of[time]) for time in sorted(of, key=lambda ms: ms or 0))
-        for key, of in found.items()
+        key: tuple(Sample(time, by_time[time]) for time in sorted(by_time, key=lambda ms: ms or 0))
+        for key, by_time in by_key.items()
     }
-    return EndOffsets(any(None not in of for of in found.values()), samples)
+    return EndOffsets(any(None not in by_time for by_time in by_key.values()), samples)
 
 
 def _lines(text: str, file: str) -> Iterator[tuple[tuple[str, int], Sample]]:

@@ -1,9 +1,9 @@
-"""Offsets that were set back or set from outside: which request did it, and who may have.
+"""Offsets that were set back or set from outside of the group: by which request, and by whom.
 
-While a group has members, a coordinator takes commits from its members alone (and from producers
-of transactions); while it has none, from tools and from consumers that are no members
-(GroupCoordinator.validateOffsetCommit). So a commit to a group without members is a reset, or the
-work of a consumer that assigns itself its partitions: the log does not tell these two apart.
+While a group has members, a coordinator accepts commits only from its members (and from producers
+of transactions). While it has none, it accepts them from tools and from consumers that are not
+members (GroupCoordinator.validateOffsetCommit). So a commit to a group without members is a reset,
+or comes from a consumer that assigns partitions to itself: the log cannot tell these two apart.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.insight.groups.causes import counted
-from coterie.insight.records.commit_deltas import Steps, steps_of
+from coterie.insight.records.commit_deltas import CommitDeltas, deltas_of
 from coterie.insight.records.key_index import Keys
 from coterie.insight.records.record_columns import Array, RecordColumns
 from coterie.insight.render.tables import shortened
 
 REWIND, RESET = "rewind", "reset"
-EACH = 10  # requests of a time between two records of a group that get a row each
+MAX_ROWS = 10  # requests between two records of a group that get a row of their own
 NAMED = 3  # partitions
-MEMBERS, NOBODY, UNKNOWN = "members", "nobody", "unknown"
+MEMBERS, OUTSIDE, UNKNOWN = "members", "outside", "unknown"
 WHO = {
     MEMBERS: "by a member: only they can commit while the group has any",
-    NOBODY: "by a tool or a consumer outside of the group: it had no members",
+    OUTSIDE: "by a tool or a consumer outside of the group: it had no members",
     UNKNOWN: "the log does not tell whether the group had members",
 }
 PRODUCER = "by a producer's transaction"
 Row = dict[str, Any]
 
 
-class Asked(NamedTuple):
-    """A request, by what it did to offsets: how many it set back, forward, for the first time.
+class CommitRequest(NamedTuple):
+    """A commit request: the number of offsets that it set back, forward, and for the first time.
 
-    ``shown`` of them are told of, in words by ``places``: those set back, else all.
+    ``shown`` offsets are reported, with ``places`` as text: those set back, or else all.
     """
 
     back: int
-    on: int
+    forward: int
     first: int
     shown: int
     places: str
@@ -51,15 +51,15 @@ class Asked(NamedTuple):
     number: int
 
     def row(self, who: str) -> Row:
-        """Return its row; ``who`` could commit then: ``MEMBERS``, ``NOBODY`` or ``UNKNOWN``."""
-        outside = who == NOBODY and not self.by_producer
+        """Return the row; ``who`` could commit then: ``MEMBERS``, ``OUTSIDE`` or ``UNKNOWN``."""
+        outside = who == OUTSIDE and not self.by_producer
         counts = [
             (self.back, "set back"),
-            (self.on, "set forward"),
+            (self.forward, "set forward"),
             (self.first, "set for the first time"),
         ]
-        told = counts if outside else counts[:1]
-        parts = [f"{counted(number, 'offset')} {how}" for number, how in told if number]
+        shown_counts = counts if outside else counts[:1]
+        parts = [f"{counted(number, 'offset')} {how}" for number, how in shown_counts if number]
         time = None if self.time < 0 else self.time
         return {
             "event": RESET if outside else REWIND,
@@ -75,72 +75,75 @@ class Asked(NamedTuple):
 
 
 @dataclass
-class Requests:
-    """The requests of a time between two records of a group that may be told of.
+class CommitRequests:
+    """The commit requests between two records of a group that may be reported.
 
     Attributes
     ----------
-    back : list of Asked
-        The first of those that set offsets back.
+    back : list of CommitRequest
+        The first requests that set offsets back.
     count : int
-        How many those are.
+        The number of all requests that set offsets back.
     until, last : int
-        The time of the last of them, and the number of its batch's first record.
-    every : list of Asked
-        The first of those, and of all that are of no transaction; one more than are told of.
+        The time of the last one, and the number of its batch's first record.
+    every : list of CommitRequest
+        The first requests that set offsets back or belong to no transaction; at most one more than
+        are reported.
     """
 
-    back: list[Asked] = field(default_factory=list)
+    back: list[CommitRequest] = field(default_factory=list)
     count: int = 0
     until: int = -1
     last: int = -1
-    every: list[Asked] = field(default_factory=list)
+    every: list[CommitRequest] = field(default_factory=list)
 
-    def absorb(self, other: Requests) -> None:
-        """Add those of another part of the log, which may lie before some of these."""
+    def absorb(self, other: CommitRequests) -> None:
+        """Merge the requests of another part, which may precede some of these."""
         if other.last > self.last:
             self.until, self.last = other.until, other.last
         self.count += other.count
-        self.back = sorted(self.back + other.back, key=lambda one: one.number)[:EACH]
-        self.every = sorted(self.every + other.every, key=lambda one: one.number)[: EACH + 1]
+        self.back = sorted(self.back + other.back, key=lambda request: request.number)[:MAX_ROWS]
+        self.every = sorted(self.every + other.every, key=lambda request: request.number)[
+            : MAX_ROWS + 1
+        ]
 
     def rows(self, who: str, every: bool) -> list[Row]:
-        """Return a row for each request that sets offsets back.
+        """Return a row for each request that set offsets back.
 
-        ``who`` could commit then. ``every``: also for those that set them forward, unless there
-        are many, as of a consumer outside of the group.
+        ``who`` could commit then. ``every``: rows also for requests that set offsets forward,
+        unless there are many, as from a consumer outside of the group.
         """
-        if every and len(self.every) <= EACH:
-            return [one.row(who) for one in self.every]
-        told = [one.row(who) for one in self.back]
-        if self.count > EACH:
-            more = counted(self.count - EACH, "more request")
-            told[-1]["cause"] += f"; {more} set offsets back"
-            told[-1]["until"] = self.until
-        return told
+        if every and len(self.every) <= MAX_ROWS:
+            return [request.row(who) for request in self.every]
+        rows = [request.row(who) for request in self.back]
+        if self.count > MAX_ROWS:
+            more = counted(self.count - MAX_ROWS, "more request")
+            rows[-1]["cause"] += f"; {more} set offsets back"
+            rows[-1]["until"] = self.until
+        return rows
 
 
 @dataclass(frozen=True, eq=False)
-class Changes:
-    """Commits that count, those of some requests, in log order.
+class OffsetChanges:
+    """The effective commits of some requests, in log order.
 
     Attributes
     ----------
-    steps : Steps
-        All of the rows.
+    deltas : CommitDeltas
+        The rows' deltas.
     span : int64
-        The number of each row's.
+        The span number of each row.
     batch : int64
-        Of each row, in ``batches``.
+        The index of each row's batch in ``batches``.
     offset, timestamp, log_offset : int64
-        As of ``RecordColumns``.
+        As in ``RecordColumns``.
     batches : structured array
-        Those of the rows.
+        The rows' batches.
     file : str
-        Where they lie.
+        The name of their file.
     """
 
-    steps: Steps
+    deltas: CommitDeltas
     span: Array
     batch: Array
     offset: Array
@@ -150,13 +153,13 @@ class Changes:
     file: str
 
     @classmethod
-    def of(cls, commits: RecordColumns, rows: Array, span: Array) -> Changes:
-        """Return some rows of a piece."""
+    def of(cls, commits: RecordColumns, rows: Array, span: Array) -> OffsetChanges:
+        """Make it from some rows of a piece."""
         columns = {name: column[rows] for name, column in commits.columns.items()}
         chosen = replace(commits, columns=columns)
         used, batch = np.unique(chosen.batch, return_inverse=True)
         return cls(
-            steps_of(chosen),
+            deltas_of(chosen),
             span,
             batch,
             chosen.offset,
@@ -166,76 +169,78 @@ class Changes:
             commits.files[commits.file_number],
         )
 
-    def follow(self, entries: Array, numbers: Array) -> Changes:
-        """Return them as they follow on an earlier part: see ``Steps.follow``."""
-        return replace(self, steps=self.steps.follow(entries, numbers))
+    def follow(self, entries: Array, numbers: Array) -> OffsetChanges:
+        """Return the changes, continuing an earlier part; see ``CommitDeltas.follow``."""
+        return replace(self, deltas=self.deltas.follow(entries, numbers))
 
 
 class Rewinds:
-    """Finds what was set back or from outside in each span of a group's life.
+    """Finds the requests that set offsets back, or from outside, in each span of a group.
 
     Parameters
     ----------
     every
-        Of each span, by number: whether requests that set nothing back may be told of too; bool.
+        For each span: whether requests that set nothing back may be reported, too; bool.
     keys
-        Name what the requests set.
+        The keys of the requests' commits.
     """
 
     def __init__(self, every: Array, keys: Keys) -> None:
         self.every = every.copy()
         self.keys = keys
-        self.known = keys.known  # of them, without asking for all anew
-        self.found: dict[int, Requests] = {}
+        self.known = keys.known  # a cache of the scan's entries
+        self.requests_of_span: dict[int, CommitRequests] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"known": self.known[:0]}
 
-    def take(self, changes: Changes) -> None:
-        """Look through requests of the next piece: whichever may be told of are among them."""
-        steps = changes.steps
+    def take(self, changes: OffsetChanges) -> None:
+        """Take the requests of the next piece; those that may be reported must be among them."""
+        deltas = changes.deltas
         code = (changes.span << 32) | changes.batch
         rows = np.argsort(code, kind="stable")  # rows of one request in log order
         code = code[rows]
-        back = ~steps.fresh[rows] & (steps.change[rows] < 0)
+        back = ~deltas.fresh[rows] & (deltas.change[rows] < 0)
         plain = is_plain(changes.batches)[changes.batch[rows]]
-        # Only requests that may be told of are looked at one by one.
+        # Only requests that may be reported are examined one by one.
         chosen = np.unique(code[back | (plain & self.every[changes.span[rows]])])
         starts, ends = (np.searchsorted(code, chosen, side) for side in ("left", "right"))
         set_back = np.logical_or.reduceat(back, starts) if len(starts) else starts
         for number, start, end, is_back in zip(
             *(column.tolist() for column in (chosen, starts, ends, set_back)), strict=True
         ):
-            at, theirs = number >> 32, rows[start:end]
-            requests = self.found.setdefault(at, Requests())
+            span, request_rows = number >> 32, rows[start:end]
+            requests = self.requests_of_span.setdefault(span, CommitRequests())
             requests.count += is_back
             if is_back:
-                requests.until = int(changes.timestamp[theirs[-1]])
-                requests.last = int(changes.batches["first_number"][changes.batch[theirs[-1]]])
-            wanted = self.every[at] and len(requests.every) <= EACH
-            told = is_back and len(requests.back) < EACH
-            if not wanted and not told:
+                requests.until = int(changes.timestamp[request_rows[-1]])
+                requests.last = int(
+                    changes.batches["first_number"][changes.batch[request_rows[-1]]]
+                )
+            stores_any = self.every[span] and len(requests.every) <= MAX_ROWS
+            stores_back = is_back and len(requests.back) < MAX_ROWS
+            if not stores_any and not stores_back:
                 continue
-            one = self._asked(changes, theirs)
-            if told:
-                requests.back.append(one)
-            if wanted:
-                requests.every.append(one)
-                self.every[at] = len(requests.every) <= EACH
+            request = self._request(changes, request_rows)
+            if stores_back:
+                requests.back.append(request)
+            if stores_any:
+                requests.every.append(request)
+                self.every[span] = len(requests.every) <= MAX_ROWS
 
-    def _asked(self, changes: Changes, rows: Array) -> Asked:
-        """Return a request; ``rows`` are its commits."""
-        steps = changes.steps.select(rows)
-        change = np.where(steps.fresh, 0, steps.change)
+    def _request(self, changes: OffsetChanges, rows: Array) -> CommitRequest:
+        """Return the request with these commits."""
+        deltas = changes.deltas.select(rows)
+        change = np.where(deltas.fresh, 0, deltas.change)
         back = change < 0
         shown = back if back.any() else np.ones(len(rows), dtype=np.bool_)
         batch = changes.batches[changes.batch[rows[0]]]
-        return Asked(
+        return CommitRequest(
             int(back.sum()),
             int((change > 0).sum()),
-            int(steps.fresh.sum()),
+            int(deltas.fresh.sum()),
             int(shown.sum()),
-            self._places(steps.select(shown), changes.offset[rows[shown]]),
+            self._places(deltas.select(shown), changes.offset[rows[shown]]),
             not is_plain(batch),
             int(changes.timestamp[rows[0]]),
             int(changes.log_offset[rows[0]]),
@@ -244,11 +249,11 @@ class Rewinds:
             int(batch["first_number"]),
         )
 
-    def _places(self, steps: Steps, offset: Array) -> str:
-        """Return what some commits changed, the first by name."""
+    def _places(self, deltas: CommitDeltas, offset: Array) -> str:
+        """Return some commits' changes as text, the first with their partitions."""
         names = []
-        for at, key in enumerate(steps.keys[:NAMED].tolist()):
-            was = "" if steps.fresh[at] else f"{steps.before['offset'][at]} to "
+        for at, key in enumerate(deltas.keys[:NAMED].tolist()):
+            was = "" if deltas.fresh[at] else f"{deltas.before['offset'][at]} to "
             topic, partition = self._place(key)
             names.append(f"{shortened(topic)}-{partition} {was}{offset[at]}")
         more = [f"{len(offset) - NAMED} more"] if len(offset) > NAMED else []
@@ -263,16 +268,16 @@ class Rewinds:
         return names.topics[entries["topic"][key]], int(entries["partition"][key])
 
     def absorb(self, later: Rewinds) -> None:
-        """Add what another found; see ``Requests.absorb``."""
-        for span, requests in later.found.items():
-            self.found.setdefault(span, Requests()).absorb(requests)
+        """Absorb the next part's requests; see ``CommitRequests.absorb``."""
+        for span, requests in later.requests_of_span.items():
+            self.requests_of_span.setdefault(span, CommitRequests()).absorb(requests)
 
-    def of(self, span: int) -> Requests:
+    def of(self, span: int) -> CommitRequests:
         """Return the requests of a span."""
-        return self.found.get(span, Requests())
+        return self.requests_of_span.get(span, CommitRequests())
 
 
 def is_plain(batches: Array) -> Array:
-    """Return which batches are of no transaction; bool."""
+    """Return which batches belong to no transaction; bool."""
     plain: Array = batches["transactional"] == 0
     return plain

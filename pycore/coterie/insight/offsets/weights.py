@@ -1,7 +1,7 @@
-"""What records weigh, and what is superseded of it: sums of parts, and of each key its last record.
+"""The weight of records, and how much of it is superseded: sums by bucket, last records by key.
 
-A *part* is whatever is counted by itself, a number. Every method works on columns of rows in log
-order. Where several rows write to one key's place, numpy leaves the last: no row is sorted for it.
+A *bucket* is the number of whatever is summed separately. All methods take columns of rows in log
+order. If several rows write to one key's entry, numpy keeps the last value, so no sort is needed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from coterie.insight.records.key_index import LOW, Table
 from coterie.insight.records.record_columns import Array
 
 
-class Stretch:
-    """Sums of the records of a stretch of the log, and the last settled one of each key there.
+class LogSection:
+    """Sums over the records of a section of the log, and each key's last decided record in it.
 
-    ``kept`` are those that nothing supersedes: they have no key, or are undecided. ``last`` is of
-    each kind, and has the part of a record above 32 bits with its bytes.
+    ``kept_*`` count records that nothing supersedes: they have no key, or are undecided. ``last``
+    has a table for each kind: a record's bucket in the upper 32 bits, its bytes in the lower.
     """
 
     def __init__(self, kinds: int) -> None:
@@ -26,143 +26,143 @@ class Stretch:
         self.sums = Table(**dict.fromkeys(names, (np.int64, 0)))
         self.last = [Table(record=(np.int64, -1)) for _ in range(kinds)]
 
-    def fit(self, parts: int, keys: Sequence[int]) -> None:
-        """Have room for so many parts, and keys of each kind."""
-        self.sums.fit(parts)
+    def fit(self, buckets: int, keys: Sequence[int]) -> None:
+        """Make room for buckets, and for keys of each kind."""
+        self.sums.fit(buckets)
         for last, count in zip(self.last, keys, strict=True):
             last.fit(count)
 
-    def keep(self, part: Array, size: Array) -> None:
-        """Count records that nothing supersedes."""
-        self.sums.add("kept_records", part)
-        self.sums.add("kept_bytes", part, size)
+    def add_kept(self, bucket: Array, size: Array) -> None:
+        """Add records that nothing supersedes."""
+        self.sums.add("kept_records", bucket)
+        self.sums.add("kept_bytes", bucket, size)
 
-    def hold(self, kind: int, key: Array, part: Array, size: Array) -> None:
-        """Take settled records in log order: the last of each key stays."""
-        record = part.astype(np.int64)
+    def set_last(self, kind: int, key: Array, bucket: Array, size: Array) -> None:
+        """Take decided records in log order; the last one of each key remains."""
+        record = bucket.astype(np.int64)
         record <<= 32
         record |= size
         self.last[kind]["record"][key] = record
 
-    def absorb(self, later: Stretch, keys: Mapping[int, Array], part: Array) -> None:
-        """Go on with what follows; ``keys`` and ``part`` number its keys and parts here."""
+    def absorb(self, later: LogSection, keys: Mapping[int, Array], bucket: Array) -> None:
+        """Absorb the next part's; ``keys`` and ``bucket`` map its numbers to those here."""
         for name in self.sums.fields:
-            self.sums[name][part[: later.sums.count]] += later.sums[name]
+            self.sums[name][bucket[: later.sums.count]] += later.sums[name]
         for kind, last in enumerate(later.last):
-            told = np.flatnonzero(last["record"] >= 0)
-            record = last["record"][told]
-            self.hold(kind, keys[kind][told], part[record >> 32], record & LOW)
+            used = np.flatnonzero(last["record"] >= 0)
+            record = last["record"][used]
+            self.set_last(kind, keys[kind][used], bucket[record >> 32], record & LOW)
 
 
-def superseded(stretches: Sequence[Stretch]) -> list[tuple[Array, Array]]:
-    """Return what the records of each stretch supersede: how many of each part, and bytes.
+def superseded(sections: Sequence[LogSection]) -> list[tuple[Array, Array]]:
+    """Return what the records of each section supersede: records and bytes of each bucket.
 
-    They have room for the same parts and keys.
+    All sections must have room for the same buckets and keys.
     """
-    found = []
-    last = [np.full(len(one["record"]), -1) for one in stretches[0].last]
-    for stretch in stretches:
-        records = stretch.sums["records"] - stretch.sums["kept_records"]
-        size = stretch.sums["bytes"] - stretch.sums["kept_bytes"]
-        for before, one in zip(last, stretch.last, strict=True):
-            told = np.flatnonzero(one["record"] >= 0)
-            now, then = one["record"][told], before[told]
-            for held, sign in ((now, -1), (then[then >= 0], 1)):
-                np.add.at(records, held >> 32, sign)
-                np.add.at(size, held >> 32, sign * (held & LOW))
-            before[told] = now
-        found.append((records, size))
-    return found
+    result = []
+    last = [np.full(len(table["record"]), -1) for table in sections[0].last]
+    for section in sections:
+        records = section.sums["records"] - section.sums["kept_records"]
+        size = section.sums["bytes"] - section.sums["kept_bytes"]
+        for before, table in zip(last, section.last, strict=True):
+            used = np.flatnonzero(table["record"] >= 0)
+            own_last, earlier_last = table["record"][used], before[used]
+            for packed, sign in ((own_last, -1), (earlier_last[earlier_last >= 0], 1)):
+                np.add.at(records, packed >> 32, sign)
+                np.add.at(size, packed >> 32, sign * (packed & LOW))
+            before[used] = own_last
+        result.append((records, size))
+    return result
 
 
-class Stays:
-    """The time between a partition's commits that follow one another in one part.
+class CommitIntervals:
+    """The time between neighbouring commits of a partition in the same bucket.
 
-    A *stay* is a run of them. Of ``passed_ms`` the time of its first is taken when it begins, and
-    that of its last added when it ends.
+    A *run* is a sequence of such commits. ``passed_ms`` is the sum over all runs of the last time
+    less the first: the first is subtracted when a run begins, the last added when it ends.
     """
 
     def __init__(self) -> None:
         self.sums = Table(passed_ms=(np.int64, 0), begun=(np.int64, 0))
-        parts = dict.fromkeys(("part", "first_part"), (np.int32, -1))
-        self.last = Table(**parts, ms=(np.int64, -1), first_ms=(np.int64, -1))
+        buckets = dict.fromkeys(("bucket", "first_bucket"), (np.int32, -1))
+        self.last = Table(**buckets, ms=(np.int64, -1), first_ms=(np.int64, -1))
 
-    def fit(self, parts: int, keys: int) -> None:
-        """Have room for so many."""
+    def fit(self, buckets: int, keys: int) -> None:
+        """Make room for buckets and keys."""
         self.last.fit(keys)
-        self.sums.fit(parts)
+        self.sums.fit(buckets)
 
-    def take(self, key: Array, part: Array, ms: Array) -> tuple[Array, Array]:
-        """Take commits in log order; return the part and key of each stay that begins."""
-        moves = self.last["part"][key] != part
-        begun = self._begin(key, part, ms, moves) if moves.any() else (part[:0], key[:0])
+    def take(self, key: Array, bucket: Array, ms: Array) -> tuple[Array, Array]:
+        """Take commits in log order; return the bucket and key of each run that begins."""
+        moves = self.last["bucket"][key] != bucket
+        begun = self._begin(key, bucket, ms, moves) if moves.any() else (bucket[:0], key[:0])
         self.last["ms"][key] = ms
         return begun
 
-    def _begin(self, key: Array, part: Array, ms: Array, moves: Array) -> tuple[Array, Array]:
-        """Begin the stays of partitions of which a commit is in another part than the last."""
+    def _begin(self, key: Array, bucket: Array, ms: Array, moves: Array) -> tuple[Array, Array]:
+        """Begin the runs of partitions with a commit in another bucket than the last one."""
         moving = np.zeros(self.last.count, np.bool_)
         moving[key[moves]] = True
         rows = np.flatnonzero(moving[key])
-        rows = np.sort(key[rows] << 32 | rows) & LOW  # by key, and as in the log
-        key, part, ms = key[rows], part[rows], ms[rows]
+        rows = np.sort(key[rows] << 32 | rows) & LOW  # by key, then in log order
+        key, bucket, ms = key[rows], bucket[rows], ms[rows]
         starts = run_starts(key)
-        before, before_ms = np.roll(part, 1), np.roll(ms, 1)
-        before[starts] = self.last["part"][key[starts]]
+        before, before_ms = np.roll(bucket, 1), np.roll(ms, 1)
+        before[starts] = self.last["bucket"][key[starts]]
         before_ms[starts] = self.last["ms"][key[starts]]
-        begins = before != part
+        begins = before != bucket
         self._end(before[begins], before_ms[begins])
-        np.subtract.at(self.sums["passed_ms"], part[begins], ms[begins])
-        self.sums.add("begun", part[begins])
+        np.subtract.at(self.sums["passed_ms"], bucket[begins], ms[begins])
+        self.sums.add("begun", bucket[begins])
         new = starts[before[starts] < 0]
-        self.last["first_part"][key[new]] = part[new]
+        self.last["first_bucket"][key[new]] = bucket[new]
         self.last["first_ms"][key[new]] = ms[new]
-        self.last["part"][key] = part
-        return part[begins], key[begins]
+        self.last["bucket"][key] = bucket
+        return bucket[begins], key[begins]
 
-    def _end(self, part: Array, ms: Array) -> None:
-        """End stays; part -1: there was none."""
-        there = part >= 0
-        np.add.at(self.sums["passed_ms"], part[there], ms[there])
+    def _end(self, bucket: Array, ms: Array) -> None:
+        """End runs; bucket -1: there was none."""
+        existing = bucket >= 0
+        np.add.at(self.sums["passed_ms"], bucket[existing], ms[existing])
 
-    def absorb(self, later: Stays, keys: Array, part: Array) -> None:
-        """Go on with what follows; ``keys`` and ``part`` number its keys and parts here."""
+    def absorb(self, later: CommitIntervals, keys: Array, bucket: Array) -> None:
+        """Absorb the next part's; ``keys`` and ``bucket`` map its numbers to those here."""
         for name in self.sums.fields:
-            self.sums[name][part[: later.sums.count]] += later.sums[name]
-        told = np.flatnonzero(later.last["part"] >= 0)
-        key = keys[told]
-        first, first_ms = part[later.last["first_part"][told]], later.last["first_ms"][told]
-        before, before_ms = self.last["part"][key], self.last["ms"][key]
-        same = before == first  # the stay goes on: it neither ended nor began
-        self._end(before[~same], before_ms[~same])
-        np.add.at(self.sums["passed_ms"], first[same], first_ms[same])
-        np.subtract.at(self.sums["begun"], first[same], 1)
+            self.sums[name][bucket[: later.sums.count]] += later.sums[name]
+        used = np.flatnonzero(later.last["bucket"] >= 0)
+        key = keys[used]
+        first, first_ms = bucket[later.last["first_bucket"][used]], later.last["first_ms"][used]
+        before, before_ms = self.last["bucket"][key], self.last["ms"][key]
+        continues = before == first  # the run continues: it neither ended nor began
+        self._end(before[~continues], before_ms[~continues])
+        np.add.at(self.sums["passed_ms"], first[continues], first_ms[continues])
+        np.subtract.at(self.sums["begun"], first[continues], 1)
         new = before < 0
-        self.last["first_part"][key[new]] = first[new]
+        self.last["first_bucket"][key[new]] = first[new]
         self.last["first_ms"][key[new]] = first_ms[new]
-        self.last["part"][key] = part[later.last["part"][told]]
-        self.last["ms"][key] = later.last["ms"][told]
+        self.last["bucket"][key] = bucket[later.last["bucket"][used]]
+        self.last["ms"][key] = later.last["ms"][used]
 
     def passed_ms(self) -> Array:
-        """Return the time between the commits of each part, all stays ended."""
+        """Return the time between the commits of each bucket, with all runs ended."""
         passed_ms = self.sums["passed_ms"].copy()
-        told = self.last["part"] >= 0
-        np.add.at(passed_ms, self.last["part"][told], self.last["ms"][told])
+        used = self.last["bucket"] >= 0
+        np.add.at(passed_ms, self.last["bucket"][used], self.last["ms"][used])
         return passed_ms
 
 
 class Codes:
-    """Numbers what an int64 stands for: the first is 0."""
+    """Numbers for int64 codes, in order of first occurrence; the first is 0."""
 
     def __init__(self, first: int) -> None:
-        self.codes = np.array([first], np.int64)  # they rise
+        self.codes = np.array([first], np.int64)  # ascending
         self.numbers = np.zeros(1, np.int64)
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def of(self, codes: Array) -> Array:
-        """Return the number of each of these, a new one at its first sight."""
+        """Return the number of each code; a new code gets the next number."""
         at = np.searchsorted(self.codes, codes)
         is_new = self.codes.take(at, mode="clip") != codes
         if is_new.any():
@@ -177,13 +177,13 @@ class Codes:
 
     def all(self) -> Array:
         """Return all codes in order of their numbers."""
-        found = np.empty_like(self.codes)
-        found[self.numbers] = self.codes
-        return found
+        ordered = np.empty_like(self.codes)
+        ordered[self.numbers] = self.codes
+        return ordered
 
 
 def run_starts(*columns: Array) -> Array:
-    """Return the rows at which any of the columns goes on with another value."""
+    """Return the rows at which the value of any column changes, the first row included."""
     changes = np.empty(len(columns[0]), np.bool_)
     changes[:1] = True
     np.not_equal(columns[0][1:], columns[0][:-1], out=changes[1:])
@@ -193,12 +193,12 @@ def run_starts(*columns: Array) -> Array:
 
 
 def distinct(numbers: Array) -> Array:
-    """Return numbers once each, sorted: faster than ``np.unique``, which hashes integers."""
+    """Return the distinct numbers, sorted; faster than ``np.unique``, which hashes integers."""
     numbers = np.sort(numbers)
-    ones: Array = numbers[run_starts(numbers)]
-    return ones
+    result: Array = numbers[run_starts(numbers)]
+    return result
 
 
-def rows_where(is_so: Array) -> Array | slice:
-    """Return which rows are meant, as an index: nothing is copied where all are."""
-    return slice(None) if is_so.all() else np.flatnonzero(is_so)
+def rows_where(chosen: Array) -> Array | slice:
+    """Return an index for the chosen rows; for all rows a slice, which copies nothing."""
+    return slice(None) if chosen.all() else np.flatnonzero(chosen)

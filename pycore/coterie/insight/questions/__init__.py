@@ -1,1 +1,1 @@
-"""One module for each question: ``NAME``, ``FIELDS``, ``Ask`` and ``rows``."""
+"""One module for each question: ``NAME``, ``FIELDS``, ``Parameters`` and ``rows``."""

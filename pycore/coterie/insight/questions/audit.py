@@ -1,8 +1,8 @@
 """What looks wrong in a log: each finding with the record that shows it.
 
-Findings about commits are ``coterie.insight.offsets.commit_findings``; those about groups go
-through their metadata records. A live state to compare with is another matter:
-``coterie.insight.offsets.divergence``.
+``coterie.insight.offsets.commit_findings`` finds what is wrong in commits, this module what is
+wrong in the metadata records of groups. ``coterie.insight.offsets.divergence`` compares with a live
+state.
 """
 
 from __future__ import annotations
@@ -18,14 +18,19 @@ from coterie.insight.groups import epochs, flapping, protocol_switches
 from coterie.insight.groups.causes import hosts_in_words
 from coterie.insight.groups.shared_group_ids import (
     CLIENT,
-    Shared,
+    SharedGroupId,
     several_protocols,
     two_applications,
 )
-from coterie.insight.offsets.commit_findings import LARGE_METADATA, NO_PROGRESS, REWIND, Findings
+from coterie.insight.offsets.commit_findings import (
+    LARGE_METADATA,
+    NO_PROGRESS,
+    REWIND,
+    CommitFindings,
+)
 from coterie.insight.offsets.divergence import Live, divergences
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
-from coterie.insight.records.partition_view import Client, Life, PartitionView, RecordFilter
+from coterie.insight.records.partition_view import Client, GroupHistory, PartitionView, RecordFilter
 from coterie.insight.render.tables import shortened
 from coterie.ordering import java_order
 
@@ -37,12 +42,12 @@ FIELDS = {
     "offsets_partition": "int32",
     "topic": "string",
     "partition": "int32",
-    "detail": "string",  # what was found, in words
+    "detail": "string",  # the finding as text
     "count": "int64",  # records that show it
     "offset": "int64",  # committed by the record
     "previous_offset": "int64",  # committed before it, or by the live state
     "group_instance_id": "string",
-    "clients": [CLIENT],  # whom it is about, where that is known; topics null: not known
+    "clients": [CLIENT],  # the clients involved, if known; topics null: not known
     "timestamp": "timestamp",
     "log_offset": "int64",  # the record that shows it, and where it lies
     "file": "string",
@@ -66,7 +71,7 @@ Row = dict[str, Any]
 
 
 class Takeover(NamedTuple):
-    """A record in which a static member's place went from one member id to another."""
+    """A record in which a new member id replaced that of a static member."""
 
     row: Row
     old: str
@@ -74,25 +79,25 @@ class Takeover(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What to look for, and from what on it counts.
+class Parameters:
+    """What to look for, and the thresholds.
 
     Attributes
     ----------
     only : tuple of str
         Kinds to look for; empty: all.
     rewind_by : int
-        A rewind goes back by so much at least.
+        The least number of offsets that a rewind goes back.
     no_progress : int
-        So many commits of one offset, one after another, are a finding.
+        The least number of successive commits of one offset that is a finding.
     metadata_bytes : int
-        Metadata of more bytes is large (a broker refuses more than 4096 by default).
+        Metadata of more bytes are large (by default, a broker refuses more than 4096).
     takeovers, window_ms : int
-        A static id is fought over if it is taken over so many times within so many ms.
+        A static id is contested if it is taken over this many times within this window.
     flap_count, flap_window_ms : int
-        A client flaps if it joins and leaves, by turns, so many times within so many ms.
-    told : tuple of server_log.BrokerLogLine
-        What a broker's request log says: who it was that took a static id over.
+        A client flaps if it joins and leaves alternately this many times within this window.
+    broker_log_lines : tuple of server_log.BrokerLogLine
+        Lines of a broker's request log: they name the client that took over a static id.
     live : Live or None
         The state to compare with.
     """
@@ -105,60 +110,62 @@ class Ask:
     window_ms: int = 600_000
     flap_count: int = 4
     flap_window_ms: int = 600_000
-    told: tuple[BrokerLogLine, ...] = ()
+    broker_log_lines: tuple[BrokerLogLine, ...] = ()
     live: Live | None = None
 
 
-def rows(view: PartitionView, ask: Ask) -> Iterator[Row]:
-    """Yield one row a finding, by group as Java sorts them, kind, and place in the log."""
-    found: list[Row] = []
-    findings = aggregates_of(view, aggregates, ask).get(FINDINGS)
+def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
+    """Yield one row for each finding, by group in Java's order, kind, and position in the log."""
+    found_rows: list[Row] = []
+    findings = aggregates_of(view, aggregates, parameters).get(FINDINGS)
     if findings is not None:
-        found += findings.rows()
-    if any(wanted(ask, kind) for kind in OF_GROUPS):
-        found += group_findings(view, ask)
-    found = [row for row in found if view.is_asked(row["timestamp"])]
-    if ask.live is not None and wanted(ask, DIVERGENCE):
-        found += divergences(view, ask.live)
+        found_rows += findings.rows()
+    if any(is_wanted(parameters, kind) for kind in OF_GROUPS):
+        found_rows += group_findings(view, parameters)
+    found_rows = [row for row in found_rows if view.is_requested(row["timestamp"])]
+    if parameters.live is not None and is_wanted(parameters, DIVERGENCE):
+        found_rows += divergences(view, parameters.live)
     order = {kind: number for number, kind in enumerate(KINDS)}
-    found.sort(
+    found_rows.sort(
         key=lambda row: (java_order(row["group_id"]), order[row["kind"]], row.get("log_offset", -1))
     )
-    for row in found:
-        nothing: Row = {"offsets_partition": view.number, "count": 1, "clients": []}
-        yield dict.fromkeys(FIELDS) | nothing | row
+    for row in found_rows:
+        blank: Row = {"offsets_partition": view.number, "count": 1, "clients": []}
+        yield dict.fromkeys(FIELDS) | blank | row
 
 
-def wanted(ask: Ask, kind: str) -> bool:
-    """Whether a kind is looked for."""
-    return not ask.only or kind in ask.only
+def is_wanted(parameters: Parameters, kind: str) -> bool:
+    """Whether a kind of finding is requested."""
+    return not parameters.only or kind in parameters.only
 
 
-def aggregates(view: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
-    """Return what looks through commits while the log goes by."""
-    if not any(wanted(ask, kind) for kind in (REWIND, NO_PROGRESS, LARGE_METADATA)):
+def aggregates(
+    view: PartitionView, parameters: Parameters
+) -> dict[str, tuple[RecordFilter, Aggregate]]:
+    """Return the aggregate that finds what is wrong in commits."""
+    if not any(is_wanted(parameters, kind) for kind in (REWIND, NO_PROGRESS, LARGE_METADATA)):
         return {}
-    findings = Findings(
-        ask.rewind_by if wanted(ask, REWIND) else None,
-        ask.no_progress if wanted(ask, NO_PROGRESS) else None,
-        ask.metadata_bytes if wanted(ask, LARGE_METADATA) else None,
+    findings = CommitFindings(
+        parameters.rewind_by if is_wanted(parameters, REWIND) else None,
+        parameters.no_progress if is_wanted(parameters, NO_PROGRESS) else None,
+        parameters.metadata_bytes if is_wanted(parameters, LARGE_METADATA) else None,
         view.trusted_from_ms,
     )
     return {FINDINGS: (view.record_filter, findings)}
 
 
-def group_findings(view: PartitionView, ask: Ask) -> Iterator[Row]:
-    """Yield what the metadata records of each group show."""
-    for life in view.lives.values():
-        if wanted(ask, GENERATION_GAP):
-            yield from generation_gaps(life, view.trusted_from_ms)
-        if wanted(ask, STATIC_FIGHT):
-            yield from static_fights(view, life, ask)
-    if wanted(ask, FLAPPING):
-        yield from flapping_clients(view, ask)
-    if wanted(ask, PROTOCOLS):
+def group_findings(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
+    """Yield the findings in the metadata records of each group."""
+    for history in view.histories.values():
+        if is_wanted(parameters, GENERATION_GAP):
+            yield from generation_gaps(history, view.trusted_from_ms)
+        if is_wanted(parameters, STATIC_FIGHT):
+            yield from static_fights(view, history, parameters)
+    if is_wanted(parameters, FLAPPING):
+        yield from flapping_clients(view, parameters)
+    if is_wanted(parameters, PROTOCOLS):
         yield from shared_ids(PROTOCOLS, several_protocols(view))
-    if wanted(ask, APPLICATIONS):
+    if is_wanted(parameters, APPLICATIONS):
         yield from shared_ids(APPLICATIONS, two_applications(view))
 
 
@@ -179,130 +186,139 @@ def record_of(row: Row, before: Row | None = None) -> Row:
     }
 
 
-def generation_gaps(life: Life, trusted_from_ms: int | None) -> Iterator[Row]:
-    """Yield where generations are missing between two records, or go back.
+def generation_gaps(history: GroupHistory, trusted_from_ms: int | None) -> Iterator[Row]:
+    """Yield the gaps between the generations of two records, and generations that go back.
 
-    Where the log was compacted, a record may be gone: what lies before says nothing.
+    Records before ``trusted_from_ms`` are skipped, since compaction may have removed some.
     """
-    for before, row in pairwise(life.generations):
+    for before, row in pairwise(history.generations):
         if row["tombstone"] or before["tombstone"]:
             continue
         if trusted_from_ms is not None and (time_of(before) or 0) < trusted_from_ms:
             continue
-        was, now = before["generation"], row["generation"]
-        if was <= now <= was + 1:
+        old, new = before["generation"], row["generation"]
+        if old <= new <= old + 1:
             continue
-        told = f"from generation {was} back to {now}"
-        if now > was:
-            first, last = was + 1, now - 1
-            told = f"generation {first} has no record"
+        detail = f"from generation {old} back to {new}"
+        if new > old:
+            first, last = old + 1, new - 1
+            detail = f"generation {first} has no record"
             if last > first:
-                told = f"generations {first} to {last} have no record"
+                detail = f"generations {first} to {last} have no record"
         yield {
             "kind": GENERATION_GAP,
-            "group_id": life.group,
-            "detail": told,
-            "count": abs(now - was - 1),
+            "group_id": history.group,
+            "detail": detail,
+            "count": abs(new - old - 1),
             **record_of(row, before),
         }
 
 
-def static_fights(view: PartitionView, life: Life, ask: Ask) -> Iterator[Row]:
-    """Yield each static id that is taken over too often: the takeover that makes it so."""
-    taken: dict[str, list[Takeover]] = {}
-    for row in life.generations:
-        if not view.is_whole_at(time_of(row)):
+def static_fights(
+    view: PartitionView, history: GroupHistory, parameters: Parameters
+) -> Iterator[Row]:
+    """Yield each static id that is taken over too often, with the takeover that makes it so."""
+    by_instance: dict[str, list[Takeover]] = {}
+    for row in history.generations:
+        if not view.is_complete_at(time_of(row)):
             continue
         for instance, old, new in row["replaced"]:
-            taken.setdefault(instance, []).append(Takeover(row, old, new))
-    clients = joined_by(ask.told, life.group)
-    for instance, takeovers in taken.items():
-        times = [time_of(one.row) or 0 for one in takeovers]
+            by_instance.setdefault(instance, []).append(Takeover(row, old, new))
+    clients = joined_by(parameters.broker_log_lines, history.group)
+    for instance, takeovers in by_instance.items():
+        times = [time_of(takeover.row) or 0 for takeover in takeovers]
         spans = [
             index
-            for index in range(ask.takeovers - 1, len(times))
-            if times[index] - times[index - ask.takeovers + 1] <= ask.window_ms
+            for index in range(parameters.takeovers - 1, len(times))
+            if times[index] - times[index - parameters.takeovers + 1] <= parameters.window_ms
         ]
         if not spans:
             continue
-        row, first = takeovers[spans[0]].row, takeovers[spans[0] - ask.takeovers + 1].row
-        whose, known = rivals(life, takeovers, clients)
+        row, first = takeovers[spans[0]].row, takeovers[spans[0] - parameters.takeovers + 1].row
+        rivals_text, client_rows = rivals(history, takeovers, clients)
         yield {
             "kind": STATIC_FIGHT,
-            "group_id": life.group,
-            "detail": f"{shortened(instance)} taken over {len(takeovers)} times{whose}",
+            "group_id": history.group,
+            "detail": f"{shortened(instance)} taken over {len(takeovers)} times{rivals_text}",
             "count": len(takeovers),
             "group_instance_id": instance,
-            "clients": known,
+            "clients": client_rows,
             **record_of(row, first),
         }
 
 
-def joined_by(told: Iterable[BrokerLogLine], group: str) -> dict[str | None, Client]:
-    """Return member id -> the client whose JoinGroup got it, by a request log."""
+def joined_by(lines: Iterable[BrokerLogLine], group: str) -> dict[str | None, Client]:
+    """Return member id -> the client that it was assigned to, by a request log."""
     return {
-        one.member_id: Client(one.client_id, one.client_host, None)
-        for one in told
-        if one.group == group and one.what == JOINED
+        line.member_id: Client(line.client_id, line.client_host, None)
+        for line in lines
+        if line.group == group and line.what == JOINED
     }
 
 
 def rivals(
-    life: Life, takeovers: list[Takeover], clients: dict[str | None, Client]
+    history: GroupHistory, takeovers: list[Takeover], clients: dict[str | None, Client]
 ) -> tuple[str, list[Row]]:
-    """Return whose takeovers they were, in words and as rows of ``sharing.CLIENT``.
+    """Return the clients of takeovers, as text and as rows of ``shared_group_ids.CLIENT``.
 
     The records keep the client id and host of the first member (GroupMetadata.replaceStaticMember
-    and ClassicGroup.replaceStaticMember), so only a request log tells.
+    and ClassicGroup.replaceStaticMember), so only a request log names the others.
     """
     old = takeovers[0].old
-    holder = clients.get(old) or (None if old in life.taken_over else life.clients.get(old))
-    known = Counter(client[:2] for one in takeovers if (client := clients.get(one.new)))
-    if not known:
+    holder = clients.get(old) or (None if old in history.taken_over else history.clients.get(old))
+    takeover_counts = Counter(
+        client[:2] for takeover in takeovers if (client := clients.get(takeover.new))
+    )
+    if not takeover_counts:
         holder_name = "" if holder is None else f", {named(holder)}"
         return (
             f"; the records keep the first client{holder_name}: they cannot tell who took it over",
             [],
         )
-    text = [f"by {named(client)} {how_often(number)}" for client, number in known.most_common()]
-    if known.total() < len(takeovers):
-        text.append(f"{len(takeovers) - known.total()} not in the request log")
+    text = [
+        f"by {named(client)} {how_often(number)}"
+        for client, number in takeover_counts.most_common()
+    ]
+    if takeover_counts.total() < len(takeovers):
+        text.append(f"{len(takeovers) - takeover_counts.total()} not in the request log")
     if holder is not None:
         text.append(f"first held by {named(holder)}")
-    each = dict.fromkeys([*([holder[:2]] if holder else []), *known])
-    rows = [{"client_id": name, "client_host": host, "topics": None} for name, host in each]
+    distinct = dict.fromkeys([*([holder[:2]] if holder else []), *takeover_counts])
+    rows = [{"client_id": name, "client_host": host, "topics": None} for name, host in distinct]
     return f": {', '.join(text)} [{REQUESTS}]", rows
 
 
 def named(client: tuple[str | None, ...]) -> str:
-    """Return a client id and host in words."""
+    """Return a client id and host as text."""
     return shortened(client[0] or "a client") + hosts_in_words([client[1]])
 
 
 def how_often(number: int) -> str:
-    """Return how often something was, in words."""
+    """Return a number of times as text."""
     return "once" if number == 1 else f"{number} times"
 
 
-def flapping_clients(view: PartitionView, ask: Ask) -> Iterator[Row]:
-    """Yield each stretch in which a client of a group came and went too often."""
+def flapping_clients(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
+    """Yield each period in which a client of a group joined and left too often."""
     newer = view.newer_records.by_group()
-    for group in dict.fromkeys([*view.lives, *newer]):
-        life, records = view.lives.get(group), newer.get(group, ())
-        changed = protocol_switches.switches(life, records)
-        moves = {} if life is None else flapping.moves_in(life, changed)
-        rows = epochs.timeline(records, protocol_switches.told_epochs(changed, life))
-        rows += protocol_switches.rows_of(life, changed)
+    for group in dict.fromkeys([*view.histories, *newer]):
+        history, records = view.histories.get(group), newer.get(group, ())
+        switched = protocol_switches.switches(history, records)
+        moves = {} if history is None else flapping.moves_in(history, switched)
+        rows = epochs.timeline(records, protocol_switches.switch_epochs(switched, history))
+        rows += protocol_switches.rows_of(history, switched)
         rows.sort(key=lambda row: int(row["log_offset"]))
-        for client, theirs in flapping.moves_of(rows).items():
-            both = [*moves.get(client, ()), *theirs]
-            moves[client] = sorted(both, key=lambda move: move.log_offset)
+        for client, client_moves in flapping.moves_of(rows).items():
+            all_moves = [*moves.get(client, ()), *client_moves]
+            moves[client] = sorted(all_moves, key=lambda move: move.log_offset)
         moves = {
-            client: [move for move in theirs if view.is_whole_at(move.at_ms)]
-            for client, theirs in moves.items()
+            client: [move for move in client_moves if view.is_complete_at(move.at_ms)]
+            for client, client_moves in moves.items()
         }
-        by_offset = {row["log_offset"]: row for row in (*rows, *(life.generations if life else ()))}
-        for flap in flapping.flaps(moves, ask.flap_count, ask.flap_window_ms):
+        by_offset = {
+            row["log_offset"]: row for row in (*rows, *(history.generations if history else ()))
+        }
+        for flap in flapping.flaps(moves, parameters.flap_count, parameters.flap_window_ms):
             cause = flap["causes"][0]
             named = {name: cause[name] for name in ("client_id", "client_host")}
             yield {
@@ -316,14 +332,14 @@ def flapping_clients(view: PartitionView, ask: Ask) -> Iterator[Row]:
             }
 
 
-def shared_ids(kind: str, found: Iterable[Shared]) -> Iterator[Row]:
+def shared_ids(kind: str, shared: Iterable[SharedGroupId]) -> Iterator[Row]:
     """Yield a finding for each group id that several applications share."""
-    for one in found:
+    for group_id in shared:
         yield {
             "kind": kind,
-            "group_id": one.group,
-            "detail": one.detail,
-            "count": one.records,
-            "clients": [client.as_row() for client in one.clients],
-            **record_of(one.row, one.before),
+            "group_id": group_id.group,
+            "detail": group_id.detail,
+            "count": group_id.records,
+            "clients": [client.as_row() for client in group_id.clients],
+            **record_of(group_id.row, group_id.before),
         }

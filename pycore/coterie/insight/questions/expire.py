@@ -1,12 +1,11 @@
-"""Which offsets are gone or go next, when, and by which of Kafka's rules.
+"""Which offsets are removed or expire next, when, and by which of Kafka's rules.
 
-The rule of a group and the test of an offset are the coordinator's own
-(``expiry_rule``, ``expired`` of ``coterie._core.structures.expiry``). A newer group (KIP-848 and
-the like) goes by its commits and its subscriptions in any state, and an offset with an undecided
-transactional commit waits (OffsetMetadataManager.cleanupExpiredOffsets,
-ConsumerGroup.offsetExpirationCondition).
-A broker looks every ``offsets.retention.check.interval.ms`` (10 minutes), so an offset is gone at
-the first look after ``expires_at``.
+The rule of a group and the test of an offset are the coordinator's own code (``expiry_rule``,
+``expired`` of ``coterie._core.structures.expiry``). A newer group (KIP-848 and the like) goes by
+its commits and subscriptions in any state, and an offset with an undecided transactional commit is
+retained (OffsetMetadataManager.cleanupExpiredOffsets, ConsumerGroup.offsetExpirationCondition).
+A broker checks every ``offsets.retention.check.interval.ms`` (10 minutes), so an offset is removed
+at the first check after ``expires_at``.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ RULES = {
     "unknown": "removed, and the log has lost the commit",
 }
 EVERY_COMMIT = {"empty_commit", "not_subscribed", "standalone"}
-COMMIT = {  # of a key's track: its last commit
+COMMIT = {  # fields of a key's track: its last commit
     "offset": "commit_offset",
     "commit_timestamp": "commit_timestamp",
     "expire_timestamp": "expire_timestamp",
@@ -78,18 +77,18 @@ COMMIT = {  # of a key's track: its last commit
 
 
 @dataclass(frozen=True)
-class Ask:
-    """As of when, and under which retention.
+class Parameters:
+    """The time and the retention.
 
     Attributes
     ----------
     now_ms : int or None
-        Epoch ms that offsets are judged at; None: the time of the log's newest record, which the
-        asker finds.
+        The time (epoch ms) as of which offsets are judged; None: the time of the log's newest
+        record, which the asker finds.
     retention_ms : int
         ``offsets.retention.minutes`` of the broker, in ms.
     what_if_ms : tuple of int
-        Other retentions to compare with.
+        Further retentions, for comparison.
     """
 
     now_ms: int | None = None
@@ -97,71 +96,77 @@ class Ask:
     what_if_ms: tuple[int, ...] = ()
 
 
-class Held(NamedTuple):
-    """An offset with what decides over it; ``at_ms``: as of when it is judged."""
+class OffsetState(NamedTuple):
+    """An offset with its group's state, its rule, and the time that its retention counts from."""
 
     group: str
     head: dict[str, Any]
     offset: dict[str, Any]
     rule: str
     base_ms: int
-    kept: bool
+    retained: bool
     pending: bool
     removed_ms: int | None
 
 
 def tracked(view: PartitionView) -> RecordFilter:
-    """Return the state that tells what was removed."""
+    """Return the filter of the state with tracks, which shows removed offsets."""
     return view.record_filter._replace(tracking=Tracking())
 
 
-def states(view: PartitionView, ask: Any) -> tuple[RecordFilter, ...]:
-    """Return the states that are looked at."""
+def states(view: PartitionView, parameters: Any) -> tuple[RecordFilter, ...]:
+    """Return the states to fold."""
     return (tracked(view),)
 
 
-def rows(view: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
-    """Yield one row an offset that is there or was removed, and one a group without any.
+def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]]:
+    """Yield one row for each present or removed offset, and one for each group without offsets.
 
-    Groups stand as Java sorts them, then topics, then partitions.
+    Rows are sorted by group in Java's order, topic, partition.
     """
     view.read(tracked(view))
-    present = [(group, row) for group, row in visible_offsets(view.fold) if row is not None]
+    visible = [(group, row) for group, row in visible_offsets(view.fold) if row is not None]
     pending = pending_by_group(view.fold)
-    heads = head_rows(view.fold, (*(group for group, _ in present), *pending))
+    heads = head_rows(view.fold, (*(group for group, _ in visible), *pending))
     undecided = {
         (group, row["topic"], row["partition"])
         for group, producers in pending.items()
         for producer in producers
         for row in producer["offsets"]
     }
-    held = [standing(group, heads[group], row, undecided) for group, row in present]
-    there = {(one.group, one.offset["topic"], one.offset["partition"]) for one in held}
-    held += removed(view, there)
-    idle = idle_since(heads, held, epochs.empty_since(view.newer_records))
-    found = list(judged(view.number, held, idle, ask))
-    full = {group for group, _, _ in there} | set(pending)
-    found += [
+    states = [standing(group, heads[group], row, undecided) for group, row in visible]
+    present_keys = {
+        (state.group, state.offset["topic"], state.offset["partition"]) for state in states
+    }
+    states += removed(view, present_keys)
+    idle = idle_since(heads, states, epochs.empty_since(view.newer_records))
+    judged_rows = list(judged(view.number, states, idle, parameters))
+    with_offsets = {group for group, _, _ in present_keys} | set(pending)
+    judged_rows += [
         without_offsets(view.number, group, head, idle)
         for group, head in heads.items()
-        if group not in full and head["type"] != "share"
+        if group not in with_offsets and head["type"] != "share"
     ]
     order = key_order()
-    found.sort(key=lambda row: order((row["group_id"], row["topic"] or "", row["partition"] or 0)))
-    yield from found
+    judged_rows.sort(
+        key=lambda row: order((row["group_id"], row["topic"] or "", row["partition"] or 0))
+    )
+    yield from judged_rows
 
 
-def standing(group: str, head: dict[str, Any], offset: dict[str, Any], undecided: Any) -> Held:
-    """Return a present offset with what decides over it."""
+def standing(
+    group: str, head: dict[str, Any], offset: dict[str, Any], undecided: Any
+) -> OffsetState:
+    """Return the state of a present offset."""
     is_pending = (group, offset["topic"], offset["partition"]) in undecided
-    rule, base_ms, kept = decided(head, offset)
-    if head["type"] != "classic" and is_pending and not kept:
-        rule, kept = "pending_transaction", True
-    return Held(group, head, offset, rule, base_ms, kept, is_pending, None)
+    rule, base_ms, retained = expiry_of(head, offset)
+    if head["type"] != "classic" and is_pending and not retained:
+        rule, retained = "pending_transaction", True
+    return OffsetState(group, head, offset, rule, base_ms, retained, is_pending, None)
 
 
-def decided(head: dict[str, Any], offset: dict[str, Any]) -> tuple[str, int, bool]:
-    """Return an offset's rule, since when its retention counts, and whether it is kept."""
+def expiry_of(head: dict[str, Any], offset: dict[str, Any]) -> tuple[str, int, bool]:
+    """Return an offset's rule, since when its retention counts, and whether it is retained."""
     topics = head["subscribed_topics"]
     since_ms = -1 if head["current_state_timestamp"] is None else head["current_state_timestamp"]
     if head["type"] == "classic":
@@ -177,120 +182,132 @@ def decided(head: dict[str, Any], offset: dict[str, Any]) -> tuple[str, int, boo
     return rule if offset["expire_timestamp"] is None else "explicit", base_ms, False
 
 
-def removed(view: PartitionView, there: set[Key]) -> Iterator[Held]:
-    """Yield the offsets whose last record is a tombstone, as they were before it."""
+def removed(view: PartitionView, present_keys: set[Key]) -> Iterator[OffsetState]:
+    """Yield the offsets whose last record is a tombstone, with their state before it."""
     log = view.read(tracked(view))
-    found = partial.tracks(log.fold)
-    gone = np.flatnonzero((found["last"] > 0) & (found["last_gone"] == 1))
-    for key, row in zip(log.keys(gone), found[gone], strict=True):
+    tracks = partial.tracks(log.fold)
+    removed_rows = np.flatnonzero((tracks["last"] > 0) & (tracks["last_gone"] == 1))
+    for key, row in zip(log.keys(removed_rows), tracks[removed_rows], strict=True):
         removed_ms = int(row["last_timestamp"])
-        if key in there or not view.is_asked(removed_ms):
+        if key in present_keys or not view.is_requested(removed_ms):
             continue
-        told = {name: int(row[field]) for name, field in COMMIT.items()}
+        commit = {name: int(row[field]) for name, field in COMMIT.items()}
         has_commit = row["commit"] > 0
-        offset = _offset(told if has_commit else None, *key[1:])
+        offset = _offset(commit if has_commit else None, *key[1:])
         head = head_before(view, key[0], int(row["last_log_offset"]))
         if has_commit:
-            yield Held(key[0], head, offset, *decided(head, offset), False, removed_ms)
+            yield OffsetState(key[0], head, offset, *expiry_of(head, offset), False, removed_ms)
         else:
-            yield Held(key[0], head, offset, "unknown", -1, True, False, removed_ms)
+            yield OffsetState(key[0], head, offset, "unknown", -1, True, False, removed_ms)
 
 
-def _offset(told: dict[str, int] | None, topic: str, partition: int) -> dict[str, Any]:
-    """Return a removed offset; ``told``: its last commit, None: the log has lost it."""
-    expires = -1 if told is None else told["expire_timestamp"]
+def _offset(commit: dict[str, int] | None, topic: str, partition: int) -> dict[str, Any]:
+    """Return a removed offset; ``commit``: its last commit, None: no longer in the log."""
+    expire_ms = -1 if commit is None else commit["expire_timestamp"]
     return {
         "topic": topic,
         "partition": partition,
-        "offset": None if told is None else told["offset"],
-        "commit_timestamp": None if told is None else told["commit_timestamp"],
-        "expire_timestamp": None if expires == -1 else expires,
+        "offset": None if commit is None else commit["offset"],
+        "commit_timestamp": None if commit is None else commit["commit_timestamp"],
+        "expire_timestamp": None if expire_ms == -1 else expire_ms,
     }
 
 
 def head_before(view: PartitionView, group: str, log_offset: int) -> dict[str, Any]:
-    """Return a group's own fields as they were before a record."""
-    life = view.lives.get(group)
-    if life is not None:
-        index = bisect_left([place.log_offset for place in life.records.places], log_offset)
-        value = life.records[index - 1].value if index else None
+    """Return a group's own fields before a record."""
+    history = view.histories.get(group)
+    if history is not None:
+        index = bisect_left([place.log_offset for place in history.records.places], log_offset)
+        value = history.records[index - 1].value if index else None
         if value is not None:
             return {"type": "classic", **metadata_row(value)}
     return {"type": "classic", **simple_row()}
 
 
 def idle_since(
-    heads: dict[str, dict[str, Any]], held: Iterable[Held], newer: dict[str, int]
+    heads: dict[str, dict[str, Any]], states: Iterable[OffsetState], newer: dict[str, int]
 ) -> dict[str, int | None]:
-    """Return since when each group has no members: its state's time, else its last commit's.
+    """Return since when each group has no members: by its state's time, else its last commit's.
 
-    ``newer`` has that time of groups of the newer protocols, as far as their epochs tell it.
+    ``newer``: that time for groups of the newer protocols, as far as their epochs show it.
     """
     since: dict[str, int | None] = {
         group: newer.get(group) if head["type"] != "classic" else head["current_state_timestamp"]
         for group, head in heads.items()
         if not head["members"]
     }
-    untold = {group for group, told in since.items() if told is None}
-    for one in held:
-        if one.group in untold and one.removed_ms is None:
-            since[one.group] = max(since[one.group] or -1, one.offset["commit_timestamp"])
+    unknown = {group for group, at_ms in since.items() if at_ms is None}
+    for state in states:
+        if state.group in unknown and state.removed_ms is None:
+            since[state.group] = max(since[state.group] or -1, state.offset["commit_timestamp"])
     return since
 
 
 def judged(
-    number: int | None, held: list[Held], idle: dict[str, int | None], ask: Ask
+    number: int | None,
+    states: list[OffsetState],
+    idle: dict[str, int | None],
+    parameters: Parameters,
 ) -> Iterator[dict[str, Any]]:
     """Yield the row of each offset."""
-    assert ask.now_ms is not None  # the asker found it
+    assert parameters.now_ms is not None  # the asker sets it
     times = {
-        name: [-1 if (ms := one.offset[name]) is None else ms for one in held]
+        name: [-1 if (ms := state.offset[name]) is None else ms for state in states]
         for name in ("commit_timestamp", "expire_timestamp")
     }
     columns = {
-        "base_ms": np.array([one.base_ms for one in held], dtype=np.int64),
-        "keep": np.array([one.kept for one in held], dtype=np.bool_),
+        "base_ms": np.array([state.base_ms for state in states], dtype=np.int64),
+        "keep": np.array([state.retained for state in states], dtype=np.bool_),
     }
     commit_ms, expire_ms = (np.array(column, dtype=np.int64) for column in times.values())
-    asked = [
-        (retention_ms, expired(commit_ms, expire_ms, ask.now_ms, retention_ms, **columns).tolist())
-        for retention_ms in (ask.retention_ms, *ask.what_if_ms)
+    expired_by_retention = [
+        (
+            retention_ms,
+            expired(commit_ms, expire_ms, parameters.now_ms, retention_ms, **columns).tolist(),
+        )
+        for retention_ms in (parameters.retention_ms, *parameters.what_if_ms)
     ]
-    for index, one in enumerate(held):
-        over = [(retention_ms, flags[index]) for retention_ms, flags in asked]
-        yield _row(number, one, idle.get(one.group), over, ask.now_ms)
+    for index, state in enumerate(states):
+        verdicts = [(retention_ms, flags[index]) for retention_ms, flags in expired_by_retention]
+        yield _row(number, state, idle.get(state.group), verdicts, parameters.now_ms)
 
 
 def _row(
-    number: int | None, one: Held, idle_ms: int | None, over: list[tuple[int, bool]], now_ms: int
+    number: int | None,
+    state: OffsetState,
+    idle_ms: int | None,
+    verdicts: list[tuple[int, bool]],
+    now_ms: int,
 ) -> dict[str, Any]:
-    expires = [None if one.kept else _expires_at(one, retention_ms) for retention_ms, _ in over]
-    status = KEPT if one.kept else EXPIRED if over[0][1] else DUE
-    rule = one.rule
-    if one.removed_ms is not None:
+    expires = [
+        None if state.retained else _expires_at(state, retention_ms) for retention_ms, _ in verdicts
+    ]
+    status = KEPT if state.retained else EXPIRED if verdicts[0][1] else DUE
+    rule = state.rule
+    if state.removed_ms is not None:
         status = REMOVED
-        in_time = expires[0] is not None and one.removed_ms >= expires[0]
-        rule = rule if in_time or rule == "unknown" else "deleted"
+        expired_before = expires[0] is not None and state.removed_ms >= expires[0]
+        rule = rule if expired_before or rule == "unknown" else "deleted"
     return {
-        "group_id": one.group,
+        "group_id": state.group,
         "offsets_partition": number,
-        "type": one.head["type"],
-        "state": one.head["state"],
+        "type": state.head["type"],
+        "state": state.head["state"],
         "idle_since": idle_ms,
-        "topic": one.offset["topic"],
-        "partition": one.offset["partition"],
-        "offset": one.offset["offset"],
-        "commit_timestamp": one.offset["commit_timestamp"],
+        "topic": state.offset["topic"],
+        "partition": state.offset["partition"],
+        "offset": state.offset["offset"],
+        "commit_timestamp": state.offset["commit_timestamp"],
         "status": status,
         "rule": rule,
-        "since": None if one.kept or one.rule == "explicit" else one.base_ms,
+        "since": None if state.retained or state.rule == "explicit" else state.base_ms,
         "expires_at": expires[0],
         "remaining_ms": None if expires[0] is None else _clamped(expires[0] - now_ms),
-        "removed_at": one.removed_ms,
-        "pending": one.pending,
+        "removed_at": state.removed_ms,
+        "pending": state.pending,
         "what_if": [
             {"retention_ms": retention_ms, "expires_at": at_ms, "expired": flag}
-            for (retention_ms, flag), at_ms in zip(over[1:], expires[1:], strict=True)
+            for (retention_ms, flag), at_ms in zip(verdicts[1:], expires[1:], strict=True)
         ],
     }
 
@@ -299,17 +316,17 @@ def _clamped(length_ms: int) -> int:
     return max(min(length_ms, MAX_MS), -MAX_MS)
 
 
-def _expires_at(one: Held, retention_ms: int) -> int | None:
-    """Return when it goes; None: never, for the sum is beyond any time."""
-    explicit: int | None = one.offset["expire_timestamp"]
-    at_ms = one.base_ms + retention_ms if explicit is None else explicit
+def _expires_at(state: OffsetState, retention_ms: int) -> int | None:
+    """Return when an offset expires; None: never, as the sum exceeds any time."""
+    explicit: int | None = state.offset["expire_timestamp"]
+    at_ms = state.base_ms + retention_ms if explicit is None else explicit
     return at_ms if at_ms <= MAX_MS else None
 
 
 def without_offsets(
     number: int | None, group: str, head: dict[str, Any], idle: dict[str, int | None]
 ) -> dict[str, Any]:
-    """Return the row of a group that has no offsets."""
+    """Return the row of a group without offsets."""
     empty = head["state"] == "Empty"
     return dict.fromkeys(FIELDS) | {
         "group_id": group,

@@ -1,4 +1,4 @@
-"""Rows of ``explain`` in words, for every face that shows them to people."""
+"""The texts of ``explain``'s rows, for every output that people read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from coterie.insight.groups.timeline import EMPTY, GENERATION
 from coterie.insight.questions.explain import COMMITS
 from coterie.times import format_time
 
-# What a coordinator says beside its reason: the random part of a member id, and what is not there.
-UNSAID = re.compile(
+# Noise in a coordinator's reason: the random part of a member id, and absent values.
+NOISE = re.compile(
     r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
     r"|; client reason: (?:not provided|need to re-join with the given member-id: \S+)"
     r"| with group instance id (?:None|null)"
@@ -21,12 +21,12 @@ Row = dict[str, Any]
 
 
 def cause_of(row: Row) -> str:
-    """Return the cause, with the coordinator's own reason and how long a time without members."""
+    """Return the cause, with the coordinator's reason, and the length of a time without members."""
     text: str = row["cause"]
     if row["event"] == EMPTY and row["duration_ms"] is not None:
         text += f" for {seconds(row['duration_ms'])}"
     if row["reason"]:
-        text += f" [{SERVER}: {UNSAID.sub('', row['reason'])}]"
+        text += f" [{SERVER}: {NOISE.sub('', row['reason'])}]"
     if row["event"] == EPOCH_EVENT and row["until"] and row["until"] > row["timestamp"]:
         text += f"; reconciled after {seconds(row['until'] - row['timestamp'])}"
     if row["event"] == COMMITS and row["until"] != row["timestamp"]:
@@ -43,7 +43,7 @@ def waited(row: Row) -> str | None:
 
 
 def summed(row: Row) -> str:
-    """Return a group's summary, with the time without an assignment as far as it is known."""
+    """Return a group's summary, with the known time without an assignment."""
     text: str = row["cause"]
     if row["duration_ms"]:
         bound = "" if row["duration_source"] else "at least "
@@ -52,5 +52,5 @@ def summed(row: Row) -> str:
 
 
 def seconds(duration_ms: int) -> str:
-    """Return a duration for people."""
+    """Format a duration."""
     return f"{duration_ms / 1000:.3f} s" if duration_ms < 60_000 else f"{duration_ms // 1000:,} s"

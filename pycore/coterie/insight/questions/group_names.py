@@ -1,4 +1,4 @@
-"""The groups that a log has any record of: what a pattern for ``--group`` is matched with."""
+"""The groups with any record in a log: a pattern of ``--group`` is matched against them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ FIELDS = {"group_id": "string"}
 
 
 @dataclass(frozen=True)
-class Ask:
-    """Nothing to choose."""
+class Parameters:
+    """No parameters."""
 
 
-def rows(view: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
-    """Yield one row a group, in Java's order of their ids."""
+def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]]:
+    """Yield one row for each group, in Java's order of their ids."""
     for group in view.group_ids:
         yield {"group_id": group}

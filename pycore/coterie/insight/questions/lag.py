@@ -1,10 +1,10 @@
-"""How far a group was behind the ends of its topics, at the times at which those are known.
+"""How far a group was behind the ends of its topics, at the times of the end offsets.
 
-The offset is the one that readers saw at a sample's time: a record counts if its own timestamp is
-not after it, a transaction's if its marker's is not either. Nothing is interpolated: there is a
-lag where an end offset was sampled, and nowhere else. A commit beyond the end offset gives no lag
-at all, neither a negative one nor 0: its status is ``ahead``. Where the log does not tell what was
-committed, since it ends before the sample or compaction took it, no lag is known either.
+The offset is the one that readers saw at a sample's time: a record applies if its own timestamp is
+not later, and a transaction's record if its marker's is not later either. Nothing is interpolated:
+there is a lag only at a sampled end offset. A commit beyond the end offset has no lag, neither
+negative nor 0; its status is ``ahead``. The lag is also unknown if the log ends before the sample,
+or if compaction removed what was committed.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ FIELDS = {
     "commit_timestamp": "timestamp",
     "end_offset": "int64",  # null: not known
     "lag": "int64",  # null: not known
-    "lag_max": "int64",  # not known, and at most so much, unless the group went back since
+    "lag_max": "int64",  # upper bound of an unknown lag, unless the group went back since
     "status": "string",  # of STATUSES
-    "lag_ms_min": "int64",  # the oldest unread record was written at least so long ago
-    "lag_ms_max": "int64",  # and at most so long ago; null: no sample is old enough to tell
+    "lag_ms_min": "int64",  # lower bound of the age of the oldest unread record
+    "lag_ms_max": "int64",  # upper bound; null: no sample is old enough
 }
 STATUSES = {
     "ok": "the lag is known",
@@ -68,20 +68,20 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What the ends were, and when.
+class Parameters:
+    """The end offsets and their times.
 
     Attributes
     ----------
     ends : EndOffsets
         From ``coterie.insight.offsets.end_offsets.read_end_offsets``.
     at_ms : int or None
-        When end offsets without a time were so; None: at the end of the log.
+        The time of end offsets that have none; None: the end of the log.
     latest : bool
-        Only the last sample of each partition.
+        Use only the last sample of each partition.
     log_until_ms : int or None
-        Up to when the log tells all: when the copy was made, or else the time of its newest
-        record. None: that of the partition's newest record.
+        Until when the log is complete: the time of the copy, or else of its newest record. None:
+        the time of the partition's newest record.
     """
 
     ends: EndOffsets
@@ -90,68 +90,72 @@ class Ask:
     log_until_ms: int | None = None
 
 
-class Extent(NamedTuple):
-    """From when to when a partition's records tell all, epoch ms; None: no bound."""
+class CompleteRange(NamedTuple):
+    """The time for which a partition's records are complete, epoch ms; None: no bound."""
 
     from_ms: int | None
     until_ms: int | None
 
     def status(self, at_ms: int | None, offset: int | None) -> str | None:
-        """Return why the offset as of a time (None: the log's end) is not known; None: it is.
+        """Return why the offset as of a time (None: the log's end) is unknown; None: it is known.
 
-        What a compacted log has of a time is what was: a record that is left had no successor in
-        what was cleaned. Only where it has nothing, something may be gone.
+        An offset that a compacted log has for a time is correct: a remaining record had no
+        successor in the cleaned part. Only if it has none, one may have been removed.
         """
         if at_ms is None:
             return None
         if self.until_ms is not None and at_ms > self.until_ms:
             return BEYOND_LOG
-        lost = offset is None and self.from_ms is not None and at_ms < self.from_ms
-        return COMPACTED if lost else None
+        may_be_removed = offset is None and self.from_ms is not None and at_ms < self.from_ms
+        return COMPACTED if may_be_removed else None
 
 
-def aggregates(view: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
-    """Return what finds, while the log goes by, what readers saw.
+def aggregates(
+    view: PartitionView, parameters: Parameters
+) -> dict[str, tuple[RecordFilter, Aggregate]]:
+    """Return the aggregate that finds what readers saw.
 
-    A key that has records only after the end that is asked for has rows, too: all is read.
-    Nothing where only the end of the log is asked for, which its state tells.
+    Keys with records only after the requested end have rows, too, so all records are read. There
+    is no aggregate if only the end of the log is requested: the state answers that.
     """
-    if states(view, ask):
+    if states(view, parameters):
         return {}
     return {
         VISIBLE: (
             RecordFilter(view.groups, None),
-            OffsetsAtTimes(SampleTimes(ask.ends, time_of(view, ask))),
+            OffsetsAtTimes(SampleTimes(parameters.ends, time_of(view, parameters))),
         )
     }
 
 
-def time_of(view: PartitionView, ask: Ask) -> int | None:
-    """Return when end offsets without a time were so; None: at the end of the log."""
-    return view.at_ms if ask.at_ms is None or ask.ends.timed else ask.at_ms
+def time_of(view: PartitionView, parameters: Parameters) -> int | None:
+    """Return the time of end offsets that have none; None: the end of the log."""
+    return view.at_ms if parameters.at_ms is None or parameters.ends.timed else parameters.at_ms
 
 
-def states(view: PartitionView, ask: Ask) -> tuple[RecordFilter, ...]:
-    """Return the state that answers where no times are asked for; else none does."""
-    if ask.ends.timed or time_of(view, ask) is not None:
+def states(view: PartitionView, parameters: Parameters) -> tuple[RecordFilter, ...]:
+    """Return the state that answers a request without times; none for one with times."""
+    if parameters.ends.timed or time_of(view, parameters) is not None:
         return ()
     return (view.record_filter._replace(tracking=Tracking()),)
 
 
-def rows(view: PartitionView, ask: Ask) -> Iterator[Row]:
+def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     """Yield one row a group, topic, partition and sample, in that order."""
-    yield from rows_of(view, ask, aggregates_of(view, aggregates, ask))
+    yield from rows_of(view, parameters, aggregates_of(view, aggregates, parameters))
 
 
-def rows_of(view: PartitionView, ask: Ask, seen: Mapping[str, Any]) -> Iterator[Row]:
-    """As :func:`rows`; ``seen`` is what the aggregates keep."""
-    if VISIBLE in seen:
-        visible: OffsetsAtTimes = seen[VISIBLE]
+def rows_of(
+    view: PartitionView, parameters: Parameters, filled: Mapping[str, Any]
+) -> Iterator[Row]:
+    """Yield the rows; ``filled``: the filled aggregates."""
+    if VISIBLE in filled:
+        visible: OffsetsAtTimes = filled[VISIBLE]
         times, shown_of = visible.times, visible.by_key()
-        extent = Extent(view.trusted_from_ms, log_end_ms(view, ask))
+        complete_range = CompleteRange(view.trusted_from_ms, log_end_ms(view, parameters))
     else:
-        times, shown_of = SampleTimes(ask.ends, None), shown_last(view, ask)
-        extent = Extent(view.trusted_from_ms, None)  # which has no part without times
+        times, shown_of = SampleTimes(parameters.ends, None), shown_last(view, parameters)
+        complete_range = CompleteRange(view.trusted_from_ms, None)
     keys = {*shown_of, *assigned(view)}
     if view.groups is not None:
         keys = {key for key in keys if key[0] in view.groups}
@@ -159,11 +163,11 @@ def rows_of(view: PartitionView, ask: Ask, seen: Mapping[str, Any]) -> Iterator[
     @functools.cache
     def ends_of(topic: str, partition: int) -> tuple[EndSamples, list[int | None], list[int]]:
         when = times.of(topic, partition)
-        indices = [index for index, ms in enumerate(when) if view.is_asked(ms)]
+        indices = [index for index, ms in enumerate(when) if view.is_requested(ms)]
         return (
             EndSamples(times.samples(topic, partition)),
             when,
-            indices[-1:] if ask.latest else indices,
+            indices[-1:] if parameters.latest else indices,
         )
 
     for key in sorted(keys, key=key_order()):
@@ -180,45 +184,47 @@ def rows_of(view: PartitionView, ask: Ask, seen: Mapping[str, Any]) -> Iterator[
                 "offset": offset,
                 "commit_timestamp": commit_ms,
                 "end_offset": ends.samples[index].offset,
-                **lag_of(offset, ends, index, extent.status(when[index], offset)),
+                **lag_of(offset, ends, index, complete_range.status(when[index], offset)),
             }
 
 
-def shown_last(view: PartitionView, ask: Ask) -> dict[Key, list[tuple[int | None, int | None]]]:
-    """Return what readers see at the end of each key that ever had a record that counts."""
-    log = view.read(*states(view, ask))
-    counting = np.flatnonzero(partial.tracks(log.fold)["last"])
-    seen = partial.offset_entries(log.fold)
-    return {key: [NOTHING] for key in log.keys(counting)} | {
-        key: [(one.offset, one.commit_timestamp)] for key, one in seen
+def shown_last(
+    view: PartitionView, parameters: Parameters
+) -> dict[Key, list[tuple[int | None, int | None]]]:
+    """Return what readers see at the end, for each key that ever had an effective record."""
+    log = view.read(*states(view, parameters))
+    effective = np.flatnonzero(partial.tracks(log.fold)["last"])
+    offsets = partial.offset_entries(log.fold)
+    return {key: [NOTHING] for key in log.keys(effective)} | {
+        key: [(offset.offset, offset.commit_timestamp)] for key, offset in offsets
     }
 
 
-def log_end_ms(view: PartitionView, ask: Ask) -> int | None:
-    """Return up to when the log tells all; None: no record has a time."""
-    if ask.log_until_ms is not None:
-        return ask.log_until_ms
+def log_end_ms(view: PartitionView, parameters: Parameters) -> int | None:
+    """Return until when the log is complete; None: no record has a time."""
+    if parameters.log_until_ms is not None:
+        return parameters.log_until_ms
     return None if view.newest_ms < 0 else view.newest_ms
 
 
 def lag_of(
-    offset: int | None, ends: EndSamples, index: int, lost: str | None = None
+    offset: int | None, ends: EndSamples, index: int, unknown: str | None = None
 ) -> dict[str, Any]:
-    """Return the lag at a sample, how sure it is, and how long it has lasted.
+    """Return the lag at a sample, its status, and how long it has lasted.
 
-    ``lost``: why the offset as of the sample is not known.
+    ``unknown``: why the offset as of the sample is not known.
     """
     end = ends.samples[index].offset
     lag = None if offset is None or end is None or offset > end else end - offset
-    status = lost or OK
-    if lost is None and lag is None:
+    status = unknown or OK
+    if unknown is None and lag is None:
         status = NO_COMMIT if offset is None else NO_END_OFFSET if end is None else AHEAD
     least = most = None
-    if lost is None and offset is not None and lag is not None:
+    if unknown is None and offset is not None and lag is not None:
         least, most = ends.behind_ms(offset, index) if lag else (0, 0)
     return {
-        "lag": lag if lost is None else None,
-        "lag_max": None if lost is None else lag,
+        "lag": lag if unknown is None else None,
+        "lag_max": None if unknown is None else lag,
         "status": status,
         "lag_ms_min": least,
         "lag_ms_max": most,
@@ -228,30 +234,30 @@ def lag_of(
 def totals(
     rows: Iterable[Row], time_of: Callable[[Row], int | None] = itemgetter("time")
 ) -> Iterator[Row]:
-    """Yield one row a group and time, over its partitions; groups as they come, times rising."""
-    found: dict[str, dict[int | None, list[Row]]] = {}
+    """Yield one row for each group and time, over its partitions; times ascend in each group."""
+    by_group: dict[str, dict[int | None, list[Row]]] = {}
     for row in rows:
-        found.setdefault(row["group_id"], {}).setdefault(time_of(row), []).append(row)
-    for group, by_time in found.items():
+        by_group.setdefault(row["group_id"], {}).setdefault(time_of(row), []).append(row)
+    for group, by_time in by_group.items():
         for time in sorted(by_time, key=lambda ms: -1 if ms is None else ms):
-            theirs = by_time[time]
-            known = [row["lag"] for row in theirs if row["lag"] is not None]
+            partition_rows = by_time[time]
+            known = [row["lag"] for row in partition_rows if row["lag"] is not None]
             yield {
                 "group_id": group,
-                "offsets_partition": theirs[0]["offsets_partition"],
+                "offsets_partition": partition_rows[0]["offsets_partition"],
                 "time": time,
-                "partitions": len(theirs),
+                "partitions": len(partition_rows),
                 "lag": sum(known) if known else None,
-                "unknown": len(theirs) - len(known),
-                "trusted_from": theirs[0].get("trusted_from"),
+                "unknown": len(partition_rows) - len(known),
+                "trusted_from": partition_rows[0].get("trusted_from"),
             }
 
 
 class EndSamples:
-    """The samples of a partition of a topic, and how old its first unread record is at each.
+    """A partition's samples, and the age of its first unread record at each of them.
 
-    It was written after the last sample whose end was not above the committed offset, and not
-    after the next. Where ends go back, the topic was made anew: nothing is said from there on.
+    The record was written after the last sample with an end at or below the committed offset, and
+    not after the next sample. If ends go back, the topic was created again; no age is known then.
     """
 
     def __init__(self, samples: tuple[Sample, ...]) -> None:
@@ -263,15 +269,19 @@ class EndSamples:
         ]
         self.times_ms = [ms for ms, _ in known]
         self.offsets = [offset for _, offset in known]
-        backward = (at for at, (one, next_) in enumerate(pairwise(self.offsets), 1) if next_ < one)
-        self.rising = next(backward, len(known))  # so many rise
+        backward = (
+            at
+            for at, (offset, following) in enumerate(pairwise(self.offsets), 1)
+            if following < offset
+        )
+        self.rising = next(backward, len(known))  # the number of ascending ones
         known_so_far = accumulate(
-            one.time_ms is not None and one.offset is not None for one in samples
+            sample.time_ms is not None and sample.offset is not None for sample in samples
         )
         self.known = list(known_so_far)
 
     def behind_ms(self, offset: int, index: int) -> tuple[int | None, int | None]:
-        """Return within what the age lies as of a sample, whose end is above ``offset``."""
+        """Return the bounds of the age at a sample whose end is above ``offset``."""
         count = self.known[index]
         if not count or count > self.rising:
             return None, None
@@ -281,15 +291,15 @@ class EndSamples:
 
 
 def assigned(view: PartitionView) -> Iterator[Key]:
-    """Yield what the members of each classic group hold by its last record."""
-    for life in view.lives.values():
-        state = life.state(len(life.records) - 1)
+    """Yield the keys of all partitions assigned by the last record of each classic group."""
+    for history in view.histories.values():
+        state = history.state(len(history.records) - 1)
         if state is None or state["protocol_type"] != "consumer":
             continue
         for member in state["members"]:
             try:
-                held = owned_partitions(member["assignment"])
+                owned = owned_partitions(member["assignment"])
             except CorruptData:
                 continue
-            for topic, partitions in held.items():
-                yield from ((life.group, topic, partition) for partition in partitions)
+            for topic, partitions in owned.items():
+                yield from ((history.group, topic, partition) for partition in partitions)

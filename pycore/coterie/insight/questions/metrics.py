@@ -1,8 +1,8 @@
-"""What an exporter would show of each group, from the log: offsets, commits, members, rebalances.
+"""What an exporter would show for each group: offsets, commits, members, rebalances.
 
-One row a group (``topic`` null), then one a partition that it has an offset of or committed to.
-Groups that are gone have no rows: a deleted group stops being scraped. ``prometheus`` puts names
-to the numbers.
+There is one row for each group (``topic`` null), then one for each partition that it has an offset
+of or committed to. Deleted groups have no rows, as they are no longer scraped. ``prometheus`` maps
+the values to metric names.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ FIELDS = {
     "topic": "string",  # null: the row of the group itself
     "partition": "int32",
     "offset": "int64",  # null: deleted or expired since
-    "commit_timestamp": "timestamp",  # the latest commit that counts
-    "commits": "int64",  # that count, since ``trusted_from``; of the group: of all partitions
+    "commit_timestamp": "timestamp",  # of the latest effective commit
+    "commits": "int64",  # effective ones since ``trusted_from``; of the group: of all partitions
     "end_offset": "int64",  # null: not given
     "lag": "int64",  # null: not known; see ``lag``
     "lag_max": "int64",
@@ -53,11 +53,11 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Ask:
-    """Which groups and topics: regular expressions, searched for anywhere in the name.
+class Parameters:
+    """Filters for groups and topics: regular expressions, matched anywhere in the name.
 
-    ``ends``: end offsets of topics, the last sample of each partition, for the lag;
-    ``log_until_ms``: see ``lag.Ask``.
+    ``ends``: end offsets of topics for the lag, the last sample of each partition.
+    ``log_until_ms``: see ``lag.Parameters``.
     """
 
     group_filter: str | None = None
@@ -68,73 +68,77 @@ class Ask:
     log_until_ms: int | None = None
 
 
-def states(view: PartitionView, ask: Any) -> tuple[RecordFilter, ...]:
-    """Return the states that are looked at: one with the commits counted that are asked for.
+def states(view: PartitionView, parameters: Any) -> tuple[RecordFilter, ...]:
+    """Return the state to fold, in which the requested commits are counted.
 
-    Since when all is there the state of a whole log tells: where that is not known yet, what is
-    returned is folded to find out.
+    Only a folded log shows since when it is complete. Until that is known, the returned state is
+    folded to find out.
     """
-    since_ms = view.since_ms if not view.is_tracked else view.begins_ms
+    since_ms = view.since_ms if not view.is_tracked else view.complete_from_ms
     return (view.record_filter._replace(tracking=Tracking(since_ms)),)
 
 
 def counted_state(view: PartitionView) -> RecordFilter:
-    """Fold a log, a second time if the first says that it was compacted; return the last view."""
+    """Fold a log, twice if it turns out to be compacted; return the filter of the last fold."""
     view.read(*states(view, None))
     return states(view, None)[0]
 
 
-def aggregates(view: PartitionView, ask: Ask) -> dict[str, tuple[RecordFilter, Aggregate]]:
-    """Return what finds offsets, for the lag, while the log goes by."""
-    return {} if ask.ends is None else lag.aggregates(view, lag_ask(view, ask))
+def aggregates(
+    view: PartitionView, parameters: Parameters
+) -> dict[str, tuple[RecordFilter, Aggregate]]:
+    """Return the aggregate that finds offsets for the lag."""
+    return {} if parameters.ends is None else lag.aggregates(view, lag_ask(view, parameters))
 
 
-def lag_ask(view: PartitionView, ask: Ask) -> lag.Ask:
-    """Return what to ask of the lag: the last sample of each partition."""
-    assert ask.ends is not None  # else nobody asks
-    return lag.Ask(ask.ends, at_ms=view.at_ms, latest=True, log_until_ms=ask.log_until_ms)
+def lag_ask(view: PartitionView, parameters: Parameters) -> lag.Parameters:
+    """Return the parameters of the lag: the last sample of each partition."""
+    assert parameters.ends is not None  # otherwise no lag is computed
+    return lag.Parameters(
+        parameters.ends, at_ms=view.at_ms, latest=True, log_until_ms=parameters.log_until_ms
+    )
 
 
-def rows(view: PartitionView, ask: Ask) -> Iterator[Row]:
+def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     """Yield the rows of each group, groups in Java's order, then topics and partitions."""
     counted_view = counted_state(view)
-    seen = aggregates_of(view, aggregates, ask)
+    filled = aggregates_of(view, aggregates, parameters)
     offsets = dict(partial.offset_entries(view.fold))
     partitions = partitions_by_group(view, offsets, commit_counts(view, counted_view))
     named = {group for group, _, _ in offsets}.union(pending_by_group(view.fold))
     heads = head_rows(view.fold, named)
     newer = view.newer_records.by_group()
-    behind = {} if ask.ends is None else lags_by_key(view, lag_ask(view, ask), seen)
+    behind = {} if parameters.ends is None else lags_by_key(view, lag_ask(view, parameters), filled)
     for group in sorted(heads, key=java_order):
-        # A filter saves only rows: names are known once all groups have been folded.
-        if not passes(group, ask.group_filter, ask.group_exclude):
+        # Filters only save rows: group names are known after the fold.
+        if not passes(group, parameters.group_filter, parameters.group_exclude):
             continue
-        theirs = [
+        partition_rows = [
             row
             for row in partitions.get(group, ())
-            if passes(row["topic"], ask.topic_filter, ask.topic_exclude)
+            if passes(row["topic"], parameters.topic_filter, parameters.topic_exclude)
         ]
         if behind:
-            for row in theirs:
+            for row in partition_rows:
                 row.update(behind.get((group, row["topic"], row["partition"]), {}))
-        counted = rebalances(view, view.lives.get(group), newer.get(group, ()))
+        counted = rebalances(view, view.histories.get(group), newer.get(group, ()))
         head = head_of(heads[group], counted)
         yield {
             **dict.fromkeys(FIELDS),
             "group_id": group,
             "offsets_partition": view.number,
-            "commits": sum(row["commits"] for row in theirs),
-            "commit_timestamp": latest(row["commit_timestamp"] for row in theirs),
+            "commits": sum(row["commits"] for row in partition_rows),
+            "commit_timestamp": latest(row["commit_timestamp"] for row in partition_rows),
             **head,
         }
-        yield from theirs
+        yield from partition_rows
 
 
-def passes(name: str, wanted: str | None, unwanted: str | None) -> bool:
-    """Return whether a name passes a filter and is not excluded."""
-    if wanted is not None and not re.search(wanted, name):
+def passes(name: str, pattern: str | None, exclusion: str | None) -> bool:
+    """Whether a name matches a filter and is not excluded."""
+    if pattern is not None and not re.search(pattern, name):
         return False
-    return unwanted is None or not re.search(unwanted, name)
+    return exclusion is None or not re.search(exclusion, name)
 
 
 def latest(times: Iterable[int | None]) -> int | None:
@@ -151,49 +155,51 @@ def partitions_by_group(
 
     ``counted``: of :func:`commit_counts`.
     """
-    found: dict[str, list[Row]] = {}
+    by_group: dict[str, list[Row]] = {}
     blank = dict.fromkeys(FIELDS) | {"offsets_partition": view.number}
     for key in sorted({*counted, *offsets}, key=key_order()):
         count, timestamp = counted.get(key, (0, None))
-        now = offsets.get(key)
+        committed = offsets.get(key)
         row = {
             **blank,
             "group_id": key[0],
             "topic": key[1],
             "partition": key[2],
-            "offset": None if now is None else now.offset,
-            "commit_timestamp": timestamp if now is None else now.commit_timestamp,
+            "offset": None if committed is None else committed.offset,
+            "commit_timestamp": timestamp if committed is None else committed.commit_timestamp,
             "commits": count,
         }
-        found.setdefault(key[0], []).append(row)
-    return found
+        by_group.setdefault(key[0], []).append(row)
+    return by_group
 
 
-def lags_by_key(view: PartitionView, ask: lag.Ask, seen: Mapping[str, Any]) -> dict[Key, Row]:
-    """Return the end offset and lag of each key; ``seen``: what ``lag.aggregates`` keep."""
+def lags_by_key(
+    view: PartitionView, parameters: lag.Parameters, filled: Mapping[str, Any]
+) -> dict[Key, Row]:
+    """Return the end offset and lag of each key; ``filled``: the aggregates of ``lag``."""
     return {
         (row["group_id"], row["topic"], row["partition"]): {
             **{name: row[name] for name in ("end_offset", "lag", "lag_max")},
             "lag_status": row["status"],
         }
-        for row in lag.rows_of(view, ask, seen)
+        for row in lag.rows_of(view, parameters, filled)
     }
 
 
 def commit_counts(
     view: PartitionView, record_filter: RecordFilter
 ) -> dict[Key, tuple[int, int | None]]:
-    """Return how many commits of each key count, and the time that the last one gives.
+    """Return the number of effective commits of each key, and the last one's commit time.
 
-    Counted are those from ``view.begins_ms`` on, and those without a time. A last commit that
-    gives no time has None.
+    Commits from ``view.complete_from_ms`` on count, and those without a time. The time is None if
+    the last commit has none.
     """
     log = view.read(record_filter)
-    found = partial.tracks(log.fold)
-    at = np.flatnonzero(found["commit"])
-    counts, times = (found[name][at].tolist() for name in ("count", "commit_timestamp"))
-    told = ((count, None if ms < 0 else ms) for count, ms in zip(counts, times, strict=True))
-    return dict(zip(log.keys(at), told, strict=True))
+    tracks = partial.tracks(log.fold)
+    used = np.flatnonzero(tracks["commit"])
+    counts, times = (tracks[name][used].tolist() for name in ("count", "commit_timestamp"))
+    values = ((count, None if ms < 0 else ms) for count, ms in zip(counts, times, strict=True))
+    return dict(zip(log.keys(used), values, strict=True))
 
 
 def head_of(group: Row, counted: list[Row]) -> Row:
@@ -209,7 +215,7 @@ def head_of(group: Row, counted: list[Row]) -> Row:
 
 
 def is_idle(member: Row) -> bool:
-    """Return whether a member has nothing assigned; bytes that do not parse are something."""
+    """Whether a member has no assignment; unreadable bytes count as one."""
     if "current_tasks" in member:
         return not any(member["current_tasks"].values())
     if "current_assignment" in member:

@@ -1,4 +1,4 @@
-"""From when to when a partition's records are: asked where a time is wanted and none was given."""
+"""The time range of a partition's records: for commands that need a time and were given none."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FIELDS = {
 
 
 @dataclass(frozen=True)
-class Ask:
-    """Nothing to choose."""
+class Parameters:
+    """No parameters."""
 
 
-def rows(view: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
-    """Yield one row: the first batch's time and the newest record's; None without any."""
+def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]]:
+    """Yield one row: the first batch's time and the newest record's; None: no time."""
     pieces = view.fold.segments
     first = [piece.first_timestamp for piece in pieces if piece.first_timestamp >= 0]
     newest = [piece.max_timestamp for piece in pieces if piece.max_timestamp >= 0]

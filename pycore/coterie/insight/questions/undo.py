@@ -1,8 +1,7 @@
 """Where a group was: its own committed offsets as of a time, beside the latest ones.
 
-Not what a reset by timestamp gives (that looks for records of the topic), but what the group had
-committed. Both states are folds of the same log, so transactions, tombstones and deletions count
-as they do for a broker.
+This differs from a reset by timestamp, which looks for records of the topic. Both states are folds
+of the same log, so transactions, tombstones and deletions apply as they do for a broker.
 """
 
 from __future__ import annotations
@@ -46,29 +45,29 @@ SAME, MOVED, NEW, DELETED, UNKNOWN = CHANGES = ("same", "moved", "new", "deleted
 
 
 @dataclass(frozen=True)
-class Ask:
-    """As of when: epoch ms, by the records' own timestamps; ``retention_ms``: the broker's."""
+class Parameters:
+    """The time, epoch ms, by the records' own timestamps; ``retention_ms``: the broker's."""
 
     at_ms: int
     retention_ms: int = DEFAULT_RETENTION_MS
 
 
-def states(view: PartitionView, ask: Ask) -> tuple[RecordFilter, ...]:
-    """Return the states that are looked at: of the end, and of the time."""
-    end = view.record_filter._replace(tracking=Tracking(until_ms=ask.at_ms))
-    return end, RecordFilter(view.groups, ask.at_ms)
+def states(view: PartitionView, parameters: Parameters) -> tuple[RecordFilter, ...]:
+    """Return the states to fold: as of the end, and as of the time."""
+    end = view.record_filter._replace(tracking=Tracking(until_ms=parameters.at_ms))
+    return end, RecordFilter(view.groups, parameters.at_ms)
 
 
-def rows(view: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
-    """Yield one row a group, topic and partition that has an offset then or now.
+def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]]:
+    """Yield one row for each group, topic and partition with an offset at the time or at the end.
 
-    Groups stand as Java sorts them, then topics, then partitions. ``change`` is ``same``;
-    ``moved``; ``new``: the group had none then; ``deleted``: it has none now; ``unknown``: the
-    log has none of then, but was compacted, so it may have had one.
+    Rows are sorted by group in Java's order, topic, partition. ``change`` is ``same``; ``moved``;
+    ``new``: no offset at the time; ``deleted``: none at the end; ``unknown``: the log has none for
+    the time, but it was compacted, so there may have been one.
     """
-    _, then_view = states(view, ask)
-    rewound = rewound_keys(view, ask)
-    is_whole = view.trusted_from_ms is None or view.trusted_from_ms <= ask.at_ms
+    _, then_view = states(view, parameters)
+    rewound = rewound_keys(view, parameters)
+    is_whole = view.trusted_from_ms is None or view.trusted_from_ms <= parameters.at_ms
     then = dict(partial.offset_entries(view.read(then_view).fold))
     latest = dict(partial.offset_entries(view.fold))
     heads = head_rows(view.fold, ())
@@ -81,12 +80,14 @@ def rows(view: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
     }
     for key in sorted({*then, *latest}, key=key_order()):
         group, topic, partition = key
-        before, now = then.get(key), latest.get(key)
-        offset, latest_offset = (None if one is None else one.offset for one in (before, now))
-        was, when = rewound.get(key, (None, None))
+        before, last = then.get(key), latest.get(key)
+        offset, latest_offset = (
+            None if committed is None else committed.offset for committed in (before, last)
+        )
+        rewound_from, rewound_at = rewound.get(key, (None, None))
         head = heads.get(group)
-        changed: Any = now or before
-        if view.since_ms is not None and changed.commit_timestamp < view.since_ms:
+        newest: Any = last or before
+        if view.since_ms is not None and newest.commit_timestamp < view.since_ms:
             continue
         yield {
             "group_id": group,
@@ -100,43 +101,45 @@ def rows(view: PartitionView, ask: Ask) -> Iterator[dict[str, Any]]:
             "leader_epoch": None if before is None else before.leader_epoch,
             "metadata": None if before is None else decode_utf8(before.metadata),
             "commit_timestamp": None if before is None else before.commit_timestamp,
-            "latest_commit_timestamp": None if now is None else now.commit_timestamp,
+            "latest_commit_timestamp": None if last is None else last.commit_timestamp,
             "pending": key in pending,
             "state": head["state"] if head else "Empty" if group in simple else None,
-            "rewound_from": was,
-            "rewound_at": when,
-            "expires_at": None if offset is None or head is None else goes_at(head, ask),
+            "rewound_from": rewound_from,
+            "rewound_at": rewound_at,
+            "expires_at": None
+            if offset is None or head is None
+            else expires_at_ms(head, parameters),
         }
 
 
-def goes_at(head: dict[str, Any], ask: Ask) -> int | None:
-    """Return when a restored offset of a group would expire, as the group stands at the end.
+def expires_at_ms(head: dict[str, Any], parameters: Parameters) -> int | None:
+    """Return when a restored offset would expire, given the group's state at the end of the log.
 
-    Only of an Empty group whose record says since when it is: its offsets go by that time, however
-    late they were committed (``GroupMetadata.removeExpiredOffsets``).
+    Known only for an Empty group whose record has the time since when. Its offsets expire by that
+    time, even if they were committed later (``GroupMetadata.removeExpiredOffsets``).
     """
     since: int | None = head["current_state_timestamp"]
     if head["type"] != "classic" or head["state"] != "Empty" or since is None:
         return None
-    return since + ask.retention_ms if head["protocol_type"] else None
+    return since + parameters.retention_ms if head["protocol_type"] else None
 
 
-def rewound_keys(view: PartitionView, ask: Ask) -> dict[Key, tuple[int, int]]:
-    """Return of the keys whose last commit by a time went back: from where, and when (epoch ms).
+def rewound_keys(view: PartitionView, parameters: Parameters) -> dict[Key, tuple[int, int]]:
+    """Return keys whose last commit by a time went back -> the offset before, and when (epoch ms).
 
-    A commit of a transaction counts if its marker came at all, even after the time.
+    A transaction's commit counts if it was committed at all, even after the time.
     """
-    log = view.read(states(view, ask)[0])
-    found = partial.tracks(log.fold)
-    followed = (found["before"] > 0) & (found["before_gone"] == 0) & (found["last_gone"] == 0)
-    back = followed & (found["last_offset"] < found["before_offset"])
-    at = np.flatnonzero(back & (found["last_timestamp"] >= 0))
-    columns = (found[name][at].tolist() for name in ("before_offset", "last_timestamp"))
-    return dict(zip(log.keys(at), zip(*columns, strict=True), strict=True))
+    log = view.read(states(view, parameters)[0])
+    tracks = partial.tracks(log.fold)
+    has_both = (tracks["before"] > 0) & (tracks["before_gone"] == 0) & (tracks["last_gone"] == 0)
+    went_back = has_both & (tracks["last_offset"] < tracks["before_offset"])
+    rows = np.flatnonzero(went_back & (tracks["last_timestamp"] >= 0))
+    columns = (tracks[name][rows].tolist() for name in ("before_offset", "last_timestamp"))
+    return dict(zip(log.keys(rows), zip(*columns, strict=True), strict=True))
 
 
 def change_of(offset: int | None, latest: int | None, is_whole: bool = True) -> str:
-    """Return how the latest offset differs from the one of then."""
+    """Return how the latest offset differs from the offset at the time."""
     if offset is None and not is_whole:
         return UNKNOWN
     if offset is None:

@@ -1,8 +1,8 @@
-"""What a question keeps of a log while its pieces go by, and how that of two parts is one.
+"""Aggregates: what a question computes from the pieces of a log, and how two parts' are merged.
 
-A question with a function ``aggregates`` says by it what it keeps. So a partition can be read in
-parts by several processes (``coterie.insight.records.log_parts``): each has aggregates of its own,
-which are absorbed in log order. What an aggregate keeps is bounded by keys and findings, never by
+A question with a function ``aggregates`` can be answered from parts of a partition, read by
+several threads or processes (``coterie.insight.records.log_parts``): each part fills aggregates of
+its own, which are merged in log order. An aggregate grows with keys and findings, never with
 records.
 """
 
@@ -16,50 +16,58 @@ from coterie.insight.records.partition_view import PartitionView, RecordFilter
 
 
 class Aggregate(PieceConsumer, Protocol):
-    """Takes the pieces of a part of a log, and then what another took of the next part."""
+    """Takes the pieces of a part of a log, then absorbs the aggregate of the next part."""
 
     def absorb(self, later: Any, /) -> None:
-        """Go on with what another of the same kind kept of the pieces that follow on these.
+        """Merge the aggregate of the next part of the log into this one.
 
-        Both were made alike, and names are numbered alike in both. The other is used up.
+        Both were made with the same arguments. ``later`` must not be used afterwards.
         """
 
 
 AggregatesByName = Mapping[str, tuple[RecordFilter, Aggregate]]
-"""Aggregates by name, each with the records that it wants to see."""
+"""Aggregates by name, each with the filter of the records that it takes."""
 
 AggregateFactory = Callable[[PartitionView, Any], AggregatesByName]
 
 
-def aggregates_of(view: PartitionView, make: AggregateFactory, ask: Any) -> dict[str, Any]:
-    """Return a question's aggregates, by name, once all pieces of the partition are through."""
+def aggregates_of(view: PartitionView, make: AggregateFactory, parameters: Any) -> dict[str, Any]:
+    """Return a question's filled aggregates, by name; read the partition if necessary."""
     if view.parts is not None:
         return view.parts.aggregates
-    return run_aggregates(view, make(view, ask)) if view.seen is None else view.seen
+    return (
+        run_aggregates(view, make(view, parameters))
+        if view.shared_aggregates is None
+        else view.shared_aggregates
+    )
 
 
 def run_aggregates(
-    view: PartitionView, made: Mapping[str, tuple[RecordFilter, PieceConsumer]]
+    view: PartitionView, unfilled: Mapping[str, tuple[RecordFilter, PieceConsumer]]
 ) -> dict[str, Any]:
-    """Have the log go by, once for all of these aggregates, and return them by name.
+    """Read the log once for all of these aggregates, and return them by name.
 
-    As ``PartitionView.seen`` they answer all questions that they are of.
+    Set as ``PartitionView.shared_aggregates``, they serve several questions.
     """
-    for record_filter in dict.fromkeys(record_filter for record_filter, _ in made.values()):
-        consumers = [aggregate for its, aggregate in made.values() if its == record_filter]
+    for record_filter in dict.fromkeys(record_filter for record_filter, _ in unfilled.values()):
+        consumers = [
+            aggregate
+            for wanted_filter, aggregate in unfilled.values()
+            if wanted_filter == record_filter
+        ]
         if view.cut is not None:
             view.cut.take(view.of(record_filter).log, columns_of(consumers), consumers)
         else:
             feed(view.of(record_filter).pieces(columns_of(consumers)), consumers)
-    return {name: aggregate for name, (_, aggregate) in made.items()}
+    return {name: aggregate for name, (_, aggregate) in unfilled.items()}
 
 
 def columns_of(consumers: Iterable[PieceConsumer]) -> frozenset[str] | None:
-    """Return the columns that some of these take; None: all."""
-    found: set[str] = set()
+    """Return the columns that these consumers take together; None: all."""
+    union: set[str] = set()
     for consumer in consumers:
         columns: frozenset[str] | None = getattr(consumer, "COLUMNS", None)
         if columns is None:
             return None
-        found |= columns
-    return frozenset(found)
+        union |= columns
+    return frozenset(union)

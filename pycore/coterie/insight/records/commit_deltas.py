@@ -1,4 +1,4 @@
-"""How the offset of each partition goes on, from one commit that counts to the next."""
+"""Offset changes of each partition from one effective commit to the next."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ import numpy as np
 from coterie.insight.records.key_index import Keys
 from coterie.insight.records.record_columns import COMMIT, NO_RECORD, Array, RecordColumns
 
-BEFORE = ("offset", "log_offset", "timestamp")  # what is told of the record before
+BEFORE = ("offset", "log_offset", "timestamp")  # known of the commit before
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
-    """Commits of a piece that count, and tombstones, in log order.
+class CommitDeltas:
+    """The effective commits of a piece, tombstones included, in log order.
 
     Attributes
     ----------
     rows : int64
-        Their rows.
+        Their rows in the piece.
     keys : int32
-        The number of each one's key.
+        Their key numbers.
     fresh : bool
-        Whether it follows on nothing: the first of its key at all, a tombstone, or after one.
+        Whether there is no offset before: the first commit of its key, a tombstone, or the commit
+        after one.
     unseen : bool
-        Whether it is the first of its key in all pieces so far.
+        Whether it is the first commit of its key in all pieces so far.
     gone : bool
         Whether it is a tombstone.
     before : dict of str to int64
-        Of the one before it, of whichever piece, those of ``BEFORE`` whose ``previous_*`` was
-        asked for; -1: there is none.
+        Fields of the key's commit before it, in whichever piece: those of ``BEFORE`` whose column
+        ``previous_*`` was requested; -1: there is none.
     change : int64
-        Its offset less that of the one before; meaningless where ``fresh``.
+        The offset less the offset before; undefined where ``fresh``.
     """
 
     rows: Array
@@ -43,34 +44,33 @@ class Steps:
     before: dict[str, Array]
     change: Array
 
-    def select(self, keep: Array) -> Steps:
-        """Return some of the elements; ``keep``: bool, or their numbers."""
-        columns = {one.name: getattr(self, one.name) for one in fields(self)}
+    def select(self, keep: Array) -> CommitDeltas:
+        """Return some of the elements; ``keep``: a bool mask or indices."""
+        columns = {item.name: getattr(self, item.name) for item in fields(self)}
         before = {name: column[keep] for name, column in columns.pop("before").items()}
-        return Steps(before=before, **{name: column[keep] for name, column in columns.items()})
+        return CommitDeltas(
+            before=before, **{name: column[keep] for name, column in columns.items()}
+        )
 
-    def follow(self, entries: Array, numbers: Array) -> Steps:
-        """Return the steps of a later part as they follow on an earlier one: see ``absorbed``."""
-        ours = entries[self.keys]
+    def follow(self, entries: Array, numbers: Array) -> CommitDeltas:
+        """Return the deltas of a later part, continuing an earlier one; see ``absorb_keys``."""
+        last = entries[self.keys]
         before = {
-            name: np.where(self.unseen, ours[name], column) for name, column in self.before.items()
+            name: np.where(self.unseen, last[name], column) for name, column in self.before.items()
         }
         return replace(
             self,
             keys=numbers[self.keys],
-            fresh=self.gone | np.where(self.unseen, ours["before"] != COMMIT, self.fresh),
-            unseen=self.unseen & (ours["before"] == NO_RECORD),
+            fresh=self.gone | np.where(self.unseen, last["before"] != COMMIT, self.fresh),
+            unseen=self.unseen & (last["before"] == NO_RECORD),
             before=before,
             change=self.change + self.before["offset"] - before["offset"],
         )
 
 
-def steps_of(commits: RecordColumns) -> Steps:
-    """Return the steps of a piece.
-
-    Of its columns it needs ``previous_offset``; of ``before`` there is what was asked for.
-    """
-    rows = np.flatnonzero(commits.counting)
+def deltas_of(commits: RecordColumns) -> CommitDeltas:
+    """Return the deltas of a piece, which must have the column ``previous_offset``."""
+    rows = np.flatnonzero(commits.effective)
     columns = {name: getattr(commits, name) for name in ("key", "previous", "offset", "tombstone")}
     before = {
         name: commits.columns[f"previous_{name}"]
@@ -81,21 +81,21 @@ def steps_of(commits: RecordColumns) -> Steps:
         columns = {name: column[rows] for name, column in columns.items()}
         before = {name: column[rows] for name, column in before.items()}
     previous, gone = columns["previous"], columns["tombstone"]
-    # A tombstone ends what was before it: the next commit follows on nothing.
+    # After a tombstone, there is no offset before the next commit.
     fresh = gone | (previous != COMMIT)
     change = columns["offset"] - before["offset"]
-    return Steps(rows, columns["key"], fresh, previous == NO_RECORD, gone, before, change)
+    return CommitDeltas(rows, columns["key"], fresh, previous == NO_RECORD, gone, before, change)
 
 
-def absorbed(keys: Keys, later: Keys) -> tuple[Array, Array]:
-    """Add the keys of later pieces, and return two columns by their numbers there.
+def absorb_keys(keys: Keys, later: Keys) -> tuple[Array, Array]:
+    """Add the keys of the next part to ``keys``, and return two columns, indexed by its numbers.
 
-    The number of each here, and its last record that counts before those pieces
-    (``Keys.entries``; ``before`` is ``NO_RECORD`` where there is none).
+    They are the key's number in ``keys``, and its last effective record before the next part
+    (``Keys.entries``; ``before`` is ``NO_RECORD`` if there is none).
     """
-    ours = keys.entries
+    earlier = keys.entries
     numbers = keys.absorb(later)
-    entries = np.zeros(len(numbers), ours.dtype)
-    known = numbers < len(ours)
-    entries[known] = ours[numbers[known]]
+    entries = np.zeros(len(numbers), earlier.dtype)
+    known = numbers < len(earlier)
+    entries[known] = earlier[numbers[known]]
     return numbers, entries

@@ -1,8 +1,9 @@
-"""How many requests to commit there were, as far as the batches of a log tell.
+"""Whether the batches of a log show the number of commit requests.
 
-A coordinator appends what one OffsetCommit or TxnOffsetCommit brings as one batch. That of 4.x may
-wait a little (``group.coordinator.append.linger.ms``) and append what several requests bring as
-one. A batch that no single request can have made, or a record of a newer protocol, shows that one.
+A coordinator appends the offsets of one OffsetCommit or TxnOffsetCommit as one batch. Since 4.x it
+may linger (``group.coordinator.append.linger.ms``) and append those of several requests as one
+batch. A batch that no single request can have written, or a record of a newer protocol, shows such
+a coordinator.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from __future__ import annotations
 from coterie.insight.records.record_columns import RecordColumns
 
 
-class BatchesTell:
-    """Whether each batch with commits is one request, as far as the pieces show: of all groups."""
+class RequestBatches:
+    """Finds out whether each batch with commits is one request; looks at all groups."""
 
     COLUMNS = frozenset({"mixed"})
 
     def __init__(self) -> None:
-        self.tell = True
+        self.one_request_each = True
 
     def take(self, records: RecordColumns) -> None:
-        """Look at the next piece."""
-        self.tell = self.tell and not records.batches["mixed"].any()
+        """Take the next piece."""
+        self.one_request_each = self.one_request_each and not records.batches["mixed"].any()
 
-    def absorb(self, later: BatchesTell) -> None:
-        """Go on with what follows; see ``aggregates``."""
-        self.tell = self.tell and later.tell
+    def absorb(self, later: RequestBatches) -> None:
+        """Absorb the next part's; see ``aggregates``."""
+        self.one_request_each = self.one_request_each and later.one_request_each

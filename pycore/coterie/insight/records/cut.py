@@ -1,6 +1,6 @@
-"""A partition in parts, runs of whole segments, which threads of this process read at once.
+"""A partition cut into parts, runs of whole segments, which threads read concurrently.
 
-What they find is put together in log order, as ``coterie.insight.records.log_parts`` does for other
+The results are merged in log order. ``coterie.insight.records.log_parts`` does the same across
 processes.
 """
 
@@ -12,7 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coterie.insight.records.log_reader import Begin, ReadSegment, SurveyedLog, feed, read_pieces
+from coterie.insight.records.log_reader import (
+    ReadingContext,
+    ReadSegment,
+    SurveyedLog,
+    feed,
+    read_pieces,
+)
 from coterie.log.folders import Segment, read_segment
 from coterie.replay.engine import Progress
 from coterie.state.partial import ScanOptions
@@ -29,25 +35,29 @@ T = TypeVar("T")
 
 
 class Cancellation:
-    """Whether somebody still wants what threads read; once nobody does, there is no more to it."""
+    """Stops the threads that read a log, once their results are no longer needed."""
 
     def __init__(self) -> None:
-        self.on = True
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """Let all further reads end early."""
+        self.cancelled = True
 
     def read(self, segment: Segment) -> Buffer:
-        """Return a segment's bytes."""
-        return read_segment(segment) if self.on else b""
+        """Return a segment's bytes; nothing after :meth:`cancel`."""
+        return b"" if self.cancelled else read_segment(segment)
 
-    def among(self, pieces: Iterable[RecordColumns]) -> Iterator[RecordColumns]:
-        """Yield pieces."""
+    def until_cancelled(self, pieces: Iterable[RecordColumns]) -> Iterator[RecordColumns]:
+        """Yield pieces until :meth:`cancel`."""
         for records in pieces:
-            if not self.on:
+            if self.cancelled:
                 return
             yield records
 
 
 class CutPartition:
-    """A partition in parts, which threads read.
+    """A partition cut into parts, which threads read.
 
     Parameters
     ----------
@@ -56,12 +66,12 @@ class CutPartition:
     pool
         The threads.
     threads : int
-        How many they are: so many parts are read, or wait to be absorbed, at once.
+        Their number: the most parts that are read, or read and not merged yet, at a time.
     cancellation : Cancellation
-        Whether to go on.
+        Ends the reading early.
     progress : Progress
-        Is told when a part was read. A question reads a log once or more: a part counts half at
-        its first readings, and :meth:`close` tells the rest.
+        Advances after each part. A question may read a log more than once, so a reading advances
+        it by half a part's size, and :meth:`close` by the rest.
     """
 
     def __init__(
@@ -77,33 +87,32 @@ class CutPartition:
         self.threads = threads
         self.cancellation = cancellation
         self.progress = progress
-        self.left = sum(map(size_of, parts))
+        self.remaining = sum(map(size_of, parts))
 
     @property
     def copies(self) -> int:
-        """How many copies of an aggregate :meth:`take_each` has at once, the whole's included."""
+        """The most copies of an aggregate in :meth:`take_each`, the merged one included."""
         return min(len(self.parts), self.threads + 1)
 
     def survey(self, options: ScanOptions, read: ReadSegment) -> SurveyedLog:
-        """Read the partition for its state, and what reading it again must know."""
-        each = self._each(lambda part: SurveyedLog(part, options, read))
-        whole = next(each)
-        for found in each:
-            whole.absorb(found)
+        """Read the partition for its state, and for what a second reading needs."""
+        logs = self._each(lambda part: SurveyedLog(part, options, read))
+        whole = next(logs)
+        for later in logs:
+            whole.absorb(later)
         return whole
 
     def take(
         self, log: SurveyedLog, columns: Collection[str] | None, consumers: Sequence[Any]
     ) -> None:
-        """Let aggregates take the pieces of a surveyed log.
+        """Feed the pieces of a surveyed log to aggregates.
 
-        ``columns``: of ``RecordScan``; None: all.
-
-        Each part's go to copies of them, which they absorb.
+        ``columns``: of ``RecordScan``; None: all. Each part feeds a copy of the aggregates, which
+        the aggregates absorb.
         """
-        untouched = pickle.dumps(consumers, pickle.HIGHEST_PROTOCOL)
-        each = (pickle.loads(untouched) for _ in self.parts)  # one is let go once absorbed
-        self.take_each(log, columns, each, consumers)
+        pickled = pickle.dumps(consumers, pickle.HIGHEST_PROTOCOL)
+        copies = (pickle.loads(pickled) for _ in self.parts)  # lazily: a copy is freed when merged
+        self.take_each(log, columns, copies, consumers)
 
     def take_each(
         self,
@@ -112,25 +121,27 @@ class CutPartition:
         each: Iterable[Sequence[Any]],
         whole: Sequence[Any],
     ) -> None:
-        """Have the aggregates of each part take its pieces, and those of the whole absorb them.
+        """Feed each part's pieces to the aggregates of the part, and merge these into ``whole``.
 
-        The first part may fill those of the whole itself. ``each`` is asked for the aggregates of a
-        part when that is read next.
+        ``each`` yields the aggregates of the next part when its reading begins. The first part may
+        fill ``whole`` itself.
         """
 
-        def fed(part: SegmentRun, begin: Begin, consumers: Sequence[Any]) -> Sequence[Any]:
-            pieces = read_pieces(part, log.options, begin, self.cancellation.read, columns)
-            feed(self.cancellation.among(pieces), consumers)
+        def fill(
+            part: SegmentRun, context: ReadingContext, consumers: Sequence[Any]
+        ) -> Sequence[Any]:
+            pieces = read_pieces(part, log.options, context, self.cancellation.read, columns)
+            feed(self.cancellation.until_cancelled(pieces), consumers)
             return consumers
 
-        for found in self._each(fed, log.begins(), each):
-            for one, later in zip(whole, found, strict=True):
-                if later is not one:
-                    one.absorb(later)
-            del found, later  # before another part is read
+        for of_part in self._each(fill, log.reading_contexts(), each):
+            for merged, later in zip(whole, of_part, strict=True):
+                if later is not merged:
+                    merged.absorb(later)
+            del of_part, later  # before another part is read
 
     def _each(self, work: Callable[..., T], *columns: Iterable[Any]) -> Iterator[T]:
-        """Do something with each part, as many at once as there are threads; yield in log order."""
+        """Run ``work`` on each part, one a thread, and yield the results in log order."""
         ahead: deque[tuple[SegmentRun, Future[T]]] = deque()
         rows = zip(self.parts, *columns, strict=True)
         while True:
@@ -138,21 +149,21 @@ class CutPartition:
                 ahead.append((part, self.pool.submit(work, part, *row)))
             if not ahead:
                 return
-            part, found = ahead.popleft()
-            yield found.result()
-            del found  # and with it what was absorbed, before another part is read
-            self._tell(size_of(part) // 2)
+            part, future = ahead.popleft()
+            yield future.result()
+            del future  # frees the merged result before another part is read
+            self._advance(size_of(part) // 2)
 
-    def _tell(self, size: int) -> None:
-        size = min(size, self.left)
-        self.left -= size
+    def _advance(self, size: int) -> None:
+        size = min(size, self.remaining)
+        self.remaining -= size
         self.progress.advance(size)
 
     def close(self) -> None:
-        """Say that all was read."""
-        self._tell(self.left)
+        """Advance the progress to the end."""
+        self._advance(self.remaining)
 
 
 def size_of(part: Iterable[Segment]) -> int:
-    """Return the bytes of some segments' files."""
+    """Return the size of some segments' files."""
     return sum(segment.size for segment in part)

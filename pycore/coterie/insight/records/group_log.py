@@ -1,7 +1,7 @@
-"""The records of groups that are no commits, kept whole but not in memory.
+"""The records of groups that are not commits, stored in a temporary file.
 
-A group of a thousand members writes a hundred kilobytes at each rebalance. So keys and values go
-into a temporary file once they are more than a little; what finds them stays in memory.
+A group of a thousand members writes a hundred kilobytes at each rebalance. So beyond a few
+megabytes, keys and values go to a temporary file; only their index stays in memory.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from coterie._core.fold.fold import PartitionFold
 
 CHUNK_BYTES = 4 << 20
-HELD_BYTES = 4 << 20  # of keys and values in memory; more go to a temporary file
+MEMORY_BYTES = 4 << 20  # of keys and values; more go to a temporary file
 
 
 class GroupRecord(NamedTuple):
-    """One record of a group that is no commit; ``value`` None: a tombstone.
+    """One record of a group that is not a commit; ``value`` None: a tombstone.
 
-    ``version`` is the key's: 2, a classic group's metadata, or 3 to 23, a newer protocol's.
-    ``timestamp`` is ms, -1: none.
+    ``version`` is the key's: 2 for a classic group's metadata, 3 to 23 for a newer protocol.
+    ``timestamp`` is in ms, -1: none.
     """
 
     group: str
@@ -39,7 +39,7 @@ class GroupRecord(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A record but for its bytes: they stand at ``at``, the value (-1: none) behind the key."""
+    """A record without its bytes: the key is at ``at``, the value (size -1: none) follows it."""
 
     group: str
     log_offset: int
@@ -53,34 +53,34 @@ class Place(NamedTuple):
 
 
 class Spool:
-    """Bytes that are appended and read back, beyond ``HELD_BYTES`` from a temporary file."""
+    """Bytes that are appended and read back, in a temporary file beyond ``MEMORY_BYTES``."""
 
     def __init__(self) -> None:
-        self.file = tempfile.SpooledTemporaryFile(HELD_BYTES)  # noqa: SIM115 - open while in use
+        self.file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 - open while in use
         self.end = 0
         weakref.finalize(self, self.file.close)
 
     def append(self, data: bytes) -> int:
-        """Append bytes and return where they stand."""
+        """Append bytes and return their position."""
         try:
             self.file.seek(self.end)
             self.file.write(data)
         except OSError as error:
-            told = f"a temporary file cannot be written: {error.strerror}"
-            raise CoterieError(f"{told}; let TMPDIR name a folder with more room") from error
+            problem = f"a temporary file cannot be written: {error.strerror}"
+            raise CoterieError(f"{problem}; let TMPDIR name a folder with more room") from error
         self.end += len(data)
         return self.end - len(data)
 
     def read(self, at: int, size: int) -> bytes:
-        """Return bytes."""
+        """Return ``size`` bytes from a position."""
         self.file.seek(at)
         return self.file.read(size)
 
 
 class GroupRecords(Sequence[GroupRecord]):
-    """Records of groups in log order; a part of them shares their bytes.
+    """Records of groups in log order; parts of it share its bytes.
 
-    Each access reads the record anew.
+    Each access reads the record again.
     """
 
     def __init__(self, records: Iterable[GroupRecord] = ()) -> None:
@@ -90,47 +90,47 @@ class GroupRecords(Sequence[GroupRecord]):
             self.append(record)
 
     def append(self, record: GroupRecord) -> None:
-        """Add a record at the end. Only the whole log takes them, no part of it."""
+        """Append a record. Only a whole log may be appended to, not a part of it."""
         at = self.spool.append(record.key + (record.value or b""))
         sizes = len(record.key), -1 if record.value is None else len(record.value)
         names = record.group, record.log_offset, record.timestamp, record.version
         self.places.append(Place(*names, record.file, record.position, at, *sizes))
 
     def take(self, fold: PartitionFold) -> None:
-        """Add the records that a fold kept, which has them no longer."""
+        """Move the records from a fold to the end of this log."""
         for record in fold.group_records or ():
             self.append(GroupRecord(decode_utf8(record[0]), *record[1:]))
         if fold.group_records:
             fold.group_records.clear()
 
     def absorb(self, later: GroupRecords) -> None:
-        """Add another whole log's records behind these."""
+        """Append the records of another whole log."""
         base = self.spool.end
         self.places += [place._replace(at=place.at + base) for place in later.places]
         for chunk in later.chunks():
             self.spool.append(chunk)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of a whole log, some at a time."""
+        """Yield the bytes of a whole log in chunks."""
         for at in range(0, self.spool.end, CHUNK_BYTES):
             yield self.spool.read(at, min(CHUNK_BYTES, self.spool.end - at))
 
     def part(self, numbers: Iterable[int]) -> GroupRecords:
-        """Return some of the records, as a log that shares their bytes."""
-        some = GroupRecords.__new__(GroupRecords)
-        some.places = [self.places[number] for number in numbers]
-        some.spool = self.spool
-        return some
+        """Return some of the records as a log that shares the bytes."""
+        part = GroupRecords.__new__(GroupRecords)
+        part.places = [self.places[number] for number in numbers]
+        part.spool = self.spool
+        return part
 
     def by_group(self) -> dict[str, GroupRecords]:
-        """Return the records of each group, by id in order of first sight."""
+        """Return the records of each group, by id in order of first occurrence."""
         numbers: dict[str, list[int]] = {}
         for number, place in enumerate(self.places):
             numbers.setdefault(place.group, []).append(number)
-        return {group: self.part(theirs) for group, theirs in numbers.items()}
+        return {group: self.part(of_group) for group, of_group in numbers.items()}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the places; the bytes travel as :meth:`chunks`, and are appended to ``spool``."""
+        """Return the places; send the bytes as :meth:`chunks`, and append them to ``spool``."""
         return {"places": self.places}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -148,11 +148,11 @@ class GroupRecords(Sequence[GroupRecord]):
         if isinstance(at, slice):
             return self.part(range(*at.indices(len(self))))
         place = self.places[at]
-        held = self.spool.read(place.at, place.key_size + max(place.value_size, 0))
+        data = self.spool.read(place.at, place.key_size + max(place.value_size, 0))
         return GroupRecord(
             *place[:4],
-            held[: place.key_size],
-            None if place.value_size < 0 else held[place.key_size :],
+            data[: place.key_size],
+            None if place.value_size < 0 else data[place.key_size :],
             place.file,
             place.position,
         )

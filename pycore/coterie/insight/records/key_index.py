@@ -1,6 +1,6 @@
-"""Keys of commits (group, topic, partition) as numbers, and columns with a row for each key.
+"""Numbers for the keys of commits (group, topic, partition), and tables with a row for each key.
 
-The scan of a log numbers the keys; no Python object a row.
+The scan of a log numbers the keys, so no Python object is made for a record.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ LOW = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, eq=False)
-class ByKey:
-    """Rows sorted by key, those of one key in log order.
+class RowsByKey:
+    """Rows sorted by key; the rows of one key are in log order.
 
     Attributes
     ----------
     order : int64
-        Row numbers in that order.
+        The row numbers in this order.
     keys : int64
-        The key of each element of ``order``, as a number.
+        The key number of each element of ``order``.
     first, last : bool
-        Whether an element of ``order`` is the first, the last of its key.
+        Whether an element of ``order`` is the first or the last of its key.
     """
 
     order: Array
@@ -42,19 +42,19 @@ class ByKey:
         return np.split(self.order, np.flatnonzero(self.first)[1:]) if len(self.order) else []
 
 
-def sorted_by(keys: Array, rows: Array) -> ByKey:
-    """Bring rows together by one number each (int64), which stands for their key."""
+def rows_by_key(keys: Array, rows: Array) -> RowsByKey:
+    """Sort rows by their key numbers (int64)."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     first = np.ones(len(ordered), dtype=np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
-    return ByKey(rows[order], ordered, first, np.append(first[1:], True)[: len(ordered)])
+    return RowsByKey(rows[order], ordered, first, np.append(first[1:], True)[: len(ordered)])
 
 
 class Keys:
-    """The keys of a partition's commits, numbered from 0 up: the same over all pieces.
+    """The keys of a partition's commits, numbered from 0 up, the same in all pieces.
 
-    They are those of the scan that made the pieces, until those of a later part are absorbed.
+    The numbers are those of the scan that made the pieces, until another part's keys are absorbed.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Keys:
 
     @property
     def entries(self) -> Array:
-        """Each key, and its last record that counts: see ``RecordScan.keys``."""
+        """Each key with its last effective record; see ``RecordScan.keys``."""
         return self.known if self.scan is None else self.scan.keys()
 
     def __len__(self) -> int:
@@ -73,69 +73,69 @@ class Keys:
 
     @property
     def topic_names(self) -> list[str]:
-        """The names that ``topic`` of an entry numbers."""
+        """The topic names, indexed by an entry's ``topic``."""
         return self.topics if self.scan is None else self.scan.topics
 
     def follow(self, commits: RecordColumns) -> None:
-        """Go on with the keys of the scan that made a piece."""
+        """Use the keys of the scan that made a piece."""
         self.scan = commits.scan
 
     def of(self, commits: RecordColumns, rows: Array) -> Array:
-        """Return the number of each row's key; the rows are commits or their tombstones."""
+        """Return the key number of each row; the rows must be commits or their tombstones."""
         self.scan = commits.scan
         numbers: Array = commits.key[rows].astype(np.int64)
         return numbers
 
     def absorb(self, later: Keys) -> Array:
-        """Add the keys of later pieces; return their numbers here.
+        """Add the keys of the next part; return their numbers in this object.
 
-        The last records are those of the later pieces, where these have any.
+        A key's last record is the next part's if that has one.
         """
-        here = self.__getstate__()
-        ours, theirs = here["known"], later.__getstate__()
-        self.groups = Names(here["groups"]).absorb(theirs["groups"])
-        self.topics = Names(here["topics"]).absorb(theirs["topics"])
-        moved = theirs["known"].copy()
-        moved["group"] = Names(self.groups).numbers(theirs["groups"])[moved["group"]]
-        moved["topic"] = Names(self.topics).numbers(theirs["topics"])[moved["topic"]]
-        _, first, code = np.unique(
-            codes_of(np.append(ours, moved)), return_index=True, return_inverse=True
+        own = self.__getstate__()
+        entries, other = own["known"], later.__getstate__()
+        self.groups = NameNumbers(own["groups"]).absorb(other["groups"])
+        self.topics = NameNumbers(own["topics"]).absorb(other["topics"])
+        moved = other["known"].copy()
+        moved["group"] = NameNumbers(self.groups).numbers(other["groups"])[moved["group"]]
+        moved["topic"] = NameNumbers(self.topics).numbers(other["topics"])[moved["topic"]]
+        _, first, codes = np.unique(
+            codes_of(np.append(entries, moved)), return_index=True, return_inverse=True
         )
-        # A code's first place says its number: that of a key here, or the next behind them.
-        new = np.sort(first[first >= len(ours)])
-        number = np.where(first < len(ours), first, len(ours) + np.searchsorted(new, first))
-        numbers: Array = number[code[len(ours) :]]
-        self.scan, self.known = None, np.append(ours, moved[new - len(ours)])
-        told = moved["before"] != NO_RECORD
-        self.known[numbers[told]] = moved[told]
+        # The first occurrence of a code gives its number: that of a known key, or the next new one.
+        new = np.sort(first[first >= len(entries)])
+        number = np.where(first < len(entries), first, len(entries) + np.searchsorted(new, first))
+        numbers: Array = number[codes[len(entries) :]]
+        self.scan, self.known = None, np.append(entries, moved[new - len(entries)])
+        has_record = moved["before"] != NO_RECORD
+        self.known[numbers[has_record]] = moved[has_record]
         return numbers
 
-    def held(self, commits: RecordColumns, rows: Array) -> ByKey:
-        """Bring rows (their numbers, in log order) together by their key."""
-        return sorted_by(self.of(commits, rows), rows)
+    def grouped(self, commits: RecordColumns, rows: Array) -> RowsByKey:
+        """Sort rows, given in log order, by their key."""
+        return rows_by_key(self.of(commits, rows), rows)
 
     def items(self, among: Iterable[int] | None = None) -> Iterator[tuple[int, Key]]:
-        """Yield each key's number with its names, by names in order of first sight.
+        """Yield each key's number and the key, ordered by the first occurrence of its names.
 
-        ``among``: those of some numbers alone.
+        ``among``: only the keys with these numbers.
         """
-        held = self.__getstate__()
-        entries, groups, topics = held["known"], held["groups"], held["topics"]
+        state = self.__getstate__()
+        entries, groups, topics = state["known"], state["groups"], state["topics"]
         order = np.lexsort((entries["partition"].astype(np.uint32), pair_ranks(entries)))
         if among is not None:
             order = order[np.isin(order, list(among))]
         columns = (entries[name][order].tolist() for name in ("group", "topic", "partition"))
-        for at, group, topic, partition in zip(order.tolist(), *columns, strict=True):
-            yield at, (groups[group], topics[topic], partition)
+        for number, group, topic, partition in zip(order.tolist(), *columns, strict=True):
+            yield number, (groups[group], topics[topic], partition)
 
     def __getstate__(self) -> dict[str, Any]:
         names = self if self.scan is None else self.scan
-        held = {"groups": names.groups, "topics": names.topics}
-        return held | {"scan": None, "known": self.entries}
+        state = {"groups": names.groups, "topics": names.topics}
+        return state | {"scan": None, "known": self.entries}
 
 
 def pair_ranks(entries: Array) -> Array:
-    """Return a number for the group and topic of each key, in order of first sight."""
+    """Return a number for the group and topic of each key, in order of first occurrence."""
     pairs = entries["group"].astype(np.int64) << 32 | entries["topic"]
     _, first, pair = np.unique(pairs, return_index=True, return_inverse=True)
     ranks: Array = first[pair]
@@ -143,43 +143,43 @@ def pair_ranks(entries: Array) -> Array:
 
 
 def codes_of(entries: Array) -> Array:
-    """Return one number (int64) for each key, the same for the same key."""
+    """Return a number (int64) for each key; equal keys have equal numbers."""
     codes: Array = pair_ranks(entries) << 32 | entries["partition"].astype(np.uint32)
     return codes
 
 
-class Names(dict[str, int]):
-    """Names, numbered from 0 up."""
+class NameNumbers(dict[str, int]):
+    """Names with numbers from 0 up."""
 
     def __init__(self, names: Iterable[str]) -> None:
         super().__init__((name, number) for number, name in enumerate(names))
 
     def absorb(self, later: Iterable[str]) -> list[str]:
-        """Add further names, and return all."""
+        """Add names and return all names."""
         for name in later:
             self.setdefault(name, len(self))
         return list(self)
 
     def numbers(self, names: Iterable[str]) -> Array:
-        """Return the number of each of these."""
+        """Return the number of each name."""
         return np.array([self[name] for name in names], np.int32)
 
 
-class Numbers(dict[Any, int]):
-    """Numbers whatever can be a key of a dict from 0 up."""
+class KeyNumbers(dict[Any, int]):
+    """Numbers from 0 up for hashable values."""
 
-    def of(self, names: Iterable[Any]) -> Array:
-        """Return the number of each of these, a new one at its first sight."""
-        return np.array([self.setdefault(name, len(self)) for name in names], np.int64)
+    def of(self, values: Iterable[Any]) -> Array:
+        """Return the number of each value; a new value gets the next number."""
+        return np.array([self.setdefault(value, len(self)) for value in values], np.int64)
 
 
 class Table:
-    """Columns with a row for each key, or whatever is numbered from 0 up, that grow with it.
+    """Columns with a row for each number from 0 up, such as key numbers; they grow on demand.
 
     Parameters
     ----------
     fields
-        Name -> dtype and what a row has before anything was said of it.
+        Name -> dtype and the initial value of a row.
     """
 
     def __init__(self, **fields: tuple[Any, Any]) -> None:
@@ -188,18 +188,18 @@ class Table:
         self.count = 0
 
     def fit(self, count: int) -> None:
-        """Have at least so many rows."""
-        held = len(next(iter(self.columns.values())))
-        if count > held:
-            size = max(count, 2 * held)
+        """Grow to at least ``count`` rows."""
+        capacity = len(next(iter(self.columns.values())))
+        if count > capacity:
+            size = max(count, 2 * capacity)
             for name, (dtype, fill) in self.fields.items():
                 grown = np.full(size, fill, dtype)
-                grown[:held] = self.columns[name]
+                grown[:capacity] = self.columns[name]
                 self.columns[name] = grown
         self.count = max(self.count, count)
 
     def add(self, name: str, at: Array, weight: Array | None = None) -> None:
-        """Add to rows, each as often as it is named: 1, or a weight (integers)."""
+        """Add 1, or an integer weight, to rows; a row that is named twice gets both."""
         column = self[name]
         if len(at) * 8 < len(column):
             np.add.at(column, at, 1 if weight is None else weight)
@@ -207,7 +207,7 @@ class Table:
             column += np.bincount(at, weight, len(column)).astype(column.dtype)
 
     def put_rows(self, other: Table, rows: Array, at: Array) -> None:
-        """Have some rows of another table take the place of rows of this one."""
+        """Copy rows of another table over rows of this one."""
         for name in self.columns:
             self[name][at] = other[name][rows]
 
@@ -216,5 +216,5 @@ class Table:
         return column[: self.count]
 
     def __getstate__(self) -> dict[str, Any]:
-        held = {name: self[name].copy() for name in self.columns}
-        return {"fields": self.fields, "columns": held, "count": self.count}
+        columns = {name: self[name].copy() for name in self.columns}
+        return {"fields": self.fields, "columns": columns, "count": self.count}

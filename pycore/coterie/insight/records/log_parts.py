@@ -1,11 +1,15 @@
-"""A partition's log in parts, each read by a process of its own, with the answers of one reading.
+"""Read a partition's log in parts, each in its own process, with the same answers as one reading.
 
-A *part* is a run of segments. First :func:`survey` finds
-what goes beyond it, and :func:`join` puts that together in log order: the last state, the records
-of groups, how each transaction ended that is open where a part ends. A question of states can be
-answered then. Else :func:`begins` says what each part is to be read with a second time, and
-:func:`aggregate` decides all of its records. What each part keeps is absorbed in log order by
-:func:`finish`. Nothing here grows with the records.
+A *part* is a run of whole segments.
+
+1. :func:`survey` reads a part for what matters beyond it: the last state, the records of groups,
+   and the transactions that are open where the part ends.
+2. :func:`join` merges the surveys in log order. A question about states can be answered then.
+3. :func:`second_readings` yields the input of each part's second reading.
+4. :func:`aggregate` reads a part again and decides each of its records.
+5. :func:`finish` merges the results in log order.
+
+Memory does not grow with the number of records.
 """
 
 from __future__ import annotations
@@ -14,74 +18,94 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coterie.insight.records.aggregates import Aggregate, AggregateFactory, columns_of
+from coterie.insight.records.cut import SegmentRun
 from coterie.insight.records.group_log import GroupRecords
-from coterie.insight.records.log_reader import Begin, ReadSegment, SurveyedLog, feed, read_pieces
+from coterie.insight.records.log_reader import (
+    ReadingContext,
+    ReadSegment,
+    SurveyedLog,
+    feed,
+    read_pieces,
+)
 from coterie.insight.records.partition_view import JoinedParts, PartitionView, RecordFilter
 from coterie.log.folders import Segment, read_segment
 
-Part = tuple[Segment, ...]
-Found = dict[RecordFilter, SurveyedLog]
+SurveyedLogs = dict[RecordFilter, SurveyedLog]
 
 
-class Begun(NamedTuple):
-    """What a part is read with: aggregates by name, what is known of all of the log, views to read.
+class SecondReading(NamedTuple):
+    """The input of a part's second reading; each field may be empty.
 
-    There may be nothing of all that.
+    Attributes
+    ----------
+    aggregates : dict
+        Empty aggregates, by name, each with its records.
+    contexts : dict
+        What the surveys know about the whole log.
+    record_filters : tuple of RecordFilter
+        Further states to fold.
     """
 
     aggregates: Mapping[str, tuple[RecordFilter, Aggregate]]
-    begins: Mapping[RecordFilter, Begin]
+    contexts: Mapping[RecordFilter, ReadingContext]
     record_filters: tuple[RecordFilter, ...]
 
 
-class Kept(NamedTuple):
-    """What a part keeps of its second reading."""
+class PartResult(NamedTuple):
+    """The output of a part's second reading."""
 
     aggregates: Mapping[str, Aggregate]
-    found: Found
+    logs: SurveyedLogs
 
 
-def maker_of(question: Any) -> AggregateFactory | None:
-    """Return what makes a question's aggregates; None: it has to read a partition as one."""
-    if is_of_states(question):
+def aggregate_factory(question: Any) -> AggregateFactory | None:
+    """Return the function that makes a question's aggregates.
+
+    None: the question cannot be answered from parts.
+    """
+    if reads_states_only(question):
         return no_aggregates
-    found: AggregateFactory | None = getattr(question, "aggregates", None)
-    return found
+    factory: AggregateFactory | None = getattr(question, "aggregates", None)
+    return factory
 
 
-def is_of_states(question: Any) -> bool:
-    """Whether a question looks at states alone, which one reading gives."""
+def reads_states_only(question: Any) -> bool:
+    """Whether a question needs only states, which one reading gives."""
     return not hasattr(question, "aggregates") and hasattr(question, "states")
 
 
-def no_aggregates(view: PartitionView, ask: Any) -> Mapping[str, tuple[RecordFilter, Aggregate]]:
-    """Return the aggregates of a question of states."""
+def no_aggregates(
+    view: PartitionView, parameters: Any
+) -> Mapping[str, tuple[RecordFilter, Aggregate]]:
+    """Return the aggregates of a question about states: none."""
     return {}
 
 
-def states_of(view: PartitionView, question: Any, ask: Any) -> tuple[RecordFilter, ...]:
-    """Return the states that a question looks at, as far as is known."""
-    found: tuple[RecordFilter, ...] = getattr(question, "states", lambda view, ask: ())(view, ask)
-    return found
+def states_of(view: PartitionView, question: Any, parameters: Any) -> tuple[RecordFilter, ...]:
+    """Return the states that a question needs, as far as they are known yet."""
+    states: tuple[RecordFilter, ...] = getattr(question, "states", lambda view, parameters: ())(
+        view, parameters
+    )
+    return states
 
 
-def parts_of(segments: Iterable[Segment], part_bytes: int) -> list[Part]:
-    """Return runs of neighbouring segments of at least so many bytes, but for the last."""
-    found: list[list[Segment]] = []
+def parts_of(segments: Iterable[Segment], part_bytes: int) -> list[SegmentRun]:
+    """Split segments into runs of at least ``part_bytes``; the last run may be smaller."""
+    parts: list[list[Segment]] = []
     filled = part_bytes
     for segment in segments:
         if filled >= part_bytes:
-            found.append([])
+            parts.append([])
             filled = 0
-        found[-1].append(segment)
+        parts[-1].append(segment)
         filled += segment.size
-    return [tuple(part) for part in found]
+    return [tuple(part) for part in parts]
 
 
-def record_filters_of(view: PartitionView, question: Any, ask: Any) -> list[RecordFilter]:
-    """Return which records a question may look at: a state with tracks stands for one without."""
-    states = states_of(view, question, ask)
-    if states and is_of_states(question):
+def record_filters_of(view: PartitionView, question: Any, parameters: Any) -> list[RecordFilter]:
+    """Return the record filters that a question may need; one with tracks replaces one without."""
+    states = states_of(view, question, parameters)
+    if states and reads_states_only(question):
         return list(dict.fromkeys(states))
     record_filters = [
         *states,
@@ -95,76 +119,90 @@ def record_filters_of(view: PartitionView, question: Any, ask: Any) -> list[Reco
 
 
 def survey(
-    part: Part, record_filters: Iterable[RecordFilter], read: ReadSegment = read_segment
-) -> Found:
-    """Read a part for the first time."""
+    part: SegmentRun, record_filters: Iterable[RecordFilter], read: ReadSegment = read_segment
+) -> SurveyedLogs:
+    """Read a part for the first time, once for each filter."""
     return {
         record_filter: SurveyedLog(part, record_filter.options, read)
         for record_filter in record_filters
     }
 
 
-def join(view: PartitionView, found: Iterable[Found]) -> Found:
-    """Put together what was found in the parts of a partition, in log order."""
-    joined: Found = {}
-    for one in found:
-        absorb_logs(joined, one)
+def join(view: PartitionView, surveys: Iterable[SurveyedLogs]) -> SurveyedLogs:
+    """Merge the surveys of a partition's parts, in log order, into the view."""
+    joined: SurveyedLogs = {}
+    for logs in surveys:
+        absorb_logs(joined, logs)
     view.parts = JoinedParts(joined, {})
     view.logs = joined
     return joined
 
 
-def absorb_logs(ours: Found, later: Found) -> None:
-    """Let logs follow on those of the part before."""
+def absorb_logs(logs: SurveyedLogs, later: SurveyedLogs) -> None:
+    """Append the logs of the next part to those of the parts before it."""
     for record_filter, log in later.items():
-        if record_filter not in ours:
-            ours[record_filter] = SurveyedLog((), record_filter.options)
-        ours[record_filter].absorb(log)
+        if record_filter not in logs:
+            logs[record_filter] = SurveyedLog((), record_filter.options)
+        logs[record_filter].absorb(log)
 
 
-def begins(view: PartitionView, question: Any, ask: Any, part_count: int) -> Iterator[Begun]:
-    """Yield what each part is read with the second time, in log order; nothing: it need not be."""
+def second_readings(
+    view: PartitionView, question: Any, parameters: Any, part_count: int
+) -> Iterator[SecondReading]:
+    """Yield the input of each part's second reading, in log order; empty if none is needed."""
     assert view.parts is not None  # they are joined
-    make = maker_of(question)
-    assert make is not None  # else it is not asked in parts
-    made = make(view, ask)
-    more = tuple(v for v in states_of(view, question, ask) if v not in view.logs)
-    if not made and not more:
+    make = aggregate_factory(question)
+    assert make is not None  # only such questions are read in parts
+    aggregates = make(view, parameters)
+    missing_states = tuple(v for v in states_of(view, question, parameters) if v not in view.logs)
+    if not aggregates and not missing_states:
         return
-    record_filters = dict.fromkeys(record_filter for record_filter, _ in made.values())
-    begun: dict[RecordFilter, Sequence[Begin]] = {
-        record_filter: view.of(record_filter).log.begins() for record_filter in record_filters
+    record_filters = dict.fromkeys(record_filter for record_filter, _ in aggregates.values())
+    contexts: dict[RecordFilter, Sequence[ReadingContext]] = {
+        record_filter: view.of(record_filter).log.reading_contexts()
+        for record_filter in record_filters
     }
     for number in range(part_count):
-        yield Begun(
-            made, {record_filter: those[number] for record_filter, those in begun.items()}, more
+        yield SecondReading(
+            aggregates,
+            {record_filter: of_parts[number] for record_filter, of_parts in contexts.items()},
+            missing_states,
         )
 
 
-def aggregate(part: Part, begun: Begun, read: ReadSegment = read_segment) -> Kept:
-    """Read a part for the second time."""
-    for record_filter, begin in begun.begins.items():
-        consumers = [one for its, one in begun.aggregates.values() if its == record_filter]
+def aggregate(
+    part: SegmentRun, reading: SecondReading, read: ReadSegment = read_segment
+) -> PartResult:
+    """Read a part for the second time: decide its records and fill the aggregates."""
+    for record_filter, context in reading.contexts.items():
+        consumers = [
+            aggregate
+            for wanted_filter, aggregate in reading.aggregates.values()
+            if wanted_filter == record_filter
+        ]
         feed(
-            read_pieces(part, record_filter.options, begin, read, columns_of(consumers)), consumers
+            read_pieces(part, record_filter.options, context, read, columns_of(consumers)),
+            consumers,
         )
-    aggregates = {name: one for name, (_, one) in begun.aggregates.items()}
-    found = survey(part, begun.record_filters, read)
-    for log in found.values():
-        log.group_log = GroupRecords()  # they came with the first reading
-    return Kept(aggregates, found)
+    aggregates = {name: aggregate for name, (_, aggregate) in reading.aggregates.items()}
+    logs = survey(part, reading.record_filters, read)
+    for log in logs.values():
+        log.group_log = GroupRecords()  # the first reading delivered them
+    return PartResult(aggregates, logs)
 
 
-def finish(view: PartitionView, question: Any, ask: Any, kept: Iterable[Kept]) -> None:
-    """Absorb what the parts of a partition kept, in log order; the question can be answered."""
+def finish(
+    view: PartitionView, question: Any, parameters: Any, results: Iterable[PartResult]
+) -> None:
+    """Merge the parts' results, in log order; then the question can be answered."""
     assert view.parts is not None  # they are joined
-    make = maker_of(question)
-    assert make is not None  # else it is not asked in parts
-    whole = {name: one for name, (_, one) in make(view, ask).items()}
-    found: Found = {}
-    for later in kept:
-        for name, one in later.aggregates.items():
-            whole[name].absorb(one)
-        absorb_logs(found, later.found)
-    view.parts.aggregates = whole
-    view.parts.logs.update(found)
+    make = aggregate_factory(question)
+    assert make is not None  # only such questions are read in parts
+    aggregates = {name: aggregate for name, (_, aggregate) in make(view, parameters).items()}
+    logs: SurveyedLogs = {}
+    for result in results:
+        for name, aggregate in result.aggregates.items():
+            aggregates[name].absorb(aggregate)
+        absorb_logs(logs, result.logs)
+    view.parts.aggregates = aggregates
+    view.parts.logs.update(logs)

@@ -1,11 +1,11 @@
-"""Reads a partition's log: once for its state and what reading it again must know, then in pieces.
+"""Read a partition's log twice: first as a fold, then in pieces.
 
-The second reading decides each record in log order. How a transaction ends that is open where a
-piece ends, which groups there are, and from when on the log is whole is known only once all of it
-was read: the first reading, a fold, tells. So the second time each piece is decided by itself, and
-a question keeps of it what its answer needs: no question needs the memory of the log's records.
+The first reading finds what is known only at the end of the log: which groups there are, since
+when the log is complete, and how each transaction ends that is open at the end of a piece. So the
+second reading can decide each piece by itself, in log order, and a question never has to hold the
+log's records in memory.
 
-Faulty places are left out, as ``--on-fault skip`` does.
+Faulty places are left out, as with ``--on-fault skip``.
 """
 
 from __future__ import annotations
@@ -27,35 +27,36 @@ from coterie.state.partial import PartialState, ScanOptions
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-READ_PIECE_BYTES = 4 << 20  # its rows, as columns, are to stay in a core's cache
+READ_PIECE_BYTES = 4 << 20  # small enough that its columns stay in a core's cache
 ReadSegment = Callable[[Segment], "Buffer"]
 
 
 class End(NamedTuple):
-    """The marker that ended a transaction: 1 (commit) or 0 (abort), its number and time."""
+    """The marker that ended a transaction: 1 (commit) or 0 (abort), its record number and time."""
 
     marker: int
     number: int
     ms: int
 
-    def behind(self, count: int) -> End:
-        """Return the same marker with so many records before it."""
+    def shifted(self, count: int) -> End:
+        """Return the same marker, numbered with ``count`` more records before it."""
         return self._replace(number=self.number + count)
 
 
-class Begin(NamedTuple):
-    """What of a log is told before a part of it is read again.
+class ReadingContext(NamedTuple):
+    """What the second reading of a part needs to know of the whole log.
 
     Attributes
     ----------
     number : int
-        Of the part's first record.
+        The number of the part's first record.
     files : sequence of str
-        The names of all of the log.
+        The names of all files of the log.
     tails : list of dict
-        Of each piece: producers whose transaction is open where it ends, and how it ended.
+        For each piece: producers with a transaction that is open at the end of the piece, and the
+        marker that ended it.
     check_crc : bool
-        Whether any place of the log is faulty: else all checksums hold.
+        Whether the log has any fault; if it has none, all checksums are known to hold.
     """
 
     number: int
@@ -65,27 +66,27 @@ class Begin(NamedTuple):
 
 
 class SurveyedLog:
-    """A partition's log, read when made, and again at each call of :meth:`pieces`.
+    """A partition's log: the constructor reads it, and each call of :meth:`pieces` again.
 
     Parameters
     ----------
     segments
         In log order.
     options
-        Of which groups, as of when, and what is tracked; markers are of no group.
+        Which groups, as of when, and what is tracked; markers have no group.
     read
-        Gives the bytes of a segment.
+        Returns the bytes of a segment.
 
     Attributes
     ----------
     fold : PartitionFold
         The last state of each key, and the generations of each group.
     group_log : GroupRecords
-        The records of groups that are no commits.
+        The records of groups that are not commits.
     present : set of str
         Groups that have a record.
     count : int
-        Records, whatever is kept.
+        The number of records, regardless of filters.
 
     Raises
     ------
@@ -101,27 +102,27 @@ class SurveyedLog:
     ) -> None:
         self.segments = tuple(segments)
         self.options = options
-        self.bytes_of = read
+        self.read_segment_bytes = read
         self.fold = options.new_fold(survey=True)
         self.group_log = GroupRecords()
-        self.tails: list[dict[int, End]] = []  # of each piece
-        self.opened: dict[int, list[int]] = {}  # producer -> pieces at whose end it is open
-        self.began: dict[int, int] = {}  # producer -> number of the first record of what is open
+        self.tails: list[dict[int, End]] = []  # one for each piece
+        self.opened: dict[int, list[int]] = {}  # producer -> pieces that end in its transaction
+        self.began: dict[int, int] = {}  # producer -> first record of its open transaction
         self.ended: dict[int, End] = {}  # producer -> its first marker
         self.count = 0
-        # Records and pieces before each part: itself, and what it absorbed.
+        # Records and pieces before each part: its own, then each absorbed one.
         self.parts = [(0, 0)] if self.segments else []
         with resting_collector():
             for segment in self.segments:
                 for _ in scan_part(self.fold, whole(segment), read, READ_PIECE_BYTES):
-                    self._note_piece()
+                    self._survey_piece()
 
-    def _note_piece(self) -> None:
-        """Take what the fold tells of the piece that it scanned last."""
+    def _survey_piece(self) -> None:
+        """Take over the fold's survey of the piece that it scanned last."""
         survey = self.fold.survey
-        assert survey is not None  # the fold was made with one
+        assert survey is not None  # see `new_fold`
         self.group_log.take(self.fold)
-        self._end({producer: End(*end) for producer, end in survey.ended.items()})
+        self._apply_markers({producer: End(*end) for producer, end in survey.ended.items()})
         self.tails.append({})
         for producer, number in survey.open.items():
             self.began.setdefault(producer, number)
@@ -130,8 +131,8 @@ class SurveyedLog:
             pieces.append(len(self.tails) - 1)
         self.count = self.fold.number
 
-    def _end(self, ends: dict[int, End]) -> None:
-        """Note the next markers, the first of each producer."""
+    def _apply_markers(self, ends: dict[int, End]) -> None:
+        """Apply the next markers: the first one of each producer."""
         for producer, end in ends.items():
             for piece in self.opened.pop(producer, ()):
                 self.tails[piece][producer] = end
@@ -139,19 +140,21 @@ class SurveyedLog:
             self.ended.setdefault(producer, end)
 
     def absorb(self, later: SurveyedLog) -> None:
-        """Go on with what another found in the segments that follow on these, the next part."""
+        """Append the log of the next part."""
         self.segments += later.segments
         self.group_log.absorb(later.group_log)
         merge.absorb(self.fold, later.fold)
         self.parts.append((self.count, len(self.tails)))
-        pieces = len(self.tails)
-        self._end({name: end.behind(self.count) for name, end in later.ended.items()})
+        piece_count = len(self.tails)
+        self._apply_markers(
+            {producer: end.shifted(self.count) for producer, end in later.ended.items()}
+        )
         for tail in later.tails:
-            self.tails.append({name: end.behind(self.count) for name, end in tail.items()})
+            self.tails.append({producer: end.shifted(self.count) for producer, end in tail.items()})
         for producer, number in later.began.items():
             self.began.setdefault(producer, number + self.count)
             self.opened.setdefault(producer, []).extend(
-                pieces + piece for piece in later.opened[producer]
+                piece_count + piece for piece in later.opened[producer]
             )
         self.count += later.count
 
@@ -166,38 +169,40 @@ class SurveyedLog:
         """The number of the first record whose transaction never ended."""
         return min(self.began.values(), default=None)
 
-    def begin(self) -> Begin:
-        """Return what reading all of the log again must know."""
-        return Begin(0, self._files(), self.tails, bool(self.fold.faults))
+    def reading_context(self) -> ReadingContext:
+        """Return the context of a second reading of the whole log."""
+        return ReadingContext(0, self._files(), self.tails, bool(self.fold.faults))
 
     def _files(self) -> list[str]:
         return list(dict.fromkeys(segment.name for segment in self.segments))
 
-    def begins(self) -> list[Begin]:
-        """Return the same for each part."""
+    def reading_contexts(self) -> list[ReadingContext]:
+        """Return the context of a second reading for each part."""
         files = self._files()
         ends = [first for _, first in self.parts[1:]] + [len(self.tails)]
         return [
-            Begin(number, files, self.tails[first:end], bool(self.fold.faults))
+            ReadingContext(number, files, self.tails[first:end], bool(self.fold.faults))
             for (number, first), end in zip(self.parts, ends, strict=True)
         ]
 
     def pieces(self, columns: Collection[str] | None = None) -> Iterator[RecordColumns]:
-        """Yield the records of each piece, in log order, decided.
+        """Yield the records of each piece, in log order, with their outcome.
 
         ``columns``: of ``RecordScan``; None: all.
         """
-        yield from read_pieces(self.segments, self.options, self.begin(), self.bytes_of, columns)
+        yield from read_pieces(
+            self.segments, self.options, self.reading_context(), self.read_segment_bytes, columns
+        )
 
-    def keys(self, which: Array) -> list[Key]:
-        """Return group, topic and partition of some keys, by their places in the fold's tracks."""
+    def keys(self, rows: Array) -> list[Key]:
+        """Return some keys, given their rows in the fold's tracks."""
         keys = partial.keys(self.fold)
-        return [keys[place] for place in which.tolist()]
+        return [keys[row] for row in rows.tolist()]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process may absorb: neither bytes nor what leads to them."""
+        """Return what another process may absorb: no bytes, and no function that reads them."""
         state = PartialState(self.options, {None: self.fold})
-        return self.__dict__ | {"bytes_of": None, "fold": state}
+        return self.__dict__ | {"read_segment_bytes": None, "fold": state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -207,25 +212,25 @@ class SurveyedLog:
 def read_pieces(
     segments: Iterable[Segment],
     options: ScanOptions,
-    begin: Begin,
+    context: ReadingContext,
     read: ReadSegment = read_segment,
     columns: Collection[str] | None = None,
 ) -> Iterator[RecordColumns]:
-    """Read segments again: all of a log, or a part of it. See :meth:`SurveyedLog.pieces`."""
+    """Read segments a second time: a whole log or a part. See :meth:`SurveyedLog.pieces`."""
     scan = RecordScan(
         groups=options.groups,
         at_ms=options.at_ms,
-        number=begin.number,
+        number=context.number,
         columns=columns,
-        check_crc=begin.check_crc,
+        check_crc=context.check_crc,
     )
-    files = list(begin.files)
-    tails = iter(begin.tails)
+    files = list(context.files)
+    tails = iter(context.tails)
     for segment in segments:
         data, at = memoryview(read(segment)), 0
         file_number = files.index(segment.name)
         while True:
-            tail = next(tails, {})  # an active segment may have grown since
+            tail = next(tails, {})  # an active segment may have grown since the survey
             piece, at = scan.scan(data, position=at, max_bytes=READ_PIECE_BYTES, tail=tail.items())
             batches, newer_keys = piece.pop("batches"), piece.pop("newer_keys")
             yield RecordColumns(scan, piece, files, file_number, batches, newer_keys)
@@ -236,7 +241,7 @@ def read_pieces(
 class PieceConsumer(Protocol):
     """Takes the pieces of a log, or of a part of it, in order.
 
-    Those with an attribute ``COLUMNS`` name what they take of ``RecordScan``; others take all.
+    An attribute ``COLUMNS`` names the columns of ``RecordScan`` that it needs; without it, all.
     """
 
     def take(self, records: RecordColumns, /) -> None:
@@ -244,7 +249,7 @@ class PieceConsumer(Protocol):
 
 
 def feed(pieces: Iterable[RecordColumns], consumers: Iterable[PieceConsumer]) -> None:
-    """Have each of these take all pieces."""
+    """Feed all pieces to each consumer."""
     consumers = list(consumers)
     for records in pieces:
         for consumer in consumers:

@@ -1,8 +1,8 @@
-"""What a partition of the topic says, read as it is asked for: what every question begins with.
+"""A view of one partition of the topic, read on demand: the input of every question.
 
-``fold`` is its last state, ``pieces`` its log as columns, ``lives`` the metadata records of each
-group with who its members were. Nothing here holds the columns of a whole partition. A question
-that wants the columns alone never folds, and the other way round.
+``fold`` is its last state, ``pieces`` its log as columns, ``histories`` the metadata records of
+each group with its members. A view never holds the columns of a whole partition. A question that
+needs only the columns never folds, and the other way round.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Client(NamedTuple):
-    """Who a member id stands for."""
+    """The client behind a member id."""
 
     client_id: str | None
     client_host: str | None
@@ -38,20 +38,20 @@ class Client(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Life:
+class GroupHistory:
     """The metadata records of one group, in log order.
 
     Attributes
     ----------
     group : str
-        Its id.
+        The group id.
     records : GroupRecords
-        Whole, as they lie in the log; :meth:`state` decodes one.
+        The records as in the log; :meth:`state` decodes one.
     generations : list of dict
-        One row a record: the fields of ``coterie._core.fold.generations.Generation`` (what
-        changed since the one before), and ``file`` and ``position``, the evidence.
+        One row for each record: the fields of ``coterie._core.fold.generations.Generation``
+        (changes since the record before), and ``file`` and ``position``, the evidence.
     clients : dict
-        Every member id that a record names -> :class:`Client`.
+        Each member id in the records -> :class:`Client`.
     """
 
     group: str
@@ -61,7 +61,7 @@ class Life:
 
     @cached_property
     def taken_over(self) -> frozenset[str]:
-        """Member ids that took a static member's place: their records name the first client."""
+        """Ids of members that replaced a static member: their records name the first client."""
         return frozenset(new for row in self.generations for _, _, new in row["replaced"])
 
     def state(self, index: int) -> dict[str, Any] | None:
@@ -74,9 +74,9 @@ class Life:
 
 
 class RecordFilter(NamedTuple):
-    """Which records of a partition are looked at; see :class:`PartitionView`.
+    """Selects records of a partition; see :class:`PartitionView`.
 
-    ``tracking``: what their fold tracks, if it does.
+    ``tracking``: what their fold tracks; None: nothing.
     """
 
     groups: frozenset[str] | None
@@ -85,20 +85,20 @@ class RecordFilter(NamedTuple):
 
     @property
     def options(self) -> ScanOptions:
-        """How they are folded."""
+        """The options of a fold of these records."""
         return ScanOptions(at_ms=self.at_ms, groups=self.groups, tracking=self.tracking)
 
 
 @dataclass
 class JoinedParts:
-    """What was found in parts of a partition, put together: see ``log_parts``.
+    """The merged results of a partition's parts; see ``log_parts``.
 
     Attributes
     ----------
     logs : dict
-        Of each view that is asked for.
+        The surveyed log of each record filter.
     aggregates : dict
-        What the question's aggregates keep of all pieces, by name.
+        The question's filled aggregates, by name.
     """
 
     logs: dict[RecordFilter, SurveyedLog]
@@ -106,31 +106,31 @@ class JoinedParts:
 
 
 class PartitionView:
-    """One partition of the topic. What is read is kept until the next partition comes.
+    """One partition of the topic. Logs are read on demand and cached in the view.
 
     Parameters
     ----------
     number : int or None
-        Of the partition; None: not known.
+        The partition's number; None: not known.
     segments : tuple of Segment
-        Its log.
+        The partition's log.
     groups : frozenset of str or None
         Only these groups; None: all.
     at_ms : int or None
         Only records whose own timestamp is not after this.
     read
-        Gives the bytes of a segment.
+        Returns the bytes of a segment.
     since_ms : int or None
-        Tell only what was so or happened since then. All is read: what was before decides.
+        Report only states and events since then. Earlier records are read too: they decide.
     parts : JoinedParts or None
-        What was found in parts of the log already; None: it is read here.
+        The merged results of the log's parts; None: the view reads the log.
 
     Attributes
     ----------
-    seen : dict or None
-        What aggregates of several questions keep, by name, if the log went by once for all of them.
+    shared_aggregates : dict or None
+        Filled aggregates of several questions, by name, if the log was read once for all of them.
     cut : CutPartition or None
-        The log in parts that threads of this process read; None: it is read as one.
+        The log in parts that threads of this process read; None: it is read in one.
     """
 
     def __init__(
@@ -147,67 +147,69 @@ class PartitionView:
         self.segments = tuple(segments)
         self.groups = groups
         self.at_ms = at_ms
-        self.bytes_of = read
+        self.read_segment_bytes = read
         self.since_ms = since_ms
         self.parts = parts
-        self.seen: dict[str, Any] | None = None
+        self.shared_aggregates: dict[str, Any] | None = None
         self.cut: CutPartition | None = None
         self.logs: dict[RecordFilter, SurveyedLog] = {} if parts is None else parts.logs
-        self.others: dict[RecordFilter, PartitionView] = {}
+        self.other_views: dict[RecordFilter, PartitionView] = {}
 
     @property
     def record_filter(self) -> RecordFilter:
-        """Which of the partition's records these are of."""
+        """The filter of the records in this view."""
         return RecordFilter(self.groups, self.at_ms)
 
     def whole(self) -> PartitionView:
-        """Return the facts of all groups: these, where all are asked for."""
+        """Return the view of all groups; this one if it is not limited to some."""
         return self.of(RecordFilter(None, self.at_ms))
 
     def of(self, record_filter: RecordFilter) -> PartitionView:
-        """Return the facts of other records of the partition."""
+        """Return the view of other records of the same partition."""
         if record_filter == self.record_filter:
             return self
-        if record_filter not in self.others:
-            self.others[record_filter] = PartitionView(
+        if record_filter not in self.other_views:
+            self.other_views[record_filter] = PartitionView(
                 *(self.number, self.segments, record_filter.groups, record_filter.at_ms),
-                *(self.bytes_of, self.since_ms, self.parts),
+                *(self.read_segment_bytes, self.since_ms, self.parts),
             )
-            self.others[record_filter].cut = self.cut
-        return self.others[record_filter]
+            self.other_views[record_filter].cut = self.cut
+        return self.other_views[record_filter]
 
-    def is_asked(self, at_ms: int | None) -> bool:
-        """Whether what happened at a time (epoch ms; None: not known) is asked for."""
+    def is_requested(self, at_ms: int | None) -> bool:
+        """Whether a time (epoch ms; None: not known) lies in the requested time range."""
         if at_ms is None:
             return True
         too_late = self.at_ms is not None and at_ms > self.at_ms
         return not too_late and (self.since_ms is None or at_ms >= self.since_ms)
 
-    def is_whole_at(self, at_ms: int | None) -> bool:
-        """Whether compaction took nothing of a time (epoch ms; None: not known)."""
+    def is_complete_at(self, at_ms: int | None) -> bool:
+        """Whether compaction removed nothing of a time (epoch ms; None: not known)."""
         since_ms = self.trusted_from_ms
         return since_ms is None or at_ms is None or at_ms >= since_ms
 
     def read(self, record_filter: RecordFilter) -> SurveyedLog:
-        """Return the log of some records, read once. The first call reads it."""
+        """Return the surveyed log of some records. The first call reads it."""
         if record_filter not in self.logs:
-            assert self.parts is None  # else all that is asked for is there
+            assert self.parts is None  # merged parts have all logs that a question needs
             if self.cut is not None:
-                self.logs[record_filter] = self.cut.survey(record_filter.options, self.bytes_of)
+                self.logs[record_filter] = self.cut.survey(
+                    record_filter.options, self.read_segment_bytes
+                )
             else:
                 self.logs[record_filter] = SurveyedLog(
-                    self.segments, record_filter.options, self.bytes_of
+                    self.segments, record_filter.options, self.read_segment_bytes
                 )
         return self.logs[record_filter]
 
     @property
     def in_parts(self) -> bool:
-        """Whether aggregates take parts of the log, and are put together then."""
+        """Whether aggregates take parts of the log and are merged."""
         return self.parts is not None or self.cut is not None
 
     @property
     def is_tracked(self) -> bool:
-        """Whether these records were read with tracks."""
+        """Whether the records of this view were folded with tracks."""
         return any(
             record_filter[:2] == self.record_filter[:2] and record_filter.tracking
             for record_filter in self.logs
@@ -220,41 +222,42 @@ class PartitionView:
 
     @property
     def log(self) -> SurveyedLog:
-        """The log, read once, maybe with tracks: what reading it in pieces must know."""
+        """The surveyed log, with tracks or without; reading in pieces needs it."""
         return log_of(self.record_filter, self.logs) or self.read(self.record_filter)
 
     def pieces(self, columns: Collection[str] | None = None) -> Iterator[RecordColumns]:
         """Yield every record as columns (of ``RecordScan``), a piece of the log at a time.
 
-        Without those of no group where groups are named. Each call reads the log anew.
+        With a filter for groups, records without a group are left out. Each call reads the log
+        again.
         """
         return self.log.pieces(columns)
 
     @cached_property
     def group_ids(self) -> list[str]:
-        """Every group that has a record of any kind, sorted as Java sorts."""
+        """Every group with a record of any kind, in Java's order."""
         return sorted(self.log.present, key=java_order)
 
     @property
     def group_log(self) -> GroupRecords:
-        """The records of groups that are no commits, in log order."""
+        """The records of groups that are not commits, in log order."""
         return self.log.group_log
 
     @cached_property
     def trusted_from_ms(self) -> int | None:
-        """From when on the state is whole; None: from its start (``coterie.log.trust``)."""
+        """From when on the state is complete; None: from the start (``coterie.log.trust``)."""
         return trusted_from(self.fold.segments)
 
     @property
     def newest_ms(self) -> int:
-        """The time of the newest record, whatever was asked for; -1: none has one."""
+        """The time of the newest record, regardless of filters; -1: no record has a time."""
         return max((piece.max_timestamp for piece in self.fold.segments), default=-1)
 
     @cached_property
-    def begins_ms(self) -> int | None:
-        """From when on the records tell all that is asked for; None: from the log's start."""
-        known = [ms for ms in (self.since_ms, self.trusted_from_ms) if ms is not None]
-        return max(known, default=None)
+    def complete_from_ms(self) -> int | None:
+        """The start of the requested time that is complete; None: the log's start."""
+        bounds = [ms for ms in (self.since_ms, self.trusted_from_ms) if ms is not None]
+        return max(bounds, default=None)
 
     @cached_property
     def group_rows(self) -> dict[str, dict[str, Any]]:
@@ -265,31 +268,35 @@ class PartitionView:
     def newer_records(self) -> GroupRecords:
         """The records of the newer protocols (key versions 3 to 23), in log order."""
         log = self.group_log
-        return log.part(n for n, one in enumerate(log.places) if one.version != KEY_GROUP)
+        return log.part(n for n, place in enumerate(log.places) if place.version != KEY_GROUP)
 
     @cached_property
-    def lives(self) -> dict[str, Life]:
-        """The metadata records of every group that has any, by id."""
+    def histories(self) -> dict[str, GroupHistory]:
+        """The metadata records of each group that has any, by id."""
         log = self.group_log
-        classic = log.part(n for n, one in enumerate(log.places) if one.version == KEY_GROUP)
+        classic = log.part(n for n, place in enumerate(log.places) if place.version == KEY_GROUP)
         records = classic.by_group()
-        lives = {}
-        for raw, held in self.fold.groups.items():
-            group = decode_utf8(raw)
+        histories = {}
+        for raw_id, folded in self.fold.groups.items():
+            group = decode_utf8(raw_id)
             rows = [
                 {**row._asdict(), "file": record.file, "position": record.position}
-                for row, record in zip(held.generations(), records[group].places, strict=True)
+                for row, record in zip(folded.generations(), records[group].places, strict=True)
             ]
-            lives[group] = Life(group, records[group], rows, _clients(rows, records[group]))
-        return lives
+            histories[group] = GroupHistory(
+                group, records[group], rows, _clients(rows, records[group])
+            )
+        return histories
 
 
 def log_of(
     record_filter: RecordFilter, logs: Mapping[RecordFilter, SurveyedLog]
 ) -> SurveyedLog | None:
-    """Return the log of a view, with tracks or without, if it is there."""
-    tracked = (log for other, log in logs.items() if other[:2] == record_filter[:2])
-    return logs.get(record_filter) or next(tracked, None)
+    """Return the log of a filter, with tracks or without, if it was read."""
+    same_records = (
+        log for other_filter, log in logs.items() if other_filter[:2] == record_filter[:2]
+    )
+    return logs.get(record_filter) or next(same_records, None)
 
 
 def rows_by_id(number: int | None, fold: PartitionFold) -> dict[str, dict[str, Any]]:
@@ -300,19 +307,19 @@ def rows_by_id(number: int | None, fold: PartitionFold) -> dict[str, dict[str, A
 
 
 def _clients(rows: list[dict[str, Any]], records: GroupRecords) -> dict[str, Client]:
-    """Return who each member id stands for; only records in which someone is new are decoded."""
-    found: dict[str, Client] = {}
+    """Return the client of each member id; only records with a new member id are decoded."""
+    clients: dict[str, Client] = {}
     for number, row in enumerate(rows):
         if not row["tombstone"] and (row["joined"] or row["replaced"]):
             value = records[number].value
-            assert value is not None  # it is no tombstone
+            assert value is not None  # not a tombstone
             for member in metadata_row(value)["members"]:
-                who = (member["client_id"], member["client_host"], member["group_instance_id"])
-                found[member["member_id"]] = Client(*who)
-    return found
+                client = (member["client_id"], member["client_host"], member["group_instance_id"])
+                clients[member["member_id"]] = Client(*client)
+    return clients
 
 
-def read_facts(
+def read_partitions(
     log: Log,
     *,
     groups: Collection[str] | None = None,
@@ -320,7 +327,7 @@ def read_facts(
     since_ms: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[PartitionView]:
-    """Yield what each partition of a log says, in order of their number.
+    """Yield a view of each partition of a log, in order of their number.
 
     Parameters
     ----------
@@ -331,12 +338,12 @@ def read_facts(
     at_ms
         Only records whose own timestamp (ms) is not after this.
     since_ms
-        Tell only what was so or happened since then (ms).
+        Report only states and events since then (ms).
 
     Raises
     ------
     LogError
-        A path leads to no log, or a segment cannot be read.
+        A path has no log, or a segment cannot be read.
     """
     progress = progress or Silent()
     listing = find_segments(log)

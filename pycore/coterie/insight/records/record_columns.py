@@ -1,7 +1,6 @@
 """Records of a partition of the topic as numpy columns, each commit with its outcome.
 
-Rows are a piece of the log at a time (``coterie.insight.records.log_reader``): no question holds
-more.
+The columns hold one piece of the log at a time (``coterie.insight.records.log_reader``).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from coterie._core.fold.record_scan import RecordScan
 
 KIND = {name: number for number, name in enumerate(KIND_NAMES)}
 COMMITTED, ABORTED, PENDING = range(len(OUTCOMES))
-NO_RECORD, TOMBSTONE, COMMIT = range(3)  # of ``previous``
+NO_RECORD, TOMBSTONE, COMMIT = range(3)  # values of ``previous``
 Array = np.ndarray[Any, Any]
 
 
@@ -26,20 +25,20 @@ Array = np.ndarray[Any, Any]
 class RecordColumns:
     """Rows of records in log order; row i of every column is one record.
 
-    The columns are attributes: those that ``RecordScan.scan`` gives and were asked for.
+    The requested columns of ``RecordScan.scan`` are attributes.
 
     Attributes
     ----------
     scan : RecordScan
-        Numbers the keys of commits, and the names: the same over all pieces.
+        Numbers the keys of commits, and the names, the same in all pieces.
     columns : dict of str to array
-        By name.
+        The columns by name.
     files : list of str
-        The names of all files so far; ``file_number`` is the place of the piece's own.
+        The names of all files so far; ``file_number`` is the index of the piece's file.
     batches : structured array
-        All batches of the piece, whatever rows are left out; ``batch`` numbers its rows.
+        All batches of the piece, also those whose rows are left out; ``batch`` indexes it.
     newer_keys : list of bytes
-        Of the records of the newer protocols, in order.
+        The keys of the records of the newer protocols, in order.
     """
 
     scan: RecordScan
@@ -53,71 +52,71 @@ class RecordColumns:
         try:
             return self.columns[name]
         except KeyError:
-            raise AttributeError(f"the column {name} was not asked for") from None
+            raise AttributeError(f"the column {name} was not requested") from None
 
     def __len__(self) -> int:
         return len(self.columns["kind"])
 
     @property
     def groups(self) -> list[str]:
-        """The names that ``group`` numbers."""
+        """The group names, indexed by ``group``."""
         return self.scan.groups
 
     @property
     def topics(self) -> list[str]:
-        """The names that ``topic`` numbers."""
+        """The topic names, indexed by ``topic``."""
         return self.scan.topics
 
     @cached_property
     def tombstone(self) -> Array:
-        """Whether a row is the tombstone of an offset; bool."""
+        """Whether a row is an offset's tombstone; bool."""
         tombstones: Array = self.kind == KIND["offset_tombstone"]
         return tombstones
 
     @cached_property
-    def counting(self) -> Array:
-        """Whether a row is a commit or the tombstone of one, and counts; bool."""
-        counts: Array = (self.kind <= KIND["offset_tombstone"]) & (self.outcome == COMMITTED)
-        return counts
+    def effective(self) -> Array:
+        """Whether a row is a commit or a commit's tombstone that took effect; bool."""
+        effective: Array = (self.kind <= KIND["offset_tombstone"]) & (self.outcome == COMMITTED)
+        return effective
 
     @cached_property
     def topic(self) -> Array:
-        """Number of a commit's topic, -1: none; int32."""
+        """The topic number of a commit, -1: none; int32."""
         return self._of_key("topic")
 
     @cached_property
     def partition(self) -> Array:
-        """A commit's partition of its topic, -1: none; int32."""
+        """The partition of a commit's topic, -1: none; int32."""
         return self._of_key("partition")
 
     def _of_key(self, name: str) -> Array:
         entries = self.scan.keys()[name]
-        found: Array = np.append(entries, np.int32(-1))[self.key]
-        return found
+        column: Array = np.append(entries, np.int32(-1))[self.key]
+        return column
 
     @cached_property
-    def inside(self) -> Array:
-        """Whether a record is one of a transaction; bool."""
-        found: Array = (self.batches["transactional"] != 0)[self.batch]
-        return found
+    def in_transaction(self) -> Array:
+        """Whether a record belongs to a transaction; bool."""
+        transactional: Array = (self.batches["transactional"] != 0)[self.batch]
+        return transactional
 
     @cached_property
     def producer_id(self) -> Array:
-        """Of a transaction; -1: a record outside of any; int64."""
+        """The producer id of a transaction's record; -1: no transaction; int64."""
         batches = self.batches
-        inside = np.where(batches["transactional"] != 0, batches["producer_id"], -1)
-        found: Array = inside[self.batch]
-        return found
+        ids = np.where(batches["transactional"] != 0, batches["producer_id"], -1)
+        of_rows: Array = ids[self.batch]
+        return of_rows
 
     @cached_property
     def position(self) -> Array:
-        """Byte of a row's batch in its segment, int64: with the file, the evidence."""
-        places: Array = self.batches["position"][self.batch]
-        return places
+        """The byte position of a row's batch in its file, int64."""
+        positions: Array = self.batches["position"][self.batch]
+        return positions
 
 
 def is_before(timestamps: Array, since_ms: int | None) -> Array:
-    """Return which records are known to be of before a time (ms; None: none is); bool."""
+    """Return which records are known to be older than a time (ms; None: no record); bool."""
     if since_ms is None:
         return np.zeros(len(timestamps), dtype=np.bool_)
     early: Array = (timestamps >= 0) & (timestamps < since_ms)

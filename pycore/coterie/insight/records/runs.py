@@ -1,6 +1,6 @@
-"""Neighbouring records of a batch that are alike: what is counted by groups is counted by these.
+"""Runs of like records in a batch, to count per group without looking at each record.
 
-A request's commits are a batch, so there are few of them; a sum over rows is one over runs.
+A request's commits form one batch, so there are far fewer runs than records.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Runs:
     Attributes
     ----------
     first, size : int64
-        The first row of each, and how many there are.
+        The first row and the number of rows.
     batch, group, kind, outcome : int
-        Of all its rows.
+        The values that all rows of the run share.
     """
 
     first: Array
@@ -37,23 +37,23 @@ class Runs:
         return len(self.first)
 
     def select(self, keep: Array) -> Runs:
-        """Return some of them; ``keep``: bool, or their numbers."""
-        return Runs(*(getattr(self, one.name)[keep] for one in fields(self)))
+        """Return some of the runs; ``keep``: a bool mask or indices."""
+        return Runs(*(getattr(self, column.name)[keep] for column in fields(self)))
 
-    def counting(self) -> Array:
-        """Return which are of commits, no tombstones, that count; bool."""
-        counts: Array = (self.kind == KIND["offset"]) & (self.outcome == COMMITTED)
-        return counts
+    def effective_commits(self) -> Array:
+        """Return which runs are effective commits, tombstones excluded; bool."""
+        effective: Array = (self.kind == KIND["offset"]) & (self.outcome == COMMITTED)
+        return effective
 
     def rows(self) -> Array:
-        """Return the rows of all of them, in log order."""
+        """Return the rows of all runs, in log order."""
         start = np.cumsum(self.size) - self.size
         rows: Array = np.arange(self.size.sum()) + np.repeat(self.first - start, self.size)
         return rows
 
 
 def runs_of(commits: RecordColumns, *others: Array) -> Runs:
-    """Return the runs of a piece; where one of ``others`` (of each row) changes, a run ends."""
+    """Return the runs of a piece; a change in one of the columns ``others`` also ends a run."""
     begins = np.zeros(len(commits), dtype=np.bool_)
     begins[:1] = True
     for column in (commits.batch, commits.group, commits.kind, *others):
@@ -64,24 +64,27 @@ def runs_of(commits: RecordColumns, *others: Array) -> Runs:
 
 
 def times_of(first: Array, times: Array) -> tuple[Array, Array]:
-    """Return the least and the greatest known time (0 or more) of the rows of each run.
+    """Return the least and the greatest known time (0 or more) of each run.
 
-    ``first``: the first row of every run of a piece, and so where the one before ends. Where none
-    is known the least is ``NEVER``, and the greatest below 0.
+    ``first``: the first row of every run of a piece. Without any known time, the least is ``NEVER``
+    and the greatest is below 0.
     """
     if not len(first):
         return times[:0], times[:0]
-    least = np.minimum.reduceat(times.view(np.uint64), first)  # what is below 0 is much there
+    least = np.minimum.reduceat(times.view(np.uint64), first)  # values below 0 become the largest
     greatest = np.maximum.reduceat(times, first)
     return np.minimum(least, np.uint64(NEVER)).view(np.int64), greatest
 
 
 def first_in_batch(batch: Array, part: Array) -> Array:
-    """Return which of some runs are the first of their batch in their part; bool."""
-    found = np.ones(len(batch), dtype=np.bool_)
+    """Return which runs are the first of their batch in their part; bool.
+
+    ``part``: the number of whatever the batches are counted by.
+    """
+    is_first = np.ones(len(batch), dtype=np.bool_)
     if (np.diff(batch) > 0).all():
-        return found
+        return is_first
     order = np.lexsort((batch, part))  # stable
-    one, next_ = order[:-1], order[1:]
-    found[next_] = (batch[one] != batch[next_]) | (part[one] != part[next_])
-    return found
+    current, following = order[:-1], order[1:]
+    is_first[following] = (batch[current] != batch[following]) | (part[current] != part[following])
+    return is_first

@@ -1,8 +1,8 @@
-"""A large log read by threads of this process, with the answers of one.
+"""Read a large log with threads of this process, with the same answers as with one thread.
 
-A partition that is more than a thread's share of the log is cut into parts
-(``coterie.insight.records.cut``). Any other partition is one thread's work, and some are read ahead
-of the one whose answer is wanted. Pays as the core reads without the GIL.
+A partition that exceeds a thread's share of the log is cut into parts
+(``coterie.insight.records.cut``). One thread reads each other partition, and some partitions are
+read ahead. Threads pay off because the core reads without the GIL.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from coterie.replay.engine import Progress, Silent
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-PART_BYTES = 1 << 30  # progress is told after it
-PART_BYTES_MIN = 64 << 20  # each part meets its keys anew, and is merged
-SHARES = 2  # of a log, for each thread: partitions are of different sizes
+PART_BYTES = 1 << 30  # progress is reported after each part
+PART_BYTES_MIN = 64 << 20  # a part numbers its keys anew and is merged, which must pay off
+SHARES = 2  # of a log, for each thread: partitions differ in size
 
 T = TypeVar("T")
 
 
 def parts_of(segments: Sequence[Segment], count: int) -> list[SegmentRun]:
-    """Return at most so many runs of neighbouring segments, about even."""
+    """Split segments into at most ``count`` runs of about the same size."""
     sizes = list(map(parallel_scan.weight, segments))
     total = max(sum(sizes), 1)
     ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
@@ -42,7 +42,7 @@ def parts_of(segments: Sequence[Segment], count: int) -> list[SegmentRun]:
 
 
 def part_count(size: int, whole: int, threads: int) -> int:
-    """Return into how many parts to cut a partition of so many bytes, of a log of ``whole``."""
+    """Return the number of parts for a partition of ``size`` bytes in a log of ``whole`` bytes."""
     if size < 2 * PART_BYTES_MIN or size * SHARES * threads <= whole:
         return 1
     rounds = -(-size // (threads * PART_BYTES))
@@ -58,11 +58,11 @@ def each_partition(
     since_ms: int | None = None,
     progress: Progress | None = None,
 ) -> Generator[T, None, None]:
-    """Yield what ``work`` makes of each partition's facts, in order of their number.
+    """Yield the result of ``work`` for each partition, in order of their number.
 
-    Threads read a large log: ``work`` is called on any of them, and changes nothing but its facts.
-    Otherwise as ``coterie.insight.records.partition_view.read_facts``. Close it: what it reads
-    ahead goes on until then.
+    Threads read a large log. ``work`` may run on any thread, so it may change only its own view.
+    Parameters and errors are those of ``coterie.insight.records.partition_view.read_partitions``.
+    Close the generator when done: it reads ahead until then.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -77,30 +77,30 @@ def each_partition(
             yield work(PartitionView(number, segments, only, at_ms, since_ms=since_ms))
             progress.advance(size_of(segments))
         return
-    cancellation, pool = Cancellation(), ThreadPoolExecutor(threads)
+    reading, pool = Cancellation(), ThreadPoolExecutor(threads)
     ahead: deque[tuple[PartitionView, Future[T] | None]] = deque()
 
-    def taken(view: PartitionView, found: Future[T] | None) -> T:
-        made = work(view) if found is None else found.result()
+    def result_of(view: PartitionView, future: Future[T] | None) -> T:
+        result = work(view) if future is None else future.result()
         if view.cut is None:
             progress.advance(size_of(view.segments))
         else:
             view.cut.close()
-        return made
+        return result
 
     try:
         for number, segments in listing.partitions().items():
             parts = parts_of(
                 segments, part_count(sum(map(parallel_scan.weight, segments)), whole, threads)
             )
-            view = PartitionView(number, segments, only, at_ms, cancellation.read, since_ms)
+            view = PartitionView(number, segments, only, at_ms, reading.read, since_ms)
             if len(parts) > 1:
-                view.cut = CutPartition(parts, pool, threads, cancellation, progress)
+                view.cut = CutPartition(parts, pool, threads, reading, progress)
             if len(ahead) == parallel_scan.AHEAD_PER_THREAD * threads:
-                yield taken(*ahead.popleft())
+                yield result_of(*ahead.popleft())
             ahead.append((view, None if view.cut else pool.submit(work, view)))
         while ahead:
-            yield taken(*ahead.popleft())
+            yield result_of(*ahead.popleft())
     finally:
-        cancellation.on = False
+        reading.cancel()
         pool.shutdown(cancel_futures=True)

@@ -1,1 +1,1 @@
-"""Rows of any question for people and programs: fields, tables, JSON, CSV."""
+"""Render the rows of any question for people and programs: fields, tables, JSON, CSV."""

@@ -1,8 +1,8 @@
-"""Fields of a question's rows, written down once: for Arrow and Spark, for CSV, for people.
+"""The fields of a question's rows, declared once for Arrow, Spark, CSV and tables.
 
 ``FIELDS`` of a question maps names to types, in order: ``"string"``, ``"int32"``, ``"int64"``,
-``"double"``, ``"bool"``, ``"timestamp"`` (epoch ms in rows, ``timestamp[ms, UTC]`` in Arrow); a
-list of one type is a list of it, a dict a struct. Every row has every field.
+``"double"``, ``"bool"``, ``"timestamp"`` (epoch ms in rows, ``timestamp[ms, UTC]`` in Arrow). A
+list with one type is a list of that type; a dict is a struct. Every row has every field.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of any question as JSON, CSV and a table for people. Knows fields, not questions."""
+"""Render rows of any question as JSON, CSV or a table. Knows fields, not questions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from coterie.insight.render.fields import Fields
 from coterie.times import format_time
 
 MISSING = "-"
-LONGEST = 100  # characters of a name in a table; Kafka lets an id have 32767
-HEAD, TAIL = 60, 20  # what is kept of a longer one
+MAX_NAME_LENGTH = 100  # characters of a name in a table; Kafka allows ids of 32767
+HEAD, TAIL = 60, 20  # characters shown of a longer name
 NAMES = frozenset(
     {"group", "group_id", "topic", "member_id", "client_id", "client_host", "group_instance_id"}
 )
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 def json_lines(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield a JSON array, one row a line; what is not known is null."""
+    """Yield a JSON array, one row a line; unknown values are null."""
     before = "["
     for row in rows:
         yield before + "\n" + ENCODE(row)
@@ -31,10 +31,10 @@ def json_lines(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def csv_lines(fields: Fields, rows: Iterable[Row]) -> Iterator[str]:
-    """Yield CSV under one heading; what is not known is empty, lists and structs are JSON."""
+    """Yield CSV under one heading; unknown values are empty, lists and structs are JSON."""
     line = csvrows.line_writer()
     encoded = [name for name, kind in fields.items() if kind == "bool" or not isinstance(kind, str)]
-    ahead = line(fields)  # nothing is printed where there is no answer but a failure
+    ahead = line(fields)  # lazily: if the first row fails, nothing is printed
     for row in rows:
         yield ahead
         cells = {**row, **{name: ENCODE(row[name]) for name in encoded if row[name] is not None}}
@@ -43,7 +43,7 @@ def csv_lines(fields: Fields, rows: Iterable[Row]) -> Iterator[str]:
 
 
 class Table(NamedTuple):
-    """What is drawn as a table: a title, headings, the kind of each column, columns of cells."""
+    """A table to draw: a title, headings, the type of each column, columns of cells."""
 
     title: str | None
     headings: Sequence[str]
@@ -51,21 +51,20 @@ class Table(NamedTuple):
     columns: Sequence[Sequence[str]]
 
 
-Piece = Table | str  # what is printed for people
+Piece = Table | str  # a unit of output for people
 
 
 def table(fields: Fields, rows: Sequence[Row], title: str | None = None) -> Table:
-    """Return rows as a table: headings as Kafka's tools write them, "-" where nothing is known.
+    """Return rows as a table: headings as Kafka's tools write them, "-" for unknown values.
 
-    Only a name of more than ``LONGEST`` characters is cut: another cell goes on in the next line
-    where the terminal is narrow.
+    Only names longer than ``MAX_NAME_LENGTH`` are cut; other cells wrap in a narrow terminal.
     """
     columns = [cells(name, [row[name] for row in rows], kind) for name, kind in fields.items()]
     return Table(title, [heading(name) for name in fields], list(fields.values()), columns)
 
 
 def cells(name: str, values: Sequence[Any], kind: Any) -> list[str]:
-    """Return a column as people read it; of a long name its beginning and its end."""
+    """Return a column as text for people; a long name is cut in the middle."""
     if not isinstance(kind, str) or kind == "double":  # 1 and 1.0 are equal
         return [cell(value, kind) for value in values]
     shown = {value: cell(value, kind) for value in set(values)}
@@ -75,8 +74,8 @@ def cells(name: str, values: Sequence[Any], kind: Any) -> list[str]:
 
 
 def shortened(name: str) -> str:
-    """Return a name of which the middle is left out if it is long."""
-    return name if len(name) <= LONGEST else f"{name[:HEAD]}…{name[-TAIL:]}"
+    """Return a name; if it is long, its middle is replaced by an ellipsis."""
+    return name if len(name) <= MAX_NAME_LENGTH else f"{name[:HEAD]}…{name[-TAIL:]}"
 
 
 def heading(name: str) -> str:
@@ -85,7 +84,7 @@ def heading(name: str) -> str:
 
 
 def cell(value: Any, kind: Any) -> str:
-    """Return a value as people read it."""
+    """Return a value as text for people."""
     if value is None or value == "":
         return MISSING
     if kind == "timestamp":
@@ -93,14 +92,14 @@ def cell(value: Any, kind: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(kind, list):
-        return ", ".join(cell(one, kind[0]) for one in value) or MISSING
+        return ", ".join(cell(element, kind[0]) for element in value) or MISSING
     if isinstance(kind, dict):
         return " ".join(cell(value[name], inner) for name, inner in kind.items())
     return printable(str(value))
 
 
 def printable(text: str) -> str:
-    """Return text without what would move a terminal's cursor."""
+    """Return text with unprintable characters escaped: they could move a terminal's cursor."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
