@@ -38,6 +38,13 @@ def died_at_point(point):
     return cluster, begin, dies, new
 
 
+def test_a_dead_broker_is_missed_when_its_session_has_ended():
+    """The broker's zookeeper.session.timeout.ms, by default 6000; then a watch has to fire."""
+    cluster, _, dies, _ = died_at_point(1)
+    elected = next(one for one in cluster.logged[dies:] if one.what == "Catch up")
+    assert elected.at_ms - cluster.logged[dies].at_ms == 6000 + cluster.settings.watch_ms
+
+
 def generation(cluster):
     return cluster.store.groups["group1"].generation_id
 

@@ -8,6 +8,7 @@ from typing import Any
 from coterie.errors import CoterieError, shown
 
 _INT64 = 2**63
+MOST_STREAMS = 10_000  # of a topic and a consumer: Kafka runs a thread for each
 MOST = 2**53  # what JSON numbers hold exactly everywhere
 
 
@@ -77,7 +78,14 @@ def streams(value: Any, place: str) -> Mapping[str, int]:
     """Take how many streams of each topic."""
     if not isinstance(value, Mapping) or not value:
         raise _wrong(value, place, "an object of streams by topic")
-    return {name(key, place): positive(one, f"{place}.{key}") for key, one in value.items()}
+    return {name(key, place): stream_count(count, f"{place}.{key}") for key, count in value.items()}
+
+
+def stream_count(value: Any, place: str) -> int:
+    """Take how many streams of a topic: each is a thread of its own in a rebalance."""
+    if type(value) is not int or not 1 <= value <= MOST_STREAMS:
+        raise _wrong(value, place, f"a whole number from 1 to {MOST_STREAMS}")
+    return value
 
 
 def ids(value: Any, place: str) -> tuple[int, ...]:
@@ -107,6 +115,7 @@ CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "path": path,
     "settings": settings,
     "streams": streams,
+    "stream_count": stream_count,
     "ids": ids,
     "replicas": replicas,
 }

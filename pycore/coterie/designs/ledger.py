@@ -73,6 +73,14 @@ class Ledger:
         """Return what a consumer fetches, with the next offset."""
         return {p: held[consumer] for p, held in sorted(self.owners.items()) if consumer in held}
 
+    def owned_by_all(self) -> dict[str, dict[Place, int]]:
+        """Return what each consumer fetches, with the next offset: one pass for all of them."""
+        owned: dict[str, dict[Place, int]] = {}
+        for place, owners in sorted(self.owners.items()):
+            for consumer, offset in owners.items():
+                owned.setdefault(consumer, {})[place] = offset
+        return owned
+
     def ranges_of(self, consumer: str) -> dict[Place, list[list[int]]]:
         """Return what a consumer has consumed: ranges of offsets in their order, by partition."""
         found = self.ranges.get(consumer, {})

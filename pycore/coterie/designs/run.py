@@ -8,10 +8,12 @@ from typing import Any
 
 from coterie.arguments import boolean, called
 from coterie.designs import today
+from coterie.designs.bounds import refusal, step_limit
 from coterie.designs.consumer08.simulation import Simulation
 from coterie.designs.coordinator09.play import play
 from coterie.designs.costs import Accounts
 from coterie.designs.scenario import Scenario, read_scenario
+from coterie.designs.schedule import Schedule, TooManySteps
 from coterie.designs.timeline import Timeline
 from coterie.designs.times import Times
 from coterie.errors import ArgumentError, shown
@@ -77,7 +79,7 @@ def run(
     Raises
     ------
     ScenarioError
-        The scenario is wrong: one line that names the place.
+        The scenario is wrong, or takes too many steps to simulate: one line that names the place.
     ArgumentError
         There is no such design, or another argument is of a wrong type.
     """
@@ -87,17 +89,21 @@ def run(
         raise ArgumentError(f"times must be a Times, not {shown(times)}")
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(scenario)
-    accounts, kept = Accounts(scenario), Timeline()
+    accounts, entries = Accounts(scenario), Timeline()
 
     def note(at_ms: int, kind: str, consumer: str, *details: Any) -> None:
         accounts.note(at_ms, kind, consumer, *details)
         if timeline:
-            kept.add(at_ms, kind, consumer, *details)
+            entries.add(at_ms, kind, consumer, *details)
 
-    if design == ZOOKEEPER:
-        simulation = Simulation(scenario, times or Times(), note)
-        points, counted = simulation.run(), simulation.counted()
-    else:
-        plays = play if design == COORDINATOR else today.play
-        points, counted = plays(scenario, note)
-    return Run(points, kept, accounts.costs(counted), counted)
+    schedule = Schedule(step_limit(scenario))
+    try:
+        if design == ZOOKEEPER:
+            simulation = Simulation(scenario, times or Times(), note, schedule)
+            points, counted = simulation.run(), simulation.counted()
+        else:
+            play_design = play if design == COORDINATOR else today.play
+            points, counted = play_design(scenario, note, schedule)
+    except TooManySteps as error:
+        raise refusal(scenario, design, schedule, error) from None
+    return Run(points, entries, accounts.costs(counted), counted)

@@ -331,7 +331,7 @@ KINDS = {  # how each field is checked, by its name in a file
     "subscription": "streams",
     "whitelist": "text",
     "blacklist": "text",
-    "streams": "positive",
+    "streams": "stream_count",
     "config": "settings",
     "as": "name",
     "async": "bool",

@@ -13,22 +13,57 @@ from typing import Any
 
 from coterie._core.structures.timers import TimerWheel
 
+BULK = 16  # cheap items, such as offsets of a commit, that cost about as much as one step
 Run = Generator["int | Gate", None, Any]
 """What a task runs: it yields ms to sleep, or a gate to wait at."""
 
 
-class Schedule:
-    """Functions called at moments of a virtual time, in ms from 0."""
+class TooManySteps(Exception):
+    """A run costs more than it may; the text says what, and what to change."""
 
-    def __init__(self) -> None:
+
+class Schedule:
+    """Functions called at moments of a virtual time, in ms from 0.
+
+    Parameters
+    ----------
+    most_steps : int, optional
+        How many steps a run may take. Each scheduled call is a step; more expensive work adds to
+        them by :meth:`spend`. Beyond the limit every further step raises :class:`TooManySteps`.
+
+    Attributes
+    ----------
+    steps : int
+        Steps taken so far.
+    """
+
+    def __init__(self, most_steps: int | None = None) -> None:
         self.now_ms = 0
+        self.steps = 0
+        self.most_steps = most_steps
         self._wheel = TimerWheel(0)
         self._due: dict[int, tuple[Callable[..., None], tuple[Any, ...]]] = {}
         self._soon: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._keys = 0
 
+    def spend(self, items: int) -> None:
+        """Count work on many items: a step, and one more for each :data:`BULK` of them.
+
+        Raises
+        ------
+        TooManySteps
+            The limit is passed.
+        """
+        self.steps += 1 + items // BULK
+        if self.most_steps is not None and self.steps > self.most_steps:
+            raise TooManySteps(
+                f"the run takes more than {self.most_steps} steps; shorten the times between "
+                "events, or lengthen intervals and timeouts"
+            )
+
     def call_soon(self, function: Callable[..., None], *args: Any) -> None:
         """Call a function at this moment, after all that was asked for this moment before."""
+        self.spend(0)
         self._soon.append((function, args))
 
     def call_later(self, ms: int, function: Callable[..., None], *args: Any) -> tuple[int, int]:
@@ -37,6 +72,7 @@ class Schedule:
 
     def call_at(self, at_ms: int, function: Callable[..., None], *args: Any) -> tuple[int, int]:
         """Call a function at a moment (now, if it has passed); return what :meth:`cancel` takes."""
+        self.spend(0)
         key = self._keys = self._keys + 1
         self._due[key] = function, args
         return self._wheel.add(at_ms, key), key

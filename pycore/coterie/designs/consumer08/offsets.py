@@ -74,6 +74,7 @@ class Offsets:
         Whoever closes tries again, with the next one.
         """
         offsets = {(one.topic, one.number): one.offset for one in owned}
+        self._zk.zookeeper.schedule.spend(len(offsets))
         if self._in_kafka and offsets:
             yield from self.connect()
             while not self._reaches():

@@ -35,10 +35,14 @@ class Simulation:
     """
 
     def __init__(
-        self, scenario: ops.Scenario, times: Times, note: Callable[..., None] | None = None
+        self,
+        scenario: ops.Scenario,
+        times: Times,
+        note: Callable[..., None] | None = None,
+        schedule: Schedule | None = None,
     ) -> None:
         config = scenario.config
-        self.schedule = Schedule()
+        self.schedule = schedule or Schedule()
         self._periods = PausingClock(self.schedule)
         self.zookeeper = ZooKeeper(self.schedule, tick_ms=config.tick_ms)
         self.brokers = Brokers(
@@ -54,7 +58,7 @@ class Simulation:
             self._periods,
             self.zookeeper,
             self.brokers,
-            GroupViews(self.zookeeper.tree),
+            GroupViews(self.zookeeper.tree, self.schedule),
             times,
             self._timed if note else _unnoted,
         )

@@ -10,11 +10,14 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 
+from coterie.designs.checks import MOST_STREAMS
 from coterie.designs.consumer08 import assignment, registration
 from coterie.designs.consumer08.config import ConsumerConfig
+from coterie.designs.schedule import Schedule, TooManySteps
 from coterie.designs.zookeeper.tree import Node, Tree
 
 BROKERS, TOPICS, GROUPS = "/brokers/ids", "/brokers/topics", "/consumers"
+THREAD_ITEMS = 64  # of work that reading and sorting one thread stands for: four steps
 Seen = tuple[tuple[Node | None, int], ...]
 
 
@@ -59,9 +62,14 @@ def partitions_of(tree: Tree, topic: str) -> Sequence[int]:
 class GroupViews:
     """The threads of each topic, by group, as the id nodes say now."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, schedule: Schedule) -> None:
         self._tree = tree
+        self._schedule = schedule
         self._kept: dict[tuple[str, bool], tuple[Seen, assignment.Positions]] = {}
+
+    def spend(self, items: int) -> None:
+        """Count work on many items against the limit of the run."""
+        self._schedule.spend(items)
 
     def positions(self, group: str, *, exclude_internal: bool) -> assignment.Positions:
         """Return where each thread stands among those of its topic.
@@ -92,6 +100,7 @@ class GroupViews:
             taken = subscription.topics(present, exclude_internal=exclude_internal)
             for topic, streams in taken.items():
                 threads.setdefault(topic, []).extend(thread_ids(name, streams))
+                self.spend(THREAD_ITEMS * streams)
         return {
             topic: {
                 thread: place
@@ -103,7 +112,15 @@ class GroupViews:
 
 @functools.lru_cache(maxsize=4096)
 def thread_ids(consumer_id: str, streams: int) -> Sequence[str]:
-    """Return the ids of a consumer's threads."""
+    """Return the ids of a consumer's threads.
+
+    Raises
+    ------
+    TooManySteps
+        An id node that was written from outside names more streams than a scenario may start.
+    """
+    if streams > MOST_STREAMS:
+        raise TooManySteps(f"a consumer has {streams} streams of a topic; {MOST_STREAMS} at most")
     return [f"{consumer_id}-{number}" for number in range(streams)]
 
 
@@ -127,5 +144,6 @@ def share_of(
     if config.assignment == "ceiling":
         return assignment.range_share(own, partitions, positions, ceiling=True)
     if config.partition_assignment_strategy == "roundrobin":
+        views.spend(sum(map(len, partitions.values())))
         return assignment.round_robin_share(own, partitions, positions)
     return assignment.range_share(own, partitions, positions)

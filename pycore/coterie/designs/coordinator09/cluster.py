@@ -264,16 +264,19 @@ class Cluster:
 
     def take(self, consumer: Consumer) -> None:
         """Let a consumer fetch its partitions."""
+        self.schedule.spend(len(consumer.partitions))
         self.ledgers[consumer.group_id].take(consumer.name, consumer.partitions)
 
     def give(self, consumer: Consumer, *, commit: bool) -> None:
         """Let it stop, with a commit if the group still has it in this generation."""
+        self.schedule.spend(len(consumer.partitions))
         commit = commit and self._may_commit(consumer)
         ledger = self.ledgers[consumer.group_id]
         ledger.give(consumer.name, consumer.partitions, commit=commit)
 
     def commit(self, consumer: Consumer) -> None:
         """Commit what a consumer has consumed."""
+        self.schedule.spend(len(consumer.partitions))
         if self._may_commit(consumer):
             self.ledgers[consumer.group_id].commit(consumer.name, consumer.partitions)
 

@@ -217,7 +217,7 @@ class Consumer:
 
     def _next_beat(self, number: int) -> None:
         """Wait for the next interval, or until the coordinator has been silent for too long."""
-        interval = self.session_timeout_ms // self.cluster.settings.heartbeat_frequency
+        interval = max(1, self.session_timeout_ms // self.cluster.settings.heartbeat_frequency)
         silent = self.heard_ms + self.session_timeout_ms - self.cluster.schedule.now_ms
         self.cluster.schedule.call_later(min(interval, silent), self._tick, number)
 

@@ -16,6 +16,7 @@ from coterie.designs.consumer08.config import consumer_config
 from coterie.designs.coordinator09.cluster import POINTS, Cluster
 from coterie.designs.coordinator09.world import Settings
 from coterie.designs.scenario import MOMENTS, Scenario
+from coterie.designs.schedule import Schedule
 
 __all__ = ["play"]
 
@@ -151,13 +152,17 @@ class Player:
                     unowned.append(place)
                 if len(owners) > 1:
                     several[place] = sorted(owners)
+        owned = {group: ledger.owned_by_all() for group, ledger in self.cluster.ledgers.items()}
         for name, one in sorted(self.cluster.consumers.items()):
             ledger = self.cluster.ledgers[one.group_id]
             consumers[name] = {
                 "state": self.states[name],
                 "in_group": one.in_group,
                 "generation": one.generation_id,
-                "next_offsets": {f"{t}/{n}": at for (t, n), at in ledger.owned_by(name).items()},
+                "next_offsets": {
+                    f"{topic}/{number}": offset
+                    for (topic, number), offset in owned[one.group_id].get(name, {}).items()
+                },
                 "consumed": {
                     f"{t}/{n}": found for (t, n), found in sorted(ledger.ranges_of(name).items())
                 },
@@ -178,11 +183,16 @@ def from_start(scenario: Scenario) -> bool:
 
 
 def play(
-    scenario: Scenario, note: Callable[..., None] | None = None
+    scenario: Scenario,
+    note: Callable[..., None] | None = None,
+    schedule: Schedule | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Play a scenario; return its points and what was counted."""
     settings = Settings(from_start=from_start(scenario))
-    cluster = Cluster(scenario.config.brokers, settings, keep_log=False, note=note)
+    schedule = schedule or Schedule()
+    cluster = Cluster(
+        scenario.config.brokers, settings, keep_log=False, note=note, schedule=schedule
+    )
     player = Player(scenario, cluster, note)
     player.run()
     costs, store = cluster.costs, cluster.store

@@ -121,7 +121,9 @@ class Cluster:
         """Commit what a consumer has consumed."""
         if consumer.reachable and consumer.member.stable:
             self.coordinator.requests += 1
-            self.ledgers[consumer.group_id].commit(consumer.name, consumer.places())
+            places = consumer.places()
+            self.schedule.spend(len(places))
+            self.ledgers[consumer.group_id].commit(consumer.name, places)
 
     def cut(self, name: str) -> None:
         """Cut a consumer off from the coordinator."""
@@ -258,10 +260,13 @@ class Cluster:
 
 
 def play(
-    scenario: Scenario, note: Callable[..., None] | None = None
+    scenario: Scenario,
+    note: Callable[..., None] | None = None,
+    schedule: Schedule | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Play a scenario; return its points and what was counted."""
-    cluster = Cluster(scenario.config.brokers, from_start(scenario), note)
+    schedule = schedule or Schedule()
+    cluster = Cluster(scenario.config.brokers, from_start(scenario), note, schedule=schedule)
     player = Player(scenario, cluster, note)
     player.run()
     costs = cluster.costs

@@ -75,6 +75,7 @@ class Connection:
         while not self._connected:
             yield self._changed
         self.operations += count
+        self.zookeeper.schedule.spend(0)
         try:
             return operation(*args)
         finally:
