@@ -6,7 +6,7 @@ import pytest
 
 from coterie.designs import coordinator09, read_scenario, today
 from coterie.designs.coordinator09.play import Player
-from coterie.designs.scenario import MOMENTS
+from coterie.designs.ops import MOMENTS
 from coterie.designs.shipped import path_of
 from support.designs.coordinator09_cases import check, settle, settled, trigger
 
@@ -119,7 +119,7 @@ def test_each_moment_of_a_scenario_is_its_point_of_failure(number):
     """
     scenario = shipped(number)
     assert [op.moment for op in scenario.ops if hasattr(op, "moment")] == [MOMENTS[number - 1]]
-    cluster = coordinator09.Cluster(scenario.config.brokers)
+    cluster = coordinator09.CoordinatorSimulation(scenario.config.brokers)
     Player(scenario, cluster, None).run()
     (dies,) = (i for i, one in enumerate(cluster.logged) if one.what == "dies")
     begun = max(i for i, one in enumerate(cluster.logged[:dies]) if one.what == "rebalance")
@@ -134,7 +134,7 @@ def test_each_moment_of_a_scenario_is_its_point_of_failure(number):
     )
 
 
-class Watched(today.Cluster):
+class Watched(today.TodaySimulation):
     """Notes in which state the group is, and when, as its coordinator is stopped."""
 
     stops = ()

@@ -7,7 +7,7 @@ import pytest
 from coterie.designs import DESIGNS, coordinator09, run, today
 from coterie.designs.coordinator09 import POINTS
 from coterie.designs.coordinator09.play import Player
-from coterie.designs.scenario import MOMENTS
+from coterie.designs.ops import MOMENTS
 from support.designs.scenes08 import produce, settle, start, topic
 
 COORDINATED = ("coordinator-0.9", "today")
@@ -22,7 +22,7 @@ def scenario(*events, brokers=(0, 1, 2), **config):
 def stopped(monkeypatch):
     """When brokers were stopped."""
     found = []
-    for cluster in (coordinator09.Cluster, today.Cluster):
+    for cluster in (coordinator09.CoordinatorSimulation, today.TodaySimulation):
         stop = cluster.stop_broker
 
         def noting(self, *broker, stop=stop, **more):

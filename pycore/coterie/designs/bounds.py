@@ -8,7 +8,8 @@ the scenario, not with its times.
 from __future__ import annotations
 
 from coterie.designs.checks import ScenarioError
-from coterie.designs.scenario import AddPartitions, CreateTopic, Scenario, Start
+from coterie.designs.ops import AddPartitions, CreateTopic, Start
+from coterie.designs.scenario import Scenario
 from coterie.designs.schedule import Schedule, TooManySteps
 
 IDLE_STEPS = 4_000_000  # about 10 s; ten consumers of today take 3.3 million in a week

@@ -18,7 +18,7 @@ from coterie.insight.records.key_index import LOW, Keys, Names, Table
 from coterie.insight.records.record_columns import Array, RecordColumns, is_before
 from coterie.insight.records.runs import NEVER, Runs, first_in_batch, runs_of, times_of
 from coterie.report.sections import EXACT, exact
-from coterie.report.spans import POINTS, Counts
+from coterie.report.spans import POINTS, SpanCounts
 
 CELLS_AT_ONCE = 44 << 20  # of 16 bytes each, in all copies of the charts
 Line = tuple[int, str, int, int]  # number of the key, topic, partition, commits with a time
@@ -64,7 +64,7 @@ class Census:
         Of all kinds.
     from_ms, until_ms : int
         Of the records that have a time; where none has, from is after until.
-    commits : Counts
+    commits : SpanCounts
         Of all groups, over time.
     """
 
@@ -74,7 +74,7 @@ class Census:
         self.begins_ms = begins_ms
         self.records = 0
         self.from_ms, self.until_ms = int(NEVER), -1
-        self.commits = Counts()
+        self.commits = SpanCounts()
         self.names: list[str] = []
         self.groups = Table(
             first_ms=(np.int64, NEVER), last_ms=(np.int64, -1), requests=(np.int64, 0)
@@ -142,7 +142,7 @@ class Census:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChartPlan:
     """What is drawn of a group: from when to when it committed (ms), spans, the lines.
 
     ``number``: of the group in its census; ``first_ms`` is after ``last_ms`` without commits.
@@ -174,9 +174,9 @@ def is_sampled(line: Line) -> bool:
     return line[-1] > POINTS
 
 
-def some_at_once(plans: Mapping[str, Plan], copies: int) -> Iterator[dict[str, Plan]]:
+def some_at_once(plans: Mapping[str, ChartPlan], copies: int) -> Iterator[dict[str, ChartPlan]]:
     """Yield the groups in order, so many at once as ``copies`` have room for, at least one."""
-    some: dict[str, Plan] = {}
+    some: dict[str, ChartPlan] = {}
     cells = 0
     for group, plan in plans.items():
         more = plan.cells * copies
@@ -208,7 +208,7 @@ class Charts:
     COLUMNS = frozenset({"commit_timestamp"})
 
     def __init__(
-        self, census: Census, plans: Mapping[str, Plan], numbers: Numbers | None = None
+        self, census: Census, plans: Mapping[str, ChartPlan], numbers: Numbers | None = None
     ) -> None:
         self.plans = plans
         self.numbers = numbers
@@ -302,7 +302,7 @@ class Charts:
         np.copyto(self.value, later.value, where=latest)
 
     def rate(self, group: str) -> dict[str, Any]:
-        """Return a group's commits over time, as ``Counts.as_data``."""
+        """Return a group's commits over time, as ``SpanCounts.as_data``."""
         plan = self.plans[group]
         first = int(self.of_groups["cell"][plan.number])
         counts = self.count[first : first + plan.spans]

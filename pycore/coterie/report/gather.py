@@ -30,9 +30,9 @@ from coterie.insight.records.partition_view import Life, PartitionView, RecordFi
 from coterie.ordering import java_order, place_order
 from coterie.pages.shell import compact_json
 from coterie.report import ownership
-from coterie.report.charts import Census, Charts, Plan, some_at_once
+from coterie.report.charts import Census, ChartPlan, Charts, some_at_once
 from coterie.report.sections import SECTIONS, Basis, aggregates_of_sections, exact, tables_of
-from coterie.report.spans import Counts, span_of
+from coterie.report.spans import SpanCounts, span_of
 
 LINES = 40  # partitions in the chart of offsets: those with most commits
 PARTITIONS = 1_000  # in the table of offsets
@@ -60,7 +60,7 @@ class Gathered:
         Of each group, in that order: JSON, deflated, in base64.
     topics : dict
         Topic -> number.
-    commits, rebalances : Counts
+    commits, rebalances : SpanCounts
         Over time, of all groups.
     found : set of str
         Groups that the log has any record of.
@@ -71,8 +71,8 @@ class Gathered:
     overview: list[list[Any]] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     topics: dict[str, int] = field(default_factory=dict)
-    commits: Counts = field(default_factory=Counts)
-    rebalances: Counts = field(default_factory=Counts)
+    commits: SpanCounts = field(default_factory=SpanCounts)
+    rebalances: SpanCounts = field(default_factory=SpanCounts)
     found: set[str] = field(default_factory=set)
     records: int = 0
     faults: int = 0
@@ -116,7 +116,7 @@ def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
         whole.compacted.append((view.number, view.trusted_from_ms))
     whole.found.update(view.group_ids)
     whole.commits.merge(census.commits)
-    plans: dict[str, Plan] = {}
+    plans: dict[str, ChartPlan] = {}
     undrawn: dict[str, bytes] = {}
     for group in view.group_ids:
         detail = maker.of(group) | {"tables": tables.pop(group, {})}
@@ -138,7 +138,7 @@ def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
             whole.details.append(packed(zlib.decompress(undrawn.pop(group)), drawn))
 
 
-def draw(view: PartitionView, census: Census, some: Mapping[str, Plan]) -> Charts:
+def draw(view: PartitionView, census: Census, some: Mapping[str, ChartPlan]) -> Charts:
     """Have a partition's log go by for the charts of some groups."""
     charts = Charts(census, some)
     if view.cut is None:
@@ -160,14 +160,14 @@ def look(view: PartitionView, basis: Basis) -> PartitionView:
     return view
 
 
-def read(view: PartitionView, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupParts]:
+def read(view: PartitionView, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupDetails]:
     """Return a partition's tables, and what makes the rest; its log went by."""
     assert view.seen is not None  # see `look`
     counts = commit_counts(view, counted_state(view))
     census, requests = (view.seen[name] for name in (CENSUS, REQUESTS))
     tables = tables_of(view, basis)
     view.seen = None
-    return tables, GroupParts(view, census, counts, requests.tell)
+    return tables, GroupDetails(view, census, counts, requests.tell)
 
 
 def overview_of(tables: Row) -> list[Any]:
@@ -195,7 +195,7 @@ def packed(detail: bytes, drawn: Row) -> str:
     return base64.b64encode(zlib.compress(whole, 6)).decode()
 
 
-class GroupParts:
+class GroupDetails:
     """Makes the parts of each group of a partition.
 
     Parameters
@@ -262,10 +262,10 @@ class GroupParts:
         held, number = self.census.groups, self.numbers[group]
         return int(held["first_ms"][number]), int(held["last_ms"][number])
 
-    def plan(self, group: str, extent: Sequence[int]) -> Plan:
+    def plan(self, group: str, extent: Sequence[int]) -> ChartPlan:
         """Return what to draw of a group, over spans that fit all that is shown of it."""
         lines = sorted(self.drawable.get(group, ()), key=lambda line: -line[-1])[:LINES]
-        return Plan(self.numbers[group], *self.extent(group), span_of(*extent), lines)
+        return ChartPlan(self.numbers[group], *self.extent(group), span_of(*extent), lines)
 
     def requests(self, group: str) -> int | None:
         """Return how many requests committed what counts; None: the batches do not tell."""
@@ -302,7 +302,7 @@ class GroupParts:
 
     def timeline(self, group: str, row: Row | None, life: Life | None) -> Row:
         """Return who owned which partitions when."""
-        bars: list[ownership.Bar] = []
+        bars: list[ownership.MemberBar] = []
         clients: dict[str, Any] = {}
         left_out = 0
         if life is not None:

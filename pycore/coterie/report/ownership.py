@@ -24,7 +24,7 @@ Assigned = dict[str, list[int]]
 Lane = tuple[bool, str]  # whether it is a static id's, and that or the member id
 
 
-class Bar(NamedTuple):
+class MemberBar(NamedTuple):
     """What a member held from ``start_ms`` to ``end_ms``; None: not an assignment of topics."""
 
     member_id: str
@@ -34,7 +34,7 @@ class Bar(NamedTuple):
     assigned: Assigned | None
 
 
-def timeline(bars: list[Bar], clients: Mapping[str, Sequence[Any]], left_out: int) -> Row:
+def timeline(bars: list[MemberBar], clients: Mapping[str, Sequence[Any]], left_out: int) -> Row:
     """Return bars as data: lanes in order of their first bar, assignments written once.
 
     A static member has one lane, whatever its member ids were. ``members`` are the lanes: (client
@@ -112,7 +112,7 @@ def ranges(numbers: list[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def classic_bars(life: Life, end_ms: int) -> Iterator[Bar]:
+def classic_bars(life: Life, end_ms: int) -> Iterator[MemberBar]:
     """Yield the bars of a classic group's last ``GENERATIONS`` records; ``end_ms``: of the log."""
     first = max(len(life.records) - GENERATIONS, 0)
     times = [record.timestamp for record in life.records]
@@ -125,7 +125,7 @@ def classic_bars(life: Life, end_ms: int) -> Iterator[Bar]:
         for member in state["members"]:
             assigned = assigned_of(member["assignment"]) if is_consumer else None
             bounds = times[index], max(later, times[index])
-            yield Bar(member["member_id"], *bounds, state["generation"], assigned)
+            yield MemberBar(member["member_id"], *bounds, state["generation"], assigned)
 
 
 def assigned_of(data: bytes) -> Assigned | None:
@@ -136,7 +136,9 @@ def assigned_of(data: bytes) -> Assigned | None:
         return None
 
 
-def newer_bars(records: Iterable[GroupRecord], names: dict[str, str], end_ms: int) -> Iterator[Bar]:
+def newer_bars(
+    records: Iterable[GroupRecord], names: dict[str, str], end_ms: int
+) -> Iterator[MemberBar]:
     """Yield the bars of a newer group; ``names``: topic id -> name, as far as known."""
     open_bars: dict[str, tuple[int, int, Assigned]] = {}
     current = {protocol.current for protocol in PROTOCOLS.values()}
@@ -148,7 +150,7 @@ def newer_bars(records: Iterable[GroupRecord], names: dict[str, str], end_ms: in
         if member in open_bars:
             start_ms, epoch, assigned = open_bars.pop(member)
             if record.timestamp > start_ms:
-                yield Bar(member, start_ms, record.timestamp, epoch, assigned)
+                yield MemberBar(member, start_ms, record.timestamp, epoch, assigned)
         if value is not None and "assignedPartitions" in value:
             assigned = {
                 names.get(topic["topicId"], topic["topicId"]): sorted(topic["partitions"])
@@ -156,7 +158,7 @@ def newer_bars(records: Iterable[GroupRecord], names: dict[str, str], end_ms: in
             }
             open_bars[member] = record.timestamp, value["memberEpoch"], assigned
     for member, (start_ms, epoch, assigned) in open_bars.items():
-        yield Bar(member, start_ms, max(end_ms, start_ms), epoch, assigned)
+        yield MemberBar(member, start_ms, max(end_ms, start_ms), epoch, assigned)
 
 
 def newer_clients(records: Iterable[GroupRecord]) -> dict[str, tuple[Any, ...]]:

@@ -33,7 +33,7 @@ class Basis:
 
 
 @dataclass(frozen=True)
-class Column:
+class OverviewColumn:
     """A column of the overview that a section fills: ``kind`` as the page formats it."""
 
     name: str
@@ -66,7 +66,7 @@ class Section:
         Field -> what its values stand for.
     texts : dict
         Field -> what makes a text of the row, which stands there instead.
-    column : Column or None
+    column : OverviewColumn or None
         In the overview, from a group's rows.
     """
 
@@ -80,7 +80,7 @@ class Section:
     nothing: str = "Nothing of that in the log."
     words: dict[str, Mapping[str, str]] = field(default_factory=dict)
     texts: dict[str, Callable[[Row], str | None]] = field(default_factory=dict)
-    column: Column | None = None
+    column: OverviewColumn | None = None
 
 
 OF_MANY = ("flapping", "client", "summary")
@@ -137,7 +137,7 @@ SECTIONS = (
         },
         lambda row: row["event"] in OF_MANY,
         texts={"cause": lambda row: summed(row) if row["event"] == "summary" else row["cause"]},
-        column=Column("flapping", "Flapping clients", "number", flapping),
+        column=OverviewColumn("flapping", "Flapping clients", "number", flapping),
     ),
     Section(
         "expiry",
@@ -157,7 +157,7 @@ SECTIONS = (
         },
         lambda row: True,
         words={"rule": expire.RULES},
-        column=Column("next_expiry", "Next expiry (UTC)", "minute", next_expiry),
+        column=OverviewColumn("next_expiry", "Next expiry (UTC)", "minute", next_expiry),
     ),
     Section(
         "findings",
@@ -178,7 +178,7 @@ SECTIONS = (
         },
         lambda row: True,
         nothing="The audit found nothing.",
-        column=Column("findings", "Findings", "number", len),
+        column=OverviewColumn("findings", "Findings", "number", len),
     ),
 )
 

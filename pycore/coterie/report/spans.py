@@ -31,7 +31,7 @@ def span_of(start_ms: int, end_ms: int, points: int = POINTS) -> int:
     return LADDER[-1]
 
 
-class Counts:
+class SpanCounts:
     """How often something happened by span, of any number of times, in little room.
 
     Begins with the shortest span, and goes to longer ones as the times spread.
@@ -59,7 +59,7 @@ class Counts:
             at = first + number
             self.counts[at] = self.counts.get(at, 0) + int(counts[number])
 
-    def merge(self, other: Counts) -> None:
+    def merge(self, other: SpanCounts) -> None:
         """Add what another counted, of as many points."""
         if not other.counts:
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 
-Partition = tuple[str, int]
+PartitionKey = tuple[str, int]
 Positions = Mapping[str, Mapping[str, int]]
 """By topic: the place of each thread in the order of all threads of that topic."""
 
@@ -38,7 +38,7 @@ def range_share(
     positions: Positions,
     *,
     ceiling: bool = False,
-) -> dict[Partition, str]:
+) -> dict[PartitionKey, str]:
     """Give a consumer its part of each topic: a run of partitions for each of its threads.
 
     Parameters
@@ -52,7 +52,7 @@ def range_share(
     ceiling : bool
         The document's rule: each thread takes ceil(P / C), the last ones what is left.
     """
-    share: dict[Partition, str] = {}
+    share: dict[PartitionKey, str] = {}
     for topic, threads in mine.items():
         present = partitions[topic]
         places = positions[topic]
@@ -79,7 +79,7 @@ def round_robin_share(
     mine: Mapping[str, Sequence[str]],
     partitions: Mapping[str, Sequence[int]],
     positions: Positions,
-) -> dict[Partition, str]:
+) -> dict[PartitionKey, str]:
     """Deal all partitions of a consumer's topics to all threads in turn; return its own.
 
     Equal hashes: the topic that the subscription names later comes first, as a Scala map has two.

@@ -19,20 +19,20 @@ Manager = tuple[int, int]
 """A broker that keeps offsets, and how often it has started."""
 
 
-class Reader(Protocol):
+class PartitionListener(Protocol):
     """What fetches from partitions."""
 
-    def appended(self, partition: Partition) -> None:
+    def appended(self, partition: HostedPartition) -> None:
         """Take what came to a partition that it reads."""
 
-    def lost(self, partition: Partition) -> None:
+    def lost(self, partition: HostedPartition) -> None:
         """Stop reading: a partition has lost its leader, or has another."""
 
     def leader_came(self) -> None:
         """Look again: some partition has a leader."""
 
 
-class Partition:
+class HostedPartition:
     """A partition's replicas, its leader, and where each replica's log ends."""
 
     __slots__ = ("ends", "in_sync", "leader", "number", "readers", "replicas", "topic")
@@ -44,7 +44,7 @@ class Partition:
         self.in_sync: list[int] = []
         self.ends = dict.fromkeys(replicas, 0)
         self.leader: int | None = None
-        self.readers: dict[Reader, None] = {}
+        self.readers: dict[PartitionListener, None] = {}
 
     @property
     def end(self) -> int:
@@ -72,8 +72,8 @@ class Brokers:
     ) -> None:
         self.ids = tuple(ids)
         self.alive: set[int] = set()
-        self.topics: dict[str, dict[int, Partition]] = {}
-        self.seekers: dict[Reader, None] = {}  # look for a leader of something
+        self.topics: dict[str, dict[int, HostedPartition]] = {}
+        self.seekers: dict[PartitionListener, None] = {}  # look for a leader of something
         self.kept_offsets: dict[tuple[str, str, int], int] = {}  # by group, topic, partition
         self._zookeeper = zookeeper
         self._deletes = deletes
@@ -177,22 +177,22 @@ class Brokers:
         """Call a function once, when a broker starts."""
         self._waiting.append(go_on)
 
-    def partition(self, topic: str, number: int) -> Partition | None:
+    def partition(self, topic: str, number: int) -> HostedPartition | None:
         """Return a partition; None of one that there is not."""
         return self.topics.get(topic, {}).get(number)
 
-    def _partitions_on(self, broker: int) -> list[Partition]:
+    def _partitions_on(self, broker: int) -> list[HostedPartition]:
         return [one for made in self.topics.values() for one in made.values() if broker in one.ends]
 
     def _add(self, topic: str, replicas: Sequence[Sequence[int]]) -> None:
         made = self.topics[topic]
         for ids in replicas:
             number = len(made)
-            made[number] = Partition(topic, number, ids)
+            made[number] = HostedPartition(topic, number, ids)
             made[number].in_sync = [broker for broker in ids if broker in self.alive]
             self._lead(made[number])
 
-    def _lead(self, partition: Partition) -> None:
+    def _lead(self, partition: HostedPartition) -> None:
         live = [broker for broker in partition.replicas if broker in self.alive]
         chosen = next((b for b in live if b in partition.in_sync), next(iter(live), None))
         before, partition.leader = partition.leader, chosen
@@ -215,7 +215,7 @@ class Brokers:
                     partition.leader = None
                     self._drop(partition)
 
-    def _drop(self, partition: Partition) -> None:
+    def _drop(self, partition: HostedPartition) -> None:
         readers, partition.readers = partition.readers, {}
         for reader in readers:
             reader.lost(partition)

@@ -15,11 +15,11 @@ from coterie.designs.consumer08 import registration
 from coterie.designs.consumer08.brokers import Brokers
 from coterie.designs.consumer08.config import ConsumerConfig
 from coterie.designs.consumer08.fetching import Fetchers, Owned
-from coterie.designs.consumer08.offsets import Offsets
-from coterie.designs.consumer08.rebalance import Counts, RebalanceFailed, Rebalancer
+from coterie.designs.consumer08.offsets import OffsetClient
+from coterie.designs.consumer08.rebalance import ConsumerCounts, RebalanceFailed, Rebalancer
 from coterie.designs.consumer08.views import GROUPS, TOPICS, GroupViews, thread_ids
 from coterie.designs.consumer08.zkclient import ZkClient
-from coterie.designs.schedule import Lock, PausingClock, Run, Schedule, Task
+from coterie.designs.schedule import Lock, PausingClock, Routine, Schedule, Task
 from coterie.designs.times import Times
 from coterie.designs.zookeeper.session import ZooKeeper
 from coterie.designs.zookeeper.tree import ZooKeeperError
@@ -30,7 +30,7 @@ Note = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class RunContext:
     """What all consumers of a run share.
 
     ``periods`` is the clock of periodic commits: it stands still while a point settles.
@@ -45,12 +45,12 @@ class World:
     note: Note
 
 
-class Consumer:
+class ZooKeeperConsumer:
     """One consumer.
 
     Parameters
     ----------
-    world : World
+    world : RunContext
         What it shares with the others.
     name, group, consumer_id : str
         Its name in the scenario, its group, its ``consumer.id``.
@@ -62,7 +62,7 @@ class Consumer:
 
     def __init__(
         self,
-        world: World,
+        world: RunContext,
         name: str,
         group: str,
         consumer_id: str,
@@ -99,7 +99,7 @@ class Consumer:
         self.fetchers = Fetchers(
             world.schedule, world.brokers, config, self._consume, self.zk.reach
         )
-        self.offsets = Offsets(self.zk, world.brokers, group, config, self._committed)
+        self.offsets = OffsetClient(self.zk, world.brokers, group, config, self._committed)
         self._rebalancer = Rebalancer(
             group,
             self._id,
@@ -114,7 +114,7 @@ class Consumer:
         self._rebalancer.wake = self._wake
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ConsumerCounts:
         """What is counted of it."""
         return self._rebalancer.counts
 
@@ -149,12 +149,12 @@ class Consumer:
         self._end("crashed")
         self.zk.connection.crash()
 
-    def _run(self, run: Run) -> Task:
+    def _run(self, run: Routine) -> Task:
         self._tasks = [task for task in self._tasks if not task.done]
         self._tasks.append(Task(self._world.schedule, run))
         return self._tasks[-1]
 
-    def _start(self) -> Run:
+    def _start(self) -> Routine:
         yield from self.offsets.connect()
         if self._config.auto_commit_enable:
             self._commit_later()
@@ -178,7 +178,7 @@ class Consumer:
         if self.state == "running":
             self.state, self.start_error = "start_failed", error
 
-    def _register(self) -> Run:
+    def _register(self) -> Routine:
         """Create the id node; wait for that of an earlier session under this id to go."""
         path = f"{GROUPS}/{self.group}/ids/{self._id}"
         data = registration.node_data(self._subscription, self._world.schedule.now_ms)
@@ -186,7 +186,7 @@ class Consumer:
             if (yield from self.zk.read_if_there(path)) is not None:
                 yield self._config.zookeeper_session_timeout_ms
 
-    def _watch_and_rebalance(self) -> Run:
+    def _watch_and_rebalance(self) -> Routine:
         """Hear of sessions, watch the group and the topics it takes, and rebalance."""
         taken = dict(self._subscription.streams)
         if self._subscription.by_filter:
@@ -201,12 +201,12 @@ class Consumer:
             yield from self.zk.listen_to_data(f"{TOPICS}/{topic}", self._wake, _nothing)
         yield from self._rebalancer.rebalance()
 
-    def _allowed_topics(self) -> Run:
+    def _allowed_topics(self) -> Routine:
         present = yield from self.zk.children_if_there(TOPICS)
         exclude = self._config.exclude_internal_topics
         return list(self._subscription.topics(present, exclude_internal=exclude))
 
-    def _topics_changed(self) -> Run:
+    def _topics_changed(self) -> Routine:
         """Take up topics that have come, if any has come or gone; one such change at a time."""
         yield from self._topics_lock.acquire()
         try:
@@ -216,11 +216,11 @@ class Consumer:
         finally:
             self._topics_lock.release()
 
-    def _new_session(self) -> Run:
+    def _new_session(self) -> Routine:
         self._rebalancer.forget()
         yield from self._quietly(self._return())
 
-    def _return(self) -> Run:
+    def _return(self) -> Routine:
         yield from self._register()
         yield from self._rebalancer.rebalance()
 
@@ -230,12 +230,12 @@ class Consumer:
         if self._watcher is None or self._watcher.done:
             self._watcher = Task(self._world.schedule, self._watch())
 
-    def _watch(self) -> Run:
+    def _watch(self) -> Routine:
         while self._woken and not self._rebalancer.closing:
             self._woken = False
             yield from self._quietly(self._rebalancer.rebalance())
 
-    def _quietly(self, run: Run) -> Run:
+    def _quietly(self, run: Routine) -> Routine:
         """Run something on a thread that only logs what fails."""
         with contextlib.suppress(RebalanceFailed, ZooKeeperError):
             yield from run
@@ -249,7 +249,7 @@ class Consumer:
         if self.owned and (self._committer is None or self._committer.done):
             self._committer = self._run(self.offsets.commit(self.owned.values()))
 
-    def _close(self) -> Run:
+    def _close(self) -> Routine:
         yield from self._rebalancer.lock.acquire()
         self.zk.stop_listening()
         yield from self._rebalancer.stop_and_commit()

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from coterie.designs.consumer08.brokers import Brokers, Partition
+from coterie.designs.consumer08.brokers import Brokers, HostedPartition
 from coterie.designs.consumer08.config import ConsumerConfig
-from coterie.designs.schedule import Run, Schedule, Task
+from coterie.designs.schedule import Routine, Schedule, Task
 
 
 class Owned:
@@ -52,7 +52,7 @@ class Fetchers:
         brokers: Brokers,
         config: ConsumerConfig,
         consumed: Callable[[Owned, int, int], None],
-        read_brokers: Callable[[], Run],
+        read_brokers: Callable[[], Routine],
     ) -> None:
         self._schedule = schedule
         self._brokers = brokers
@@ -87,11 +87,11 @@ class Fetchers:
         self._looks_for = {}
         self._seek()
 
-    def appended(self, partition: Partition) -> None:
+    def appended(self, partition: HostedPartition) -> None:
         """Consume what has come."""
         self._take(self._reads[partition.topic, partition.number], partition)
 
-    def lost(self, partition: Partition) -> None:
+    def lost(self, partition: HostedPartition) -> None:
         """Look for the leader of a partition again."""
         key = partition.topic, partition.number
         self._looks_for[key] = self._reads[key]
@@ -110,7 +110,7 @@ class Fetchers:
         if self._finder is None or self._finder.done:
             self._finder = Task(self._schedule, self._find())
 
-    def _find(self) -> Run:
+    def _find(self) -> Routine:
         yield from self._read_brokers()
         looked_for, self._looks_for = self._looks_for, {}
         for one in looked_for.values():
@@ -137,7 +137,7 @@ class Fetchers:
         partition.readers[self] = None
         self._take(one, partition)
 
-    def _take(self, one: Owned, partition: Partition) -> None:
+    def _take(self, one: Owned, partition: HostedPartition) -> None:
         self.requests += 1
         if one.has_stream and partition.end > one.offset:
             first, one.offset = one.offset, partition.end

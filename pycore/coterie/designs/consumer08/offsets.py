@@ -14,14 +14,14 @@ from coterie.designs.consumer08.fetching import Owned
 from coterie.designs.consumer08.registration import Unreadable
 from coterie.designs.consumer08.views import GROUPS
 from coterie.designs.consumer08.zkclient import ZkClient
-from coterie.designs.schedule import Gate, Run
+from coterie.designs.schedule import Gate, Routine
 from coterie.designs.zookeeper.tree import ZooKeeperError
 
 NUMBER = re.compile(r"[+-]?[0-9]{1,99}")
 LIMIT = 2**63
 
 
-class Offsets:
+class OffsetClient:
     """Commits and fetches of one consumer's offsets.
 
     Parameters
@@ -52,7 +52,7 @@ class Offsets:
         self.closing = False
         self.requests = 0
 
-    def connect(self) -> Run:
+    def connect(self) -> Routine:
         """Find the offset manager, where it is needed: wait until there is one."""
         while self._in_kafka and self._manager is None:
             self._manager = self._brokers.offset_manager(self._group)
@@ -67,7 +67,7 @@ class Offsets:
             self._manager = None
         return self._manager is not None
 
-    def commit(self, owned: Iterable[Owned]) -> Run:
+    def commit(self, owned: Iterable[Owned]) -> Routine:
         """Store the offset of each partition; in ZooKeeper only what has changed.
 
         In Kafka, sending fails when the manager has died since: nothing is stored this time.
@@ -97,7 +97,7 @@ class Offsets:
                     if not self._in_kafka:
                         self._committed(*key, offset)
 
-    def fetch(self, partitions: Iterable[tuple[str, int]]) -> Run:
+    def fetch(self, partitions: Iterable[tuple[str, int]]) -> Routine:
         """Return the stored offset of each partition, -1 where there is none.
 
         Where offsets are in Kafka, what cannot be read there, or in ZooKeeper besides, is read
@@ -114,7 +114,7 @@ class Offsets:
         self._known.update(found)
         return found
 
-    def _fetch_once(self, wanted: Sequence[tuple[str, int]]) -> Run:
+    def _fetch_once(self, wanted: Sequence[tuple[str, int]]) -> Routine:
         try:
             found = yield from self._fetch(wanted)
         except Unreadable:
@@ -123,7 +123,7 @@ class Offsets:
             return None
         return found
 
-    def _fetch(self, wanted: Sequence[tuple[str, int]]) -> Run:
+    def _fetch(self, wanted: Sequence[tuple[str, int]]) -> Routine:
         found = dict.fromkeys(wanted, -1)
         if self._in_kafka and wanted:
             yield from self.connect()

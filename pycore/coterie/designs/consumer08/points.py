@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coterie.designs.consumer08 import registration
-from coterie.designs.consumer08.consumer import Consumer, World
+from coterie.designs.consumer08.consumer import RunContext, ZooKeeperConsumer
 from coterie.designs.consumer08.views import GROUPS, partitions_of, topics_present
 from coterie.designs.zookeeper.session import Session
 
@@ -15,11 +15,11 @@ from coterie.designs.zookeeper.session import Session
 class Points:
     """Takes points; remembers what was counted at the last one."""
 
-    def __init__(self, world: World, consumers: Mapping[str, Consumer]) -> None:
+    def __init__(self, world: RunContext, consumers: Mapping[str, ZooKeeperConsumer]) -> None:
         self._world = world
         self._tree = world.zookeeper.tree
         self._consumers = consumers
-        self._before: dict[str, tuple[Consumer, dict[str, int], dict[str, int]]] = {}
+        self._before: dict[str, tuple[ZooKeeperConsumer, dict[str, int], dict[str, int]]] = {}
 
     def take(self, point: int, *, kafka_offsets: bool) -> dict[str, Any]:
         """Return what is there now."""
@@ -57,7 +57,7 @@ class Points:
             shown["session_of"] = node.owner.name
         return shown
 
-    def _consumer(self, consumer: Consumer) -> dict[str, Any]:
+    def _consumer(self, consumer: ZooKeeperConsumer) -> dict[str, Any]:
         shown: dict[str, Any] = {"state": consumer.state}
         if consumer.start_error:
             shown["start_error"] = consumer.start_error
@@ -74,7 +74,7 @@ class Points:
             }
         return shown
 
-    def _since(self, consumer: Consumer) -> dict[str, Any]:
+    def _since(self, consumer: ZooKeeperConsumer) -> dict[str, Any]:
         counts = consumer.counts
         now = {
             "rebalances": counts.rebalances,
@@ -92,7 +92,7 @@ class Points:
         }
         return since
 
-    def _owner_nodes(self, consumer: Consumer) -> list[str]:
+    def _owner_nodes(self, consumer: ZooKeeperConsumer) -> list[str]:
         above = f"{GROUPS}/{consumer.group}/owners/"
         session = consumer.zk.connection.session
         return sorted(path[len(above) :] for path in session.ephemerals if path.startswith(above))

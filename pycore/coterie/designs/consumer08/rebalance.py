@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coterie.designs.consumer08 import registration
-from coterie.designs.consumer08.assignment import Partition, Unassignable
+from coterie.designs.consumer08.assignment import PartitionKey, Unassignable
 from coterie.designs.consumer08.config import ConsumerConfig
 from coterie.designs.consumer08.fetching import Fetchers, Owned
-from coterie.designs.consumer08.offsets import Offsets
+from coterie.designs.consumer08.offsets import OffsetClient
 from coterie.designs.consumer08.views import (
     BROKERS,
     GROUPS,
@@ -23,7 +23,7 @@ from coterie.designs.consumer08.views import (
     topics_present,
 )
 from coterie.designs.consumer08.zkclient import ZkClient
-from coterie.designs.schedule import Lock, Run
+from coterie.designs.schedule import Lock, Routine
 from coterie.designs.zookeeper.tree import ZooKeeperError
 
 Note = Callable[..., None]
@@ -34,7 +34,7 @@ class RebalanceFailed(Exception):
 
 
 @dataclass(slots=True)
-class Counts:
+class ConsumerCounts:
     """What is counted of a consumer, from its start on.
 
     Attributes
@@ -83,13 +83,13 @@ class Rebalancer:
         zk: ZkClient,
         views: GroupViews,
         fetchers: Fetchers,
-        offsets: Offsets,
+        offsets: OffsetClient,
         claim_ms: int,
         note: Note,
     ) -> None:
-        self.counts = Counts()
+        self.counts = ConsumerCounts()
         self.lock = Lock()
-        self.registry: dict[Partition, Owned] = {}
+        self.registry: dict[PartitionKey, Owned] = {}
         self.streams: set[tuple[str, str]] = set()  # topics and threads that have a stream
         self.closing = False
         self.wake: Callable[[], None] = lambda: None
@@ -103,7 +103,7 @@ class Rebalancer:
         self._claim_ms = claim_ms
         self._note = note
 
-    def rebalance(self) -> Run:
+    def rebalance(self) -> Routine:
         """Rebalance, when the one before is over.
 
         Raises
@@ -131,7 +131,7 @@ class Rebalancer:
             self.lock.release()
         raise RebalanceFailed(self._id)
 
-    def stop_and_commit(self) -> Run:
+    def stop_and_commit(self) -> Routine:
         """Stop fetching, and commit what is owned if it commits by itself."""
         self._fetchers.stop()
         if self._config.auto_commit_enable:
@@ -141,7 +141,7 @@ class Rebalancer:
         """Own nothing, without a commit and without a word to ZooKeeper."""
         self._become({})
 
-    def _try(self) -> Run:
+    def _try(self) -> Routine:
         """Try once; whether it succeeded. Whatever cannot be read or done makes it fail."""
         try:
             done = yield from self._attempt()
@@ -149,7 +149,7 @@ class Rebalancer:
             return False
         return done
 
-    def _attempt(self) -> Run:
+    def _attempt(self) -> Routine:
         brokers = yield from self._zk.children_if_there(BROKERS)
         yield from self._own_threads()
         if not brokers:
@@ -176,13 +176,13 @@ class Rebalancer:
         self._fetchers.start(self.registry.values())
         return True
 
-    def _share(self, own: Mapping[str, Sequence[str]]) -> dict[Partition, str]:
+    def _share(self, own: Mapping[str, Sequence[str]]) -> dict[PartitionKey, str]:
         """Read the partitions of its topics and the group; compute what it is to own."""
         self._zk.watch_what_is_read(f"{TOPICS}/{topic}" for topic in own)
         tree = self._zk.zookeeper.tree
         return share_of(tree, self._views, self._group, own, self._config)
 
-    def _own_threads(self) -> Run:
+    def _own_threads(self) -> Routine:
         """Return its threads by topic, as its own id node says."""
         data = yield from self._zk.read(f"{GROUPS}/{self._group}/ids/{self._id}")
         subscription = registration.parse(data)
@@ -193,7 +193,7 @@ class Rebalancer:
         taken = subscription.topics(present, exclude_internal=self._config.exclude_internal_topics)
         return {topic: thread_ids(self._id, streams) for topic, streams in taken.items()}
 
-    def _claim(self, share: dict[Partition, str]) -> Run:
+    def _claim(self, share: dict[PartitionKey, str]) -> Routine:
         """Create the owner nodes; whether all could be. If not, those just made go again."""
         made = []
         for (topic, number), thread in share.items():
@@ -211,7 +211,7 @@ class Rebalancer:
             yield from self._zk.delete(path)
         return False
 
-    def _become(self, registry: dict[Partition, Owned]) -> None:
+    def _become(self, registry: dict[PartitionKey, Owned]) -> None:
         for key in self.registry:
             self._note("gives_up", *key)
         self.registry = registry

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coterie.designs import scenario as ops
+from coterie.designs import ops
 from coterie.designs.checks import ScenarioError
 from coterie.designs.consumer08.brokers import Brokers
 from coterie.designs.consumer08.config import consumer_config
-from coterie.designs.consumer08.consumer import Consumer, World
+from coterie.designs.consumer08.consumer import RunContext, ZooKeeperConsumer
 from coterie.designs.consumer08.points import Points
 from coterie.designs.consumer08.views import GroupViews
 from coterie.designs.ownership import subscription_of
+from coterie.designs.scenario import Scenario
 from coterie.designs.schedule import PausingClock, Schedule
 from coterie.designs.times import Times
 from coterie.designs.zookeeper.session import Session, ZooKeeper
@@ -21,7 +22,7 @@ from coterie.designs.zookeeper.tree import ZooKeeperError
 HARNESS = "other"  # whose session the ephemeral nodes from outside are
 
 
-class Simulation:
+class ZooKeeperSimulation:
     """One run of a scenario.
 
     Parameters
@@ -36,7 +37,7 @@ class Simulation:
 
     def __init__(
         self,
-        scenario: ops.Scenario,
+        scenario: Scenario,
         times: Times,
         note: Callable[..., None] | None = None,
         schedule: Schedule | None = None,
@@ -48,12 +49,12 @@ class Simulation:
         self.brokers = Brokers(
             self.zookeeper, config.brokers, up=config.brokers_up, deletes=config.deletes_topics
         )
-        self.consumers: dict[str, Consumer] = {}
-        self._gone: list[Consumer] = []  # those whose name another has taken
+        self.consumers: dict[str, ZooKeeperConsumer] = {}
+        self._gone: list[ZooKeeperConsumer] = []  # those whose name another has taken
         self.refused = 0  # messages for partitions that had no leader
         self._scenario = scenario
         self._note = note
-        self._world = World(
+        self._world = RunContext(
             self.schedule,
             self._periods,
             self.zookeeper,
@@ -135,7 +136,9 @@ class Simulation:
         config = consumer_config(self._scenario.config.consumer, op.config)
         self._uses_kafka |= config.offsets_storage == "kafka"
         subscribed = subscription_of(op)
-        consumer = Consumer(self._world, op.name, op.group, op.consumer, subscribed, config)
+        consumer = ZooKeeperConsumer(
+            self._world, op.name, op.group, op.consumer, subscribed, config
+        )
         if op.name in self.consumers:
             self._gone.append(self.consumers[op.name])
         self.consumers[op.name] = consumer

@@ -130,7 +130,7 @@ def share_of(
     group: str,
     own: Mapping[str, Sequence[str]],
     config: ConsumerConfig,
-) -> dict[assignment.Partition, str]:
+) -> dict[assignment.PartitionKey, str]:
     """Compute what one consumer is to own, by its own rule, from what is registered now.
 
     Raises

@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from coterie.designs.consumer08.views import BROKERS, TOPICS
-from coterie.designs.schedule import Run, Schedule, Task
+from coterie.designs.schedule import Routine, Schedule, Task
 from coterie.designs.times import Times
 from coterie.designs.zookeeper.connection import Connection
 from coterie.designs.zookeeper.session import Session, ZooKeeper
 from coterie.designs.zookeeper.tree import CHILDREN, CREATED, DATA, DELETED, NodeExists, NoNode
 
-Listener = Callable[[], "Run | None"]
+Listener = Callable[[], "Routine | None"]
 NEW_SESSION = "new_session"
 
 
@@ -43,7 +43,7 @@ class ZkClient:
         timeout_ms: int,
         times: Times,
         *,
-        new_session: Callable[[], Run],
+        new_session: Callable[[], Routine],
         counted: Callable[[str], None],
     ) -> None:
         self.connection = Connection(
@@ -72,12 +72,12 @@ class ZkClient:
         """How many operations it has asked for."""
         return self.connection.operations
 
-    def children(self, path: str) -> Run:
+    def children(self, path: str) -> Routine:
         """Return the names of a node's children; NoNode without the node."""
         names = yield from self.connection.call(self._children, path)
         return names
 
-    def children_if_there(self, path: str) -> Run:
+    def children_if_there(self, path: str) -> Routine:
         """Return the names of a node's children; none without the node."""
         try:
             names = yield from self.children(path)
@@ -85,12 +85,12 @@ class ZkClient:
             return ()
         return names
 
-    def read(self, path: str) -> Run:
+    def read(self, path: str) -> Routine:
         """Return a node's data; NoNode without the node."""
         data = yield from self.connection.call(self._read, path)
         return data
 
-    def read_if_there(self, path: str) -> Run:
+    def read_if_there(self, path: str) -> Routine:
         """Return a node's data; None without the node."""
         try:
             data = yield from self.read(path)
@@ -98,16 +98,16 @@ class ZkClient:
             return None
         return data
 
-    def ask(self, function: Callable[..., object], *args: object, count: int = 1) -> Run:
+    def ask(self, function: Callable[..., object], *args: object, count: int = 1) -> Routine:
         """Ask for several things that change nothing, as one; ``count`` operations."""
         answer = yield from self.connection.call(function, *args, count=count)
         return answer
 
-    def reach(self) -> Run:
+    def reach(self) -> Routine:
         """Wait until ZooKeeper answers; not counted as an operation."""
         yield from self.connection.call(lambda: None, count=0)
 
-    def create_ephemeral(self, path: str, data: str) -> Run:
+    def create_ephemeral(self, path: str, data: str) -> Routine:
         """Create an ephemeral node, and its parents; whether it is there now with this text.
 
         One that is there with the same text counts as created, whoever made it.
@@ -119,14 +119,14 @@ class ZkClient:
             return found == data
         return True
 
-    def update(self, path: str, data: str) -> Run:
+    def update(self, path: str, data: str) -> Routine:
         """Write a persistent node; make it, and its parents, if it is missing."""
         try:
             yield from self.connection.call(self.zookeeper.set, path, data)
         except NoNode:
             yield from self.connection.call(self.zookeeper.create_with_parents, path, data)
 
-    def delete(self, path: str) -> Run:
+    def delete(self, path: str) -> Routine:
         """Delete a node; a missing one is fine."""
         with contextlib.suppress(NoNode):
             yield from self.connection.call(self.zookeeper.delete, path)
@@ -135,12 +135,12 @@ class ZkClient:
         """Hear of new sessions from now on; of one that begins before that nobody hears."""
         self._hears_sessions = True
 
-    def listen_to_children(self, path: str, listener: Listener) -> Run:
+    def listen_to_children(self, path: str, listener: Listener) -> Routine:
         """Call a listener when a node's children change."""
         self._child_listeners[path] = listener
         yield from self._watch_children(path)
 
-    def listen_to_data(self, path: str, changed: Listener, deleted: Listener) -> Run:
+    def listen_to_data(self, path: str, changed: Listener, deleted: Listener) -> Routine:
         """Call a listener when a node is written or created, or another when it is deleted."""
         self._data_listeners[path] = changed
         self._deleted_listeners[path] = deleted
@@ -178,7 +178,7 @@ class ZkClient:
         heard = path in self._child_listeners or path in self._data_listeners
         return self.connection.session if heard else None
 
-    def _watch_children(self, path: str) -> Run:
+    def _watch_children(self, path: str) -> Routine:
         """Watch a node and its children; of a missing node, its coming."""
         if (yield from self.connection.call(self._watch_data, path)):
             yield from self.connection.call(self._children, path)
@@ -202,7 +202,7 @@ class ZkClient:
         if self._events and (self.event_thread is None or self.event_thread.done):
             self.event_thread = Task(self._schedule, self._handle_events())
 
-    def _handle_events(self) -> Run:
+    def _handle_events(self) -> Routine:
         while self._events:
             kind, path = self._events.popleft()
             if kind == NEW_SESSION:

@@ -5,7 +5,7 @@
 """
 
 from coterie.designs.coordinator09.broker import BOUNDARIES
-from coterie.designs.coordinator09.cluster import POINTS, Cluster
-from coterie.designs.coordinator09.world import Settings
+from coterie.designs.coordinator09.simulation import POINTS, CoordinatorSimulation
+from coterie.designs.coordinator09.world import CoordinatorSettings
 
-__all__ = ["BOUNDARIES", "POINTS", "Cluster", "Settings"]
+__all__ = ["BOUNDARIES", "POINTS", "CoordinatorSettings", "CoordinatorSimulation"]

@@ -84,5 +84,5 @@ class LeaveGroupRequest:
     consumer_id: str
 
 
-Request = ConsumerMetadataRequest | HeartbeatRequest | JoinGroupRequest | LeaveGroupRequest
-Response = ConsumerMetadataResponse | HeartbeatResponse | JoinGroupResponse
+GroupRequest = ConsumerMetadataRequest | HeartbeatRequest | JoinGroupRequest | LeaveGroupRequest
+GroupResponse = ConsumerMetadataResponse | HeartbeatResponse | JoinGroupResponse

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coterie.designs import scenario as ops
+from coterie.designs import ops
 from coterie.designs.consumer08 import registration
 from coterie.designs.consumer08.config import consumer_config
-from coterie.designs.coordinator09.cluster import POINTS, Cluster
-from coterie.designs.coordinator09.world import Settings
-from coterie.designs.scenario import MOMENTS, Scenario
+from coterie.designs.coordinator09.simulation import POINTS, CoordinatorSimulation
+from coterie.designs.coordinator09.world import CoordinatorSettings
+from coterie.designs.ops import MOMENTS
+from coterie.designs.scenario import Scenario
 from coterie.designs.schedule import Schedule
 
 __all__ = ["play"]
@@ -27,15 +28,17 @@ BOUNDARY = dict(zip(MOMENTS, POINTS.values(), strict=True))
 class Player:
     """A cluster, and the ops of a scenario."""
 
-    def __init__(self, scenario: Scenario, cluster: Any, note: Callable[..., None] | None) -> None:
-        self.scenario, self.cluster = scenario, cluster
+    def __init__(
+        self, scenario: Scenario, simulation: Any, note: Callable[..., None] | None
+    ) -> None:
+        self.scenario, self.simulation = scenario, simulation
         self.states: dict[str, str] = {}
         self.note = note
         self.points: list[dict[str, Any]] = []
         self.replicas: dict[str, list[tuple[int, ...]]] = {}  # of each topic's partitions
         self.refused = 0  # messages for partitions without a live replica
         self.stops: dict[str, list[str]] = {}  # of each group: boundaries of its next rebalances
-        cluster.dies = self.dies
+        simulation.dies = self.dies
         self.does: dict[type[ops.Op], Callable[[Any], None]] = {
             ops.CreateTopic: self.create_topic,
             ops.AddPartitions: self.add_partitions,
@@ -44,47 +47,47 @@ class Player:
             ops.Start: self.start,
             ops.Close: self.close,
             ops.Crash: self.crash,
-            ops.Commit: lambda op: self.cluster.commit(self.cluster.consumers[op.consumer]),
-            ops.ZkCut: lambda op: self.cluster.cut(op.consumer),
-            ops.ZkHeal: lambda op: self.cluster.heal(op.consumer),
-            ops.ZkHold: lambda op: self.cluster.hold(op.consumer),
-            ops.ZkRelease: lambda op: self.cluster.release(op.consumer),
-            ops.BrokerStop: lambda op: self.cluster.stop_broker(op.broker),
-            ops.BrokerStart: lambda op: self.cluster.start_broker(op.broker),
+            ops.Commit: lambda op: self.simulation.commit(self.simulation.consumers[op.consumer]),
+            ops.ZkCut: lambda op: self.simulation.cut(op.consumer),
+            ops.ZkHeal: lambda op: self.simulation.heal(op.consumer),
+            ops.ZkHold: lambda op: self.simulation.hold(op.consumer),
+            ops.ZkRelease: lambda op: self.simulation.release(op.consumer),
+            ops.BrokerStop: lambda op: self.simulation.stop_broker(op.broker),
+            ops.BrokerStart: lambda op: self.simulation.start_broker(op.broker),
             ops.CoordinatorStop: self.coordinator_stop,
             ops.Settle: self.settle,
         }
         if not scenario.config.brokers_up:
             for broker in scenario.config.brokers:
-                self.cluster.stop_broker(broker)
+                self.simulation.stop_broker(broker)
 
     def run(self) -> None:
         """Play all ops, each at its moment."""
         for op in self.scenario.ops:
-            self.cluster.run_until(op.at)
+            self.simulation.run_until(op.at)
             does = self.does.get(type(op))
             if does is not None:
                 does(op)
-        self.cluster.run_until(self.scenario.ops[-1].at if self.scenario.ops else 0)
+        self.simulation.run_until(self.scenario.ops[-1].at if self.scenario.ops else 0)
 
     def create_topic(self, op: ops.CreateTopic) -> None:
         self.replicas[op.topic] = list(op.replicas)
-        self.cluster.set_topic(op.topic, len(op.replicas))
+        self.simulation.set_topic(op.topic, len(op.replicas))
 
     def add_partitions(self, op: ops.AddPartitions) -> None:
         self.replicas[op.topic] += op.replicas
-        self.cluster.set_topic(op.topic, self.cluster.counts(op.topic) + len(op.replicas))
+        self.simulation.set_topic(op.topic, self.simulation.counts(op.topic) + len(op.replicas))
 
     def produce(self, op: ops.Produce) -> None:
         """Append messages, if the partition can have a leader: a replica that lives."""
-        if any(self.cluster.is_up(one) for one in self.replicas[op.topic][op.partition]):
-            self.cluster.produce(op.topic, op.partition, op.count)
+        if any(self.simulation.is_up(one) for one in self.replicas[op.topic][op.partition]):
+            self.simulation.produce(op.topic, op.partition, op.count)
         else:
             self.refused += op.count
 
     def delete_topic(self, op: ops.DeleteTopic) -> None:
         if self.scenario.config.deletes_topics:
-            self.cluster.set_topic(op.topic, 0)
+            self.simulation.set_topic(op.topic, 0)
 
     def start(self, op: ops.Start) -> None:
         given = {**self.scenario.config.consumer, **op.config}
@@ -95,12 +98,12 @@ class Player:
             pattern = "white_list" if op.whitelist is not None else "black_list"
             text = op.whitelist if op.whitelist is not None else op.blacklist
             found = registration.by_filter(pattern, text or "", op.streams)
-            there = [name for name, size in self.cluster.store.topics.items() if size]
+            there = [name for name, size in self.simulation.store.topics.items() if size]
             topics = sorted(found.topics(there, exclude_internal=True))
         self.states[op.name] = "running"
         self._tell("started", op.name)
         timeout = config.zookeeper_session_timeout_ms if SESSION in given else None
-        self.cluster.start_consumer(
+        self.simulation.start_consumer(
             op.name,
             topics,
             group_id=op.group,
@@ -109,21 +112,21 @@ class Player:
         )
 
     def close(self, op: ops.Close) -> None:
-        self.cluster.consumers[op.consumer].close()
+        self.simulation.consumers[op.consumer].close()
         self.states[op.consumer] = "closed"
         self._tell("closed", op.consumer)
 
     def crash(self, op: ops.Crash) -> None:
-        self.cluster.consumers[op.consumer].crash()
+        self.simulation.consumers[op.consumer].crash()
         self.states[op.consumer] = "crashed"
         self._tell("crashed", op.consumer)
 
     def coordinator_stop(self, op: ops.CoordinatorStop) -> None:
         """Stop the coordinator now, or when it comes to that moment of a rebalance."""
-        broker = self.cluster.coordinator_of(op.group)
+        broker = self.simulation.coordinator_of(op.group)
         if not op.moment:
             if broker is not None:
-                self.cluster.stop_broker(broker)
+                self.simulation.stop_broker(broker)
             return
         self.stops.setdefault(op.group, []).append(BOUNDARY[op.moment])
 
@@ -139,10 +142,10 @@ class Player:
         """Take down what is there now."""
         consumers = {}
         unowned, several = [], {}
-        for group, ledger in sorted(self.cluster.ledgers.items()):
+        for group, ledger in sorted(self.simulation.ledgers.items()):
             subscribed = {
                 topic
-                for one in self.cluster.consumers.values()
+                for one in self.simulation.consumers.values()
                 if one.group_id == group and one.alive
                 for topic in one.topics
             }
@@ -152,9 +155,9 @@ class Player:
                     unowned.append(place)
                 if len(owners) > 1:
                     several[place] = sorted(owners)
-        owned = {group: ledger.owned_by_all() for group, ledger in self.cluster.ledgers.items()}
-        for name, one in sorted(self.cluster.consumers.items()):
-            ledger = self.cluster.ledgers[one.group_id]
+        owned = {group: ledger.owned_by_all() for group, ledger in self.simulation.ledgers.items()}
+        for name, one in sorted(self.simulation.consumers.items()):
+            ledger = self.simulation.ledgers[one.group_id]
             consumers[name] = {
                 "state": self.states[name],
                 "in_group": one.in_group,
@@ -174,7 +177,7 @@ class Player:
 
     def _tell(self, kind: str, consumer: str) -> None:
         if self.note is not None:
-            self.note(self.cluster.schedule.now_ms, kind, consumer)
+            self.note(self.simulation.schedule.now_ms, kind, consumer)
 
 
 def from_start(scenario: Scenario) -> bool:
@@ -188,14 +191,14 @@ def play(
     schedule: Schedule | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Play a scenario; return its points and what was counted."""
-    settings = Settings(from_start=from_start(scenario))
+    settings = CoordinatorSettings(from_start=from_start(scenario))
     schedule = schedule or Schedule()
-    cluster = Cluster(
+    simulation = CoordinatorSimulation(
         scenario.config.brokers, settings, keep_log=False, note=note, schedule=schedule
     )
-    player = Player(scenario, cluster, note)
+    player = Player(scenario, simulation, note)
     player.run()
-    costs, store = cluster.costs, cluster.store
+    costs, store = simulation.costs, simulation.store
     return player.points, {
         "rebalances": costs.rebalances,
         "took_part": costs.took_part,

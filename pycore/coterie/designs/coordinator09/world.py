@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from coterie.designs.coordinator09.messages import Request, Response
+from coterie.designs.coordinator09.messages import GroupRequest, GroupResponse
 from coterie.designs.coordinator09.store import Store
 from coterie.designs.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class Settings:
+class CoordinatorSettings:
     """Times of the design, in ms, and how often a consumer beats in a session timeout.
 
     A JoinGroup may wait for a whole session timeout: its sender waits ``join_patience_ms`` longer.
@@ -35,17 +35,17 @@ class World(Protocol):
     """Clock, network, ZooKeeper, and those who keep the books."""
 
     broker_ids: Sequence[int]
-    settings: Settings
+    settings: CoordinatorSettings
     schedule: Schedule
     store: Store
 
     def coordinator_of(self, group_id: str) -> int | None:
         """Find the coordinator of a group."""
 
-    def to_broker(self, consumer: Any, broker_id: int, number: int, request: Request) -> None:
+    def to_broker(self, consumer: Any, broker_id: int, number: int, request: GroupRequest) -> None:
         """Send a request."""
 
-    def to_consumer(self, consumer: Any, number: int, response: Response) -> None:
+    def to_consumer(self, consumer: Any, number: int, response: GroupResponse) -> None:
         """Send a response."""
 
     def boundary(self, broker: Any, name: str, group_id: str) -> None:

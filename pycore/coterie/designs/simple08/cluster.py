@@ -36,7 +36,7 @@ class LogEntry:
 
 
 @dataclass(frozen=True)
-class State:
+class PartitionStateNode:
     """A partition's state node, ``/brokers/topics/T/partitions/P/state``."""
 
     leader: int
@@ -62,8 +62,8 @@ class Partition:
     topic: str
     number: int
     replicas: tuple[int, ...]
-    state: State
-    told: State  # what the controller last sent to the brokers' metadata caches
+    state: PartitionStateNode
+    told: PartitionStateNode  # what the controller last sent to the brokers' metadata caches
     logs: dict[int, list[LogEntry]] = field(default_factory=dict)
     compressed: bool = False
     offline: bool = False  # its leader has died, and the controller found no other
@@ -214,7 +214,7 @@ class Cluster:
         return True
 
     def _new(self, topic: str, lists: Sequence[Sequence[int]]) -> list[Partition]:
-        nobody = State(-1, (), -1, 0)
+        nobody = PartitionStateNode(-1, (), -1, 0)
         return [
             Partition(topic, number, tuple(replicas), nobody, nobody, {one: [] for one in replicas})
             for number, replicas in enumerate(lists)
@@ -231,7 +231,9 @@ class Cluster:
     def _create(self, partition: Partition) -> None:
         """Give a new partition its first leader: the first live replica, all live in sync."""
         live = tuple(one for one in partition.replicas if one in self.registered)
-        partition.state = partition.told = State(live[0], live, 0, self.controller_epoch)
+        partition.state = partition.told = PartitionStateNode(
+            live[0], live, 0, self.controller_epoch
+        )
         partition.offline = False
 
     def _elect(self, partition: Partition) -> None:
@@ -245,7 +247,7 @@ class Cluster:
         if not live:
             return  # the node still names the dead one
         leader = next((one for one in live if one in in_sync), live[0])
-        partition.state = partition.told = State(
+        partition.state = partition.told = PartitionStateNode(
             leader, in_sync or (leader,), state.leader_epoch + 1, self.controller_epoch
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 from coterie.arguments import called, integer, whole
 from coterie.designs.simple08.checks import broker_id, broker_ids, request_fields, topic_name
 from coterie.designs.simple08.cluster import Cluster
-from coterie.designs.simple08.requests import ANSWERS, EARLIEST, LATEST, Fields, Gone
+from coterie.designs.simple08.requests import ANSWERS, EARLIEST, LATEST, Gone, ResponseFields
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.values import Error
 
@@ -53,7 +53,7 @@ class SimpleConsumer:
         self.broker = broker_id(broker, self.cluster.brokers)
 
     @called
-    def ask(self, api: str, **request: Any) -> Fields:
+    def ask(self, api: str, **request: Any) -> ResponseFields:
         """Send a request (``metadata``, ``offsets`` or ``fetch``) and return the response.
 
         Parameters
@@ -161,19 +161,19 @@ class SimpleReader:
                 return found
         raise NoLeader(f"{self.topic}-{self.partition}: no broker leads it, as far as any knows")
 
-    def _ask(self, broker: int, api: str, **request: Any) -> Fields | None:
+    def _ask(self, broker: int, api: str, **request: Any) -> ResponseFields | None:
         self.requests += 1
         try:
             return SimpleConsumer(self.cluster, broker).ask(api, **request)
         except Gone:
             return None
 
-    def _metadata(self, broker: int) -> Fields | None:
+    def _metadata(self, broker: int) -> ResponseFields | None:
         answer = self._ask(broker, "metadata", topics=[self.topic])
         partitions = answer["topics"][0]["partitions"] if answer else []
         return next((one for one in partitions if one["partition"] == self.partition), None)
 
-    def _fetch(self, leader: int) -> Fields | None:
+    def _fetch(self, leader: int) -> ResponseFields | None:
         asked = {"topic": self.topic, "partition": self.partition}
         if self.offset in (LATEST, EARLIEST):
             found = self._ask(leader, "offsets", **asked, time=self.offset, max_offsets=1)

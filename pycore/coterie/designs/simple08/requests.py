@@ -19,8 +19,8 @@ LONGEST_METADATA = 4096  # offset.metadata.max.bytes
 OFFSETS_PARTITIONS = 50  # offsets.topic.num.partitions
 LATEST, EARLIEST = -1, -2
 SINCE_MS = 10**12  # a time from here is after the last write, one before it is before the first
-Fields = dict[str, Any]
-Request = Mapping[str, Any]
+ResponseFields = dict[str, Any]
+RequestFields = Mapping[str, Any]
 TEXT_OF_LENGTH = re.compile(r"(\d+) characters")  # how a scenario writes a long text
 
 
@@ -28,20 +28,20 @@ class Gone(CoterieError):
     """The broker's socket is closed, and one attempt to connect again failed."""
 
 
-def metadata(cluster: Cluster, broker: int, request: Request) -> Fields:
+def metadata(cluster: Cluster, broker: int, request: RequestFields) -> ResponseFields:
     """Topics as the broker's cache has them, sorted; all if none is named."""
     names = sorted(set(request["topics"]) or cluster.topics)
     return {"topics": [_topic(cluster, name) for name in names]}
 
 
-def _topic(cluster: Cluster, name: str) -> Fields:
+def _topic(cluster: Cluster, name: str) -> ResponseFields:
     partitions = cluster.topics.get(name)
     error = Error.UNKNOWN_TOPIC_OR_PARTITION if partitions is None else Error.NONE
     known = [_partition(cluster, one) for one in partitions or []]
     return {"topic": name, "error": int(error), "partitions": known}
 
 
-def _partition(cluster: Cluster, partition: Partition) -> Fields:
+def _partition(cluster: Cluster, partition: Partition) -> ResponseFields:
     """Describe a partition by the cache: what the controller last told, less the dead."""
     told, live = partition.told, cluster.registered
     replicas = [one for one in partition.replicas if one in live]
@@ -61,7 +61,9 @@ def _partition(cluster: Cluster, partition: Partition) -> Fields:
     }
 
 
-def _leader_error(cluster: Cluster, broker: int, request: Request) -> tuple[Partition | None, int]:
+def _leader_error(
+    cluster: Cluster, broker: int, request: RequestFields
+) -> tuple[Partition | None, int]:
     partition = cluster.partition(request["topic"], request["partition"])
     if partition is None or broker not in partition.replicas:
         return None, int(Error.UNKNOWN_TOPIC_OR_PARTITION)
@@ -71,7 +73,7 @@ def _leader_error(cluster: Cluster, broker: int, request: Request) -> tuple[Part
     return partition, 0
 
 
-def offsets(cluster: Cluster, broker: int, request: Request) -> Fields:
+def offsets(cluster: Cluster, broker: int, request: RequestFields) -> ResponseFields:
     """Offsets before a time, the greatest first: the end, then the starts of segments."""
     partition, error = _leader_error(cluster, broker, request)
     if partition is None:
@@ -85,17 +87,17 @@ def offsets(cluster: Cluster, broker: int, request: Request) -> Fields:
     return {"error": 0, "offsets": found[: max(request["max_offsets"], 0)]}
 
 
-def fetch(cluster: Cluster, broker: int, request: Request) -> Fields:
+def fetch(cluster: Cluster, broker: int, request: RequestFields) -> ResponseFields:
     """Messages from an offset on, cut at the wanted size; compressed sets come whole."""
     partition, error = _leader_error(cluster, broker, request)
     if partition is not None and not 0 <= request["offset"] <= partition.end(broker):
         partition, error = None, int(Error.OFFSET_OUT_OF_RANGE)
     if partition is None:
-        nothing: Fields = {"error": error, "high_watermark": -1, "offsets": []}
+        nothing: ResponseFields = {"error": error, "high_watermark": -1, "offsets": []}
         return nothing | {"bytes": 0, "valid_bytes": 0}
     found = [one for one in partition.logs[broker] if one.last >= request["offset"]]
     whole = list(_that_fit(found, request["fetch_size"]))
-    answer: Fields = {
+    answer: ResponseFields = {
         "error": 0,
         "high_watermark": partition.end(broker),
         "offsets": [offset for entry in whole for offset in entry.offsets],
@@ -114,7 +116,7 @@ def _that_fit(entries: Iterable[LogEntry], size: int) -> Iterable[LogEntry]:
         yield entry
 
 
-class Offsets:
+class OffsetStore:
     """Stored offsets of groups, and where their coordinator is."""
 
     def __init__(self) -> None:
@@ -129,14 +131,16 @@ class Offsets:
             return None
         return there[partition_for(group, OFFSETS_PARTITIONS) % len(there)]
 
-    def consumer_metadata(self, cluster: Cluster, broker: int, request: Request) -> Fields:
+    def consumer_metadata(
+        self, cluster: Cluster, broker: int, request: RequestFields
+    ) -> ResponseFields:
         """Look the coordinator up; the first look-up ever makes the offsets topic, and fails."""
         if not self.topic_made:
             self.topic_made = True
             return {"error": int(Error.COORDINATOR_NOT_AVAILABLE)}
         return {"error": 0, "same_from_both": True}
 
-    def commit(self, cluster: Cluster, broker: int, request: Request) -> Fields:
+    def commit(self, cluster: Cluster, broker: int, request: RequestFields) -> ResponseFields:
         """Store an offset: version 0 in ZooKeeper by any broker, version 1 at the coordinator."""
         group, topic, partition = request["group"], request["topic"], request["partition"]
         by_zookeeper = request["version"] == 0
@@ -154,7 +158,7 @@ class Offsets:
             self.in_kafka[group, topic, partition] = value
         return {"error": int(error)}
 
-    def fetch(self, cluster: Cluster, broker: int, request: Request) -> Fields:
+    def fetch(self, cluster: Cluster, broker: int, request: RequestFields) -> ResponseFields:
         """Read a stored offset; in ZooKeeper there is no metadata, and none stored is an error."""
         group, topic, partition = request["group"], request["topic"], request["partition"]
         nothing = int(Error.UNKNOWN_TOPIC_OR_PARTITION), -1, ""
@@ -181,7 +185,7 @@ def length_of(text: str) -> int:
     return int(told[1]) if told else len(text)
 
 
-ANSWERS: dict[str, Callable[[Cluster, int, Request], Fields]] = {
+ANSWERS: dict[str, Callable[[Cluster, int, RequestFields], ResponseFields]] = {
     "metadata": metadata,
     "offsets": offsets,
     "fetch": fetch,

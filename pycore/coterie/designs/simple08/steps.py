@@ -12,7 +12,7 @@ from typing import Any
 
 from coterie.designs.simple08.checks import NEEDS, request_fields
 from coterie.designs.simple08.cluster import Cluster
-from coterie.designs.simple08.requests import ANSWERS, Fields, Offsets
+from coterie.designs.simple08.requests import ANSWERS, OffsetStore, ResponseFields
 from coterie.errors import ArgumentError, shown
 
 __all__ = ["run"]
@@ -25,7 +25,7 @@ SPEAKS_OF = {  # words of a step by which it tells what nodes it reads
 }
 
 
-def run(scenario: Mapping[str, Any]) -> list[Fields]:
+def run(scenario: Mapping[str, Any]) -> list[ResponseFields]:
     """Play a scenario and return its steps, each request with its response.
 
     Parameters
@@ -53,11 +53,11 @@ class Player:
             self.cluster = Cluster(topics, brokers)
         except ArgumentError as error:
             raise ArgumentError(f"config: {error}") from None
-        self.offsets = Offsets()
+        self.offsets = OffsetStore()
         self.asked: list[Mapping[str, Any]] = []  # requests to brokers so far
         self.steps = _list(scenario.get("steps"), "steps")
 
-    def play(self, given: Any, place: str) -> Fields:
+    def play(self, given: Any, place: str) -> ResponseFields:
         """Play one step; ``place`` names it in a complaint."""
         step = _mapping(given, place)
         place = f"step {shown(step['step'])}" if isinstance(step.get("step"), int) else place
@@ -98,7 +98,7 @@ class Player:
             what = f"topic {shown(topic)}, partition {shown(number)}"
             raise ArgumentError(f"{place}: nothing to produce to: {what}")
 
-    def answer(self, request: Mapping[str, Any], doc: str, place: str) -> Fields:
+    def answer(self, request: Mapping[str, Any], doc: str, place: str) -> ResponseFields:
         """Return the response to a request, or the exception that its sender gets."""
         api: Any = request.get("api")
         try:
@@ -111,7 +111,7 @@ class Player:
         broker = self._asked(request, place)
         if broker is None or broker not in self.cluster.alive:
             return dict(CLOSED)
-        answers: dict[str, Callable[[Cluster, int, Mapping[str, Any]], Fields]] = {
+        answers: dict[str, Callable[[Cluster, int, Mapping[str, Any]], ResponseFields]] = {
             **ANSWERS,
             "consumer_metadata": self.offsets.consumer_metadata,
             "offset_commit": self.offsets.commit,
@@ -136,7 +136,7 @@ class Player:
             )
         return int(given)
 
-    def _nodes(self, doc: str) -> Fields:
+    def _nodes(self, doc: str) -> ResponseFields:
         """Nodes of ZooKeeper: stored offsets, or the partition states of one topic.
 
         The request does not say which. The step's words may; else a step shows what the request

@@ -5,6 +5,6 @@ which broker leads which partition of it; ``consumer`` a member of ``coterie.tes
 fetches; ``cluster`` the clock that they live by, and when each of them next has something to do.
 """
 
-from coterie.designs.today.cluster import Cluster, play
+from coterie.designs.today.simulation import TodaySimulation, play
 
-__all__ = ["Cluster", "play"]
+__all__ = ["TodaySimulation", "play"]

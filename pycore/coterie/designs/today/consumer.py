@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from coterie.designs.coordinator09.store import Store
-from coterie.designs.ledger import Ledger, Place
+from coterie.designs.ledger import Ledger, TopicPartition
 from coterie.designs.today.coordinator import CountedCoordinator
 from coterie.designs.today.leaders import Leaders
 from coterie.testing import Member
@@ -25,7 +25,7 @@ class _Metadata(dict[str, int]):
         return self._seen.get(topic, 0)
 
 
-class Consumer:
+class TodayConsumer:
     """A member with its ledger's view of it.
 
     Parameters
@@ -53,7 +53,7 @@ class Consumer:
         leaders: Leaders,
         store: Store,
         ledger: Ledger,
-        commit: Callable[[Consumer], None],
+        commit: Callable[[TodayConsumer], None],
         **given: Any,
     ) -> None:
         self.name, self.group_id, self.topics = name, group_id, topics
@@ -115,11 +115,11 @@ class Consumer:
         self.member.assignment = {}
         self.member.needs_join = True
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[TopicPartition]:
         """Partitions that it was assigned."""
         return [(topic, n) for topic, held in self.member.assignment.items() for n in held]
 
-    def _rebalanced(self, how: str, places: list[Place]) -> None:
+    def _rebalanced(self, how: str, places: list[TopicPartition]) -> None:
         if how == "assigned":
             self._ledger.take(self.name, places)
         else:

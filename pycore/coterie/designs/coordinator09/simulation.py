@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coterie.designs.coordinator09 import messages as m
-from coterie.designs.coordinator09.broker import Broker, Died
-from coterie.designs.coordinator09.consumer import Consumer
+from coterie.designs.coordinator09.broker import CoordinatorBroker, Died
+from coterie.designs.coordinator09.consumer import CoordinatedConsumer
 from coterie.designs.coordinator09.store import Store
-from coterie.designs.coordinator09.world import Settings
-from coterie.designs.ledger import Ledgers, Place
+from coterie.designs.coordinator09.world import CoordinatorSettings
+from coterie.designs.ledger import Ledgers, TopicPartition
 from coterie.designs.schedule import Schedule
 
 POINTS = {1: "prepared", 2: "told", 3: "joined", 4: "written", 5: "answered"}
@@ -24,7 +24,7 @@ POINTS = {1: "prepared", 2: "told", 3: "joined", 4: "written", 5: "answered"}
 
 
 @dataclass
-class Costs:
+class ProtocolCounts:
     """Sums that the network and the coordinators keep."""
 
     requests: int = 0
@@ -34,7 +34,7 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Logged:
+class LogLine:
     """A line of the log: a change of state, or what somebody was told."""
 
     at_ms: int
@@ -44,7 +44,7 @@ class Logged:
 
 
 @dataclass
-class Cluster:
+class CoordinatorSimulation:
     """The simulation: call what happens, then :meth:`run_until` a moment.
 
     Attributes
@@ -59,20 +59,20 @@ class Cluster:
     """
 
     broker_ids: Sequence[int]
-    settings: Settings = field(default_factory=Settings)
+    settings: CoordinatorSettings = field(default_factory=CoordinatorSettings)
     keep_log: bool = True
     note: Callable[..., None] | None = None
     dies: Callable[[int, str, str], bool] | None = None
     schedule: Schedule = field(default_factory=Schedule)
-    costs: Costs = field(default_factory=Costs)
-    logged: list[Logged] = field(default_factory=list)
-    consumers: dict[str, Consumer] = field(default_factory=dict)
+    costs: ProtocolCounts = field(default_factory=ProtocolCounts)
+    logged: list[LogLine] = field(default_factory=list)
+    consumers: dict[str, CoordinatedConsumer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.broker_ids = tuple(self.broker_ids)
         self.ledgers = Ledgers(from_start=self.settings.from_start, note=self._note)
         self._subscribed: dict[str, set[str]] = {}  # group -> topics that it ever subscribed to
-        self.brokers = {one: Broker(self, one) for one in self.broker_ids}
+        self.brokers = {one: CoordinatorBroker(self, one) for one in self.broker_ids}
         self.store = Store(self.broker_ids)
         for broker in self.broker_ids:
             self.start_broker(broker)
@@ -127,10 +127,10 @@ class Cluster:
         group_id: str = "group1",
         session_timeout_ms: int | None = None,
         strategy: str = "range",
-    ) -> Consumer:
+    ) -> CoordinatedConsumer:
         """Start a consumer under a name that no live one has."""
         timeout = session_timeout_ms or self.settings.session_timeout_ms
-        consumer = self.consumers[name] = Consumer(
+        consumer = self.consumers[name] = CoordinatedConsumer(
             self, name, group_id, tuple(topics), session_timeout_ms=timeout, strategy=strategy
         )
         self.ledgers.open(group_id)
@@ -196,7 +196,7 @@ class Cluster:
     # The network
 
     def to_broker(
-        self, consumer: Consumer, broker_id: int, number: int, request: m.Request
+        self, consumer: CoordinatedConsumer, broker_id: int, number: int, request: m.GroupRequest
     ) -> None:
         """Send a request."""
         self.costs.requests += 1
@@ -206,20 +206,26 @@ class Cluster:
             delay = self.settings.delivery_ms
             self.schedule.call_later(delay, self._arrive, consumer, broker_id, number, request)
 
-    def _arrive(self, consumer: Consumer, broker_id: int, number: int, request: m.Request) -> None:
+    def _arrive(
+        self, consumer: CoordinatedConsumer, broker_id: int, number: int, request: m.GroupRequest
+    ) -> None:
         broker = self.brokers[broker_id]
         if broker.alive:
             broker.guarded(broker.life, broker.handle, consumer, number, request)
         else:
             self.schedule.call_later(self.settings.delivery_ms, consumer.refused, number)
 
-    def to_consumer(self, consumer: Consumer, number: int, response: m.Response) -> None:
+    def to_consumer(
+        self, consumer: CoordinatedConsumer, number: int, response: m.GroupResponse
+    ) -> None:
         """Send a response."""
         self.schedule.call_later(
             self.settings.delivery_ms, self._come_back, consumer, number, response
         )
 
-    def _come_back(self, consumer: Consumer, number: int, response: m.Response) -> None:
+    def _come_back(
+        self, consumer: CoordinatedConsumer, number: int, response: m.GroupResponse
+    ) -> None:
         if consumer.held:
             consumer.kept.append((number, response))
         elif not consumer.cut:
@@ -227,7 +233,7 @@ class Cluster:
 
     # What brokers and consumers report
 
-    def boundary(self, broker: Broker, name: str, group_id: str) -> None:
+    def boundary(self, broker: CoordinatorBroker, name: str, group_id: str) -> None:
         """Let the broker die here, as it coordinates a group, if it is to.
 
         Raises
@@ -243,7 +249,7 @@ class Cluster:
     def log(self, who: str, what: str, detail: str) -> None:
         """Keep a line of what happened."""
         if self.keep_log:
-            self.logged.append(Logged(self.schedule.now_ms, who, what, detail))
+            self.logged.append(LogLine(self.schedule.now_ms, who, what, detail))
 
     def _note(self, kind: str, consumer: str, *details: object) -> None:
         if self.note is not None:
@@ -262,25 +268,25 @@ class Cluster:
         self.costs.last_rebalance_ms = self.schedule.now_ms
         self._note("rebalance_ended", "", group_id, members)
 
-    def take(self, consumer: Consumer) -> None:
+    def take(self, consumer: CoordinatedConsumer) -> None:
         """Let a consumer fetch its partitions."""
         self.schedule.spend(len(consumer.partitions))
         self.ledgers[consumer.group_id].take(consumer.name, consumer.partitions)
 
-    def give(self, consumer: Consumer, *, commit: bool) -> None:
+    def give(self, consumer: CoordinatedConsumer, *, commit: bool) -> None:
         """Let it stop, with a commit if the group still has it in this generation."""
         self.schedule.spend(len(consumer.partitions))
         commit = commit and self._may_commit(consumer)
         ledger = self.ledgers[consumer.group_id]
         ledger.give(consumer.name, consumer.partitions, commit=commit)
 
-    def commit(self, consumer: Consumer) -> None:
+    def commit(self, consumer: CoordinatedConsumer) -> None:
         """Commit what a consumer has consumed."""
         self.schedule.spend(len(consumer.partitions))
         if self._may_commit(consumer):
             self.ledgers[consumer.group_id].commit(consumer.name, consumer.partitions)
 
-    def _may_commit(self, consumer: Consumer) -> bool:
+    def _may_commit(self, consumer: CoordinatedConsumer) -> bool:
         """Whether the coordinator takes a commit: it is alive, and knows id and generation."""
         if consumer.cut or consumer.coordinator is None:
             return False
@@ -302,6 +308,6 @@ class Cluster:
         """Return how many partitions a topic has."""
         return self.store.topics.get(topic, 0)
 
-    def owners(self, group_id: str = "group1") -> Mapping[Place, int]:
+    def owners(self, group_id: str = "group1") -> Mapping[TopicPartition, int]:
         """Return how many consumers fetch each partition of a group's topics."""
         return self.ledgers[group_id].owner_counts()

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coterie._core.codec.checksum import partition_for
-from coterie.designs.coordinator09.cluster import Costs
 from coterie.designs.coordinator09.play import Player, from_start
+from coterie.designs.coordinator09.simulation import ProtocolCounts
 from coterie.designs.coordinator09.store import Store
 from coterie.designs.ledger import Ledgers
 from coterie.designs.scenario import Scenario
 from coterie.designs.schedule import Schedule
-from coterie.designs.today.consumer import Consumer
+from coterie.designs.today.consumer import TodayConsumer
 from coterie.designs.today.coordinator import CountedCoordinator
 from coterie.designs.today.leaders import PARTITIONS, Leaders
 from coterie.designs.today.log import OffsetsLog
@@ -37,15 +37,15 @@ MOMENTS = {  # where a group is at the boundaries of the 0.9 design
 
 
 @dataclass
-class Cluster:
+class TodaySimulation:
     """Brokers, one coordinator, consumers: what a scenario's player drives."""
 
     broker_ids: Sequence[int]
     from_start: bool = True
     note: Callable[..., None] | None = None
     schedule: Schedule = field(default_factory=Schedule)
-    kept: Costs = field(default_factory=Costs)
-    consumers: dict[str, Consumer] = field(default_factory=dict)
+    kept: ProtocolCounts = field(default_factory=ProtocolCounts)
+    consumers: dict[str, TodayConsumer] = field(default_factory=dict)
     dies: Callable[[int, str, str], bool] | None = None
 
     def __post_init__(self) -> None:
@@ -59,11 +59,11 @@ class Cluster:
         )
         self.ledgers = Ledgers(from_start=self.from_start, note=self._note)
         self._numbers: dict[str, int] = {}
-        self._waiting: dict[int, Consumer] = {}  # by the request that it waits for
+        self._waiting: dict[int, TodayConsumer] = {}  # by the request that it waits for
         self._tick_ms: int | None = None  # when the coordinator is next looked at
 
     @property
-    def costs(self) -> Costs:
+    def costs(self) -> ProtocolCounts:
         """Sums so far."""
         self.kept.requests = self.coordinator.requests
         return self.kept
@@ -103,7 +103,7 @@ class Cluster:
         """Start a consumer under a name that no live one has."""
         ledger = self.ledgers.open(group_id)
         self.coordinator_of(group_id)
-        consumer = self.consumers[name] = Consumer(
+        consumer = self.consumers[name] = TodayConsumer(
             *(name, group_id, tuple(topics)),
             coordinator=self.coordinator,
             leaders=self.leaders,
@@ -117,7 +117,7 @@ class Cluster:
         self.schedule.call_later(METADATA_MS, self._refresh, consumer)
         self.schedule.call_later(COMMIT_MS, self._commit, consumer)
 
-    def commit(self, consumer: Consumer) -> None:
+    def commit(self, consumer: TodayConsumer) -> None:
         """Commit what a consumer has consumed."""
         if consumer.reachable and consumer.member.stable:
             self.coordinator.requests += 1
@@ -184,12 +184,12 @@ class Cluster:
 
     # When a consumer has something to do
 
-    def _wake(self, consumer: Consumer, after_ms: int) -> None:
+    def _wake(self, consumer: TodayConsumer, after_ms: int) -> None:
         """Let a consumer act in a moment; what it was to do later, it looks at then."""
         consumer.turn += 1
         self.schedule.call_later(after_ms, self._act, consumer, consumer.turn)
 
-    def _act(self, consumer: Consumer, turn: int) -> None:
+    def _act(self, consumer: TodayConsumer, turn: int) -> None:
         """Let a consumer do what is due, and find out when it is next to act."""
         if turn != consumer.turn or not consumer.reachable:
             return  # whoever cannot reach the coordinator is woken when it can
@@ -208,7 +208,7 @@ class Cluster:
         self._look_in_time()
         self.coordinator.take_events()
 
-    def _refresh(self, consumer: Consumer) -> None:
+    def _refresh(self, consumer: TodayConsumer) -> None:
         if not consumer.alive:
             return
         self.schedule.call_later(METADATA_MS, self._refresh, consumer)
@@ -218,7 +218,7 @@ class Cluster:
             consumer.rejoin()
             self._act(consumer, consumer.turn)
 
-    def _commit(self, consumer: Consumer) -> None:
+    def _commit(self, consumer: TodayConsumer) -> None:
         if consumer.alive:
             self.commit(consumer)
             self.schedule.call_later(COMMIT_MS, self._commit, consumer)
@@ -266,10 +266,12 @@ def play(
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Play a scenario; return its points and what was counted."""
     schedule = schedule or Schedule()
-    cluster = Cluster(scenario.config.brokers, from_start(scenario), note, schedule=schedule)
-    player = Player(scenario, cluster, note)
+    simulation = TodaySimulation(
+        scenario.config.brokers, from_start(scenario), note, schedule=schedule
+    )
+    player = Player(scenario, simulation, note)
     player.run()
-    costs = cluster.costs
+    costs = simulation.costs
     return player.points, {
         "rebalances": costs.rebalances,
         "took_part": costs.took_part,
