@@ -13,7 +13,7 @@ MOMENTS = (
     "generation-written",
     "some-joins-answered",
 )
-"""When the coordinator stops in the next rebalance: the five points of failure of the 0.9 design."""
+"""When a coordinator stops in the next rebalance: the 0.9 design's five points of failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

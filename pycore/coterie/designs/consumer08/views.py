@@ -1,7 +1,8 @@
-"""What a consumer reads of its group and topics, kept as long as nothing there has changed.
+"""Cached views of a group and its topics in ZooKeeper.
 
-Every consumer of a group reads the same nodes at each rebalance; parsing them once for all is what
-makes a herd of a thousand cheap to simulate. What each read costs is counted as if it was made.
+Every consumer of a group reads the same nodes at each rebalance. They are parsed once for all
+consumers until a node changes, which makes a herd of a thousand cheap to simulate. Each read is
+still counted as an operation.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from coterie.designs.schedule import Schedule, TooManySteps
 from coterie.designs.zookeeper.tree import Node, Tree
 
 BROKERS, TOPICS, GROUPS = "/brokers/ids", "/brokers/topics", "/consumers"
-THREAD_ITEMS = 64  # of work that reading and sorting one thread stands for: four steps
-Seen = tuple[tuple[Node | None, int], ...]
+THREAD_ITEMS = 64  # the work of reading and sorting a thread, in items: four steps
+Version = tuple[tuple[Node | None, int], ...]
 
 
 @functools.lru_cache(maxsize=4096)
 def partitions_in(data: str) -> Sequence[int]:
-    """Return the partitions that a topic's node names, sorted; none where it names none.
+    """Return the sorted partitions that a topic's node names; none if it names none.
 
     Raises
     ------
     registration.Unreadable
-        It names what is no partition. Text that is no JSON names none.
+        It names something else. Text that is not JSON names no partitions.
     """
     fields = registration.read_json(data)
     if fields is None:
@@ -49,46 +50,46 @@ def topic_data(replicas: Mapping[int, Sequence[int]]) -> str:
 
 
 def topics_present(tree: Tree) -> Sequence[str]:
-    """Return the names of the topics that there are."""
+    """Return the names of all topics."""
     return tree.children(TOPICS) if TOPICS in tree.nodes else ()
 
 
 def partitions_of(tree: Tree, topic: str) -> Sequence[int]:
-    """Return the partitions of a topic, sorted; none of a missing one."""
+    """Return the sorted partitions of a topic; none if it does not exist."""
     node = tree.nodes.get(f"{TOPICS}/{topic}")
     return partitions_in(node.data) if node else ()
 
 
 class GroupViews:
-    """The threads of each topic, by group, as the id nodes say now."""
+    """The threads of each topic by group, as in the id nodes."""
 
     def __init__(self, tree: Tree, schedule: Schedule) -> None:
         self._tree = tree
         self._schedule = schedule
-        self._kept: dict[tuple[str, bool], tuple[Seen, assignment.Positions]] = {}
+        self._cache: dict[tuple[str, bool], tuple[Version, assignment.Positions]] = {}
 
     def spend(self, items: int) -> None:
         """Count work on many items against the limit of the run."""
         self._schedule.spend(items)
 
     def positions(self, group: str, *, exclude_internal: bool) -> assignment.Positions:
-        """Return where each thread stands among those of its topic.
+        """Return the index of each thread among those of its topic.
 
         Raises
         ------
         registration.Unreadable
-            An id node of the group is no registration.
+            An id node of the group is not a registration.
         """
         ids = f"{GROUPS}/{group}/ids"
-        seen = self._seen(ids), self._seen(TOPICS)
-        kept = self._kept.get((group, exclude_internal))
-        if kept is None or kept[0] != seen:
-            made = self._read(ids, exclude_internal=exclude_internal)
-            kept = self._kept[group, exclude_internal] = seen, made
-        return kept[1]
+        version = self._version(ids), self._version(TOPICS)
+        cached = self._cache.get((group, exclude_internal))
+        if cached is None or cached[0] != version:
+            positions = self._read(ids, exclude_internal=exclude_internal)
+            cached = self._cache[group, exclude_internal] = version, positions
+        return cached[1]
 
-    def _seen(self, path: str) -> tuple[Node | None, int]:
-        """Return a node and its count of changes below: one made anew counts from 0 again."""
+    def _version(self, path: str) -> tuple[Node | None, int]:
+        """Return a node and its count of changes; a new node of the same path counts from 0."""
         node = self._tree.nodes.get(path)
         return node, node.below if node else 0
 
@@ -104,7 +105,7 @@ class GroupViews:
         return {
             topic: {
                 thread: place
-                for place, thread in enumerate(sorted(names, key=assignment.as_java_sorts))
+                for place, thread in enumerate(sorted(names, key=assignment.java_sort_key))
             }
             for topic, names in threads.items()
         }
@@ -131,12 +132,12 @@ def share_of(
     own: Mapping[str, Sequence[str]],
     config: ConsumerConfig,
 ) -> dict[assignment.PartitionKey, str]:
-    """Compute what one consumer is to own, by its own rule, from what is registered now.
+    """Compute a consumer's share by its own rule, from the present registrations.
 
     Raises
     ------
     registration.Unreadable, assignment.Unassignable
-        An id node of the group is no registration, or a topic's node names no partitions; round
+        An id node of the group is not a registration, or a topic's node names no partitions; round
         robin is not allowed.
     """
     positions = views.positions(group, exclude_internal=config.exclude_internal_topics)
