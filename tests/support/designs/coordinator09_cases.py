@@ -76,8 +76,10 @@ def check(cluster, group="group1"):
     assert sorted(held) == sorted(wanted)
     places = cluster.owners(group)
     assert all(places[place] == 1 for place in wanted)
-    written = [int(one.detail) for one in cluster.logged if one.what == "wrote generation"]
+    written = [int(one.detail) for one in cluster.logged if one.text == "wrote generation"]
     assert written == sorted({*written})
     for name in cluster.consumers:
-        seen = [one for one in cluster.logged if (one.who, one.what) == (name, "Part of a group")]
+        seen = [
+            one for one in cluster.logged if (one.source, one.text) == (name, "Part of a group")
+        ]
         assert [int(one.detail) for one in seen] == sorted(int(one.detail) for one in seen)

@@ -209,7 +209,7 @@ class ZooKeeperConsumer:
         return list(self._subscription.topics(present, exclude_internal=exclude))
 
     def _topics_changed(self) -> Routine:
-        """Subscribe to the present topics if any has been created or deleted; one change at a time."""
+        """Subscribe again if a topic has been created or deleted; one change at a time."""
         yield from self._topics_lock.acquire()
         try:
             before, self._topics_seen = self._topics_seen, (yield from self._allowed_topics())

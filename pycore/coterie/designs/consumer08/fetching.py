@@ -71,8 +71,8 @@ class Fetchers:
         """Fetch partitions from their offsets."""
         self._began_ms = self._schedule.now_ms
         self._fetched = {(entry.topic, entry.number): entry for entry in owned}
-        for owned in self._fetched.values():
-            self._begin(owned)
+        for entry in self._fetched.values():
+            self._begin(entry)
         self._register_search()
 
     def stop(self) -> None:

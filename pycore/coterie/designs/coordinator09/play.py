@@ -1,8 +1,8 @@
-"""Plays a scenario under the 0.9 design: what each op means there, and what is at each point.
+"""Play a scenario under the 0.9 design: the effect of each op, and the state at each point.
 
-``zk_cut`` and ``zk_hold`` are those of a consumer's connection to the brokers; ``expire`` has no
-meaning, nor have nodes that are written from outside: they do nothing. A topic filter is resolved
-when its consumer starts, since a JoinGroup names topics.
+``zk_cut`` and ``zk_hold`` apply to a consumer's connection to the brokers. ``expire`` and foreign
+nodes have no effect. A topic filter is resolved when its consumer starts, since a JoinGroup names
+topics.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BOUNDARY = dict(zip(MOMENTS, POINTS.values(), strict=True))
 
 
 class Player:
-    """A cluster, and the ops of a scenario."""
+    """Apply the ops of a scenario to the simulation of a design with a coordinator."""
 
     def __init__(
         self, scenario: Scenario, simulation: Any, note: Callable[..., None] | None
@@ -35,11 +35,11 @@ class Player:
         self.states: dict[str, str] = {}
         self.note = note
         self.points: list[dict[str, Any]] = []
-        self.replicas: dict[str, list[tuple[int, ...]]] = {}  # of each topic's partitions
+        self.replicas: dict[str, list[tuple[int, ...]]] = {}  # of each partition, by topic
         self.refused = 0  # messages for partitions without a live replica
-        self.stops: dict[str, list[str]] = {}  # of each group: boundaries of its next rebalances
+        self.stops: dict[str, list[str]] = {}  # boundaries of the next rebalances, by group
         simulation.dies = self.dies
-        self.does: dict[type[ops.Op], Callable[[Any], None]] = {
+        self.effects: dict[type[ops.Op], Callable[[Any], None]] = {
             ops.CreateTopic: self.create_topic,
             ops.AddPartitions: self.add_partitions,
             ops.DeleteTopic: self.delete_topic,
@@ -62,12 +62,12 @@ class Player:
                 self.simulation.stop_broker(broker)
 
     def run(self) -> None:
-        """Play all ops, each at its moment."""
+        """Play all ops, each at its time."""
         for op in self.scenario.ops:
             self.simulation.run_until(op.at)
-            does = self.does.get(type(op))
-            if does is not None:
-                does(op)
+            effect = self.effects.get(type(op))
+            if effect is not None:
+                effect(op)
         self.simulation.run_until(self.scenario.ops[-1].at if self.scenario.ops else 0)
 
     def create_topic(self, op: ops.CreateTopic) -> None:
@@ -79,8 +79,8 @@ class Player:
         self.simulation.set_topic(op.topic, self.simulation.counts(op.topic) + len(op.replicas))
 
     def produce(self, op: ops.Produce) -> None:
-        """Append messages, if the partition can have a leader: a replica that lives."""
-        if any(self.simulation.is_up(one) for one in self.replicas[op.topic][op.partition]):
+        """Append messages if a replica lives, so that the partition has a leader."""
+        if any(self.simulation.is_up(broker) for broker in self.replicas[op.topic][op.partition]):
             self.simulation.produce(op.topic, op.partition, op.count)
         else:
             self.refused += op.count
@@ -90,19 +90,19 @@ class Player:
             self.simulation.set_topic(op.topic, 0)
 
     def start(self, op: ops.Start) -> None:
-        given = {**self.scenario.config.consumer, **op.config}
-        config = consumer_config(given)
+        settings = {**self.scenario.config.consumer, **op.config}
+        config = consumer_config(settings)
         if op.subscription is not None:
             topics = sorted(op.subscription)
         else:
             pattern = "white_list" if op.whitelist is not None else "black_list"
             text = op.whitelist if op.whitelist is not None else op.blacklist
-            found = registration.by_filter(pattern, text or "", op.streams)
-            there = [name for name, size in self.simulation.store.topics.items() if size]
-            topics = sorted(found.topics(there, exclude_internal=True))
+            subscription = registration.by_filter(pattern, text or "", op.streams)
+            present = [name for name, size in self.simulation.store.topics.items() if size]
+            topics = sorted(subscription.topics(present, exclude_internal=True))
         self.states[op.name] = "running"
-        self._tell("started", op.name)
-        timeout = config.zookeeper_session_timeout_ms if SESSION in given else None
+        self._note("started", op.name)
+        timeout = config.zookeeper_session_timeout_ms if SESSION in settings else None
         self.simulation.start_consumer(
             op.name,
             topics,
@@ -114,15 +114,15 @@ class Player:
     def close(self, op: ops.Close) -> None:
         self.simulation.consumers[op.consumer].close()
         self.states[op.consumer] = "closed"
-        self._tell("closed", op.consumer)
+        self._note("closed", op.consumer)
 
     def crash(self, op: ops.Crash) -> None:
         self.simulation.consumers[op.consumer].crash()
         self.states[op.consumer] = "crashed"
-        self._tell("crashed", op.consumer)
+        self._note("crashed", op.consumer)
 
     def coordinator_stop(self, op: ops.CoordinatorStop) -> None:
-        """Stop the coordinator now, or when it comes to that moment of a rebalance."""
+        """Stop the coordinator now, or at a moment of the group's next rebalance."""
         broker = self.simulation.coordinator_of(op.group)
         if not op.moment:
             if broker is not None:
@@ -131,15 +131,15 @@ class Player:
         self.stops.setdefault(op.group, []).append(BOUNDARY[op.moment])
 
     def dies(self, _: int, boundary: str, group: str) -> bool:
-        """Whether the coordinator of a group stops where it is: the first stop that waits."""
-        waiting = self.stops.get(group)
-        if not waiting or waiting[0] != boundary:
+        """Return whether a group's coordinator stops at a boundary; its stops come in order."""
+        stops = self.stops.get(group)
+        if not stops or stops[0] != boundary:
             return False
-        waiting.pop(0)
+        stops.pop(0)
         return True
 
     def settle(self, op: ops.Settle) -> None:
-        """Take down what is there now."""
+        """Add the present state to the points."""
         consumers = {}
         unowned, several = [], {}
         for group, ledger in sorted(self.simulation.ledgers.items()):
@@ -167,7 +167,8 @@ class Player:
                     for (topic, number), offset in owned[one.group_id].get(name, {}).items()
                 },
                 "consumed": {
-                    f"{t}/{n}": found for (t, n), found in sorted(ledger.ranges_of(name).items())
+                    f"{topic}/{number}": ranges
+                    for (topic, number), ranges in sorted(ledger.ranges_of(name).items())
                 },
             }
         point = {"point": op.point, "at": op.at, "consumers": consumers}
@@ -175,13 +176,13 @@ class Player:
         point["partitions_that_several_believe_theirs"] = several
         self.points.append(point)
 
-    def _tell(self, kind: str, consumer: str) -> None:
+    def _note(self, kind: str, consumer: str) -> None:
         if self.note is not None:
             self.note(self.simulation.schedule.now_ms, kind, consumer)
 
 
 def from_start(scenario: Scenario) -> bool:
-    """Whether consumers without a committed offset begin at the start."""
+    """Return whether consumers without a committed offset begin at the start."""
     return consumer_config(scenario.config.consumer).auto_offset_reset == "smallest"
 
 
@@ -190,7 +191,7 @@ def play(
     note: Callable[..., None] | None = None,
     schedule: Schedule | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Play a scenario; return its points and what was counted."""
+    """Play a scenario; return its points and counts."""
     settings = CoordinatorSettings(from_start=from_start(scenario))
     schedule = schedule or Schedule()
     simulation = CoordinatorSimulation(
