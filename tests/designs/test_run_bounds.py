@@ -1,6 +1,6 @@
-"""Every run ends: its steps are bounded by what happens in the scenario, not by its times.
+"""Every run ends: its steps are bounded by the ops of the scenario, not by its times.
 
-Steps are counted, so no test reads a clock. Without the limit most of these runs never end.
+Tests count steps and read no clock. Without the limit most of these runs would never end.
 """
 
 import json

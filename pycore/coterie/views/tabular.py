@@ -1,7 +1,7 @@
-"""Rows of a view drawn as Kafka's tools print them, to the byte; and as JSON and CSV.
+"""Print rows of a view exactly as Kafka's tools do, or as JSON and CSV.
 
-Two forms: Kafka 3.9's and 4.1's (KIP-1099: epochs, assignments by topic name). Widths are counted
-as Java counts them, in UTF-16 units. Where Kafka prints what only a broker knows, a dash stands.
+There are two styles: Kafka 3.9's and 4.1's (KIP-1099: epochs, assignments by topic name). Widths
+are counted in UTF-16 units, as in Java. Values that only a broker knows are printed as a dash.
 Sources: ConsumerGroupCommand (3.9.1, 4.1.0), ShareGroupCommand, StreamsGroupCommand.
 """
 
@@ -21,11 +21,11 @@ NARROW = 15  # Kafka's least width of a column that grows
 
 
 class TableStyle(NamedTuple):
-    """How one table is to be drawn."""
+    """The view and the style of a table."""
 
     kind: str
     view: str
-    old: bool  # as 3.9 draws it
+    old: bool  # as Kafka 3.9 draws it
     verbose: bool
 
 
@@ -59,33 +59,43 @@ def columns(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
 def _consumer(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
     verbose = style.verbose and not style.old
     if style.view == "offsets":
-        found = [GROUP, TOPIC, PARTITION, *([LEADER_EPOCH] if verbose else []), CURRENT_OFFSET]
-        found += [LOG_END_OFFSET, TableColumn("LAG", "lag", NARROW), CONSUMER_ID, HOST]
-        return [*found, TableColumn("CLIENT-ID", "client_id")]
+        selected = [
+            GROUP,
+            TOPIC,
+            PARTITION,
+            *([LEADER_EPOCH] if verbose else []),
+            CURRENT_OFFSET,
+        ]
+        selected += [LOG_END_OFFSET, TableColumn("LAG", "lag", NARROW), CONSUMER_ID, HOST]
+        return [*selected, TableColumn("CLIENT-ID", "client_id")]
     if style.view == "state":
-        # 3.9 gives the group the coordinator's width, and grows neither.
+        # 3.9 uses the coordinator's width for the group too, and neither grows.
         group = TableColumn("GROUP", "group", 25) if style.old else GROUP
-        found = [group, COORDINATOR, TableColumn("ASSIGNMENT-STRATEGY", "assignment_strategy", 20)]
-        found.append(TableColumn("STATE", "state", 15 if style.old else 20))
+        selected = [
+            group,
+            COORDINATOR,
+            TableColumn("ASSIGNMENT-STRATEGY", "assignment_strategy", 20),
+        ]
+        selected.append(TableColumn("STATE", "state", 15 if style.old else 20))
         if verbose:
-            found.append(TableColumn("GROUP-EPOCH", "group_epoch", NARROW))
-            found.append(TableColumn("TARGET-ASSIGNMENT-EPOCH", "target_assignment_epoch", 25))
-        return [*found, MEMBERS]
-    found = [GROUP, CONSUMER_ID]
+            selected.append(TableColumn("GROUP-EPOCH", "group_epoch", NARROW))
+            selected.append(TableColumn("TARGET-ASSIGNMENT-EPOCH", "target_assignment_epoch", 25))
+        return [*selected, MEMBERS]
+    selected = [GROUP, CONSUMER_ID]
     if any(row["group_instance_id"] for row in rows):
-        found.append(TableColumn("GROUP-INSTANCE-ID", "group_instance_id", 17, True))
-    found += [HOST, CLIENT_ID, TableColumn("#PARTITIONS", "partitions", NARROW)]
+        selected.append(TableColumn("GROUP-INSTANCE-ID", "group_instance_id", 17, True))
+    selected += [HOST, CLIENT_ID, TableColumn("#PARTITIONS", "partitions", NARROW)]
     if not style.verbose:
-        return [*found, TableColumn("", "")]
+        return [*selected, TableColumn("", "")]
     if style.old:
-        return [*found, TableColumn("ASSIGNMENT", "current_assignment")]
-    found.append(TableColumn("CURRENT-EPOCH", "current_epoch", NARROW))
-    found.append(TableColumn("CURRENT-ASSIGNMENT", "current_assignment", 20, True))
-    found.append(TableColumn("TARGET-EPOCH", "target_epoch", NARROW))
-    found.append(TableColumn("TARGET-ASSIGNMENT", "target_assignment", 20, True))
+        return [*selected, TableColumn("ASSIGNMENT", "current_assignment")]
+    selected.append(TableColumn("CURRENT-EPOCH", "current_epoch", NARROW))
+    selected.append(TableColumn("CURRENT-ASSIGNMENT", "current_assignment", 20, True))
+    selected.append(TableColumn("TARGET-EPOCH", "target_epoch", NARROW))
+    selected.append(TableColumn("TARGET-ASSIGNMENT", "target_assignment", 20, True))
     if {row["upgraded"] for row in rows} >= {True, False}:
-        found.append(TableColumn("UPGRADED", "upgraded"))
-    return found
+        selected.append(TableColumn("UPGRADED", "upgraded"))
+    return selected
 
 
 def _share(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
@@ -100,8 +110,14 @@ def _share(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
         state = TableColumn("STATE", "state", NARROW)
         return [GROUP, COORDINATOR, state, *(epochs if style.verbose else []), MEMBERS]
     epoch = [TableColumn("MEMBER-EPOCH", "member_epoch", 13)] if style.verbose else []
-    found = [GROUP, CONSUMER_ID, HOST, CLIENT_ID, TableColumn("#PARTITIONS", "partitions", 12)]
-    return [*found, *epoch, TableColumn("ASSIGNMENT", "assignment")]
+    selected = [
+        GROUP,
+        CONSUMER_ID,
+        HOST,
+        CLIENT_ID,
+        TableColumn("#PARTITIONS", "partitions", 12),
+    ]
+    return [*selected, *epoch, TableColumn("ASSIGNMENT", "assignment")]
 
 
 def _streams(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
@@ -136,19 +152,18 @@ def _streams(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
 def draw(style: TableStyle, rows: Sequence[Row], *, first: bool = True) -> str:
     """Return one group's table: a blank line, the headings, a line for each row.
 
-    3.9 draws the offsets of several groups without a blank line between: only the ``first`` has
-    one.
+    3.9 prints a blank line only before the offsets of the ``first`` group.
     """
     blank = "" if style.old and style.view == "offsets" and not first else "\n"
     shown = [{**row, "": "", "all_assignments": _both(row)} for row in rows]
-    found = columns(style, rows)
+    table_columns = columns(style, rows)
     table = [
-        [c.heading for c in found],
-        *([_cell(style, c, row[c.field]) for c in found] for row in shown),
+        [c.heading for c in table_columns],
+        *([_cell(style, c, row[c.field]) for c in table_columns] for row in shown),
     ]
     widths = [
         max([c.width, *(_java_length(line[i]) for line in table[1:])]) if c.grows else c.width
-        for i, c in enumerate(found)
+        for i, c in enumerate(table_columns)
     ]
     return blank + "".join(
         " ".join(_pad(text, width) for text, width in zip(line, widths, strict=True)) + "\n"
@@ -197,12 +212,12 @@ def draw_list(rows: Sequence[Row], fields: Sequence[str]) -> str:
 
 
 def as_json(rows: Iterable[Row]) -> str:
-    """Return a JSON array, one row a line; what is not known is null."""
+    """Return a JSON array with a row on each line; unknown values are null."""
     return "[" + ",".join("\n" + json.dumps(r, ensure_ascii=False) for r in rows) + "\n]\n"
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """Return CSV under one heading; what is not known, or is no field of a row, is empty."""
+    """Return CSV with one heading; unknown values and missing fields are empty."""
     fields = list(dict.fromkeys(name for row in rows for name in row))
     line = csvrows.line_writer()
     lines = [line(fields)]
